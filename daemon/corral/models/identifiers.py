@@ -1,0 +1,34 @@
+"""Identifiers: made here, checked here. Nothing a user typed becomes a ref, a folder or an option without passing here."""
+
+from __future__ import annotations
+
+import re
+import uuid
+
+from corral.errors import InvalidInput
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+def new_id() -> str:
+    """A fresh random identifier (UUID 4, 36 characters)."""
+    return str(uuid.uuid4())
+
+
+def check_name(text: str, what: str = "name") -> str:
+    """Accept a name that is safe as a folder, as part of a ref and as an argument.
+
+    Args:
+        text: At most 64 characters of ``A-Z a-z 0-9 . _ -``, starting with a letter or digit.
+        what: The noun for the error message.
+
+    Raises:
+        InvalidInput: Anything else, ``..`` and a trailing ``.`` or ``.lock`` included.
+    """
+    if not NAME.fullmatch(text) or ".." in text or text.endswith((".", ".lock")):
+        raise InvalidInput(
+            f"{text[:80]!r} cannot be the name of a {what}.",
+            cause="A name becomes a folder and part of a branch.",
+            remedy="Use up to 64 letters, digits, dots, dashes or underscores, starting with a letter or digit.",
+        )
+    return text

@@ -1,0 +1,28 @@
+"""Instants on the wire and in the database: UTC, ISO 8601, milliseconds, so that text order is time order."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+
+UTC = timezone.utc
+
+
+def iso(moment: datetime) -> str:
+    """Write an aware datetime as ``2026-11-21T22:10:00.123Z``.
+
+    Raises:
+        ValueError: ``moment`` has no timezone.
+    """
+    if moment.tzinfo is None:
+        raise ValueError("an instant needs a timezone")
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
+
+
+def parse(text: str) -> datetime:
+    """Read what :func:`iso` wrote."""
+    return datetime.strptime(text, "%Y-%m-%dT%H:%M:%S.%fZ").replace(tzinfo=UTC)
+
+
+def after(moment: datetime, seconds: float) -> str:
+    """The instant ``seconds`` after ``moment``, as text."""
+    return iso(moment + timedelta(seconds=seconds))

@@ -1,0 +1,1 @@
+"""All SQL, one module per noun. Functions take an open connection first; callers choose the transaction."""

@@ -1,0 +1,238 @@
+"""The database: one writer thread whose transactions are shared, and read-only readers.
+
+Invariants:
+    * The daemon is the only process that opens the file, and only the writer thread writes or checkpoints it.
+      (SQLite before 3.51.3 can corrupt a WAL file when two connections write and checkpoint at once.)
+    * Every write runs in ``BEGIN IMMEDIATE`` with ``synchronous=FULL``; its future resolves after the commit, so an
+      answer that was given is durable. Writes that wait together share one commit (group commit).
+    * A write that raises is undone alone, by its savepoint; its neighbours in the same transaction are kept.
+"""
+
+from __future__ import annotations
+
+import queue
+import sqlite3
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.pool import QueuePool
+
+from corral.errors import CorralError, DatabaseUnavailable
+
+T = TypeVar("T")
+Operation = Callable[[Connection], T]
+
+GROUP_LIMIT = 64
+"""At most this many operations share one commit, which bounds the wait of the first of them."""
+
+CHECKPOINT_EVERY = 500
+"""Commits between two passive checkpoints by the writer."""
+
+
+class _Job:
+    __slots__ = ("error", "future", "operation", "result")
+
+    def __init__(self, operation: Operation[Any]) -> None:
+        self.operation = operation
+        self.future: Future[Any] = Future()
+        self.result: Any = None
+        self.error: BaseException | None = None
+
+
+class Database:
+    """Opened once by the daemon; :meth:`write`, :meth:`submit` and :meth:`read` are all there is to know.
+
+    Args:
+        path: The SQLite file. Its folder exists; the schema is current (see :mod:`corral.store.migrate`).
+        readers: How many connections may read at once.
+
+    Raises:
+        DatabaseUnavailable: The file cannot be opened or written.
+    """
+
+    def __init__(self, path: Path, *, readers: int = 4) -> None:
+        self.path = path
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._writer_engine = _engine(path, read_only=False, size=1)
+        self._reader_engine = _engine(path, read_only=True, size=readers)
+        self._commits = 0
+        self._closed = False
+        try:
+            self._writer = self._writer_engine.connect()
+            self._writer.rollback()
+        except DBAPIError as error:
+            raise unavailable(error) from error
+        self._thread = threading.Thread(target=self._run, name="store-writer", daemon=True)
+        self._thread.start()
+
+    def submit(self, operation: Operation[T]) -> Future[T]:
+        """Queue a write; the future resolves once it is durable.
+
+        Args:
+            operation: Called with the writer's connection, inside a transaction, in the writer's thread. It must not
+                block on anything but the database, and must not commit.
+        """
+        job = _Job(operation)
+        if self._closed:
+            job.future.set_exception(DatabaseUnavailable("The database is closed.", cause="The daemon is stopping."))
+        else:
+            self._jobs.put(job)
+        return job.future
+
+    def write(self, operation: Operation[T]) -> T:
+        """Run a write and wait until it is durable.
+
+        Raises:
+            DatabaseUnavailable: The transaction could not be committed; nothing was changed.
+        """
+        return self.submit(operation).result()
+
+    def read(self, operation: Operation[T]) -> T:
+        """Run a query on a read-only connection, on a consistent snapshot, in the caller's thread."""
+        try:
+            with self._reader_engine.connect() as conn:
+                return operation(conn)
+        except (OperationalError, sqlite3.OperationalError) as error:
+            raise unavailable(error) from error
+
+    def checkpoint(self) -> None:
+        """Move the write-ahead log into the database file and shorten it. For idle moments."""
+        self.write(lambda _conn: None)
+        self._jobs.put(_Job(_truncate))
+
+    def close(self) -> None:
+        """Finish what is queued, then close: readers first, so that the writer's close is the last one."""
+        if self._closed:
+            return
+        self._closed = True
+        self._jobs.put(None)
+        self._thread.join()
+        self._reader_engine.dispose()
+        self._writer.close()
+        self._writer_engine.dispose()
+
+    # -- the writer's thread ------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while True:
+            job = self._jobs.get()
+            if job is None:
+                return
+            batch, last = [job], False
+            while len(batch) < GROUP_LIMIT:
+                try:
+                    more = self._jobs.get_nowait()
+                except queue.Empty:
+                    break
+                if more is None:
+                    last = True
+                    break
+                batch.append(more)
+            self._transaction(batch)
+            if last:
+                return
+
+    def _transaction(self, batch: list[_Job]) -> None:
+        if len(batch) == 1 and batch[0].operation is _truncate:
+            self._pragma("PRAGMA wal_checkpoint(TRUNCATE)")
+            batch[0].future.set_result(None)
+            return
+        conn = self._writer
+        try:
+            with conn.begin():
+                for job in batch:
+                    self._one(conn, job, alone=len(batch) == 1)
+        except BaseException as error:  # noqa: BLE001 - the writer survives everything; each waiter is told
+            failure = error if isinstance(error, CorralError) else unavailable(error)
+            for job in batch:
+                job.future.set_exception(job.error or failure)
+            return
+        for job in batch:
+            if job.error is not None:
+                job.future.set_exception(job.error)
+            else:
+                job.future.set_result(job.result)
+        self._commits += 1
+        if self._commits % CHECKPOINT_EVERY == 0:
+            self._pragma("PRAGMA wal_checkpoint(PASSIVE)")
+
+    @staticmethod
+    def _one(conn: Connection, job: _Job, *, alone: bool) -> None:
+        if alone:
+            try:
+                job.result = job.operation(conn)
+            except BaseException as error:
+                job.error = _named(error)
+                raise
+            return
+        conn.exec_driver_sql("SAVEPOINT job")
+        try:
+            job.result = job.operation(conn)
+        except BaseException as error:  # noqa: BLE001 - given to the one who asked, after the rollback of his part
+            job.error = _named(error)
+            conn.exec_driver_sql("ROLLBACK TO SAVEPOINT job")
+        conn.exec_driver_sql("RELEASE SAVEPOINT job")
+
+    def _pragma(self, statement: str) -> None:
+        raw = self._writer.connection.dbapi_connection
+        assert raw is not None
+        raw.cursor().execute(statement).close()
+        self._writer.rollback()
+
+
+def _truncate(_conn: Connection) -> None:
+    """A marker: the writer recognises it and checkpoints outside of any transaction."""
+
+
+def _named(error: BaseException) -> BaseException:
+    return unavailable(error) if isinstance(error, OperationalError) else error
+
+
+def unavailable(error: BaseException) -> DatabaseUnavailable:
+    """Name a driver's error: full disk, read-only file, damaged file, or simply not to be had."""
+    text = str(getattr(error, "orig", None) or error)
+    hints = {
+        "full": ("The disk is full.", "Free some space and try again; nothing was lost."),
+        "readonly": ("The database file or its folder is read-only.", "Make `.corral` writable and try again."),
+        "unable to open": ("The database file cannot be opened.", "Check the permissions of `.corral`."),
+        "malformed": ("The database file is damaged.", "Run `corral doctor`; keep the file, do not delete it."),
+        "not a database": ("The file is not a database.", "Run `corral doctor`; keep the file, do not delete it."),
+        "disk I/O": ("The disk reported an error.", "Check the disk's space and health, then try again."),
+    }
+    for marker, (cause, remedy) in hints.items():
+        if marker in text:
+            return DatabaseUnavailable("The database is unavailable.", cause=f"{cause} ({text})", remedy=remedy)
+    return DatabaseUnavailable("The database is unavailable.", cause=text)
+
+
+def _engine(path: Path, *, read_only: bool, size: int) -> Engine:
+    engine = create_engine(
+        f"sqlite:///{path}",
+        poolclass=QueuePool,
+        pool_size=size,
+        max_overflow=0,
+        connect_args={"check_same_thread": False, "timeout": 5, "isolation_level": None},
+    )
+
+    @event.listens_for(engine, "connect")
+    def _on_connect(dbapi_connection: Any, _record: Any) -> None:
+        cursor = dbapi_connection.cursor()
+        if not read_only:
+            cursor.execute("PRAGMA journal_mode=WAL")
+        cursor.execute("PRAGMA synchronous=FULL")
+        cursor.execute("PRAGMA foreign_keys=ON")
+        cursor.execute("PRAGMA wal_autocheckpoint=0")
+        if read_only:
+            cursor.execute("PRAGMA query_only=ON")
+        cursor.close()
+
+    @event.listens_for(engine, "begin")
+    def _on_begin(conn: Connection) -> None:
+        conn.exec_driver_sql("BEGIN" if read_only else "BEGIN IMMEDIATE")
+
+    return engine

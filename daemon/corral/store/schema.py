@@ -1,0 +1,300 @@
+"""The tables. What must be set in which state is a CHECK constraint: the schema itself refuses an impossible row.
+
+Instants are text (``corral.models.instants``), identifiers are text, shapes that only ever travel whole are JSON.
+A change here needs a migration in ``migrations/versions``; a test compares the two.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    JSON,
+    Boolean,
+    CheckConstraint,
+    Column,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+from corral.models.states import (
+    MergeState,
+    ReceiptStatus,
+    RunnerName,
+    SessionStatus,
+    TaskStatus,
+    WorktreePurpose,
+    WorktreeState,
+)
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "ck": "ck_%(table_name)s_%(constraint_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+
+def _one_of(column: str, values: tuple[str, ...]) -> str:
+    return f"{column} IN ({', '.join(repr(str(value)) for value in values)})"
+
+
+agent_sessions = Table(
+    "agent_sessions",
+    metadata,
+    Column("session_id", String(128), primary_key=True),
+    Column("agent_name", String(128), nullable=False, unique=True),
+    Column("agent_type", String(64), nullable=False),
+    Column("parent_session_id", String(128), nullable=True),
+    Column("status", String(16), nullable=False),
+    Column("waiting_for", Text, nullable=True),
+    Column("unguarded_since_at", String(24), nullable=True),
+    Column("capabilities", JSON, nullable=False),
+    Column("current_task", Text, nullable=True),
+    Column("task_id", String(36), nullable=True),
+    Column("worktree", Text, nullable=True),
+    Column("cwd", Text, nullable=True),
+    Column("branch", Text, nullable=True),
+    Column("client_pid", Integer, nullable=True),
+    Column("client_started", Float, nullable=True),
+    Column("entrypoint", String(64), nullable=True),
+    Column("last_words", Text, nullable=True),
+    Column("started_at", String(24), nullable=False),
+    Column("last_heartbeat", String(24), nullable=False),
+    Column("ended_at", String(24), nullable=True),
+    Column("end_reason", String(64), nullable=True),
+    CheckConstraint(_one_of("status", SessionStatus.values()), name="status"),
+    CheckConstraint("(status = 'disconnected') = (ended_at IS NOT NULL)", name="ended"),
+)
+Index("ix_agent_sessions_status_last_heartbeat", agent_sessions.c.status, agent_sessions.c.last_heartbeat)
+
+file_locks = Table(
+    "file_locks",
+    metadata,
+    Column("lock_id", String(36), primary_key=True),
+    Column("file_path", Text, nullable=False),
+    Column("match_key", Text, nullable=False),
+    Column("is_pattern", Boolean, nullable=False),
+    Column("checkout", Text, nullable=False),
+    Column("session_id", String(128), ForeignKey("agent_sessions.session_id"), nullable=False),
+    Column("exclusive", Boolean, nullable=False),
+    Column("automatic", Boolean, nullable=False),
+    Column("reason", Text, nullable=True),
+    Column("task_id", String(36), nullable=True),
+    Column("ttl_s", Float, nullable=False),
+    Column("acquired_at", String(24), nullable=False),
+    Column("expires_at", String(24), nullable=False),
+    UniqueConstraint("session_id", "match_key", "checkout"),
+    CheckConstraint("ttl_s > 0", name="ttl"),
+)
+Index("ix_file_locks_match_key", file_locks.c.match_key)
+Index("ix_file_locks_is_pattern", file_locks.c.is_pattern)
+Index("ix_file_locks_expires_at", file_locks.c.expires_at)
+
+tasks = Table(
+    "tasks",
+    metadata,
+    Column("seq", Integer, primary_key=True, autoincrement=True),
+    Column("task_id", String(36), nullable=False, unique=True),
+    Column("task_type", String(64), nullable=False),
+    Column("title", Text, nullable=False),
+    Column("status", String(16), nullable=False),
+    Column("priority", Integer, nullable=False),
+    Column("runner", String(16), nullable=True),
+    Column("command", Text, nullable=True),
+    Column("prompt", Text, nullable=True),
+    Column("input_data", JSON, nullable=True),
+    Column("submitted_by", String(128), nullable=True),
+    Column("author_name", Text, nullable=True),
+    Column("author_email", Text, nullable=True),
+    Column("target", Text, nullable=True),
+    Column("timeout_s", Float, nullable=True),
+    Column("limits", JSON, nullable=False),
+    Column("max_retries", Integer, nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("ignore_dependency_failure", Boolean, nullable=False),
+    Column("idempotency_key", String(128), nullable=True, unique=True),
+    Column("session_id", String(128), nullable=True),
+    Column("fencing_token", Integer, nullable=False),
+    Column("lease_expires_at", String(24), nullable=True),
+    Column("not_before_at", String(24), nullable=True),
+    Column("worktree_id", String(36), nullable=True),
+    Column("branch", Text, nullable=True),
+    Column("base_sha", String(64), nullable=True),
+    Column("head_sha", String(64), nullable=True),
+    Column("pid", Integer, nullable=True),
+    Column("pid_started", Float, nullable=True),
+    Column("progress", Text, nullable=True),
+    Column("progress_at", String(24), nullable=True),
+    Column("cancel_reason", Text, nullable=True),
+    Column("result", JSON, nullable=True),
+    Column("usage", JSON, nullable=False),
+    Column("error_code", String(64), nullable=True),
+    Column("error_message", Text, nullable=True),
+    Column("created_at", String(24), nullable=False),
+    Column("started_at", String(24), nullable=True),
+    Column("completed_at", String(24), nullable=True),
+    CheckConstraint(_one_of("status", TaskStatus.values()), name="status"),
+    CheckConstraint(f"runner IS NULL OR {_one_of('runner', RunnerName.values())}", name="runner"),
+    CheckConstraint("priority BETWEEN 0 AND 10", name="priority"),
+    CheckConstraint("attempts >= 0 AND max_retries >= 0", name="attempts"),
+    CheckConstraint(
+        "(status IN ('completed', 'failed', 'cancelled', 'dead')) = (completed_at IS NOT NULL)", name="completed"
+    ),
+    CheckConstraint("(status = 'running') = (lease_expires_at IS NOT NULL)", name="leased"),
+    CheckConstraint("status <> 'running' OR session_id IS NOT NULL", name="owned"),
+    CheckConstraint("status NOT IN ('failed', 'dead') OR error_code IS NOT NULL", name="explained"),
+)
+Index("ix_tasks_status_priority_seq", tasks.c.status, tasks.c.priority.desc(), tasks.c.seq)
+Index("ix_tasks_status_not_before_at", tasks.c.status, tasks.c.not_before_at)
+
+task_dependencies = Table(
+    "task_dependencies",
+    metadata,
+    Column("task_id", String(36), ForeignKey("tasks.task_id"), primary_key=True),
+    Column("depends_on", String(36), ForeignKey("tasks.task_id"), primary_key=True),
+    CheckConstraint("task_id <> depends_on", name="not_self"),
+)
+Index("ix_task_dependencies_depends_on", task_dependencies.c.depends_on)
+
+task_claims = Table(
+    "task_claims",
+    metadata,
+    Column("task_id", String(36), ForeignKey("tasks.task_id"), primary_key=True),
+    Column("claim", Text, primary_key=True),
+)
+
+worktrees = Table(
+    "worktrees",
+    metadata,
+    Column("worktree_id", String(36), primary_key=True),
+    Column("name", String(64), nullable=False),
+    Column("path", Text, nullable=False),
+    Column("branch", Text, nullable=True),
+    Column("base_sha", String(64), nullable=False),
+    Column("purpose", String(16), nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("task_id", String(36), nullable=True),
+    Column("session_id", String(128), nullable=True),
+    Column("port_base", Integer, nullable=True),
+    Column("provision", JSON, nullable=False),
+    Column("note", Text, nullable=True),
+    Column("salvage_ref", Text, nullable=True),
+    Column("created_at", String(24), nullable=False),
+    Column("removed_at", String(24), nullable=True),
+    CheckConstraint(_one_of("state", WorktreeState.values()), name="state"),
+    CheckConstraint(_one_of("purpose", WorktreePurpose.values()), name="purpose"),
+    CheckConstraint("(state = 'removed') = (removed_at IS NOT NULL)", name="removed"),
+    CheckConstraint("state = 'removed' OR purpose = 'verify' OR branch IS NOT NULL", name="branch"),
+)
+Index(
+    "uq_worktrees_live_name",
+    worktrees.c.name,
+    unique=True,
+    sqlite_where=worktrees.c.state != "removed",
+    postgresql_where=worktrees.c.state != "removed",
+)
+Index(
+    "uq_worktrees_live_port",
+    worktrees.c.port_base,
+    unique=True,
+    sqlite_where=worktrees.c.state != "removed",
+    postgresql_where=worktrees.c.state != "removed",
+)
+
+receipts = Table(
+    "receipts",
+    metadata,
+    Column("receipt_id", String(36), primary_key=True),
+    Column("tree", String(64), nullable=False),
+    Column("fingerprint", String(64), nullable=False),
+    Column("status", String(16), nullable=False),
+    Column("commands", JSON, nullable=False),
+    Column("exit_code", Integer, nullable=True),
+    Column("tests", Integer, nullable=True),
+    Column("duration_s", Float, nullable=False),
+    Column("log", Text, nullable=True),
+    Column("reason", Text, nullable=True),
+    Column("created_at", String(24), nullable=False),
+    CheckConstraint(_one_of("status", ReceiptStatus.values()), name="status"),
+    CheckConstraint("status <> 'passed' OR (exit_code = 0 AND (tests IS NULL OR tests > 0))", name="green"),
+)
+Index("ix_receipts_tree_fingerprint", receipts.c.tree, receipts.c.fingerprint)
+
+merge_requests = Table(
+    "merge_requests",
+    metadata,
+    Column("seq", Integer, primary_key=True, autoincrement=True),
+    Column("merge_id", String(36), nullable=False, unique=True),
+    Column("task_id", String(36), ForeignKey("tasks.task_id"), nullable=True),
+    Column("session_id", String(128), nullable=True),
+    Column("title", Text, nullable=False),
+    Column("priority", Integer, nullable=False),
+    Column("branch", Text, nullable=False),
+    Column("target", Text, nullable=False),
+    Column("base_sha", String(64), nullable=True),
+    Column("head_sha", String(64), nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("reason", Text, nullable=True),
+    Column("conflicts", JSON, nullable=True),
+    Column("candidate_sha", String(64), nullable=True),
+    Column("candidate_tree", String(64), nullable=True),
+    Column("tip_sha", String(64), nullable=True),
+    Column("receipt_id", String(36), ForeignKey("receipts.receipt_id"), nullable=True),
+    Column("landed_sha", String(64), nullable=True),
+    Column("tries", Integer, nullable=False),
+    Column("not_before_at", String(24), nullable=True),
+    Column("created_at", String(24), nullable=False),
+    Column("updated_at", String(24), nullable=False),
+    Column("finished_at", String(24), nullable=True),
+    CheckConstraint(_one_of("state", MergeState.values()), name="state"),
+    CheckConstraint("(state = 'landed') = (landed_sha IS NOT NULL)", name="landed"),
+    CheckConstraint("state <> 'landed' OR receipt_id IS NOT NULL", name="receipt"),
+    CheckConstraint("(state IN ('queued', 'verifying', 'held')) = (finished_at IS NULL)", name="finished"),
+    CheckConstraint("state NOT IN ('conflict', 'failed', 'held') OR reason IS NOT NULL", name="explained"),
+)
+Index("ix_merge_requests_state_seq", merge_requests.c.state, merge_requests.c.seq)
+Index("ix_merge_requests_task_id", merge_requests.c.task_id)
+
+landing_intents = Table(
+    "landing_intents",
+    metadata,
+    Column("target", Text, primary_key=True),
+    Column("old_sha", String(64), nullable=False),
+    Column("new_sha", String(64), nullable=False),
+    Column("merge_ids", JSON, nullable=False),
+    Column("created_at", String(24), nullable=False),
+)
+
+notices = Table(
+    "notices",
+    metadata,
+    Column("notice_id", Integer, primary_key=True, autoincrement=True),
+    Column("session_id", String(128), ForeignKey("agent_sessions.session_id"), nullable=False),
+    Column("text", Text, nullable=False),
+    Column("created_at", String(24), nullable=False),
+    Column("injected_at", String(24), nullable=True),
+)
+Index("ix_notices_session_id_injected_at", notices.c.session_id, notices.c.injected_at)
+
+events = Table(
+    "events",
+    metadata,
+    Column("event_id", Integer, primary_key=True, autoincrement=True),
+    Column("at", String(24), nullable=False),
+    Column("kind", String(64), nullable=False),
+    Column("task_id", String(36), nullable=True),
+    Column("session_id", String(128), nullable=True),
+    Column("merge_id", String(36), nullable=True),
+    Column("data", JSON, nullable=False),
+)
+Index("ix_events_task_id", events.c.task_id)
+Index("ix_events_at", events.c.at)
