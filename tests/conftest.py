@@ -1,0 +1,71 @@
+"""What every test stands on: a sealed environment, and real git repositories."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+GIT_ENV = {
+    "GIT_AUTHOR_NAME": "A Tester",
+    "GIT_AUTHOR_EMAIL": "tester@example.test",
+    "GIT_COMMITTER_NAME": "A Tester",
+    "GIT_COMMITTER_EMAIL": "tester@example.test",
+}
+
+
+@pytest.fixture(autouse=True)
+def sealed(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """No test sees or changes the real HOME, XDG folders, GIT_* or CORRAL_* of the machine."""
+    home = tmp_path_factory.mktemp("home")
+    for name in list(os.environ):
+        if name.startswith(("GIT_", "XDG_", "CORRAL_", "CLAUDE", "ANTHROPIC_")):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("runtime")))
+    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+    (home / ".gitconfig").write_text("[init]\n\tdefaultBranch = main\n")
+    yield home
+
+
+def git(cwd: Path, *args: str, check: bool = True, **extra: str) -> str:
+    """Run the real git as a user would, with an identity, and return its output."""
+    env = {**os.environ, **GIT_ENV, **extra}
+    done = subprocess.run(["git", *args], cwd=cwd, env=env, capture_output=True, text=True)
+    if check and done.returncode != 0:
+        raise AssertionError(f"git {args} failed in {cwd}: {done.stderr}")
+    return done.stdout.strip()
+
+
+def commit(cwd: Path, files: dict[str, str], message: str = "change") -> str:
+    """Write files, commit them, return the SHA."""
+    for name, text in files.items():
+        target = cwd / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text)
+    git(cwd, "add", "--", *files)
+    git(cwd, "commit", "-q", "-m", message)
+    return git(cwd, "rev-parse", "HEAD")
+
+
+@pytest.fixture
+def make_repo(tmp_path: Path) -> Callable[..., Path]:
+    """Make a repository with one commit: ``make_repo(name="repo", files={...})``."""
+
+    def make(name: str = "repo", files: dict[str, str] | None = None) -> Path:
+        root = tmp_path / name
+        root.mkdir(parents=True)
+        git(root, "init", "-q", "-b", "main")
+        commit(root, files or {"README.md": "hello\n", "src/a.py": "a = 1\n", "src/b.py": "b = 1\n"}, "first")
+        return root
+
+    return make
+
+
+@pytest.fixture
+def repo(make_repo: Callable[..., Path]) -> Path:
+    """A small repository on branch ``main``."""
+    return make_repo()
