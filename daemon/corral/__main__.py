@@ -1,0 +1,7 @@
+"""``python -m corral``."""
+
+import sys
+
+from corral.cli import main
+
+sys.exit(main())

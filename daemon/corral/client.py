@@ -1,0 +1,231 @@
+"""The blocking client that the command line and the bridge use: HTTP over the daemon's socket. Standard library only.
+
+Everything goes to the daemon; there is no second way. A daemon that is not running is started, detached, once: its lock
+decides who wins, and a client only waits for an answer.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from corral import PROTOCOL
+from corral.config.paths import Project, own_command, socket_path
+from corral.errors import CorralError, DaemonUnreachable, from_wire
+
+START_TIMEOUT_S = 20.0
+"""How long a client waits for a daemon that it started (or that somebody else is starting)."""
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path: Path, timeout_s: float) -> None:
+        super().__init__("localhost", timeout=timeout_s)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(os.fspath(self._path))
+
+
+class Client:
+    """Talks to one project's daemon. Not for use by several threads at once; make one each.
+
+    Args:
+        project: Where the daemon is.
+        autostart: Whether :meth:`request` starts a daemon that is not there.
+    """
+
+    def __init__(self, project: Project, *, autostart: bool = True) -> None:
+        self.project = project
+        self._autostart = autostart
+        self._connection: _UnixConnection | None = None
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        query: dict[str, Any] | None = None,
+        timeout_s: float = 30.0,
+    ) -> Any:
+        """Ask the daemon, starting it if need be, and return the decoded JSON.
+
+        Args:
+            method: ``GET``, ``POST`` or ``DELETE``.
+            path: Below ``/api/v1``, with a leading slash.
+            body: JSON-serialisable, or None.
+            query: Query parameters; None values are left out, lists repeat.
+            timeout_s: For the answer, seconds.
+
+        Raises:
+            DaemonUnreachable: No daemon, and none could be started.
+            CorralError: What the daemon answered.
+        """
+        target = "/api/v1" + path
+        if query:
+            target += "?" + urlencode({k: v for k, v in query.items() if v is not None}, doseq=True)
+        data = None if body is None else json.dumps(body).encode()
+        fresh = self._connection is None
+        try:
+            return self._exchange(method, target, data, timeout_s)
+        except (ConnectionError, FileNotFoundError, http.client.HTTPException) as error:
+            self.close()
+            if fresh and isinstance(error, http.client.HTTPException) and not isinstance(error, ConnectionError):
+                raise DaemonUnreachable("The daemon's answer could not be read.", cause=repr(error)) from error
+        except TimeoutError as error:
+            self.close()
+            raise DaemonUnreachable(
+                f"The daemon did not answer within {timeout_s:g} s.",
+                cause="It is overloaded, stopped by a debugger, or stuck.",
+                remedy="Run `corral daemon status`; `corral daemon restart` if it stays so.",
+            ) from error
+        # The connection was refused or had gone stale. Nothing was answered; calls are idempotent by key or by state.
+        if self._autostart:
+            self.ensure_daemon()
+        try:
+            return self._exchange(method, target, data, timeout_s)
+        except (OSError, http.client.HTTPException) as error:
+            self.close()
+            raise DaemonUnreachable("The daemon is not running.", cause=str(error)) from error
+
+    def _exchange(self, method: str, target: str, data: bytes | None, timeout_s: float) -> Any:
+        if self._connection is None:
+            self._connection = _UnixConnection(socket_path(self.project), timeout_s)
+        connection = self._connection
+        connection.timeout = timeout_s
+        if connection.sock is not None:
+            connection.sock.settimeout(timeout_s)
+        connection.request(method, target, body=data, headers={"Content-Type": "application/json"} if data else {})
+        response = connection.getresponse()
+        raw = response.read()
+        try:
+            decoded = json.loads(raw) if raw else None
+        except ValueError as error:
+            raise CorralError("The daemon's answer is not JSON.", cause=raw[:200].decode("utf-8", "replace")) from error
+        if response.status >= 400:
+            raise from_wire(decoded if isinstance(decoded, dict) else {})
+        return decoded
+
+    def close(self) -> None:
+        """Drop the connection; the next request opens another."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    # -- the daemon itself --------------------------------------------------------------------------------------
+
+    def health(self, timeout_s: float = 5.0) -> dict[str, Any] | None:
+        """What the running daemon says of itself, or None if none answers. Never starts one."""
+        try:
+            answer: dict[str, Any] = self._exchange("GET", "/api/v1/health", None, timeout_s)
+        except (OSError, http.client.HTTPException, CorralError):
+            self.close()
+            return None
+        return answer
+
+    def ensure_daemon(self, timeout_s: float = START_TIMEOUT_S) -> dict[str, Any]:
+        """Return the health of a running daemon, starting one if none answers.
+
+        Any number of clients may do this at once: every starter but one loses the daemon's lock and leaves.
+
+        Raises:
+            DaemonUnreachable: It did not come up; the message holds the reason it gave.
+        """
+        deadline = time.monotonic() + timeout_s
+        starter: subprocess.Popen[bytes] | None = None
+        delay = 0.02
+        while True:
+            health = self.health()
+            if health is not None:
+                if health.get("protocol") != PROTOCOL:
+                    raise DaemonUnreachable(
+                        f"The daemon speaks protocol {health.get('protocol')}, this command {PROTOCOL}.",
+                        cause="Corral was upgraded while its daemon kept running.",
+                        remedy="Run `corral daemon restart`.",
+                    )
+                return health
+            if starter is None:
+                starter = start_daemon(self.project)
+            elif starter.poll() not in (None, 0):
+                raise _start_failed(self.project)
+            if time.monotonic() > deadline:
+                raise DaemonUnreachable(
+                    f"The daemon did not come up within {timeout_s:g} s.",
+                    remedy=f"Read {self.project.logs_dir / 'daemon-start.log'}.",
+                )
+            time.sleep(delay)
+            delay = min(delay * 1.5, 0.25)
+
+    def stream(self, path: str, offset: int = 0) -> Iterator[str]:
+        """Follow a log: yield its text as it grows, until the daemon says it is complete."""
+        while True:
+            answer = self.request("GET", path, query={"offset": offset, "wait_s": 20}, timeout_s=40)
+            if answer["text"]:
+                yield answer["text"]
+            offset = answer["next_offset"]
+            if answer["complete"] and not answer["text"]:
+                return
+
+
+def start_daemon(project: Project) -> subprocess.Popen[bytes]:
+    """Start a daemon fully detached: own session, no inherited pipe, its complaints in ``logs/daemon-start.log``.
+
+    Returns:
+        The starting process. It ends with 0 if another daemon already holds the lock, and lives on if it became the daemon.
+    """
+    environ = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}
+    try:
+        project.logs_dir.mkdir(parents=True, exist_ok=True)
+        out = os.open(project.logs_dir / "daemon-start.log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    except OSError as error:
+        raise DaemonUnreachable(
+            "The daemon could not be started.",
+            cause=f"{project.home} cannot be written: {error.strerror}.",
+            remedy=f"Make {project.home} writable.",
+        ) from error
+    try:
+        return subprocess.Popen(
+            [*own_command(), "daemon", "run", "--project", os.fspath(project.root)],
+            cwd="/",
+            env=environ,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            start_new_session=True,
+        )
+    finally:
+        os.close(out)
+
+
+def _start_failed(project: Project) -> CorralError:
+    """The error that the failed start left as the last line of its log, else a general one."""
+    log = project.logs_dir / "daemon-start.log"
+    try:
+        lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    except OSError:
+        lines = []
+    for line in reversed(lines):
+        try:
+            envelope = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(envelope, dict) and "error" in envelope:
+            return from_wire(envelope)
+    return DaemonUnreachable(
+        "The daemon could not be started.", cause=lines[-1] if lines else "It gave no reason.", remedy=f"Read {log}."
+    )
+
+
+def segment(text: str) -> str:
+    """Quote a value for use as one segment of a request path."""
+    return quote(text, safe="")

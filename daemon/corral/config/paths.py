@@ -1,0 +1,195 @@
+"""Where a project is and where its files are, found by reading files, without running git. Standard library only.
+
+A project is a git common directory: every worktree, subfolder and session of a clone finds the same one.
+``.corral/`` stands in the root of the main worktree; in a bare repository, or one whose git directory lies elsewhere
+(``--separate-git-dir``, a submodule), inside the git directory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from corral.errors import NotAProject
+
+SOCKET_LIMIT = 100
+"""Bytes a Unix socket path may have everywhere (the kernel's own limit is 108 on Linux, 104 on macOS)."""
+
+
+@dataclass(frozen=True)
+class Checkout:
+    """One worktree: its top folder, its own git directory, and the common directory it shares."""
+
+    top: Path
+    git_dir: Path
+    common_dir: Path
+
+
+@dataclass(frozen=True)
+class Project:
+    """The places of one coordinated repository.
+
+    Attributes:
+        root: The main worktree's top folder; the git directory itself where there is no main worktree.
+        common_dir: The git common directory.
+        home: The ``.corral`` folder.
+        bare: Whether there is no main worktree beside ``home``.
+    """
+
+    root: Path
+    common_dir: Path
+    home: Path
+    bare: bool
+
+    @property
+    def initialised(self) -> bool:
+        """Whether ``corral init`` has been here."""
+        return (self.home / "config.yaml").is_file()
+
+    @property
+    def config_file(self) -> Path:
+        """What a team shares."""
+        return self.home / "config.yaml"
+
+    @property
+    def database(self) -> Path:
+        """The database; only the daemon opens it."""
+        return self.home / "corral.db"
+
+    @property
+    def run_dir(self) -> Path:
+        """Lock, address and token; mode 0700."""
+        return self.home / "run"
+
+    @property
+    def lock_file(self) -> Path:
+        """Locked by the daemon for its whole life."""
+        return self.run_dir / "daemon.lock"
+
+    @property
+    def daemon_json(self) -> Path:
+        """``{pid, socket, host, port, version, protocol, started_at}`` of the running daemon."""
+        return self.run_dir / "daemon.json"
+
+    @property
+    def token_file(self) -> Path:
+        """The bearer token for loopback TCP; mode 0600."""
+        return self.run_dir / "token"
+
+    @property
+    def logs_dir(self) -> Path:
+        """Every log."""
+        return self.home / "logs"
+
+    @property
+    def state_dir(self) -> Path:
+        """Exports and the roadmap."""
+        return self.home / "state"
+
+
+def find_checkout(start: Path) -> Checkout | None:
+    """The worktree that ``start`` lies in, or None (outside of any repository, or in a bare one)."""
+    here = Path(os.path.abspath(start))  # noqa: PTH100 - resolve() would follow a symlink out of the checkout
+    for folder in (here, *here.parents):
+        marker = folder / ".git"
+        if marker.is_dir():
+            git_dir = marker
+        elif marker.is_file():
+            pointed = _pointer(marker, "gitdir: ")
+            if pointed is None:
+                continue
+            git_dir = pointed
+        else:
+            continue
+        if not (git_dir / "HEAD").is_file():
+            continue
+        return Checkout(folder, git_dir.resolve(), _common_dir(git_dir))
+    return None
+
+
+def find_project(start: Path, *, initialised: bool = True) -> Project:
+    """The project that ``start`` belongs to.
+
+    Args:
+        start: Any folder of any of its worktrees, or of a bare repository.
+        initialised: Whether to insist that ``corral init`` has been here.
+
+    Raises:
+        NotAProject: No git repository here, or not a coordinated one.
+    """
+    checkout = find_checkout(start)
+    if checkout is not None:
+        common = checkout.common_dir
+    else:
+        bare = _bare_repository(start)
+        if bare is None:
+            raise NotAProject(
+                f"{start} is not inside a git repository.",
+                cause="No .git was found here or in any folder above.",
+                remedy="Go into a repository, or make one: `git init`, then a first commit.",
+            )
+        common = bare
+    beside = common.parent if common.name == ".git" else None
+    project = Project(beside or common, common, (beside or common) / ".corral", beside is None)
+    if initialised and not project.initialised:
+        raise NotAProject(
+            f"{project.root} is not coordinated by Corral yet.",
+            cause="There is no .corral/config.yaml.",
+            remedy="Run `corral init` in the repository.",
+        )
+    return project
+
+
+def socket_path(project: Project) -> Path:
+    """Where the daemon's socket is: in ``run/``, or in the user's runtime directory if that path is too long."""
+    usual = project.run_dir / "corral.sock"
+    if len(os.fsencode(usual)) <= SOCKET_LIMIT:
+        return usual
+    digest = hashlib.sha256(os.fsencode(project.home)).hexdigest()[:20]
+    return runtime_dir() / f"{digest}.sock"
+
+
+def runtime_dir() -> Path:
+    """A short folder of this user's own for sockets (the daemon creates it with mode 0700)."""
+    base = os.environ.get("XDG_RUNTIME_DIR", "")
+    if base and len(base) <= 60:
+        return Path(base) / "corral"
+    return Path("/tmp") / f"corral-{os.getuid()}"
+
+
+def bundle_dir() -> Path:
+    """The plugin bundle: the source checkout's root, or ``corral/_bundle`` of an installed wheel."""
+    package = Path(__file__).resolve().parent.parent
+    packed = package / "_bundle"
+    return packed if packed.is_dir() else package.parent.parent
+
+
+def own_command() -> list[str]:
+    """How to start this very installation of Corral again, whatever the PATH says."""
+    return [sys.executable, "-m", "corral"]
+
+
+def _pointer(file: Path, prefix: str) -> Path | None:
+    try:
+        text = file.read_text(encoding="utf-8", errors="surrogateescape").strip()
+    except OSError:
+        return None
+    if not text.startswith(prefix):
+        return None
+    return file.parent / text[len(prefix) :]
+
+
+def _common_dir(git_dir: Path) -> Path:
+    pointer = _pointer(git_dir / "commondir", "")
+    return (pointer if pointer is not None else git_dir).resolve()
+
+
+def _bare_repository(start: Path) -> Path | None:
+    here = Path(start).resolve()
+    for folder in (here, *here.parents):
+        if (folder / "HEAD").is_file() and (folder / "objects").is_dir() and (folder / "refs").is_dir():
+            return _common_dir(folder)
+    return None
