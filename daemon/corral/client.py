@@ -11,14 +11,14 @@ import json
 import os
 import socket
 import subprocess
-import time
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
 from corral import PROTOCOL
-from corral.config.paths import Project, own_command, socket_path
+from corral.config.paths import Project, socket_path
 from corral.errors import CorralError, DaemonUnreachable, from_wire
 
 START_TIMEOUT_S = 20.0
@@ -80,8 +80,14 @@ class Client:
             return self._exchange(method, target, data, timeout_s)
         except (ConnectionError, FileNotFoundError, http.client.HTTPException) as error:
             self.close()
-            if fresh and isinstance(error, http.client.HTTPException) and not isinstance(error, ConnectionError):
-                raise DaemonUnreachable("The daemon's answer could not be read.", cause=repr(error)) from error
+            if (
+                fresh
+                and isinstance(error, http.client.HTTPException)
+                and not isinstance(error, ConnectionError)
+            ):
+                raise DaemonUnreachable(
+                    "The daemon's answer could not be read.", cause=repr(error)
+                ) from error
         except TimeoutError as error:
             self.close()
             raise DaemonUnreachable(
@@ -105,13 +111,17 @@ class Client:
         connection.timeout = timeout_s
         if connection.sock is not None:
             connection.sock.settimeout(timeout_s)
-        connection.request(method, target, body=data, headers={"Content-Type": "application/json"} if data else {})
+        connection.request(
+            method, target, body=data, headers={"Content-Type": "application/json"} if data else {}
+        )
         response = connection.getresponse()
         raw = response.read()
         try:
             decoded = json.loads(raw) if raw else None
         except ValueError as error:
-            raise CorralError("The daemon's answer is not JSON.", cause=raw[:200].decode("utf-8", "replace")) from error
+            raise CorralError(
+                "The daemon's answer is not JSON.", cause=raw[:200].decode("utf-8", "replace")
+            ) from error
         if response.status >= 400:
             raise from_wire(decoded if isinstance(decoded, dict) else {})
         return decoded
@@ -141,30 +151,21 @@ class Client:
         Raises:
             DaemonUnreachable: It did not come up; the message holds the reason it gave.
         """
-        deadline = time.monotonic() + timeout_s
-        starter: subprocess.Popen[bytes] | None = None
-        delay = 0.02
-        while True:
+        health = self.health()
+        if health is None:
+            start_daemon(self.project, timeout_s)
             health = self.health()
-            if health is not None:
-                if health.get("protocol") != PROTOCOL:
-                    raise DaemonUnreachable(
-                        f"The daemon speaks protocol {health.get('protocol')}, this command {PROTOCOL}.",
-                        cause="Corral was upgraded while its daemon kept running.",
-                        remedy="Run `corral daemon restart`.",
-                    )
-                return health
-            if starter is None:
-                starter = start_daemon(self.project)
-            elif starter.poll() not in (None, 0):
-                raise _start_failed(self.project)
-            if time.monotonic() > deadline:
-                raise DaemonUnreachable(
-                    f"The daemon did not come up within {timeout_s:g} s.",
-                    remedy=f"Read {self.project.logs_dir / 'daemon-start.log'}.",
-                )
-            time.sleep(delay)
-            delay = min(delay * 1.5, 0.25)
+        if health is None:
+            raise DaemonUnreachable(
+                "The daemon was started and does not answer.", remedy=f"Read {_start_log(self.project)}."
+            )
+        if health.get("protocol") != PROTOCOL:
+            raise DaemonUnreachable(
+                f"The daemon speaks protocol {health.get('protocol')}, this command {PROTOCOL}.",
+                cause="Corral was upgraded while its daemon kept running.",
+                remedy="Run `corral daemon restart`.",
+            )
+        return health
 
     def stream(self, path: str, offset: int = 0) -> Iterator[str]:
         """Follow a log: yield its text as it grows, until the daemon says it is complete."""
@@ -177,16 +178,21 @@ class Client:
                 return
 
 
-def start_daemon(project: Project) -> subprocess.Popen[bytes]:
-    """Start a daemon fully detached: own session, no inherited pipe, its complaints in ``logs/daemon-start.log``.
+def start_daemon(project: Project, timeout_s: float = START_TIMEOUT_S) -> None:
+    """Start a daemon, fully detached, and wait until it (or one that somebody else started) answers.
 
-    Returns:
-        The starting process. It ends with 0 if another daemon already holds the lock, and lives on if it became the daemon.
+    The process started here forks the daemon away and ends when the daemon is ready, so that no child stays behind. Its
+    complaints stand in ``logs/daemon-start.log``, a failure as the last line, as JSON.
+
+    Raises:
+        DaemonUnreachable: It did not come up in time.
+        CorralError: The reason it gave for not starting.
     """
     environ = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}
     try:
         project.logs_dir.mkdir(parents=True, exist_ok=True)
-        out = os.open(project.logs_dir / "daemon-start.log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        out = os.open(_start_log(project), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        began = os.fstat(out).st_size
     except OSError as error:
         raise DaemonUnreachable(
             "The daemon could not be started.",
@@ -194,24 +200,37 @@ def start_daemon(project: Project) -> subprocess.Popen[bytes]:
             remedy=f"Make {project.home} writable.",
         ) from error
     try:
-        return subprocess.Popen(
-            [*own_command(), "daemon", "run", "--project", os.fspath(project.root)],
+        done = subprocess.run(
+            [sys.executable, "-m", "corral.server", "--project", os.fspath(project.root)],
             cwd="/",
             env=environ,
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=out,
             start_new_session=True,
+            timeout=timeout_s,
+            check=False,
         )
+    except subprocess.TimeoutExpired as error:
+        raise DaemonUnreachable(
+            f"The daemon did not come up within {timeout_s:g} s.", remedy=f"Read {_start_log(project)}."
+        ) from error
     finally:
         os.close(out)
+    if done.returncode != 0:
+        raise _start_failure(project, began)
 
 
-def _start_failed(project: Project) -> CorralError:
-    """The error that the failed start left as the last line of its log, else a general one."""
-    log = project.logs_dir / "daemon-start.log"
+def _start_log(project: Project) -> Path:
+    return project.logs_dir / "daemon-start.log"
+
+
+def _start_failure(project: Project, began: int) -> CorralError:
+    """The error that a failed start left as the last line of its log, else a general one."""
     try:
-        lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        with _start_log(project).open("rb") as file:
+            file.seek(began)
+            lines = file.read().decode("utf-8", "replace").strip().splitlines()
     except OSError:
         lines = []
     for line in reversed(lines):
@@ -222,7 +241,9 @@ def _start_failed(project: Project) -> CorralError:
         if isinstance(envelope, dict) and "error" in envelope:
             return from_wire(envelope)
     return DaemonUnreachable(
-        "The daemon could not be started.", cause=lines[-1] if lines else "It gave no reason.", remedy=f"Read {log}."
+        "The daemon could not be started.",
+        cause=lines[-1] if lines else "It gave no reason.",
+        remedy=f"Read {_start_log(project)}.",
     )
 
 

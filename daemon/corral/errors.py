@@ -26,7 +26,9 @@ class CorralError(Exception):
     default_cause: ClassVar[str] = "A fault in Corral itself."
     default_remedy: ClassVar[str] = "Run `corral daemon logs`, and `corral doctor`."
 
-    def __init__(self, message: str, *, cause: str = "", remedy: str = "", details: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self, message: str, *, cause: str = "", remedy: str = "", details: dict[str, Any] | None = None
+    ) -> None:
         super().__init__(message)
         self.message = message
         self.cause = cause or self.default_cause

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -165,11 +164,6 @@ def bundle_dir() -> Path:
     package = Path(__file__).resolve().parent.parent
     packed = package / "_bundle"
     return packed if packed.is_dir() else package.parent.parent
-
-
-def own_command() -> list[str]:
-    """How to start this very installation of Corral again, whatever the PATH says."""
-    return [sys.executable, "-m", "corral"]
 
 
 def _pointer(file: Path, prefix: str) -> Path | None:

@@ -79,7 +79,9 @@ class Database:
         """
         job = _Job(operation)
         if self._closed:
-            job.future.set_exception(DatabaseUnavailable("The database is closed.", cause="The daemon is stopping."))
+            job.future.set_exception(
+                DatabaseUnavailable("The database is closed.", cause="The daemon is stopping.")
+            )
         else:
             self._jobs.put(job)
         return job.future
@@ -198,15 +200,26 @@ def unavailable(error: BaseException) -> DatabaseUnavailable:
     text = str(getattr(error, "orig", None) or error)
     hints = {
         "full": ("The disk is full.", "Free some space and try again; nothing was lost."),
-        "readonly": ("The database file or its folder is read-only.", "Make `.corral` writable and try again."),
+        "readonly": (
+            "The database file or its folder is read-only.",
+            "Make `.corral` writable and try again.",
+        ),
         "unable to open": ("The database file cannot be opened.", "Check the permissions of `.corral`."),
-        "malformed": ("The database file is damaged.", "Run `corral doctor`; keep the file, do not delete it."),
-        "not a database": ("The file is not a database.", "Run `corral doctor`; keep the file, do not delete it."),
+        "malformed": (
+            "The database file is damaged.",
+            "Run `corral doctor`; keep the file, do not delete it.",
+        ),
+        "not a database": (
+            "The file is not a database.",
+            "Run `corral doctor`; keep the file, do not delete it.",
+        ),
         "disk I/O": ("The disk reported an error.", "Check the disk's space and health, then try again."),
     }
     for marker, (cause, remedy) in hints.items():
         if marker in text:
-            return DatabaseUnavailable("The database is unavailable.", cause=f"{cause} ({text})", remedy=remedy)
+            return DatabaseUnavailable(
+                "The database is unavailable.", cause=f"{cause} ({text})", remedy=remedy
+            )
     return DatabaseUnavailable("The database is unavailable.", cause=text)
 
 

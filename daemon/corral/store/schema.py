@@ -147,7 +147,8 @@ tasks = Table(
     CheckConstraint("priority BETWEEN 0 AND 10", name="priority"),
     CheckConstraint("attempts >= 0 AND max_retries >= 0", name="attempts"),
     CheckConstraint(
-        "(status IN ('completed', 'failed', 'cancelled', 'dead')) = (completed_at IS NOT NULL)", name="completed"
+        "(status IN ('completed', 'failed', 'cancelled', 'dead')) = (completed_at IS NOT NULL)",
+        name="completed",
     ),
     CheckConstraint("(status = 'running') = (lease_expires_at IS NOT NULL)", name="leased"),
     CheckConstraint("status <> 'running' OR session_id IS NOT NULL", name="owned"),
