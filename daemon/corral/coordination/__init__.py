@@ -1,0 +1,1 @@
+"""What sessions know of each other: identity, locks, and what a hook event of Claude Code means."""

@@ -1,0 +1,53 @@
+"""What a session is told when it starts: at most about 400 tokens, only what it needs to work beside others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+Row = dict[str, Any]
+LIMIT = 1500
+"""Characters; about 400 tokens."""
+
+
+def briefing(
+    me: Row, others: Sequence[Row], held: Sequence[Row], *, target: str, behind: int | None, notices: Sequence[str]
+) -> str:
+    """Write the briefing.
+
+    Args:
+        me: The session's own row.
+        others: Live sessions beside it.
+        held: Locks that others hold.
+        target: The branch where work lands.
+        behind: Commits that the session's branch lacks of the target; None if that is not known.
+        notices: What waited for this session.
+    """
+    lines = [f"You are {me['agent_name']} in a repository that several sessions share through Corral."]
+    if others:
+        lines.append("Also at work:")
+        for row in others[:6]:
+            doing = f": {_short(row['current_task'])}" if row["current_task"] else ""
+            lines.append(f"- {row['agent_name']} ({row['status']}){doing}")
+        if len(others) > 6:
+            lines.append(f"- and {len(others) - 6} more (`corral session list`)")
+    if held:
+        lines.append("Files others hold now (an edit of theirs in this checkout will be refused):")
+        lines.extend(f"- {row['file_path']} ({row['agent_name']})" for row in held[:8])
+        if len(held) > 8:
+            lines.append(f"- and {len(held) - 8} more (`corral lock list`)")
+    if behind:
+        lines.append(
+            f"This branch lacks {behind} commit{'s' if behind > 1 else ''} of {target}; merge them before you finish."
+        )
+    lines.extend(notices)
+    lines.append(
+        "Each file you edit is locked for you by itself. Never use git stash, reset --hard, checkout . or add -A here; "
+        "commit with `git commit -- <your files>`. To land a finished branch: `corral merge submit`."
+    )
+    text = "\n".join(lines)
+    return text if len(text) <= LIMIT else text[: LIMIT - 1] + "…"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 80 else text[:79] + "…"

@@ -1,0 +1,122 @@
+"""The events of Claude Code's hooks as types, and the answers the client understands.
+
+Source: the payloads that client 2.1.197 and 2.1.330 send. A field that is missing is empty here; an event that is unknown is
+still an event, so that a newer client never breaks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+EDIT_TOOLS = frozenset({"Write", "Edit", "MultiEdit", "NotebookEdit"})
+
+
+@dataclass(frozen=True)
+class HookEvent:
+    """One event.
+
+    Attributes:
+        actor: The session that acts: the subagent's id inside a subagent, else the session's.
+        parent: The session's id inside a subagent, else None.
+        path: The absolute path an edit tool writes to, or empty.
+        bridge: The process id of the MCP bridge that carried the event, or empty for a command hook.
+    """
+
+    name: str
+    actor: str
+    parent: str | None
+    cwd: str
+    tool: str
+    path: str
+    command: str
+    use_id: str
+    agent_type: str
+    source: str
+    reason: str
+    worktree_name: str
+    worktree_path: str
+    message: str
+    notification: str
+    last_words: str
+    bridge: str
+    client_pid: int | None
+    entrypoint: str
+
+    @property
+    def is_edit(self) -> bool:
+        """Whether an edit tool is at work."""
+        return self.tool in EDIT_TOOLS
+
+    @property
+    def is_shell(self) -> bool:
+        """Whether a shell command is."""
+        return self.tool == "Bash"
+
+
+def read(name: str, payload: Mapping[str, Any]) -> HookEvent | None:
+    """Read a payload; None if it does not even name a session."""
+    session = _text(payload, "session_id")
+    if not session:
+        return None
+    tool_input = payload.get("tool_input")
+    tool_input = tool_input if isinstance(tool_input, Mapping) else {}
+    origin = payload.get("_hook")
+    origin = origin if isinstance(origin, Mapping) else {}
+    agent = _text(payload, "agent_id")
+    pid = origin.get("pid")
+    return HookEvent(
+        name=name,
+        actor=agent or session,
+        parent=session if agent else None,
+        cwd=_text(payload, "cwd"),
+        tool=_text(payload, "tool_name"),
+        path=_text(tool_input, "file_path") or _text(tool_input, "notebook_path"),
+        command=_text(tool_input, "command"),
+        use_id=_text(payload, "tool_use_id"),
+        agent_type=_text(payload, "agent_type"),
+        source=_text(payload, "source"),
+        reason=_text(payload, "reason"),
+        worktree_name=_text(payload, "name"),
+        worktree_path=_text(payload, "worktree_path"),
+        message=_text(payload, "message"),
+        notification=_text(payload, "notification_type"),
+        last_words=_text(payload, "last_assistant_message"),
+        bridge=str(origin.get("bridge") or ""),
+        client_pid=pid if isinstance(pid, int) and not isinstance(pid, bool) and pid > 1 else None,
+        entrypoint=_text(origin, "entrypoint"),
+    )
+
+
+def _text(mapping: Mapping[str, Any], key: str) -> str:
+    value = mapping.get(key)
+    return value if isinstance(value, str) else ""
+
+
+def denial(reason: str) -> dict[str, Any]:
+    """Refuse a tool call; the model reads ``reason``."""
+    return {
+        "hookSpecificOutput": {
+            "hookEventName": "PreToolUse",
+            "permissionDecision": "deny",
+            "permissionDecisionReason": reason,
+        }
+    }
+
+
+_TAKES_CONTEXT = frozenset(
+    {"SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "PostToolUseFailure", "SubagentStart"}
+)
+
+
+def context(event: str, texts: list[str]) -> dict[str, Any]:
+    """Tell the model something beside an event; empty where there is nothing to say or the event cannot carry it."""
+    if not texts or event not in _TAKES_CONTEXT:
+        return {}
+    return {"hookSpecificOutput": {"hookEventName": event, "additionalContext": "\n".join(texts)}}
+
+
+def carries_context(event: str) -> bool:
+    """Whether an answer to this event reaches the model."""
+    return event in _TAKES_CONTEXT

@@ -1,0 +1,208 @@
+"""Sessions: arrival, signs of life, end.
+
+A session is known by Claude Code's own ``session_id`` (a subagent by its ``agent_id``). Whatever ends it (its own goodbye,
+the death of its process, silence) happens in one transaction that also frees what it held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Connection
+
+from corral.coordination.names import agent_name, check_agent_name
+from corral.errors import Conflict, NotFound
+from corral.models.instants import iso
+from corral.models.states import SessionStatus
+from corral.store import events
+from corral.store import locks as lock_rows
+from corral.store import sessions as rows
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """What is known of a session when it appears; None and empty mean: not said.
+
+    Attributes:
+        client_pid: The process whose death ends the session, with ``client_started`` (Unix time) against reuse of the id.
+    """
+
+    session_id: str
+    agent_type: str = "claude"
+    agent_name: str | None = None
+    parent_session_id: str | None = None
+    cwd: str | None = None
+    worktree: str | None = None
+    branch: str | None = None
+    client_pid: int | None = None
+    client_started: float | None = None
+    entrypoint: str | None = None
+    capabilities: tuple[str, ...] = field(default=())
+    current_task: str | None = None
+    task_id: str | None = None
+
+
+def register(conn: Connection, arrival: Arrival, now: datetime) -> Row:
+    """Create a session, or bring a known one back to life with what is new about it.
+
+    Another live session of the same client process is over: one process has one session at a time.
+
+    Raises:
+        Conflict: The name that was chosen belongs to another session.
+        InvalidInput: The name cannot be one.
+    """
+    at = iso(now)
+    known = rows.get(conn, arrival.session_id)
+    name = _name(conn, arrival, known)
+    said = {
+        key: value
+        for key, value in vars(arrival).items()
+        if value not in (None, (), "") and key not in ("session_id", "agent_name")
+    }
+    if "capabilities" in said:
+        said["capabilities"] = list(arrival.capabilities)
+    if arrival.client_pid is not None and arrival.parent_session_id is None:
+        _supersede(conn, arrival, now)
+    alive = {"status": SessionStatus.ACTIVE, "last_heartbeat": at, "ended_at": None, "end_reason": None}
+    if known is not None:
+        row = rows.change(conn, arrival.session_id, {**said, **alive, "agent_name": name, "waiting_for": None})
+        assert row is not None
+        if known["status"] == SessionStatus.DISCONNECTED:
+            events.record(conn, at, "session_resumed", session_id=arrival.session_id)
+        return row
+    row = rows.create(
+        conn,
+        {
+            "capabilities": [],
+            **said,
+            **alive,
+            "session_id": arrival.session_id,
+            "agent_name": name,
+            "agent_type": arrival.agent_type,
+            "started_at": at,
+        },
+    )
+    events.record(conn, at, "session_started", session_id=arrival.session_id, data={"agent_name": name})
+    return row
+
+
+def _name(conn: Connection, arrival: Arrival, known: Row | None) -> str:
+    if arrival.agent_name is None:
+        if known is not None:
+            return str(known["agent_name"])
+        return agent_name(lambda name: rows.name_taken(conn, name), arrival.session_id)
+    name = check_agent_name(arrival.agent_name)
+    holder = rows.by_name(conn, name)
+    if holder is not None and holder["session_id"] != arrival.session_id:
+        raise Conflict(f"The name {name} belongs to another session.", remedy="Choose another name, or none.")
+    return name
+
+
+def _supersede(conn: Connection, arrival: Arrival, now: datetime) -> None:
+    for other in rows.live(conn):
+        same_process = other["client_pid"] == arrival.client_pid and other["client_started"] == arrival.client_started
+        if same_process and other["session_id"] != arrival.session_id and other["parent_session_id"] is None:
+            end(conn, other["session_id"], "superseded", now)
+
+
+def alive(conn: Connection, arrival: Arrival, now: datetime) -> None:
+    """A sign of life: cheap for a session that is known, a registration for one that is not (or was given up)."""
+    if rows.beat(conn, arrival.session_id, iso(now)) is None:
+        register(conn, arrival, now)
+
+
+def change(conn: Connection, session_id: str, values: Row) -> Row:
+    """Set what a session says of itself.
+
+    Raises:
+        NotFound: No such session.
+    """
+    row = rows.change(conn, session_id, values)
+    if row is None:
+        raise NotFound(f"There is no session {session_id}.", remedy="`corral session list` shows all.")
+    return row
+
+
+def end(conn: Connection, session_id: str, reason: str, now: datetime) -> Row | None:
+    """End a session: its locks and its subagents' go with it. None if it had ended before."""
+    at = iso(now)
+    family = rows.family(conn, session_id)
+    row = rows.end(conn, session_id, reason, at)
+    if row is None:
+        return None
+    released = lock_rows.release_all(conn, family)
+    events.record(
+        conn,
+        at,
+        "session_ended",
+        session_id=session_id,
+        data={"reason": reason, "released": [lock["file_path"] for lock in released]},
+    )
+    return row
+
+
+def sweep(
+    conn: Connection,
+    now: datetime,
+    *,
+    stale_after_s: float,
+    awake_since: datetime,
+    connected: frozenset[str],
+    is_running: Callable[[int, float | None], bool],
+) -> list[Row]:
+    """End the sessions whose process is gone, or that were silent too long; returns them.
+
+    Args:
+        stale_after_s: Seconds of silence after which a session is given up.
+        awake_since: When this daemon began to listen, or the machine last woke up: silence before it does not count.
+        connected: Sessions whose bridge is connected: they live, however silent.
+        is_running: Tells whether a process id with that start time still runs.
+    """
+    cutoff = iso(now - timedelta(seconds=stale_after_s))
+    patient = awake_since > now - timedelta(seconds=stale_after_s)
+    ended = []
+    for row in rows.live(conn):
+        session_id = row["session_id"]
+        if row["client_pid"] is not None and not is_running(row["client_pid"], row["client_started"]):
+            reason = "process_gone"
+        elif session_id in connected or row["parent_session_id"] in connected:
+            rows.beat(conn, session_id, iso(now))
+            continue
+        elif patient or row["last_heartbeat"] >= cutoff:
+            continue
+        elif row["agent_type"] == "person" and lock_rows.listing(conn, iso(now), [session_id]):
+            continue  # a person's reservations live by their own time to live
+        else:
+            reason = "silent"
+        gone = end(conn, session_id, reason, now)
+        if gone is not None:
+            ended.append(gone)
+    return ended
+
+
+def wire(row: Row) -> Row:
+    """A session as every surface shows it."""
+    return {
+        "session_id": row["session_id"],
+        "agent_id": row["agent_name"],
+        "agent_name": row["agent_name"],
+        "agent_type": row["agent_type"],
+        "status": row["status"],
+        "current_task": row["current_task"],
+        "task_id": row["task_id"],
+        "worktree": row["worktree"],
+        "branch": row["branch"],
+        "capabilities": row["capabilities"],
+        "waiting_for": row["waiting_for"],
+        "unguarded": row["unguarded_since_at"] is not None,
+        "parent_session_id": row["parent_session_id"],
+        "started_at": row["started_at"],
+        "last_heartbeat": row["last_heartbeat"],
+        "ended_at": row["ended_at"],
+        "end_reason": row["end_reason"],
+    }

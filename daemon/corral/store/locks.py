@@ -1,0 +1,107 @@
+"""SQL for locks. Whether two keys overlap is decided in ``coordination``; here candidates are found by index."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, ColumnElement, and_, delete, func, insert, or_, select, update
+
+from corral.store.schema import agent_sessions, file_locks
+
+Row = dict[str, Any]
+
+_WITH_HOLDER = select(file_locks, agent_sessions.c.agent_name, agent_sessions.c.current_task).join(
+    agent_sessions, agent_sessions.c.session_id == file_locks.c.session_id
+)
+
+
+def candidates(conn: Connection, match_key: str, ancestors: Sequence[str], *, is_pattern: bool, now: str) -> list[Row]:
+    """Live locks that may overlap a key, with their holder's name and task.
+
+    Args:
+        match_key: The normalised key.
+        ancestors: The folders above it: a lock on a folder holds what is below.
+        is_pattern: A pattern may meet anything, so everything live is a candidate.
+        now: Locks that expired before it do not count.
+    """
+    query = _WITH_HOLDER.where(file_locks.c.expires_at > now)
+    if not is_pattern:
+        below: ColumnElement[bool] = and_(
+            file_locks.c.match_key >= match_key + "/", file_locks.c.match_key < match_key + "0"
+        )
+        query = query.where(
+            or_(file_locks.c.match_key.in_([match_key, *ancestors]), below, file_locks.c.is_pattern.is_(True))
+        )
+    return [dict(row) for row in conn.execute(query).mappings()]
+
+
+def upsert(conn: Connection, values: Row) -> Row:
+    """Take a lock, or renew and strengthen the one that the same session has on the same key in the same checkout.
+
+    A reservation stays one when an edit renews it (``automatic`` and ``exclusive`` only ever grow stronger), and a renewal
+    never shortens it.
+    """
+    mine = and_(
+        file_locks.c.session_id == values["session_id"],
+        file_locks.c.match_key == values["match_key"],
+        file_locks.c.checkout == values["checkout"],
+    )
+    old = conn.execute(select(file_locks).where(mine)).mappings().first()
+    if old is None:
+        return dict(conn.execute(insert(file_locks).values(**values).returning(file_locks)).mappings().one())
+    merged = {
+        "exclusive": bool(old["exclusive"] or values["exclusive"]),
+        "automatic": bool(old["automatic"] and values["automatic"]),
+        "reason": values["reason"] or old["reason"],
+        "task_id": values["task_id"] or old["task_id"],
+        "ttl_s": max(old["ttl_s"], values["ttl_s"]) if values["automatic"] else values["ttl_s"],
+        "expires_at": max(old["expires_at"], values["expires_at"]),
+    }
+    query = update(file_locks).where(file_locks.c.lock_id == old["lock_id"]).values(**merged).returning(file_locks)
+    return dict(conn.execute(query).mappings().one())
+
+
+def listing(conn: Connection, now: str, session_ids: Sequence[str] = ()) -> list[Row]:
+    """Live locks with their holders, oldest first."""
+    query = _WITH_HOLDER.where(file_locks.c.expires_at > now).order_by(file_locks.c.acquired_at, file_locks.c.lock_id)
+    if session_ids:
+        query = query.where(file_locks.c.session_id.in_(list(session_ids)))
+    return [dict(row) for row in conn.execute(query).mappings()]
+
+
+def others_in_checkout(conn: Connection, checkout: str, session_ids: Sequence[str], now: str) -> list[Row]:
+    """Live locks that other sessions hold in a checkout."""
+    query = _WITH_HOLDER.where(
+        file_locks.c.checkout == checkout,
+        file_locks.c.session_id.not_in(list(session_ids)),
+        file_locks.c.expires_at > now,
+    )
+    return [dict(row) for row in conn.execute(query).mappings()]
+
+
+def release(conn: Connection, session_id: str, match_keys: Iterable[str]) -> list[Row]:
+    """Give up a session's locks on the given keys, in whatever checkout; returns what was released."""
+    query = (
+        delete(file_locks)
+        .where(file_locks.c.session_id == session_id, file_locks.c.match_key.in_(list(match_keys)))
+        .returning(file_locks)
+    )
+    return [dict(row) for row in conn.execute(query).mappings()]
+
+
+def release_all(conn: Connection, session_ids: Sequence[str]) -> list[Row]:
+    """Give up everything that the sessions hold; returns what was released."""
+    query = delete(file_locks).where(file_locks.c.session_id.in_(list(session_ids))).returning(file_locks)
+    return [dict(row) for row in conn.execute(query).mappings()]
+
+
+def expire(conn: Connection, now: str) -> list[Row]:
+    """Remove the locks whose time is over; returns them."""
+    query = delete(file_locks).where(file_locks.c.expires_at <= now).returning(file_locks)
+    return [dict(row) for row in conn.execute(query).mappings()]
+
+
+def next_expiry(conn: Connection) -> str | None:
+    """When the first of all locks expires, or None."""
+    return conn.execute(select(func.min(file_locks.c.expires_at))).scalar()

@@ -1,0 +1,138 @@
+"""SQL for sessions and for the notices that wait for them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Connection, and_, func, insert, or_, select, update
+
+from corral.models.states import SessionStatus
+from corral.store.schema import agent_sessions, notices
+
+Row = dict[str, Any]
+
+
+def get(conn: Connection, session_id: str) -> Row | None:
+    """One session by its id."""
+    row = conn.execute(select(agent_sessions).where(agent_sessions.c.session_id == session_id)).mappings().first()
+    return dict(row) if row else None
+
+
+def by_name(conn: Connection, agent_name: str) -> Row | None:
+    """One session by its name."""
+    row = conn.execute(select(agent_sessions).where(agent_sessions.c.agent_name == agent_name)).mappings().first()
+    return dict(row) if row else None
+
+
+def name_taken(conn: Connection, agent_name: str) -> bool:
+    """Whether any session of the project, present or past, has this name."""
+    query = select(agent_sessions.c.session_id).where(agent_sessions.c.agent_name == agent_name)
+    return conn.execute(query).first() is not None
+
+
+def create(conn: Connection, values: Row) -> Row:
+    """Insert a session; ``values`` holds every column that is not null."""
+    row = conn.execute(insert(agent_sessions).values(**values).returning(agent_sessions)).mappings().one()
+    return dict(row)
+
+
+def change(conn: Connection, session_id: str, values: Row) -> Row | None:
+    """Set columns of a session; None if there is no such session."""
+    query = (
+        update(agent_sessions)
+        .where(agent_sessions.c.session_id == session_id)
+        .values(**values)
+        .returning(agent_sessions)
+    )
+    row = conn.execute(query).mappings().first()
+    return dict(row) if row else None
+
+
+def beat(conn: Connection, session_id: str, at: str) -> str | None:
+    """Record a sign of life of a session that is not disconnected.
+
+    Returns:
+        Its status, or None if there is no such session or it was given up.
+    """
+    query = (
+        update(agent_sessions)
+        .where(agent_sessions.c.session_id == session_id, agent_sessions.c.status != SessionStatus.DISCONNECTED)
+        .values(last_heartbeat=at)
+        .returning(agent_sessions.c.status)
+    )
+    return conn.execute(query).scalar()
+
+
+def end(conn: Connection, session_id: str, reason: str, at: str) -> Row | None:
+    """Mark a session and its subagents ``disconnected``; None if it was so already."""
+    live = agent_sessions.c.status != SessionStatus.DISCONNECTED
+    values = {"status": SessionStatus.DISCONNECTED, "ended_at": at, "end_reason": reason, "waiting_for": None}
+    conn.execute(update(agent_sessions).where(agent_sessions.c.parent_session_id == session_id, live).values(**values))
+    query = (
+        update(agent_sessions)
+        .where(agent_sessions.c.session_id == session_id, live)
+        .values(**values)
+        .returning(agent_sessions)
+    )
+    row = conn.execute(query).mappings().first()
+    return dict(row) if row else None
+
+
+def listing(conn: Connection, statuses: Sequence[str] = ()) -> list[Row]:
+    """Sessions, the most recently alive first."""
+    query = select(agent_sessions).order_by(agent_sessions.c.last_heartbeat.desc(), agent_sessions.c.session_id)
+    if statuses:
+        query = query.where(agent_sessions.c.status.in_(list(statuses)))
+    return [dict(row) for row in conn.execute(query).mappings()]
+
+
+def live(conn: Connection) -> list[Row]:
+    """Sessions that are not disconnected."""
+    return listing(conn, (SessionStatus.ACTIVE, SessionStatus.IDLE))
+
+
+def silent_since(conn: Connection, before: str) -> list[Row]:
+    """Live sessions whose last heartbeat is older than ``before``."""
+    query = select(agent_sessions).where(
+        agent_sessions.c.status != SessionStatus.DISCONNECTED, agent_sessions.c.last_heartbeat < before
+    )
+    return [dict(row) for row in conn.execute(query).mappings()]
+
+
+def oldest_heartbeat(conn: Connection) -> str | None:
+    """The oldest last heartbeat of any live session, or None."""
+    query = select(func.min(agent_sessions.c.last_heartbeat)).where(
+        agent_sessions.c.status != SessionStatus.DISCONNECTED
+    )
+    return conn.execute(query).scalar()
+
+
+def family(conn: Connection, session_id: str) -> list[str]:
+    """The ids of a session and of its subagents."""
+    query = select(agent_sessions.c.session_id).where(
+        or_(agent_sessions.c.session_id == session_id, agent_sessions.c.parent_session_id == session_id)
+    )
+    return [row.session_id for row in conn.execute(query)]
+
+
+def notify(conn: Connection, session_id: str, text: str, at: str) -> None:
+    """Leave a notice for a session; it is handed over with the session's next hook answer."""
+    conn.execute(insert(notices).values(session_id=session_id, text=text, created_at=at))
+
+
+def take_notices(conn: Connection, session_id: str, at: str) -> list[str]:
+    """Hand over what waits for a session, oldest first, once."""
+    query = (
+        update(notices)
+        .where(and_(notices.c.session_id == session_id, notices.c.injected_at.is_(None)))
+        .values(injected_at=at)
+        .returning(notices.c.notice_id, notices.c.text)
+    )
+    return [row.text for row in sorted(conn.execute(query), key=lambda row: int(row.notice_id))]
+
+
+def has_notices(conn: Connection, session_id: str) -> bool:
+    """Whether anything waits for a session."""
+    query = select(notices.c.notice_id).where(notices.c.session_id == session_id, notices.c.injected_at.is_(None))
+    return conn.execute(query.limit(1)).first() is not None
