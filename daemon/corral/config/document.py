@@ -1,0 +1,120 @@
+"""Reading a YAML document that anybody may have written: plain values only, bounded before and while it is read.
+
+Built on PyYAML's events instead of its constructors, because a safe loader still expands aliases (six lines become
+megabytes), keeps the last of two equal keys, and reads ``off``, ``no`` and ``1:30`` as YAML 1.1 did. Here words are words:
+scalars follow the core schema of YAML 1.2, so that ``enforcement: off`` and a branch called ``no`` mean what they say.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import yaml
+
+MAX_BYTES = 1_000_000
+MAX_DEPTH = 20
+
+_PARSER = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+_WORDS: dict[str, bool | None] = {
+    "": None, "~": None, "null": None, "Null": None, "NULL": None,
+    "true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False,
+}  # fmt: skip
+_INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]{0,17})")
+_DECIMAL = re.compile(r"[-+]?((0|[1-9][0-9]{0,29})(\.[0-9]{0,30})?|\.[0-9]{1,30})([eE][-+]?[0-9]{1,3})?")
+
+
+class DocumentError(ValueError):
+    """The text is not a document that is accepted here; the message says why, and on which line if it can."""
+
+
+def read_mapping(data: bytes) -> dict[str, Any]:
+    """The mapping that a YAML document holds; an empty document is an empty mapping.
+
+    Args:
+        data: The whole file, UTF-8.
+
+    Raises:
+        DocumentError: Bigger than :data:`MAX_BYTES`, deeper than :data:`MAX_DEPTH`, not UTF-8, not YAML, not one mapping;
+            or it uses an alias, an anchor, a tag, or one key twice.
+    """
+    value = read(data)
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise DocumentError("must be a mapping: `name: value` lines")
+    return value
+
+
+def read(data: bytes) -> Any:
+    """The value of a YAML document (None if it is empty); :func:`read_mapping` tells what is refused."""
+    if len(data) > MAX_BYTES:
+        raise DocumentError(f"is larger than {MAX_BYTES // 1_000_000} MB")
+    try:
+        return _document(yaml.parse(data.decode("utf-8-sig"), Loader=_PARSER))
+    except UnicodeDecodeError as error:
+        raise DocumentError(f"is not UTF-8 (byte {error.start})") from error
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = f"line {mark.line + 1}: " if mark is not None else ""
+        raise DocumentError(f"{where}is not YAML: {error.problem or error.context}") from error
+    except yaml.YAMLError as error:
+        raise DocumentError(f"is not YAML: {' '.join(str(error).split())}") from error
+
+
+def plain_scalar(text: str) -> str | int | float | bool | None:
+    """What an unquoted word means: null, a truth value, a number, or itself (``010`` too: it is octal to some readers)."""
+    if text in _WORDS:
+        return _WORDS[text]
+    if _INTEGER.fullmatch(text):
+        return int(text)
+    if _DECIMAL.fullmatch(text):
+        return float(text)
+    return text
+
+
+def _document(events: Iterator[Any]) -> Any:
+    next(events)
+    if isinstance(next(events), yaml.StreamEndEvent):
+        return None
+    value = _value(events, next(events), depth=0)
+    next(events)
+    if not isinstance(next(events), yaml.StreamEndEvent):
+        raise DocumentError("holds more than one document")
+    return value
+
+
+def _value(events: Iterator[Any], event: Any, depth: int) -> Any:
+    _refuse(event, depth)
+    if isinstance(event, yaml.ScalarEvent):
+        return plain_scalar(event.value) if event.implicit[0] else event.value
+    if isinstance(event, yaml.SequenceStartEvent):
+        items: list[Any] = []
+        while not isinstance(inner := next(events), yaml.SequenceEndEvent):
+            items.append(_value(events, inner, depth + 1))
+        return items
+    found: dict[str, Any] = {}
+    while not isinstance(key := next(events), yaml.MappingEndEvent):
+        _refuse(key, depth)
+        if not isinstance(key, yaml.ScalarEvent):
+            raise DocumentError(f"{_line(key)}a key must be a word")
+        if key.value in found:
+            raise DocumentError(f"{_line(key)}`{key.value[:80]}` is given twice")
+        found[key.value] = _value(events, next(events), depth + 1)
+    return found
+
+
+def _refuse(event: Any, depth: int) -> None:
+    if event.anchor is not None:
+        raise DocumentError(
+            f"{_line(event)}anchors and aliases (`&name`, `*name`) are not accepted; write the value out"
+        )
+    if getattr(event, "tag", None) is not None:
+        raise DocumentError(f"{_line(event)}tags (`!name`) are not accepted")
+    if depth > MAX_DEPTH:
+        raise DocumentError(f"{_line(event)}is nested deeper than {MAX_DEPTH} levels")
+
+
+def _line(event: Any) -> str:
+    return f"line {event.start_mark.line + 1}: "

@@ -1,0 +1,41 @@
+"""The configuration file that ``corral init`` writes. Standard library only: the command line uses it before any daemon runs."""
+
+from __future__ import annotations
+
+import json
+
+_TEXT = """\
+# How Corral works in this repository; commit this file. What is not written here has its default.
+# All settings: docs/configuration.md. This machine only: .corral/local.yaml. In force: `corral config show`.
+
+landing:
+  # Finished work lands on this branch, and only there.
+  target: {target}
+  # Commands that must pass on the merged tree before anything lands. Once committed on the branch above, only the
+  # committed list counts. Without a command work lands too, but every receipt says `unverified`.
+  verify:{verify}
+
+supervisor:
+  # Tasks that are worked on at the same time.
+  max_agents: 10
+
+locks:
+  # An edit of a file that another session holds in the same checkout: enforce = denied, warn = told, off = nothing.
+  enforcement: enforce
+"""
+
+
+def default_config(target: str, verify: list[str]) -> str:
+    """The commented YAML for a new project.
+
+    Args:
+        target: The branch that work lands on.
+        verify: Commands that must pass before it does.
+    """
+    commands = "".join(f"\n    - {_quoted(command)}" for command in verify)
+    return _TEXT.format(target=_quoted(target), verify=commands or " []")
+
+
+def _quoted(text: str) -> str:
+    """A YAML scalar in double quotes: JSON's form is one, but for what YAML does not want to see unescaped."""
+    return "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in json.dumps(text, ensure_ascii=False))

@@ -1,0 +1,228 @@
+"""Loading the settings: defaults, three files and the environment, merged field by field, then validated as a whole.
+
+A value that a later layer overrides is never looked at. Nothing here keeps state: to reload is to load again.
+"""
+
+from __future__ import annotations
+
+import difflib
+import stat
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from corral.config.document import MAX_BYTES, DocumentError, plain_scalar, read, read_mapping
+from corral.config.model import Places, Setting, Settings, all_settings
+from corral.config.paths import Project
+from corral.errors import ConfigInvalid
+
+TEAM_FILE = ".corral/config.yaml"
+USER_FILE = "~/.corral/config.yaml"
+LOCAL_FILE = ".corral/local.yaml"
+COMMITTED_FILE = f"{TEAM_FILE} on the target branch"
+PREFIX = "CORRAL_"
+
+_SETTINGS = {setting.key: setting for setting in all_settings()}
+_SECTIONS = {key[:end] for key in _SETTINGS for end, letter in enumerate(key) if letter == "."}
+_SECTION_PREFIXES = tuple(f"{PREFIX}{section.upper().replace('.', '_')}_" for section in sorted(_SECTIONS))
+_VARIABLES = {setting.variable: setting for setting in _SETTINGS.values()}
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """The settings in force, and how they came about.
+
+    Attributes:
+        settings: Validated.
+        sources: For every dotted key, where its value came from: ``default``, a file, or the name of a variable.
+        warnings: What was ignored: keys and variables that nobody knows, with the likely spelling.
+        overrides: Dotted key to the variable that set it; the daemon logs them.
+    """
+
+    settings: Settings
+    sources: dict[str, str]
+    warnings: list[str]
+    overrides: dict[str, str]
+
+
+@dataclass
+class _Findings:
+    """What the layers said, gathered so that everything can be reported at once."""
+
+    values: dict[str, Any] = field(default_factory=dict)
+    sources: dict[str, str] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+    errors: list[dict[str, str]] = field(default_factory=list)
+
+    def put(self, key: str, value: Any, source: str) -> None:
+        self.values[key] = value
+        self.sources[key] = source
+
+    def refuse(self, key: str, reason: str, source: str) -> None:
+        self.errors.append({"field": key, "reason": reason, "source": source})
+
+
+def load(project: Project, *, environ: Mapping[str, str], home: Path, committed: bytes | None = None) -> Loaded:
+    """Merge and validate: defaults, then the team's file, the user's, this machine's, then the environment; later wins.
+
+    Args:
+        environ: The environment; see :func:`_from_environment` for how variables are spelled and read.
+        home: The user's home folder.
+        committed: ``.corral/config.yaml`` as it is on the target branch. Its ``landing`` section replaces that of the
+            working copy, so that editing a file does not change what other people's work is verified with. None: the
+            branch has no such file, and the working copy counts.
+
+    Raises:
+        ConfigInvalid: With every error there is in ``details["errors"]``: ``field``, ``reason``, ``source``.
+    """
+    found = _Findings()
+    for source, path in config_files(project, home).items():
+        content = _content(path, source, found)
+        if source == TEAM_FILE and committed is not None:
+            content.pop("landing", None)
+            landing = _parsed(committed, COMMITTED_FILE, found).get("landing")
+            _gather(found, {"landing": landing}, COMMITTED_FILE)
+        _gather(found, content, source)
+    overrides = _from_environment(environ, found)
+    settings = _validated(found, Places(project.root, home))
+    sources = {key: found.sources.get(key, "default") for key in _SETTINGS}
+    return Loaded(settings, sources, found.warnings, overrides)
+
+
+def config_files(project: Project, home: Path) -> dict[str, Path]:
+    """The configuration files by the name they are reported under, later wins; a missing one is not an error."""
+    files = {TEAM_FILE: project.config_file, USER_FILE: home / ".corral" / "config.yaml"}
+    if files[USER_FILE] == files[TEAM_FILE]:
+        del files[USER_FILE]
+    return {**files, LOCAL_FILE: project.home / "local.yaml"}
+
+
+def read_file(path: Path) -> bytes | None:
+    """A configuration file's bytes, at most one more than are accepted; None if there is no such file.
+
+    Raises:
+        OSError: It cannot be read, or is not a file.
+    """
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise OSError("is not a file")
+        with path.open("rb") as stream:
+            return stream.read(MAX_BYTES + 1)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def _content(path: Path, source: str, found: _Findings) -> dict[str, Any]:
+    try:
+        data = read_file(path)
+    except OSError as error:
+        found.refuse("", f"cannot be read: {error.strerror or error}", source)
+        return {}
+    return _parsed(data, source, found) if data is not None else {}
+
+
+def _parsed(data: bytes, source: str, found: _Findings) -> dict[str, Any]:
+    try:
+        return read_mapping(data)
+    except DocumentError as error:
+        found.refuse("", str(error), source)
+        return {}
+
+
+def _gather(found: _Findings, content: Mapping[str, Any], source: str, prefix: str = "") -> None:
+    """Take a layer apart into dotted keys; a section without content says nothing."""
+    for name, value in content.items():
+        key = f"{prefix}{name}"
+        if key in _SETTINGS:
+            found.put(key, value, source)
+        elif key not in _SECTIONS:
+            found.warnings.append(f"{source}: `{key[:200]}` is not a setting.{_meant(key, [*_SETTINGS, *_SECTIONS])}")
+        elif isinstance(value, dict):
+            _gather(found, value, source, f"{key}.")
+        elif value is not None:
+            found.refuse(key, f"must be a section with settings in it, not {_shown(value)}", source)
+
+
+def _from_environment(environ: Mapping[str, str], found: _Findings) -> dict[str, str]:
+    """Apply ``CORRAL_`` variables.
+
+    ``CORRAL_LANDING_TARGET``, ``CORRAL_LANDING__TARGET`` and ``CORRAL_landing.target`` are ``landing.target``. A text is
+    taken as it stands, a list is YAML (``["a", "b"]``) or one entry, anything else is read like an unquoted word in a file.
+    An empty variable is not set. ``CORRAL_`` variables that are no setting, such as ``CORRAL_TASK_ID``, have other uses and
+    are only mentioned when they look like a misspelt setting.
+    """
+    overrides: dict[str, str] = {}
+    for variable in sorted(name for name in environ if name.startswith(PREFIX) and environ[name]):
+        setting = _VARIABLES.get(variable.upper().replace(".", "_").replace("__", "_"))
+        if setting is not None:
+            overrides[setting.key] = variable
+            found.put(setting.key, _interpreted(setting, environ[variable], variable, found), variable)
+        elif (hint := _meant(variable, _VARIABLES, closeness=0.85)) or variable.startswith(_SECTION_PREFIXES):
+            found.warnings.append(f"{variable} is not a setting.{hint}")
+    return overrides
+
+
+def _interpreted(setting: Setting, text: str, variable: str, found: _Findings) -> Any:
+    if "string" in setting.types:
+        return text
+    if "array" not in setting.types:
+        return plain_scalar(text.strip())
+    if not text.lstrip().startswith(("[", "- ")):
+        return text
+    try:
+        return read(text.encode(errors="surrogateescape"))
+    except DocumentError as error:
+        found.refuse(setting.key, f"is not a YAML list: {error}", variable)
+        return []
+
+
+def _validated(found: _Findings, places: Places) -> Settings:
+    nested: dict[str, Any] = {}
+    for key, value in found.values.items():
+        *sections, name = key.split(".")
+        place = nested
+        for section in sections:
+            place = place.setdefault(section, {})
+        place[name] = value
+    try:
+        settings = Settings.model_validate(nested, context=places)
+    except ValidationError as error:
+        for key, reason in _reasons(error):
+            found.refuse(key, reason, found.sources[_setting_of(key)])
+    else:
+        if not found.errors:
+            return settings
+    raise _invalid(found.errors)
+
+
+def _reasons(error: ValidationError) -> Iterator[tuple[str, str]]:
+    for item in error.errors(include_url=False):
+        key = ".".join(str(part) for part in item["loc"])
+        reason = item["msg"].removeprefix("Value error, ").removeprefix("Input ")
+        yield key, f"{reason} (it is {_shown(item['input'])})"
+
+
+def _setting_of(key: str) -> str:
+    """The setting that an error is about; the key may go on into an entry of its list."""
+    while key not in _SETTINGS:
+        key = key.rpartition(".")[0]
+    return key
+
+
+def _invalid(errors: list[dict[str, str]]) -> ConfigInvalid:
+    lines = (": ".join(part for part in (e["source"], e["field"], e["reason"]) if part) for e in errors)
+    count = "1 error" if len(errors) == 1 else f"{len(errors)} errors"
+    return ConfigInvalid(f"The configuration has {count}.", cause="\n".join(lines), details={"errors": errors})
+
+
+def _meant(word: str, known: Iterable[str], closeness: float = 0.6) -> str:
+    near = difflib.get_close_matches(word[:200], known, n=1, cutoff=closeness)
+    return f" Did you mean `{near[0]}`?" if near else ""
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
