@@ -62,7 +62,7 @@ def before_edit(conn: Connection, holder: Holder, target: Target, policy: Policy
     if blocking and policy.enforcement == "enforce":
         row = blocking[-1]
         told = locks.conflict(row, target.key, now)
-        events.record(conn, iso(now), "edit_denied", session_id=holder.session_id, data=told)
+        events.record(conn, iso(now), "edit.denied", session_id=holder.session_id, data=told)
         return Verdict(denial=_denial(row, target.key, now))
     locks.hold(conn, target.key, holder, target.checkout, now, ttl_s=policy.ttl_s)
     return Verdict(remarks=tuple(_remark(row, target, now) for row in found[-3:]))
@@ -117,7 +117,7 @@ def refuse_danger(
     events.record(
         conn,
         iso(now),
-        "command_denied",
+        "command.denied",
         session_id=holder.session_id,
         data={"kind": danger.kind, "holders": names, "files": files[:50], "salvage_ref": salvage_ref},
     )
@@ -164,7 +164,7 @@ def after_shell(
         events.record(
             conn,
             iso(now),
-            "lock_violated",
+            "lock.violated",
             session_id=holder.session_id,
             data={"path": key.file_path, "holder": row["agent_name"], "checkout": checkout},
         )

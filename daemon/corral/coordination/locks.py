@@ -133,14 +133,14 @@ def release(conn: Connection, keys: Sequence[LockKey], holder: Holder, now: date
         released = rows.release_all(conn, [holder.session_id])
     if released:
         paths = [row["file_path"] for row in released]
-        events.record(conn, iso(now), "locks_released", session_id=holder.session_id, data={"paths": paths})
+        events.record(conn, iso(now), "lock.released", session_id=holder.session_id, data={"paths": paths})
     return released
 
 
 def expire(conn: Connection, now: datetime) -> datetime | None:
     """Remove what is over; returns when the next lock expires."""
     for row in rows.expire(conn, iso(now)):
-        events.record(conn, iso(now), "lock_expired", session_id=row["session_id"], data={"path": row["file_path"]})
+        events.record(conn, iso(now), "lock.expired", session_id=row["session_id"], data={"path": row["file_path"]})
     upcoming = rows.next_expiry(conn)
     return parse(upcoming) if upcoming else None
 

@@ -73,7 +73,7 @@ def register(conn: Connection, arrival: Arrival, now: datetime) -> Row:
         row = rows.change(conn, arrival.session_id, {**said, **alive, "agent_name": name, "waiting_for": None})
         assert row is not None
         if known["status"] == SessionStatus.DISCONNECTED:
-            events.record(conn, at, "session_resumed", session_id=arrival.session_id)
+            events.record(conn, at, "session.resumed", session_id=arrival.session_id)
         return row
     row = rows.create(
         conn,
@@ -87,7 +87,7 @@ def register(conn: Connection, arrival: Arrival, now: datetime) -> Row:
             "started_at": at,
         },
     )
-    events.record(conn, at, "session_started", session_id=arrival.session_id, data={"agent_name": name})
+    events.record(conn, at, "session.started", session_id=arrival.session_id, data={"agent_name": name})
     return row
 
 
@@ -139,7 +139,7 @@ def end(conn: Connection, session_id: str, reason: str, now: datetime) -> Row | 
     events.record(
         conn,
         at,
-        "session_ended",
+        "session.ended",
         session_id=session_id,
         data={"reason": reason, "released": [lock["file_path"] for lock in released]},
     )

@@ -1,0 +1,111 @@
+"""What the daemon has seen of its sessions since it started: bridges, tool calls, and what checkouts looked like.
+
+Memory only. Everything here may be lost at any time: a restarted daemon knows less for one event and harms nobody.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from corral.git.status import Seen
+
+REMEMBERED = 4096
+"""Tool calls, snapshots and edits that are remembered; the oldest are forgotten first."""
+
+
+@dataclass
+class ShellCall:
+    """A shell command that runs: when it began, and how each checkout it might touch looked then."""
+
+    began: datetime
+    before: dict[str, Seen] = field(default_factory=dict)
+
+
+class Witness:
+    """Thread-safe; every method is a dictionary operation."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._bridges: dict[str, str] = {}
+        self._open: dict[str, int] = {}
+        self._announced: OrderedDict[tuple[str, str], None] = OrderedDict()
+        self._known: set[str] = set()
+        self._shell: OrderedDict[tuple[str, str], ShellCall] = OrderedDict()
+        self._edits: OrderedDict[tuple[str, str], tuple[str, datetime]] = OrderedDict()
+
+    # -- bridges
+
+    def bridge_opened(self, bridge: str, session_id: str) -> None:
+        """A bridge connected; ``session_id`` is only its first guess (stale after /clear, wrong after --continue)."""
+        with self._lock:
+            self._open[bridge] = self._open.get(bridge, 0) + 1
+            self._bridges.setdefault(bridge, session_id)
+
+    def bridge_closed(self, bridge: str) -> str | None:
+        """A bridge's last connection closed; returns the session it served, if it is now without one."""
+        with self._lock:
+            self._open[bridge] = self._open.get(bridge, 1) - 1
+            if self._open[bridge] > 0:
+                return None
+            del self._open[bridge]
+            return self._bridges.pop(bridge, None)
+
+    def serves(self, bridge: str, session_id: str) -> None:
+        """A hook event of this session came through this bridge: from now on the bridge is the session's."""
+        with self._lock:
+            self._bridges[bridge] = session_id
+
+    def connected(self) -> frozenset[str]:
+        """Sessions whose bridge is connected."""
+        with self._lock:
+            return frozenset(self._bridges[bridge] for bridge in self._open if bridge in self._bridges)
+
+    # -- tool calls
+
+    def announced(self, session_id: str, use_id: str) -> None:
+        """A tool call was asked about before it ran."""
+        with self._lock:
+            self._known.add(session_id)
+            self._announced[(session_id, use_id)] = None
+            while len(self._announced) > REMEMBERED:
+                self._announced.popitem(last=False)
+
+    def came_unannounced(self, session_id: str, use_id: str) -> bool:
+        """Whether a tool call ran without having been asked about, although the session's calls usually are."""
+        with self._lock:
+            unknown = (session_id, use_id) not in self._announced
+            first = session_id not in self._known
+            self._known.add(session_id)
+            return unknown and not first and bool(use_id)
+
+    # -- checkouts
+
+    def shell_began(self, session_id: str, use_id: str, call: ShellCall) -> None:
+        """Remember how the checkouts looked when a command began."""
+        with self._lock:
+            self._shell[(session_id, use_id)] = call
+            while len(self._shell) > REMEMBERED // 16:
+                self._shell.popitem(last=False)
+
+    def shell_ended(self, session_id: str, use_id: str) -> ShellCall | None:
+        """What was remembered of a command; once."""
+        with self._lock:
+            return self._shell.pop((session_id, use_id), None)
+
+    def edited(self, checkout: str, match_key: str, session_id: str, at: datetime) -> None:
+        """An edit tool of a session wrote a file."""
+        with self._lock:
+            self._edits[(checkout, match_key)] = (session_id, at)
+            self._edits.move_to_end((checkout, match_key))
+            while len(self._edits) > REMEMBERED:
+                self._edits.popitem(last=False)
+
+    def edited_since(self, checkout: str, began: datetime) -> dict[str, str]:
+        """match_key to session of the files that edit tools wrote in a checkout since an instant."""
+        with self._lock:
+            return {
+                key: session for (where, key), (session, at) in self._edits.items() if where == checkout and at >= began
+            }

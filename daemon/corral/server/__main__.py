@@ -1,0 +1,85 @@
+"""``python -m corral.server --project ROOT``: start the daemon of one project and leave when it is ready.
+
+Nothing heavy is imported before the lock is ours: of twenty starters nineteen only look, wait for the winner, and leave.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+
+from corral.config.paths import find_project
+from corral.errors import CorralError, DaemonUnreachable
+from corral.server.instance import Instance, claim
+
+
+def main() -> int:
+    """Start a daemon (or find the one that runs), and report."""
+    parser = argparse.ArgumentParser(prog="corral.server")
+    parser.add_argument("--project", type=Path, required=True)
+    parser.add_argument("--foreground", action="store_true")
+    options = parser.parse_args()
+    try:
+        project = find_project(options.project)
+        instance = claim(project)
+    except CorralError as error:
+        print(json.dumps(error.to_wire()), flush=True)
+        return 1
+    if instance is None:
+        return 0
+    if options.foreground:
+        return _serve(instance, None)
+    return _detach(instance)
+
+
+def _detach(instance: Instance) -> int:
+    """Fork the daemon away; the parent lives until the child says ``ready`` or why it is not."""
+    reading, writing = os.pipe()
+    if os.fork() == 0:
+        os.close(reading)
+        os._exit(_serve(instance, writing))
+    os.close(writing)
+    with os.fdopen(reading, "rb") as pipe:
+        said = pipe.read()
+    if said == b"ready":
+        return 0
+    if not said:
+        error = DaemonUnreachable("The daemon died while it started.", cause="It was killed, or it crashed.")
+        said = json.dumps(error.to_wire()).encode()
+    sys.stdout.buffer.write(said + b"\n")
+    sys.stdout.flush()
+    return 1
+
+
+def _serve(instance: Instance, pipe: int | None) -> int:
+    from corral.server.daemon import serve  # heavy: only the winner of the lock pays for it
+
+    def report(message: bytes) -> None:
+        nonlocal pipe
+        if pipe is not None:
+            os.write(pipe, message)
+            os.close(pipe)
+            pipe = None
+
+    try:
+        serve(instance, ready=lambda: report(b"ready"))
+    except CorralError as error:
+        if pipe is None:
+            raise
+        report(json.dumps(error.to_wire()).encode())
+        return 1
+    except Exception as error:  # noqa: BLE001 - the edge: whatever it was, the caller is told and the log has the rest
+        import traceback
+
+        traceback.print_exc()
+        wrapped = DaemonUnreachable("The daemon could not start.", cause=f"{type(error).__name__}: {error}")
+        report(json.dumps(wrapped.to_wire()).encode())
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,286 @@
+"""Claude Code's hook events: from the payload to the answer.
+
+Every event is a sign of life. Events may come twice (two copies of the plugin, a retried call): each handler may run twice.
+An event of a folder that is not this project's is answered with nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import psutil
+from sqlalchemy import Connection
+
+from corral.config.paths import find_checkout
+from corral.coordination import edits, hook_events, sessions
+from corral.coordination.briefing import briefing
+from corral.coordination.edits import Policy, Target
+from corral.coordination.hook_events import HookEvent
+from corral.coordination.keys import literal_key, relative_target
+from corral.coordination.locks import Holder
+from corral.coordination.sessions import Arrival
+from corral.models.instants import iso
+from corral.models.states import SessionStatus
+from corral.server import shell_watch
+from corral.server.services import Services
+from corral.store import locks as lock_rows
+from corral.store import sessions as session_rows
+
+Answer = dict[str, Any]
+Handler = Callable[[Services, HookEvent], Awaitable[Answer]]
+
+
+async def answer(services: Services, name: str, payload: Mapping[str, Any]) -> Answer:
+    """Handle one event; an event that nobody knows is only a sign of life."""
+    event = hook_events.read(name, payload)
+    if event is None:
+        return {}
+    if event.bridge and event.parent is None:
+        services.witness.serves(event.bridge, event.actor)
+    return await _HANDLERS.get(name, _sign_of_life)(services, event)
+
+
+# -- who
+
+
+def arrival(services: Services, event: HookEvent) -> Arrival:
+    """What an event tells about its session."""
+    checkout = find_checkout(Path(event.cwd)) if event.cwd else None
+    ours = checkout is not None and checkout.common_dir == services.project.common_dir
+    pid = event.client_pid
+    return Arrival(
+        session_id=event.actor,
+        agent_type=event.agent_type or ("subagent" if event.parent else "claude"),
+        parent_session_id=event.parent,
+        cwd=event.cwd or None,
+        worktree=str(checkout.top) if ours and checkout else None,
+        client_pid=pid,
+        client_started=started_at(pid) if pid else None,
+        entrypoint=event.entrypoint or None,
+    )
+
+
+def started_at(pid: int) -> float | None:
+    """When a process started (Unix time), against the reuse of its id; None if it is gone."""
+    try:
+        return float(psutil.Process(pid).create_time())
+    except psutil.Error:
+        return None
+
+
+def is_running(pid: int, started: float | None) -> bool:
+    """Whether the process with this id is still the one that started then."""
+    try:
+        process = psutil.Process(pid)
+        same = started is None or abs(process.create_time() - started) < 1.0
+        return same and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+    except psutil.AccessDenied:
+        return True
+
+
+def _present(conn: Connection, services: Services, event: HookEvent, now: datetime) -> Holder:
+    """Mark the session (and inside a subagent its parent) alive and at work."""
+    if event.parent:
+        sessions.alive(conn, Arrival(session_id=event.parent), now)
+    sessions.alive(conn, arrival(services, event), now)
+    row = session_rows.get(conn, event.actor)
+    assert row is not None
+    if row["waiting_for"] is not None or row["status"] == SessionStatus.IDLE:
+        session_rows.change(conn, event.actor, {"waiting_for": None, "status": SessionStatus.ACTIVE})
+    kin = (event.parent,) if event.parent else ()
+    return Holder(session_id=event.actor, task_id=row["task_id"], kin=kin)
+
+
+def _policy(services: Services) -> Policy:
+    chosen = services.settings().locks
+    return Policy(enforcement=chosen.enforcement, ttl_s=chosen.ttl_s)
+
+
+# -- before and after a tool
+
+
+def target_of(services: Services, event: HookEvent) -> Target | None:
+    """What an edit writes to, resolved through symlinks; None if that is not in this project."""
+    path = event.path if os.path.isabs(event.path) else os.path.join(event.cwd, event.path)
+    checkout = find_checkout(Path(os.path.realpath(path)).parent)
+    if checkout is None or checkout.common_dir != services.project.common_dir:
+        return None
+    relative = relative_target(Path(path), checkout.top)
+    if relative is None:
+        return None
+    return Target(literal_key(relative, fold=services.fold), str(checkout.top))
+
+
+async def _before_tool(services: Services, event: HookEvent) -> Answer:
+    services.witness.announced(event.actor, event.use_id)
+    if event.is_shell:
+        verdict = await shell_watch.before(services, event, lambda conn, now: _present(conn, services, event, now))
+        return _verdict(verdict)
+    if not event.is_edit or not event.path:
+        return await _sign_of_life(services, event)
+    target = target_of(services, event)
+    if target is None:
+        return await _sign_of_life(services, event)
+    now, policy = services.now(), _policy(services)
+
+    def guard(conn: Connection) -> Answer:
+        holder = _present(conn, services, event, now)
+        verdict = edits.before_edit(conn, holder, target, policy, now)
+        if verdict.denial is not None:
+            return hook_events.denial(verdict.denial)
+        waiting = session_rows.take_notices(conn, event.actor, iso(now))
+        return hook_events.context("PreToolUse", [*waiting, *verdict.remarks])
+
+    return await services.write(guard)
+
+
+def _verdict(verdict: edits.Verdict) -> Answer:
+    if verdict.denial is not None:
+        return hook_events.denial(verdict.denial)
+    return hook_events.context("PreToolUse", list(verdict.remarks))
+
+
+async def _after_tool(services: Services, event: HookEvent) -> Answer:
+    unguarded = services.witness.came_unannounced(event.actor, event.use_id)
+    remarks: list[str] = []
+    if event.is_shell:
+        remarks = await shell_watch.after(services, event, _policy(services))
+    now = services.now()
+    if event.is_edit and event.path and (target := target_of(services, event)) is not None:
+        services.witness.edited(target.checkout, target.key.match_key, event.actor, now)
+
+    def finish(conn: Connection) -> Answer:
+        _present(conn, services, event, now)
+        _guarded(conn, event, unguarded, now)
+        waiting = session_rows.take_notices(conn, event.actor, iso(now))
+        return hook_events.context(event.name, [*waiting, *remarks])
+
+    return await services.write(finish)
+
+
+def _guarded(conn: Connection, event: HookEvent, unguarded: bool, now: datetime) -> None:
+    session = event.parent or event.actor
+    row = session_rows.get(conn, session)
+    if row is None:
+        return
+    if unguarded and event.is_edit:
+        session_rows.change(conn, session, {"unguarded_since_at": row["unguarded_since_at"] or iso(now)})
+    elif row["unguarded_since_at"] is not None and not unguarded:
+        session_rows.change(conn, session, {"unguarded_since_at": None})
+
+
+# -- the life of a session
+
+
+async def _session_start(services: Services, event: HookEvent) -> Answer:
+    now = services.now()
+    newcomer = arrival(services, event)
+    behind = await services.work(lambda: services.worktrees.commits_behind(newcomer.cwd))
+
+    def begin(conn: Connection) -> Answer:
+        me = sessions.register(conn, newcomer, now)
+        others = [row for row in session_rows.live(conn) if row["session_id"] != event.actor]
+        held = [row for row in lock_rows.listing(conn, iso(now)) if row["session_id"] != event.actor]
+        notices = session_rows.take_notices(conn, event.actor, iso(now))
+        target = services.settings.target().removeprefix("refs/heads/")
+        text = briefing(me, others, held, target=target, behind=behind, notices=notices)
+        return hook_events.context("SessionStart", [text])
+
+    return await services.write(begin)
+
+
+async def _session_end(services: Services, event: HookEvent) -> Answer:
+    now = services.now()
+    await services.write(lambda conn: sessions.end(conn, event.actor, event.reason or "ended", now))
+    services.nudge("supervisor")
+    return {}
+
+
+async def _prompt(services: Services, event: HookEvent) -> Answer:
+    now = services.now()
+
+    def begin(conn: Connection) -> Answer:
+        _present(conn, services, event, now)
+        return hook_events.context(event.name, session_rows.take_notices(conn, event.actor, iso(now)))
+
+    return await services.write(begin)
+
+
+async def _stop(services: Services, event: HookEvent) -> Answer:
+    now = services.now()
+
+    def rest(conn: Connection) -> Answer:
+        _present(conn, services, event, now)
+        values = {"status": SessionStatus.IDLE, "last_words": event.last_words[:4000] or None}
+        session_rows.change(conn, event.actor, values)
+        return {}
+
+    return await services.write(rest)
+
+
+async def _waiting(services: Services, event: HookEvent) -> Answer:
+    """The session waits for its person: for a permission, or for the next prompt."""
+    now = services.now()
+    what = event.message or (f"permission for {event.tool}" if event.tool else "its person")
+
+    def wait(conn: Connection) -> Answer:
+        _present(conn, services, event, now)
+        session_rows.change(conn, event.actor, {"waiting_for": what[:300]})
+        return {}
+
+    return await services.write(wait)
+
+
+async def _subagent_stop(services: Services, event: HookEvent) -> Answer:
+    now = services.now()
+    if event.parent:
+        await services.write(lambda conn: sessions.end(conn, event.actor, "finished", now))
+        await services.work(lambda: services.worktrees.release_subagent(event.actor, services.now()))
+    return {}
+
+
+async def _worktree_create(services: Services, event: HookEvent) -> Answer:
+    """Give the client a worktree of ours; the path is what it asked for."""
+    now = services.now()
+    await services.write(lambda conn: _present(conn, services, event, now))
+    made = await services.work(
+        lambda: services.worktrees.create(event.worktree_name, session_id=event.actor, base=None, now=services.now())
+    )
+    return {"hookSpecificOutput": {"hookEventName": "WorktreeCreate", "worktreePath": made["path"]}}
+
+
+async def _worktree_remove(services: Services, event: HookEvent) -> Answer:
+    """Take a worktree back: salvaged first, kept if anything in it is found nowhere else."""
+    await services.work(lambda: services.worktrees.give_back(Path(event.worktree_path), services.now()))
+    return {}
+
+
+async def _sign_of_life(services: Services, event: HookEvent) -> Answer:
+    now = services.now()
+    await services.write(lambda conn: _present(conn, services, event, now))
+    return {}
+
+
+_HANDLERS: dict[str, Handler] = {
+    "SessionStart": _session_start,
+    "SessionEnd": _session_end,
+    "UserPromptSubmit": _prompt,
+    "PreToolUse": _before_tool,
+    "PostToolUse": _after_tool,
+    "PostToolUseFailure": _after_tool,
+    "SubagentStart": _prompt,
+    "SubagentStop": _subagent_stop,
+    "Stop": _stop,
+    "Notification": _waiting,
+    "PermissionRequest": _waiting,
+    "WorktreeCreate": _worktree_create,
+    "WorktreeRemove": _worktree_remove,
+}
+
+__all__ = ["answer", "is_running", "started_at", "target_of"]

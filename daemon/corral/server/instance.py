@@ -1,0 +1,97 @@
+"""One daemon per project: an OS lock held for the whole life decides, not a pid file."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+import portalocker
+
+from corral.client import Client
+from corral.config.paths import Project, runtime_dir, socket_path
+from corral.errors import DaemonUnreachable
+
+WAIT_S = 18.0
+"""How long a starter waits for a daemon that holds the lock to answer (it starts) or to leave (it stops)."""
+
+
+@dataclass
+class Instance:
+    """The right to be the daemon; closing ``lock`` gives it up."""
+
+    project: Project
+    lock: IO[str]
+
+    def release(self) -> None:
+        """Give up the right. The lock file stays: removing it would let two daemons lock two files of one name."""
+        self.lock.close()
+
+
+def claim(project: Project) -> Instance | None:
+    """Become the daemon of a project.
+
+    Returns:
+        The right, or None when another daemon has it and answers.
+
+    Raises:
+        DaemonUnreachable: Another daemon has the lock, and neither answers nor leaves; or the folder cannot be written.
+    """
+    _prepare(project)
+    deadline = time.monotonic() + WAIT_S
+    client = Client(project, autostart=False)
+    while True:
+        lock = _try_lock(project.lock_file)
+        if lock is not None:
+            return Instance(project, lock)
+        health = client.health(timeout_s=2)
+        if health is not None and not health.get("stopping"):
+            client.close()
+            return None
+        if time.monotonic() > deadline:
+            raise DaemonUnreachable(
+                "Another daemon holds this project's lock and does not answer.",
+                cause="It is stuck, or still stopping.",
+                remedy=f"Wait a little; else end the process named in {project.daemon_json}.",
+            )
+        time.sleep(0.05)
+
+
+def _prepare(project: Project) -> None:
+    try:
+        for folder in (project.run_dir, project.logs_dir):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        project.run_dir.chmod(0o700)
+        socket = socket_path(project)
+        if socket.parent != project.run_dir:
+            _private(runtime_dir())
+    except OSError as error:
+        raise DaemonUnreachable(
+            "The daemon could not be started.",
+            cause=f"{error.filename or project.home} cannot be written: {error.strerror}.",
+            remedy=f"Make {project.home} writable for you.",
+        ) from error
+
+
+def _private(folder: Path) -> None:
+    """Make (or insist on) a folder that only this user can enter; a planted one is refused."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    status = folder.lstat()
+    if folder.is_symlink() or status.st_uid != os.getuid() or status.st_mode & 0o077:
+        raise DaemonUnreachable(
+            f"{folder} is not a private folder of yours.",
+            cause="Another user may have made it.",
+            remedy="Remove it, or set XDG_RUNTIME_DIR to a folder that only you can enter.",
+        )
+
+
+def _try_lock(path: Path) -> IO[str] | None:
+    handle = path.open("a+", encoding="ascii")
+    try:
+        portalocker.lock(handle, portalocker.LockFlags.EXCLUSIVE | portalocker.LockFlags.NON_BLOCKING)
+    except portalocker.LockException:
+        handle.close()
+        return None
+    return handle

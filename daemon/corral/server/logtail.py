@@ -1,0 +1,52 @@
+"""Reading a log that may still grow, redacted, in parts."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from pydantic import BaseModel
+
+from corral.observe.logs import redact
+from corral.server.services import Services
+
+PART = 256 * 1024
+"""Bytes in one answer at most."""
+
+POLL_S = 0.25
+
+
+class LogPart(BaseModel):
+    """Text from an offset on, where to go on, and whether nothing more will come."""
+
+    text: str
+    next_offset: int
+    complete: bool
+
+
+def read_part(file: Path, offset: int) -> tuple[str, int]:
+    """Text from ``offset`` (bytes) on, ending at a line's end where there is one, and the next offset."""
+    try:
+        with file.open("rb") as handle:
+            handle.seek(offset)
+            data = handle.read(PART)
+    except FileNotFoundError:
+        return "", offset
+    if len(data) == PART and b"\n" in data:
+        data = data[: data.rindex(b"\n") + 1]
+    return redact(data.decode("utf-8", "replace")), offset + len(data)
+
+
+async def follow(
+    services: Services, file: Path, offset: int, wait_s: float, running: Callable[[], Awaitable[bool]]
+) -> LogPart:
+    """The next part of a log; waits up to ``wait_s`` seconds for something to come."""
+    deadline = time.monotonic() + wait_s
+    while True:
+        open_end = await running()  # asked before reading: what was written before the end is then read
+        text, following = await services.work(lambda: read_part(file, offset))
+        if text or not open_end or time.monotonic() >= deadline:
+            return LogPart(text=text, next_offset=following, complete=not open_end and not text)
+        await asyncio.sleep(POLL_S)

@@ -1,0 +1,89 @@
+"""The daemon itself: health, status, settings, stop."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from fastapi import APIRouter
+from pydantic import BaseModel
+from sqlalchemy import Connection
+
+from corral import PROTOCOL, __version__
+from corral.models.instants import iso
+from corral.server.routes.dependencies import Given
+from corral.store import events, merges, sessions, tasks
+from corral.store import locks as lock_rows
+
+router = APIRouter(tags=["daemon"])
+
+
+class Stop(BaseModel):
+    """How to stop."""
+
+    drain: bool = False
+
+
+@router.get("/health")
+async def health(services: Given) -> dict[str, Any]:
+    """Version, protocol, process and project of the daemon that answers."""
+    return {
+        "version": __version__,
+        "protocol": PROTOCOL,
+        "pid": os.getpid(),
+        "project": str(services.project.root),
+        "started_at": iso(services.started_at),
+        "stopping": services.stopping,
+    }
+
+
+@router.get("/status")
+async def status(services: Given) -> dict[str, Any]:
+    """Counts of everything, who is at work, and the latest events."""
+    now = iso(services.now())
+
+    def look(conn: Connection) -> dict[str, Any]:
+        return {
+            "tasks": tasks.counts(conn),
+            "merges": merges.counts(conn),
+            "sessions": [
+                {
+                    "agent_name": row["agent_name"],
+                    "status": row["status"],
+                    "current_task": row["current_task"],
+                    "waiting_for": row["waiting_for"],
+                    "unguarded": row["unguarded_since_at"] is not None,
+                }
+                for row in sessions.live(conn)
+            ],
+            "locks": len(lock_rows.listing(conn, now)),
+            "recent": events.recent(conn, 10),
+        }
+
+    answer = await services.read(look)
+    broken = services.settings.error
+    answer["project"] = str(services.project.root)
+    answer["target"] = services.settings.target().removeprefix("refs/heads/")
+    answer["daemon"] = {"pid": os.getpid(), "version": __version__, "started_at": iso(services.started_at)}
+    answer["verified"] = bool(services.settings().landing.verify)
+    answer["config_error"] = broken.to_wire()["error"] if broken else None
+    answer["config_warnings"] = list(services.settings.loaded.warnings)
+    return answer
+
+
+@router.get("/config")
+async def config(services: Given) -> dict[str, Any]:
+    """The settings in force and where each came from."""
+    loaded = services.settings.loaded
+    return {
+        "settings": loaded.settings.model_dump(mode="json"),
+        "sources": loaded.sources,
+        "warnings": list(loaded.warnings),
+    }
+
+
+@router.post("/daemon/stop", status_code=202)
+async def stop(services: Given, how: Stop) -> dict[str, Any]:
+    """Begin to stop: workers are ended (or, with ``drain``, waited for), then the process leaves."""
+    services.stop_requested(how.drain)
+    return {"stopping": True, "pid": os.getpid()}

@@ -1,0 +1,104 @@
+"""What a request may use: one object, built once by :mod:`corral.server.daemon`."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TypeVar
+
+from sqlalchemy import Connection
+
+from corral.config.paths import Project
+from corral.coordination.witness import Witness
+from corral.git.command import Git
+from corral.landing.queue import Queue
+from corral.server.jobs import Job, now
+from corral.server.settings import SettingsHolder
+from corral.store.engine import Database
+from corral.work.supervisor import Supervisor
+from corral.work.worktrees import Worktrees
+
+T = TypeVar("T")
+
+
+@dataclass
+class Services:
+    """The daemon's parts.
+
+    Attributes:
+        fold: Whether the repository's file system ignores case.
+        target: The full ref name where work lands unless a request says otherwise.
+    """
+
+    project: Project
+    db: Database
+    git: Git
+    settings: SettingsHolder
+    supervisor: Supervisor
+    queue: Queue
+    worktrees: Worktrees
+    pool: ThreadPoolExecutor
+    started_at: datetime
+    fold: bool
+    witness: Witness = field(default_factory=Witness)
+    jobs: dict[str, Job] = field(default_factory=dict)
+    stop_requested: Callable[[bool], None] = lambda _drain: None
+    stopping: bool = False
+    _changed: set[asyncio.Event] = field(default_factory=set)
+    _loop: asyncio.AbstractEventLoop | None = None
+    _guard: threading.Lock = field(default_factory=threading.Lock)
+
+    def now(self) -> datetime:
+        """The daemon's clock."""
+        return now()
+
+    async def write(self, operation: Callable[[Connection], T]) -> T:
+        """Run a write; the answer comes when it is durable."""
+        return await asyncio.wrap_future(self.db.submit(operation))
+
+    async def read(self, operation: Callable[[Connection], T]) -> T:
+        """Run a query off the event loop."""
+        return await asyncio.get_running_loop().run_in_executor(self.pool, self.db.read, operation)
+
+    async def work(self, function: Callable[[], T]) -> T:
+        """Run something that touches disk or git off the event loop."""
+        return await asyncio.get_running_loop().run_in_executor(self.pool, function)
+
+    def nudge(self, name: str) -> None:
+        """Ask a job to look soon, and wake whoever waits for a change."""
+        job = self.jobs.get(name)
+        if job is not None:
+            job.nudge()
+        self.changed()
+
+    # -- waiting requests
+
+    def changed(self) -> None:
+        """Something was stored that a waiting request may be waiting for. Callable from any thread."""
+        loop = self._loop
+        if loop is not None and not loop.is_closed():
+            loop.call_soon_threadsafe(self._wake)
+
+    def _wake(self) -> None:
+        for event in self._changed:
+            event.set()
+
+    def bind(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Say which event loop serves requests."""
+        self._loop = loop
+
+    async def next_change(self, timeout_s: float) -> bool:
+        """Wait for a change, at most so long; False when none came."""
+        event = asyncio.Event()
+        self._changed.add(event)
+        try:
+            await asyncio.wait_for(event.wait(), timeout_s)
+        except (asyncio.TimeoutError, TimeoutError):
+            return False
+        finally:
+            self._changed.discard(event)
+        return True
