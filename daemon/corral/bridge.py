@@ -1,0 +1,346 @@
+"""``corral mcp``: the session's own end of the daemon, an MCP server on standard input and output. Standard library only.
+
+Claude Code keeps one bridge per session and sends the hot hook events through it, as calls of a tool that is hidden from
+the model: that costs a session nothing, where a process started for each event costs tens of milliseconds.
+
+A dead bridge opens the gate for the rest of a session without a word, so the bridge is a shim that cannot die: it knows
+no rule, catches everything, answers every call within :data:`DEADLINE_S` whatever the daemon does, and finds a restarted
+daemon again by itself. Where there is no ``.corral`` it answers, and touches nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+from corral import __version__
+from corral.config.paths import Project, find_project, socket_path
+from corral.errors import NotAProject
+
+DEADLINE_S = 4.0
+"""For one hook event, seconds; below the 5 s after which the client gives up on the bridge."""
+SUMMON_EVERY_S = 10.0
+"""How often an absent daemon is started anew, at most, seconds."""
+REDIAL_S = 5.0
+"""How often a lost daemon is looked for while no event passes, seconds."""
+SPOKEN = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
+"""The MCP versions that are echoed, the newest first."""
+LONG_TEXT = ("prompt", "last_assistant_message")
+TEXT_LIMIT = 4000
+"""Characters that are kept of a text which the daemon only shows."""
+
+
+class Daemon:
+    """HTTP/1.1 over the daemon's socket, on kept connections. Any number of threads may use it."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._idle: list[socket.socket] = []
+
+    def dial(self, timeout_s: float | None) -> socket.socket:
+        """Open a connection; the caller closes it."""
+        link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        link.settimeout(timeout_s)
+        try:
+            link.connect(self._path)
+        except OSError:
+            link.close()
+            raise
+        return link
+
+    def post(self, target: str, body: bytes, deadline: float) -> bytes:
+        """Send a request and return the body of the answer.
+
+        A kept connection may belong to a daemon that is gone, so a broken one is replaced and the request sent once more:
+        what goes this way is idempotent.
+
+        Args:
+            target: The request's path.
+            body: JSON.
+            deadline: On the monotonic clock, seconds.
+
+        Raises:
+            OSError: No daemon, or no answer in time.
+            ValueError: The answer is not a success.
+        """
+        head = (
+            f"POST {target} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            f"Content-Length: {len(body)}\r\n\r\n"
+        )
+        for attempt in (1, 2):
+            link = self._take(deadline)
+            try:
+                status, answer, keep = _exchange(link, head.encode() + body, deadline)
+            except ConnectionError:
+                link.close()
+                self._drop_idle()
+                if attempt == 2:
+                    raise
+                continue
+            except (OSError, ValueError):
+                link.close()
+                raise
+            if keep:
+                self._idle.append(link)
+            else:
+                link.close()
+            if status != 200:
+                raise ValueError(f"the daemon answered {status}: {answer[:200]!r}")
+            return answer
+        raise AssertionError("unreachable")
+
+    def _take(self, deadline: float) -> socket.socket:
+        with contextlib.suppress(IndexError):
+            return self._idle.pop()
+        return self.dial(_left(deadline))
+
+    def _drop_idle(self) -> None:
+        with contextlib.suppress(IndexError):
+            while True:
+                self._idle.pop().close()
+
+
+def _exchange(link: socket.socket, request: bytes, deadline: float) -> tuple[int, bytes, bool]:
+    """Status, body, and whether the connection may be used again."""
+
+    def more() -> bytes:
+        link.settimeout(_left(deadline))
+        chunk = link.recv(65536)
+        if not chunk:
+            raise ConnectionResetError("the daemon hung up")
+        return chunk
+
+    link.settimeout(_left(deadline))
+    link.sendall(request)
+    data = b""
+    while b"\r\n\r\n" not in data:
+        data += more()
+    head, _, body = data.partition(b"\r\n\r\n")
+    status, *lines = head.decode("latin-1").split("\r\n")
+    headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    length = int(headers["content-length"]) if "content-length" in headers else -1
+    if not status.startswith("HTTP/1.1 ") or length < 0:
+        raise ValueError(f"not an answer of the daemon: {head[:200]!r}")
+    while len(body) < length:
+        body += more()
+    return int(status[9:12]), body[:length], headers.get("connection", "").lower() != "close"
+
+
+def _left(deadline: float) -> float:
+    return max(0.001, deadline - time.monotonic())
+
+
+class Gate:
+    """The way from one session's events to the daemon. It never raises.
+
+    Args:
+        project: Whose daemon; None where nothing is coordinated.
+    """
+
+    def __init__(self, project: Project | None) -> None:
+        self._project = project
+        self._next_summons = 0.0
+        self._lock = threading.Lock()
+        self._seen = threading.Event()
+        if project is not None:
+            self._daemon = Daemon(os.fspath(socket_path(project)))
+            threading.Thread(target=self._hold, name="hold", daemon=True).start()
+
+    def ask(self, arguments: dict[str, Any]) -> str:
+        """The JSON that answers a hook event: the daemon's, or ``{}`` where there is none.
+
+        Args:
+            arguments: The event's fields as the hook's ``input`` gives them: text, empty where the event has none.
+        """
+        if self._project is None:
+            return "{}"
+        event = str(arguments.get("hook_event_name"))
+        try:
+            if not event.isalpha():
+                raise ValueError("no event is named")
+            body = json.dumps({**reduced(arguments), "_hook": {"bridge": str(os.getpid()), "source": "bridge"}})
+            answer = self._daemon.post(f"/api/v1/hooks/{event}", body.encode(), time.monotonic() + DEADLINE_S).decode()
+            if not isinstance(json.loads(answer), dict):
+                raise ValueError(f"not a JSON object: {answer[:200]!r}")
+        except (FileNotFoundError, ConnectionError) as error:
+            self._log(f"{event}: the daemon is away: {error!r}")
+            self._summon()
+            return "{}"
+        except Exception as error:  # noqa: BLE001 - the edge: whatever it is, the session goes on
+            self._log(f"{event}: {error!r}")
+            return "{}"
+        self._seen.set()
+        return answer
+
+    def _hold(self) -> None:
+        """Keep one request open for life, so that the daemon notices at once when this process ends."""
+        about = {
+            "pid": os.getpid(),
+            "client": os.getppid(),
+            "session": os.environ.get("CLAUDE_CODE_SESSION_ID", ""),
+        }
+        request = f"GET /api/v1/bridge?{urlencode(about)} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
+        while True:
+            with contextlib.suppress(OSError), self._daemon.dial(None) as link:
+                link.sendall(request)
+                while link.recv(4096):
+                    pass
+            self._seen.clear()
+            self._seen.wait(REDIAL_S)
+
+    def _summon(self) -> None:
+        """Start the daemon beside the running call, which does not wait for it."""
+        with self._lock:
+            now = time.monotonic()
+            if now < self._next_summons:
+                return
+            self._next_summons = now + SUMMON_EVERY_S
+        with contextlib.suppress(RuntimeError):
+            threading.Thread(target=self._start_daemon, name="summon", daemon=True).start()
+
+    def _start_daemon(self) -> None:
+        # The client costs several megabytes, which only a session that lost its daemon pays.
+        try:
+            from corral.client import Client
+
+            assert self._project is not None
+            Client(self._project).ensure_daemon()
+        except Exception as error:  # noqa: BLE001 - the edge: the next event tries again
+            self._log(f"starting the daemon: {error!r}")
+
+    def _log(self, line: str) -> None:
+        assert self._project is not None
+        stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        # A folder that cannot be written is no reason to fail an edit.
+        with contextlib.suppress(OSError):
+            self._project.logs_dir.mkdir(parents=True, exist_ok=True)
+            with (self._project.logs_dir / "bridge.log").open("a", encoding="utf-8", errors="replace") as file:
+                file.write(f"{stamp} pid={os.getpid()} {line}\n")
+
+
+def reduced(arguments: dict[str, Any]) -> dict[str, Any]:
+    """The event as the client's own payload has it: without what is empty, flags as booleans, long texts cut."""
+    fields: dict[str, Any] = {}
+    for name, value in arguments.items():
+        kept = reduced(value) if isinstance(value, dict) else value
+        if name in LONG_TEXT and isinstance(kept, str):
+            kept = kept[:TEXT_LIMIT]
+        elif kept in ("true", "false") and name == "stop_hook_active":
+            kept = kept == "true"
+        if kept not in ("", {}):
+            fields[name] = kept
+    return fields
+
+
+class Refused(Exception):
+    """A request that cannot be served: a JSON-RPC error code and a message."""
+
+
+class Bridge:
+    """An MCP server: one JSON-RPC message a line.
+
+    Args:
+        gate: Where hook events go.
+        output: File descriptor for the answers.
+    """
+
+    def __init__(self, gate: Gate, output: int) -> None:
+        self._gate = gate
+        self._output = output
+        self._lock = threading.Lock()
+
+    def serve(self, lines: Iterable[bytes]) -> None:
+        """Answer until the input ends; calls of tools run side by side, and the process outlives those in flight."""
+        for line in lines:
+            try:
+                message = json.loads(line)
+            except (ValueError, RecursionError):
+                self._send({"id": None, "error": {"code": -32700, "message": "not JSON"}})
+                continue
+            if not isinstance(message, dict) or "id" not in message or "method" not in message:
+                continue
+            if message["method"] != "tools/call":
+                self._answer(message)
+                continue
+            try:
+                threading.Thread(target=self._answer, args=(message,)).start()
+            except RuntimeError:  # no more threads: late is better than dead
+                self._answer(message)
+
+    def _answer(self, message: dict[str, Any]) -> None:
+        try:
+            method = _METHODS.get(message["method"])
+            if method is None:
+                raise Refused(-32601, f"no method {message['method']!r}")
+            outcome: dict[str, Any] = {"result": method(self, message.get("params") or {})}
+        except Refused as refusal:
+            outcome = {"error": {"code": refusal.args[0], "message": refusal.args[1]}}
+        except Exception as error:  # noqa: BLE001 - the edge: a call that fails is answered like any other
+            outcome = {"error": {"code": -32603, "message": repr(error)}}
+        self._send({"id": message["id"], **outcome})
+
+    def _send(self, message: dict[str, Any]) -> None:
+        data = json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n"
+        # A client that is gone reads no answer; the end of the input follows.
+        with self._lock, contextlib.suppress(OSError):
+            while data:
+                data = data[os.write(self._output, data) :]
+
+    def initialize(self, params: dict[str, Any]) -> dict[str, Any]:
+        """Agree on a version of the protocol."""
+        asked = params.get("protocolVersion")
+        return {
+            "protocolVersion": asked if asked in SPOKEN else SPOKEN[0],
+            "capabilities": {"tools": {}},
+            "serverInfo": {"name": "corral", "version": __version__},
+        }
+
+    def call(self, params: dict[str, Any]) -> dict[str, Any]:
+        """Run a tool by its name."""
+        tool = _TOOLS.get(params.get("name", ""))
+        if tool is None:
+            raise Refused(-32602, f"no tool {params.get('name')!r}")
+        return {"content": [{"type": "text", "text": tool(self, params.get("arguments") or {})}]}
+
+    def hook(self, arguments: dict[str, Any]) -> str:
+        """A hook event of Claude Code."""
+        return self._gate.ask(arguments)
+
+
+_TOOLS: dict[str, Callable[[Bridge, dict[str, Any]], str]] = {"hook": Bridge.hook}
+"""Every tool that can be called; ``hook`` is not listed, so that no model sees or pays for it."""
+_METHODS: dict[str, Callable[[Bridge, dict[str, Any]], dict[str, Any]]] = {
+    "initialize": Bridge.initialize,
+    "ping": lambda _bridge, _params: {},
+    "tools/list": lambda _bridge, _params: {"tools": []},
+    "tools/call": Bridge.call,
+    "resources/list": lambda _bridge, _params: {"resources": []},
+    "resources/templates/list": lambda _bridge, _params: {"resourceTemplates": []},
+    "prompts/list": lambda _bridge, _params: {"prompts": []},
+}
+
+
+def main() -> int:
+    """Serve on standard input and output until the client goes away."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: os._exit(0))
+    try:
+        project = find_project(Path.cwd())
+    except (NotAProject, OSError):
+        project = None
+    Bridge(Gate(project), sys.stdout.fileno()).serve(sys.stdin.buffer)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

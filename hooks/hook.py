@@ -1,0 +1,154 @@
+"""Carries one Claude Code hook event to the daemon and prints the daemon's answer; it knows no rule of its own.
+
+``hook.py EVENT [--deny-when-down]``, with the event's JSON on standard input. Any fault is one line in
+``.corral/logs/hook.log``, no output, exit 0: a session is never broken or held up. ``--deny-when-down`` turns a fault
+of PreToolUse into a denial. Where no worktree comes from a daemon, the worktree events fall back to plain git, because
+a registered WorktreeCreate hook that prints no path breaks isolation.
+
+It imports nothing of ours and nothing slow: json alone doubles its running time, so an event travels as bytes.
+"""
+
+from __future__ import annotations
+
+import _socket
+import os
+import sys
+import time
+
+DEADLINE_S = {"SessionEnd": 1.0, "WorktreeCreate": 280.0, "WorktreeRemove": 50.0}
+USUAL_DEADLINE_S = 4.0
+START_WAIT_S = 2.0
+SOCKET_LIMIT = 100  # as in corral/config/paths.py
+DENIAL = b"""{"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": "deny",
+"permissionDecisionReason": "Corral's daemon does not answer, so nothing is edited. Run `corral daemon start`."}}"""
+
+
+def main(event: str, *options: str) -> int:
+    payload, answer = sys.stdin.buffer.read().strip(), b"{}"
+    top, home = locate(os.getcwd())
+    if home:
+        try:
+            answer = ask(home, event, payload)
+        except Exception as error:
+            log(home, f"{event}: {error!r}")
+            answer = DENIAL if event == "PreToolUse" and "--deny-when-down" in options else b"{}"
+    if event.startswith("Worktree"):
+        return worktree(top, event, payload, answer, coordinated=bool(home))
+    sys.stdout.buffer.write(b"" if answer == b"{}" else answer)
+    return 0
+
+
+def locate(folder: str) -> tuple[str, str]:
+    """The main checkout, and its ``.corral`` if it is coordinated; an empty string for each that there is not."""
+    marker = os.path.join(folder, ".git")
+    git_dir = os.path.join(folder, ".git" if os.path.isdir(marker) else pointer(marker, "gitdir: ") or ".git")
+    if os.path.isfile(os.path.join(git_dir, "HEAD")):
+        common = os.path.realpath(os.path.join(git_dir, pointer(os.path.join(git_dir, "commondir"), "")))
+        parent, name = os.path.split(common)
+        home = os.path.join(parent if name == ".git" else common, ".corral")
+        coordinated = os.path.isfile(os.path.join(home, "config.yaml"))
+        return parent if name == ".git" else folder, home if coordinated else ""
+    above = os.path.dirname(folder)
+    return ("", "") if above == folder else locate(above)
+
+
+def pointer(file: str, prefix: str) -> str:
+    """What a pointer file names, or an empty string."""
+    try:
+        with open(file, encoding="utf-8", errors="surrogateescape") as opened:
+            text = opened.read().strip()
+    except OSError:
+        return ""
+    return text[len(prefix) :] if text.startswith(prefix) else ""
+
+
+def ask(home: str, event: str, payload: bytes) -> bytes:
+    """Post the event with ``_hook`` added, and return the JSON object that was answered."""
+    deadline = time.monotonic() + DEADLINE_S.get(event, USUAL_DEADLINE_S)
+    if not (payload.startswith(b'{"') and payload.endswith(b"}")):
+        raise ValueError("the event is not a JSON object")
+    entrypoint = "".join(c for c in os.environ.get("CLAUDE_CODE_ENTRYPOINT", "") if c.isalnum() or c in "-_")
+    note = f',"_hook":{{"pid":{os.getppid()},"entrypoint":"{entrypoint}","source":"command"}}}}'
+    body = payload[:-1] + note.encode()
+    head = (
+        f"POST /api/v1/hooks/{event} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+        f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    link, reply = connect(home, event, deadline), b""
+    link.sendall(head.encode() + body)
+    while chunk := link.recv(65536):
+        reply += chunk
+        link.settimeout(max(0.001, deadline - time.monotonic()))
+    answer = reply.partition(b"\r\n\r\n")[2].strip()
+    if reply[9:12] != b"200" or not (answer.startswith(b"{") and answer.endswith(b"}")):
+        raise ValueError(f"no usable answer: {reply[:200]!r}")
+    return answer
+
+
+def connect(home: str, event: str, deadline: float) -> _socket.socket:
+    """Reach the daemon; at the start of a session, start it if there is none."""
+    path, patience, started = os.path.join(home, "run", "corral.sock"), time.monotonic() + START_WAIT_S, False
+    while True:
+        try:
+            if len(os.fsencode(path)) > SOCKET_LIMIT:
+                import json
+
+                path = json.loads(pointer(os.path.join(home, "run", "daemon.json"), "") or "{}").get("socket", path)
+            link = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+            link.settimeout(max(0.001, deadline - time.monotonic()))
+            link.connect(path)
+            return link
+        except OSError:
+            if event != "SessionStart" or time.monotonic() > patience:
+                raise
+        started = started or start_daemon(home)
+        time.sleep(0.02)
+
+
+def start_daemon(home: str) -> bool:
+    """Run ``corral daemon start``, detached; without one on the PATH, as ``run/command`` (an argument a line) says."""
+    from subprocess import DEVNULL, Popen
+
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    found = any(os.access(os.path.join(folder, "corral"), os.X_OK) for folder in os.get_exec_path())
+    command = ["corral"] if found else pointer(os.path.join(home, "run", "command"), "").splitlines()
+    argv, quiet = [*command, "daemon", "start", "--detach"], {"stdin": DEVNULL, "stdout": DEVNULL, "stderr": DEVNULL}
+    Popen(argv, cwd=os.path.dirname(home), env=environ, start_new_session=True, **quiet)
+    return True
+
+
+def worktree(top: str, event: str, payload: bytes, answer: bytes, *, coordinated: bool) -> int:
+    """Print the path that the daemon gave; without one, do what the client itself would have done."""
+    import json
+    from subprocess import DEVNULL, run
+
+    def git(*args: str) -> int:
+        environ = {k: v for k, v in os.environ.items() if k not in ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")}
+        return run(["git", "-C", top, *args], env=environ, stdin=DEVNULL, stdout=2, check=False).returncode
+
+    asked, folder = json.loads(payload), os.path.join(top, ".claude", "worktrees")
+    if event == "WorktreeRemove":
+        ours = os.path.dirname(asked["worktree_path"]) == folder and not coordinated
+        return git("worktree", "remove", asked["worktree_path"]) if ours else 0
+    name = asked["name"].replace("/", "+")
+    given = (json.loads(answer).get("hookSpecificOutput") or {}).get("worktreePath")
+    path, branch = given or os.path.join(folder, name), f"worktree-{name}"
+    if not given and not os.path.exists(os.path.join(path, ".git")):
+        base = "HEAD" if git("rev-parse", "-q", "--verify", "origin/HEAD^{commit}") else "origin/HEAD"
+        if git("worktree", "add", "--no-track", "-b", branch, path, base) and git("worktree", "add", path, branch):
+            return 1
+    print(path)
+    return 0
+
+
+def log(home: str, line: str) -> None:
+    try:
+        os.makedirs(os.path.join(home, "logs"), exist_ok=True)
+        with open(os.path.join(home, "logs", "hook.log"), "a", encoding="utf-8", errors="replace") as file:
+            file.write(f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {line}\n")
+    except OSError:
+        return  # a folder that cannot be written is no reason to fail a session
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
