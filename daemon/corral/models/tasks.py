@@ -1,0 +1,166 @@
+"""The wire shapes of tasks: what a client may submit, and what it is shown."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+    model_validator,
+)
+
+from corral.errors import InvalidInput
+from corral.models.states import RunnerName
+
+
+def _one_line(text: object) -> object:
+    """A title becomes a commit's subject and a line of a table: line breaks and control characters become spaces."""
+    if not isinstance(text, str):
+        return text
+    return " ".join("".join(" " if unicodedata.category(char) == "Cc" else char for char in text).split())
+
+
+def _storable(text: str) -> str:
+    """Half a surrogate pair cannot be stored, and a NUL cannot be an argument."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError("is not valid Unicode text") from error
+    if "\0" in text:
+        raise ValueError("holds a NUL character")
+    return text
+
+
+Text = Annotated[str, AfterValidator(_storable)]
+Title = Annotated[Text, BeforeValidator(_one_line), StringConstraints(min_length=1, max_length=500)]
+Body = Annotated[Text, StringConstraints(min_length=1, max_length=1_000_000)]
+Short = Annotated[Text, StringConstraints(min_length=1, max_length=128)]
+
+
+class TaskLimits(BaseModel):
+    """How much one attempt may use; None is no limit. Time is ``TaskSubmission.timeout_s``."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    max_turns: int | None = Field(default=None, gt=0)
+    max_tokens: int | None = Field(default=None, gt=0)
+    max_cost_usd: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    memory_mb: int | None = Field(default=None, gt=0)
+
+
+class TaskSubmission(BaseModel):
+    """One task as a client submits it.
+
+    Attributes:
+        command: A shell command, run in the task's worktree; or
+        prompt: what a Claude Code worker is asked to do. Exactly one of the two.
+        runner: What executes it; by default what fits: ``command`` or ``claude``.
+        priority: 0 to 10, 10 first.
+        wait_for: Ids of tasks (in a batch also local names) that must succeed first.
+        claims: Lock keys (paths, globs, logical keys); tasks whose claims overlap do not run at the same time.
+        target: The branch to land on; None is ``landing.target``.
+        timeout_s: How long one attempt may take, seconds.
+        max_retries: None is ``tasks.max_retries``.
+        idempotency_key: A second submission with the same key answers with the first one's task.
+        name: In a batch: a local name that other tasks of the batch may wait for.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    title: Title
+    command: Body | None = None
+    prompt: Body | None = None
+    runner: RunnerName | None = None
+    task_type: Annotated[Text, StringConstraints(min_length=1, max_length=64)] = "task"
+    input_data: dict[str, Any] | None = None
+    priority: int = Field(default=5, ge=0, le=10, strict=True)
+    wait_for: list[Short] = Field(default_factory=list, max_length=1000)
+    ignore_dependency_failure: bool = False
+    claims: list[Annotated[Text, StringConstraints(min_length=1, max_length=4096)]] = Field(
+        default_factory=list, max_length=1000
+    )
+    target: Annotated[Text, StringConstraints(min_length=1, max_length=1024)] | None = None
+    timeout_s: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    max_retries: int | None = Field(default=None, ge=0, le=100)
+    limits: TaskLimits = Field(default_factory=TaskLimits)
+    idempotency_key: Short | None = None
+    submitted_by: Short | None = None
+    author_name: Annotated[Text, StringConstraints(max_length=256)] | None = None
+    author_email: Annotated[Text, StringConstraints(max_length=256)] | None = None
+    name: Short | None = None
+
+    @model_validator(mode="after")
+    def _one_kind_of_work(self) -> TaskSubmission:
+        if (self.command is None) == (self.prompt is None):
+            raise ValueError("a task needs either a command or a prompt")
+        fitting = RunnerName.COMMAND if self.command is not None else RunnerName.CLAUDE
+        if self.runner is None:
+            self.runner = fitting
+        elif self.runner is not fitting:
+            needs = "command" if self.runner is RunnerName.COMMAND else "prompt"
+            raise ValueError(f"the runner {self.runner} needs a {needs}")
+        return self
+
+
+def read_submissions(items: list[Any]) -> list[TaskSubmission]:
+    """Validate what a client sent, every item before any is used.
+
+    Raises:
+        InvalidInput: ``details['errors']`` names each wrong field: ``[{index, field, message}]``.
+    """
+    submissions: list[TaskSubmission] = []
+    errors: list[dict[str, Any]] = []
+    for index, item in enumerate(items):
+        try:
+            submissions.append(TaskSubmission.model_validate(item))
+        except ValidationError as error:
+            for problem in error.errors(include_url=False, include_input=False, include_context=False):
+                field = ".".join(str(part) for part in problem["loc"])
+                message = problem["msg"].removeprefix("Value error, ")
+                errors.append({"index": index, "field": field, "message": message})
+    if errors:
+        refuse(errors, len(items))
+    return submissions
+
+
+def refuse(errors: list[dict[str, Any]], total: int) -> None:
+    """Say what is wrong with a submission or a batch.
+
+    Args:
+        errors: ``[{index, field, message}]``, at least one.
+        total: How many tasks were submitted together.
+
+    Raises:
+        InvalidInput: Always.
+    """
+    first = errors[0]
+    where = f"task {first['index'] + 1} of {total}: " if total > 1 else ""
+    field = f"{first['field']}: " if first["field"] else ""
+    more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+    raise InvalidInput(
+        f"Not submitted: {where}{field}{first['message']}{more}.",
+        remedy="Correct what `details.errors` names and submit again; nothing was queued.",
+        details={"errors": errors},
+    )
+
+
+SUMMARY_FIELDS = ("task_id", "title", "status", "priority", "created_at")
+_USAGE = {"input_tokens": 0, "output_tokens": 0, "cost_usd": 0.0, "turns": 0}
+
+
+def summary(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A task as a list shows it."""
+    return {field: row[field] for field in SUMMARY_FIELDS}
+
+
+def usage(row: Mapping[str, Any]) -> dict[str, Any]:
+    """What all attempts of a task used: ``input_tokens, output_tokens, cost_usd, turns``."""
+    return {**_USAGE, **(row["usage"] or {})}

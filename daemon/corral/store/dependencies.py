@@ -1,0 +1,92 @@
+"""SQL for which task waits for which."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, insert, select
+
+from corral.models.states import TaskStatus
+from corral.store.schema import merge_requests, task_dependencies, tasks
+
+Row = dict[str, Any]
+
+DEPENDENCY_FAILED = "dependency_failed"
+"""The ``error_code`` of a task that failed only because one it waited for cannot succeed."""
+
+_CHUNK = 500
+
+
+def create(conn: Connection, task_id: str, depends_on: Sequence[str]) -> None:
+    """Record that a task waits for others."""
+    if depends_on:
+        conn.execute(insert(task_dependencies), [{"task_id": task_id, "depends_on": parent} for parent in depends_on])
+
+
+def parents_of(conn: Connection, task_id: str) -> list[str]:
+    """The tasks that a task waits for, oldest first."""
+    query = (
+        select(task_dependencies.c.depends_on)
+        .join(tasks, tasks.c.task_id == task_dependencies.c.depends_on)
+        .where(task_dependencies.c.task_id == task_id)
+        .order_by(tasks.c.seq)
+    )
+    return [row.depends_on for row in conn.execute(query)]
+
+
+def unsettled_children(conn: Connection, parents: Iterable[str]) -> list[Row]:
+    """Dependents whose state hangs on their parents: ``task_id, status, ignore_dependency_failure``.
+
+    Those are the waiting ones, and the ones that failed because of a dependency and nothing else.
+    """
+    found: dict[str, Row] = {}
+    for chunk in _chunks(parents):
+        query = (
+            select(tasks.c.task_id, tasks.c.status, tasks.c.error_code, tasks.c.ignore_dependency_failure)
+            .join(task_dependencies, task_dependencies.c.task_id == tasks.c.task_id)
+            .where(
+                task_dependencies.c.depends_on.in_(chunk),
+                tasks.c.status.in_((TaskStatus.WAITING, TaskStatus.FAILED)),
+            )
+            .order_by(tasks.c.seq)
+        )
+        for row in conn.execute(query).mappings():
+            if row["status"] == TaskStatus.WAITING or row["error_code"] == DEPENDENCY_FAILED:
+                found[row["task_id"]] = dict(row)
+    return list(found.values())
+
+
+def parent_states(conn: Connection, children: Iterable[str]) -> dict[str, list[Row]]:
+    """For each child its parents: ``task_id, title, status, merge_state`` (newest merge request, None without one)."""
+    state = (
+        select(merge_requests.c.state)
+        .where(merge_requests.c.task_id == tasks.c.task_id)
+        .order_by(merge_requests.c.seq.desc())
+        .limit(1)
+        .scalar_subquery()
+    )
+    found: dict[str, list[Row]] = {}
+    for chunk in _chunks(children):
+        query = (
+            select(
+                task_dependencies.c.task_id.label("child_id"),
+                tasks.c.task_id,
+                tasks.c.title,
+                tasks.c.status,
+                state.label("merge_state"),
+            )
+            .join(tasks, tasks.c.task_id == task_dependencies.c.depends_on)
+            .where(task_dependencies.c.task_id.in_(chunk))
+            .order_by(tasks.c.seq)
+        )
+        for row in conn.execute(query).mappings():
+            found.setdefault(row["child_id"], []).append(dict(row))
+    return found
+
+
+def _chunks(ids: Iterable[str]) -> Iterator[list[str]]:
+    """SQLite bounds how many values one statement may name."""
+    everything = list(ids)
+    for start in range(0, len(everything), _CHUNK):
+        yield everything[start : start + _CHUNK]

@@ -1,0 +1,225 @@
+"""SQL for tasks. Every change of a state goes through :func:`move`: it names the states it may come from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, func, insert, or_, select, update
+
+from corral.models.states import TaskStatus
+from corral.store.schema import merge_requests, task_claims, tasks
+
+Row = dict[str, Any]
+
+OPEN = (TaskStatus.WAITING, TaskStatus.PENDING, TaskStatus.RUNNING, TaskStatus.INTERRUPTED)
+"""Everything that is not terminal."""
+
+_PAGE = 64
+_SUMMARY = (tasks.c.task_id, tasks.c.title, tasks.c.status, tasks.c.priority, tasks.c.created_at)
+
+
+def create(conn: Connection, values: Row, claims: Sequence[str]) -> Row:
+    """Insert a task and its claims (canonical lock keys)."""
+    row = conn.execute(insert(tasks).values(**values).returning(tasks)).mappings().one()
+    if claims:
+        conn.execute(insert(task_claims), [{"task_id": row["task_id"], "claim": claim} for claim in claims])
+    return dict(row)
+
+
+def get(conn: Connection, task_id: str) -> Row | None:
+    """One task by its whole id."""
+    row = conn.execute(select(tasks).where(tasks.c.task_id == task_id)).mappings().first()
+    return dict(row) if row else None
+
+
+def with_prefix(conn: Connection, prefix: str) -> list[str]:
+    """Up to three ids that start with ``prefix`` (which holds no wildcard)."""
+    query = select(tasks.c.task_id).where(tasks.c.task_id.between(prefix, prefix + "g")).limit(3)
+    return [row.task_id for row in conn.execute(query)]
+
+
+def by_idempotency_key(conn: Connection, key: str) -> Row | None:
+    """The task that was submitted with this key."""
+    row = conn.execute(select(tasks).where(tasks.c.idempotency_key == key)).mappings().first()
+    return dict(row) if row else None
+
+
+def listing(
+    conn: Connection, *, statuses: Sequence[str] = (), min_priority: int = 0, limit: int | None = None
+) -> list[Row]:
+    """``task_id, title, status, priority, created_at``; highest priority first, then oldest first."""
+    query = select(*_SUMMARY).order_by(tasks.c.priority.desc(), tasks.c.seq).limit(limit)
+    if statuses:
+        query = query.where(tasks.c.status.in_(list(statuses)))
+    if min_priority:
+        query = query.where(tasks.c.priority >= min_priority)
+    return [dict(row) for row in conn.execute(query).mappings()]
+
+
+def in_status(conn: Connection, *statuses: str) -> list[Row]:
+    """Whole rows of the tasks in these states, oldest first."""
+    query = select(tasks).where(tasks.c.status.in_(statuses)).order_by(tasks.c.seq)
+    return [dict(row) for row in conn.execute(query).mappings()]
+
+
+def counts(conn: Connection) -> dict[str, int]:
+    """How many tasks are in each state that occurs."""
+    query = select(tasks.c.status, func.count()).group_by(tasks.c.status)
+    return {status: number for status, number in conn.execute(query)}
+
+
+def count_open(conn: Connection) -> int:
+    """How many tasks are not terminal."""
+    query = select(func.count()).select_from(tasks).where(tasks.c.status.in_(OPEN))
+    return int(conn.execute(query).scalar_one())
+
+
+def ready(conn: Connection, now: str, *, priority: int | None = None) -> Iterator[Row]:
+    """Tasks that could start now: ``task_id, seq, priority, created_at``; highest priority first, then oldest first.
+
+    Read a page at a time, so that whoever wants one pays for one.
+
+    Args:
+        now: Tasks that wait out a backoff beyond this instant are left out.
+        priority: Only this level.
+    """
+    query = select(tasks.c.task_id, tasks.c.seq, tasks.c.priority, tasks.c.created_at).where(
+        tasks.c.status == TaskStatus.PENDING,
+        tasks.c.runner.is_not(None),
+        or_(tasks.c.not_before_at.is_(None), tasks.c.not_before_at <= now),
+    )
+    if priority is not None:
+        query = query.where(tasks.c.priority == priority)
+    query = query.order_by(tasks.c.priority.desc(), tasks.c.seq)
+    offset = 0
+    while True:
+        page = conn.execute(query.limit(_PAGE).offset(offset)).mappings().all()
+        yield from (dict(row) for row in page)
+        if len(page) < _PAGE:
+            return
+        offset += _PAGE
+
+
+def next_due(conn: Connection, now: str) -> str | None:
+    """When the next backoff ends."""
+    query = select(func.min(tasks.c.not_before_at)).where(
+        tasks.c.status == TaskStatus.PENDING, tasks.c.not_before_at > now
+    )
+    return conn.execute(query).scalar()
+
+
+def claims_of(conn: Connection, task_id: str) -> list[str]:
+    """The lock keys a task claims."""
+    query = select(task_claims.c.claim).where(task_claims.c.task_id == task_id).order_by(task_claims.c.claim)
+    return [row.claim for row in conn.execute(query)]
+
+
+def claims_in(conn: Connection, status: str) -> dict[str, list[str]]:
+    """The claims of all tasks in a state, by task; tasks without claims are left out."""
+    query = (
+        select(task_claims.c.task_id, task_claims.c.claim)
+        .join(tasks, tasks.c.task_id == task_claims.c.task_id)
+        .where(tasks.c.status == status)
+    )
+    found: dict[str, list[str]] = {}
+    for task_id, claim in conn.execute(query):
+        found.setdefault(task_id, []).append(claim)
+    return found
+
+
+def move(
+    conn: Connection,
+    task_id: str,
+    come_from: Sequence[str],
+    values: Row,
+    *,
+    token: int | None = None,
+    cancelled: bool | None = None,
+) -> Row | None:
+    """The guarded update: set columns if the task is in one of these states.
+
+    Args:
+        come_from: The states it may be in.
+        token: If given, the fencing token it must have.
+        cancelled: If given, whether a cancellation must have been asked for.
+
+    Returns:
+        The row as it is now; None if the guard did not hold, and nothing was changed.
+    """
+    query = update(tasks).where(tasks.c.task_id == task_id, tasks.c.status.in_(come_from))
+    if token is not None:
+        query = query.where(tasks.c.fencing_token == token)
+    if cancelled is not None:
+        asked = tasks.c.cancel_reason
+        query = query.where(asked.is_not(None) if cancelled else asked.is_(None))
+    row = conn.execute(query.values(**values).returning(tasks)).mappings().first()
+    return dict(row) if row else None
+
+
+def lease(conn: Connection, task_id: str, *, session_id: str, now: str, lease_expires_at: str) -> Row | None:
+    """Give a pending task to a session: the attempt is counted and the fencing token raised in the same statement.
+
+    Returns:
+        The leased row; None if somebody was first, or its time has not come.
+    """
+    query = (
+        update(tasks)
+        .where(
+            tasks.c.task_id == task_id,
+            tasks.c.status == TaskStatus.PENDING,
+            or_(tasks.c.not_before_at.is_(None), tasks.c.not_before_at <= now),
+        )
+        .values(
+            status=TaskStatus.RUNNING,
+            session_id=session_id,
+            attempts=tasks.c.attempts + 1,
+            fencing_token=tasks.c.fencing_token + 1,
+            lease_expires_at=lease_expires_at,
+            not_before_at=None,
+            started_at=None,
+            pid=None,
+            pid_started=None,
+            progress=None,
+            progress_at=None,
+            error_code=None,
+            error_message=None,
+        )
+        .returning(tasks)
+    )
+    row = conn.execute(query).mappings().first()
+    return dict(row) if row else None
+
+
+def latest_merge(conn: Connection, task_id: str) -> Row | None:
+    """The task's newest merge request."""
+    query = (
+        select(merge_requests)
+        .where(merge_requests.c.task_id == task_id)
+        .order_by(merge_requests.c.seq.desc())
+        .limit(1)
+    )
+    row = conn.execute(query).mappings().first()
+    return dict(row) if row else None
+
+
+def standing(conn: Connection, task_ids: Sequence[str] = (), *, only_open: bool = False) -> list[Row]:
+    """``task_id, status, merge_state`` (of the newest merge request, None without one), oldest first.
+
+    Args:
+        task_ids: Only these; all if empty.
+        only_open: Only tasks that are not terminal.
+    """
+    state = (
+        select(merge_requests.c.state)
+        .where(merge_requests.c.task_id == tasks.c.task_id)
+        .order_by(merge_requests.c.seq.desc())
+        .limit(1)
+        .scalar_subquery()
+    )
+    query = select(tasks.c.task_id, tasks.c.status, state.label("merge_state")).order_by(tasks.c.seq)
+    if task_ids:
+        query = query.where(tasks.c.task_id.in_(list(task_ids)))
+    if only_open:
+        query = query.where(tasks.c.status.in_(OPEN))
+    return [dict(row) for row in conn.execute(query).mappings()]

@@ -1,0 +1,59 @@
+"""SQL for allocated worktrees: the row comes before the folder and outlives it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Connection, insert, select, update
+
+from corral.models.states import WorktreeState
+from corral.store.schema import worktrees
+
+Row = dict[str, Any]
+
+
+def create(conn: Connection, values: Row) -> Row:
+    """Insert a worktree; a live one of the same name or port block makes it raise ``IntegrityError``."""
+    row = conn.execute(insert(worktrees).values(**values).returning(worktrees)).mappings().one()
+    return dict(row)
+
+
+def get(conn: Connection, worktree_id: str) -> Row | None:
+    """One worktree by its id."""
+    row = conn.execute(select(worktrees).where(worktrees.c.worktree_id == worktree_id)).mappings().first()
+    return dict(row) if row else None
+
+
+def live_by_name(conn: Connection, name: str) -> Row | None:
+    """The worktree of this name that is not removed."""
+    query = select(worktrees).where(worktrees.c.name == name, worktrees.c.state != WorktreeState.REMOVED)
+    row = conn.execute(query).mappings().first()
+    return dict(row) if row else None
+
+
+def listing(conn: Connection, *, states: Sequence[str] = (), purposes: Sequence[str] = ()) -> list[Row]:
+    """Worktrees, oldest first; without ``states`` all that are not removed."""
+    query = select(worktrees).order_by(worktrees.c.created_at, worktrees.c.worktree_id)
+    if states:
+        query = query.where(worktrees.c.state.in_(list(states)))
+    else:
+        query = query.where(worktrees.c.state != WorktreeState.REMOVED)
+    if purposes:
+        query = query.where(worktrees.c.purpose.in_(list(purposes)))
+    return [dict(row) for row in conn.execute(query).mappings()]
+
+
+def port_bases(conn: Connection) -> set[int]:
+    """The first port of every block that a live worktree has."""
+    query = select(worktrees.c.port_base).where(
+        worktrees.c.state != WorktreeState.REMOVED, worktrees.c.port_base.is_not(None)
+    )
+    return {int(row.port_base) for row in conn.execute(query)}
+
+
+def move(conn: Connection, worktree_id: str, come_from: Sequence[str], values: Row) -> Row | None:
+    """The guarded update: set columns if the worktree is in one of these states; None if it is not."""
+    query = update(worktrees).where(worktrees.c.worktree_id == worktree_id, worktrees.c.state.in_(come_from))
+    row = conn.execute(query.values(**values).returning(worktrees)).mappings().first()
+    return dict(row) if row else None

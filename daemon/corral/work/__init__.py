@@ -1,0 +1,1 @@
+"""Tasks: what waits, what runs, where it runs, and what becomes of it."""
