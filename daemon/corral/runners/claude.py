@@ -1,0 +1,184 @@
+"""The runner ``claude``: headless Claude Code in the task's worktree.
+
+Its prompt goes through a pipe that stays open, so that it can be told things while it works; the pipe is closed when
+its turn ends, and the client leaves. A daemon that dies closes the pipe too: the client then ends with its turn.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+from collections.abc import Callable, Mapping
+from datetime import datetime
+
+from corral.errors import InvalidInput, RunnerUnavailable
+from corral.runners.command import environment_for, signal_name
+from corral.runners.environment import redactor
+from corral.runners.process import spawn
+from corral.runners.protocol import Assignment, Finished, Running, Usage, failure
+from corral.runners.stream import Event, Transcript, user_message
+from corral.runners.worker import Worker
+
+_PERMISSIONS = {"permissions": {"allow": ["Bash(*)", "mcp__plugin_corral_corral", "Skill"]}}
+_PERHAPS_LATER = frozenset({408, 409, 429})
+_AGENT = "local_agent"
+
+
+class ClaudeRunner:
+    """Runs ``claude -p`` with stream-json on both sides.
+
+    It edits inside its worktree and runs any command there; edits elsewhere are refused by the client itself.
+
+    Args:
+        environ: The daemon's environment, from which a worker's is made.
+        command: The client: a name on the PATH, or a path.
+        stop_grace_s: Seconds from SIGTERM to SIGKILL.
+    """
+
+    name = "claude"
+
+    def __init__(self, environ: Mapping[str, str], *, command: str = "claude", stop_grace_s: float = 5.0) -> None:
+        self._environ = environ
+        self._command = command
+        self._stop_grace_s = stop_grace_s
+
+    def available(self) -> None:
+        """Check that the client is there.
+
+        Raises:
+            RunnerUnavailable: It is not on the PATH.
+        """
+        self._client(self._environ.get("PATH"))
+
+    def start(self, assignment: Assignment, now: datetime) -> Running:
+        """Start the client and give it the prompt.
+
+        Raises:
+            InvalidInput: There is no prompt.
+            RunnerUnavailable: The client is missing or could not be started.
+        """
+        if not assignment.prompt:
+            raise InvalidInput("The task has no prompt.", remedy="Submit it with --prompt.")
+        env = environment_for(assignment, self._environ)
+        argv = [self._client(env.get("PATH")), *arguments(assignment)]
+        process, tail = spawn(argv, cwd=assignment.worktree, env=env, log=assignment.log, takes_input=True)
+        output = ClaudeOutput(redactor(env), assignment)
+        worker = ClaudeWorker(process, assignment, output, tail, now=now, grace_s=self._stop_grace_s)
+        worker.feed.send(user_message(assignment.prompt))
+        return worker
+
+    def _client(self, path: str | None) -> str:
+        found = shutil.which(self._command, path=path)
+        if found is None:
+            raise RunnerUnavailable(
+                f"The Claude Code client {self._command!r} was not found.",
+                cause="It is not installed, or not on the PATH that the daemon was started with.",
+                remedy="Install Claude Code, set runners.claude.command to its path, or submit the task with --command.",
+            )
+        return found
+
+
+def arguments(assignment: Assignment) -> list[str]:
+    """The client's arguments for an assignment; the prompt is not among them."""
+    limits = assignment.limits
+    optional = {
+        "--plugin-dir": assignment.plugin_dir,
+        "--model": assignment.model,
+        "--max-turns": limits.max_turns,
+        "--max-budget-usd": limits.max_cost_usd,
+    }
+    return [
+        *("-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose"),
+        *("--permission-mode", "acceptEdits", "--settings", json.dumps(_PERMISSIONS)),
+        *("--session-id", assignment.session_id),
+        *(f"{flag}={value}" for flag, value in optional.items() if value is not None),
+    ]
+
+
+class ClaudeWorker(Worker):
+    """A worker that can be told things until its turn has ended."""
+
+    def tell(self, text: str) -> bool:
+        """Say something as its user; the model gets it with its next request."""
+        return self._finished is None and self.feed.send(user_message(text))
+
+
+class ClaudeOutput:
+    """Which end the client's events amount to."""
+
+    def __init__(self, redact: Callable[[str], str], assignment: Assignment) -> None:
+        self._said = Transcript(redact, root=str(assignment.worktree))
+        self._limits = assignment.limits
+        self._wants_plugin = assignment.plugin_dir is not None
+
+    @property
+    def usage(self) -> Usage:
+        """What the client has reported so far."""
+        return self._said.usage
+
+    @property
+    def progress(self) -> str | None:
+        """What the model said or did last."""
+        return self._said.progress
+
+    @property
+    def settled(self) -> bool:
+        """Whether the turn has ended and no agent of it is at work in the background."""
+        agents = any(task.get("task_type") == _AGENT for task in self._said.background)
+        return self._said.result is not None and not agents
+
+    @property
+    def waits(self) -> bool:
+        """Whether a background command is running, whose end would start another turn."""
+        return bool(self._said.background)
+
+    def feed(self, data: bytes) -> bool:
+        """Take the client's output."""
+        return self._said.feed(data)
+
+    def verdict(self, exit_code: int) -> Finished:
+        """The last result decides, by ``is_error``: ``subtype`` says success even after an API error."""
+        result = self._said.result
+        if result is None or (exit_code != 0 and not self.settled):
+            return self._no_result(exit_code)
+        found = self._result(result)
+        if not result.get("is_error") and not str(result.get("subtype")).startswith("error"):
+            return Finished(True, exit_code, None, None, False, found)
+        return self._failed(result, exit_code, found)
+
+    def _no_result(self, exit_code: int) -> Finished:
+        found = {"warnings": self._said.warnings}
+        if exit_code < 0 or exit_code == 128 + signal.SIGTERM:
+            name = signal_name(exit_code if exit_code < 0 else -signal.SIGTERM)
+            return failure("killed", f"The client was ended by {name}.", exit_code=exit_code, result=found)
+        words = " · ".join(self._said.strays) or "it said nothing"
+        message = f"The client exited with {exit_code} and no result: {words}"
+        return failure("command_failed", message, exit_code=exit_code, result=found)
+
+    def _failed(self, result: Event, exit_code: int, found: dict[str, object]) -> Finished:
+        subtype, status = result.get("subtype"), result.get("api_error_status")
+        errors = [str(error) for error in result.get("errors") or []]
+        words = self._said.clean(self._said.final_text() or " · ".join(errors) or str(subtype))
+        if subtype == "error_max_turns":
+            message = f"It reached the limit of {self._limits.max_turns} turns."
+            return failure("max_turns", message, exit_code=exit_code, result=found)
+        if subtype == "error_max_budget_usd":
+            message = f"It reached the budget of {self._limits.max_cost_usd:g} USD."
+            return failure("budget_exceeded", message, exit_code=exit_code, result=found)
+        if subtype != "success":
+            return failure("command_failed", words, exit_code=exit_code, result=found)
+        again = status is None or int(status) >= 500 or int(status) in _PERHAPS_LATER
+        return Finished(False, exit_code, "api_error", words, again, found)
+
+    def _result(self, result: Event) -> dict[str, object]:
+        denials = [str(denial.get("tool_name")) for denial in result.get("permission_denials") or []]
+        return {
+            "text": self._said.final_text(),
+            "model": self._said.model,
+            "stop_reason": result.get("stop_reason"),
+            "terminal_reason": result.get("terminal_reason"),
+            "api_error_status": result.get("api_error_status"),
+            "denied_tools": denials,
+            "warnings": self._said.warnings,
+        }

@@ -1,0 +1,99 @@
+"""The runner ``command``: the user's own shell text, in the task's worktree."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Mapping
+from datetime import datetime
+
+from corral.errors import InvalidInput
+from corral.runners.environment import redactor, worker_environment
+from corral.runners.process import TASK_MARK, spawn
+from corral.runners.protocol import Assignment, Finished, Running, Usage, failure
+from corral.runners.stream import one_line
+from corral.runners.worker import Worker
+
+_KEPT = 8192
+
+
+class CommandRunner:
+    """Runs ``/bin/sh -c COMMAND``.
+
+    Args:
+        environ: The daemon's environment, from which a worker's is made.
+        stop_grace_s: Seconds from SIGTERM to SIGKILL.
+    """
+
+    name = "command"
+
+    def __init__(self, environ: Mapping[str, str], *, stop_grace_s: float = 5.0) -> None:
+        self._environ = environ
+        self._stop_grace_s = stop_grace_s
+
+    def available(self) -> None:
+        """Always: every system that Corral runs on has a shell."""
+
+    def start(self, assignment: Assignment, now: datetime) -> Running:
+        """Start the command; exit code 0 is success.
+
+        Raises:
+            InvalidInput: There is no command, or no shell could take it.
+            RunnerUnavailable: The shell could not be started.
+        """
+        if not assignment.command or "\0" in assignment.command:
+            raise InvalidInput("The task has no command that a shell can run.", remedy="Submit it with --command.")
+        env = environment_for(assignment, self._environ)
+        argv = ["/bin/sh", "-c", assignment.command]
+        process, tail = spawn(argv, cwd=assignment.worktree, env=env, log=assignment.log)
+        output = CommandOutput(redactor(env))
+        return Worker(process, assignment, output, tail, now=now, grace_s=self._stop_grace_s)
+
+
+def environment_for(assignment: Assignment, environ: Mapping[str, str]) -> dict[str, str]:
+    """A worker's whole environment, with the marks by which it and its descendants are found."""
+    marks = {TASK_MARK: assignment.task_id, "CORRAL_SESSION_ID": assignment.session_id}
+    return worker_environment(environ, {**assignment.identity_env, **assignment.env, **marks})
+
+
+class CommandOutput:
+    """Plain lines: any output is progress, and the last line says how far it is."""
+
+    settled = False
+    waits = False
+
+    def __init__(self, redact: Callable[[str], str]) -> None:
+        self.usage = Usage()
+        self.progress: str | None = None
+        self._redact = redact
+        self._last = b""
+
+    def feed(self, data: bytes) -> bool:
+        """Keep the end of what was written."""
+        self._last = (self._last + data)[-_KEPT:]
+        lines = self._lines()
+        self.progress = one_line(lines[-1]) if lines else self.progress
+        return True
+
+    def verdict(self, exit_code: int) -> Finished:
+        """The exit code decides."""
+        result = {"exit_code": exit_code, "output": "\n".join(self._lines()[-20:])}
+        if exit_code == 0:
+            return Finished(True, 0, None, None, False, result)
+        if exit_code < 0:
+            return failure("killed", f"It was killed by {signal_name(exit_code)}.", exit_code=exit_code, result=result)
+        said = f": {self.progress}" if self.progress else "."
+        return failure("command_failed", f"It exited with {exit_code}{said}", exit_code=exit_code, result=result)
+
+    def _lines(self) -> list[str]:
+        text = self._redact(self._last.decode(errors="replace"))
+        lines = text.splitlines()
+        whole = lines[1:] if len(self._last) == _KEPT and len(lines) > 1 else lines  # a cut secret is not recognised
+        return [line for line in map(one_line, whole) if line]
+
+
+def signal_name(exit_code: int) -> str:
+    """The name of the signal that a negative exit code stands for."""
+    try:
+        return signal.Signals(-exit_code).name
+    except ValueError:
+        return f"signal {-exit_code}"

@@ -1,0 +1,80 @@
+"""What a process that runs other people's code may know of ours: a list of what passes, never of what does not.
+
+A worker gets the credentials of Claude and nothing else; a verification, which runs code that an agent wrote, gets none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from urllib.parse import urlsplit
+
+_PROXIES = frozenset(
+    spelling
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "FTP_PROXY", "ALL_PROXY", "NO_PROXY")
+    for spelling in (name, name.lower())
+)
+_PLAIN = frozenset(
+    {
+        *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "TMPDIR", "LANG", "LANGUAGE", "TZ"),
+        *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", "PIP_CERT"),
+        *("XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"),
+    }
+)
+_CLAUDE = re.compile(r"ANTHROPIC_\w+|CLAUDE_CODE_\w+|CLAUDE_CONFIG_DIR|DISABLE_AUTOUPDATER")
+_ONE_SESSION = re.compile(
+    r"CLAUDE_CODE_(?:\w+_)?(?:SESSIONS?|ENTRYPOINT|DESCRIPTOR|FD|SOCKET|SSE_PORT|TASK_LIST_ID|REMOTE|BRIDGE)(?:_\w+)?"
+)
+"""What the client tells its own children: who they are, which sockets and descriptors are theirs."""
+
+_SECRET_NAME = re.compile(r"TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|(?:^|_)KEY(?:$|_)", re.IGNORECASE)
+_SECRET_SHAPE = re.compile(
+    r"sk-ant-[\w-]{8,}|gh[pousr]_\w{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|xox[abeprs]-[\w-]{10,}"
+    r"|AKIA[0-9A-Z]{16}|eyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]{10,}"
+)
+_SHORTEST_SECRET = 8
+
+
+def worker_environment(environ: Mapping[str, str], additions: Mapping[str, str]) -> dict[str, str]:
+    """The whole environment of a worker.
+
+    Args:
+        environ: Where it is taken from; only what is known to be harmless or Claude's own credentials passes.
+        additions: What wins over it. Folders in its PATH come before those of ``environ``.
+    """
+    kept = {name: value for name, value in environ.items() if _is_plain(name) or _is_claude(name)}
+    return _with_additions(kept, additions)
+
+
+def verification_environment(environ: Mapping[str, str], additions: Mapping[str, str]) -> dict[str, str]:
+    """The whole environment of a verification or a setup command: as a worker's, without any credential."""
+    kept = {name: value for name, value in environ.items() if _is_plain(name) and not _is_secret(name, value)}
+    return _with_additions(kept, additions)
+
+
+def redactor(env: Mapping[str, str]) -> Callable[[str], str]:
+    """A function that takes secrets out of a text: the values of the environment's secrets, and what looks like a token."""
+    secrets = {value for name, value in env.items() if _is_secret(name, value) and len(value) >= _SHORTEST_SECRET}
+    known = [re.escape(value) for value in sorted(secrets, key=len, reverse=True)]
+    pattern = re.compile("|".join([*known, _SECRET_SHAPE.pattern]))
+    return lambda text: pattern.sub("[redacted]", text)
+
+
+def _is_plain(name: str) -> bool:
+    return name in _PLAIN or name in _PROXIES or name.startswith("LC_")
+
+
+def _is_claude(name: str) -> bool:
+    return _CLAUDE.fullmatch(name) is not None and not _ONE_SESSION.fullmatch(name)
+
+
+def _is_secret(name: str, value: str) -> bool:
+    if name in _PROXIES:
+        return "@" in urlsplit(value if "//" in value else f"//{value}").netloc
+    return _SECRET_NAME.search(name) is not None
+
+
+def _with_additions(kept: dict[str, str], additions: Mapping[str, str]) -> dict[str, str]:
+    folders = [*additions.get("PATH", "").split(":"), *kept.get("PATH", "").split(":")]
+    path = ":".join(dict.fromkeys(folder for folder in folders if folder))
+    return {**kept, **additions, **({"PATH": path} if path else {})}

@@ -1,0 +1,218 @@
+"""Processes: started in a group of their own, known by their start time, found by their mark, and never left behind.
+
+A worker outlives the daemon that started it. It is found again by the pid and start time that were recorded, and what
+left its process group is found by the task's mark in its environment, which every descendant inherits.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from corral.errors import RunnerUnavailable
+
+TASK_MARK = "CORRAL_TASK_ID"
+_CLOCK_SKEW_S = 2.0  # the kernel's idea of the boot time, and with it every start time, moves when the clock is set
+_CHUNK = 1 << 20
+
+
+def spawn(
+    argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], log: Path, takes_input: bool = False
+) -> tuple[subprocess.Popen[bytes], LogTail]:
+    """Start a process that leads its own session, with its output going straight into a file.
+
+    A pipe would end with the daemon and take the worker along; the file does not.
+
+    Args:
+        log: Made with mode 0600, its folders with 0700; appended to if it exists.
+        takes_input: Whether it gets a pipe as standard input (see :class:`Feed`); nothing otherwise.
+
+    Raises:
+        RunnerUnavailable: The system refused, with its reason.
+    """
+    log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    output = os.open(log, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    tail = LogTail(output)
+    try:
+        process = subprocess.Popen(
+            list(argv),
+            cwd=cwd,
+            env=dict(env),
+            stdin=subprocess.PIPE if takes_input else subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            bufsize=0,
+            close_fds=True,
+            start_new_session=True,
+        )
+    except OSError as error:
+        tail.close()
+        raise RunnerUnavailable(
+            f"{argv[0]} could not be started in {cwd}: {error.strerror}.",
+            cause="The program or the folder is missing or may not be used, or the command is too long.",
+            remedy="Put a long command into a script; check that the program runs by hand in that folder.",
+        ) from error
+    return process, tail
+
+
+class Feed:
+    """A process's standard input, written without ever waiting for the reader."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self._pipe = process.stdin
+        self._waiting = bytearray()
+        if self._pipe:
+            os.set_blocking(self._pipe.fileno(), False)
+
+    def send(self, data: bytes) -> bool:
+        """Queue bytes and write what fits; False if the pipe is closed."""
+        self._waiting += data
+        self.flush()
+        return self._pipe is not None
+
+    def flush(self) -> None:
+        """Write what fits now."""
+        while self._pipe and self._waiting:
+            try:
+                written = self._pipe.write(self._waiting[:_CHUNK])
+            except BrokenPipeError:
+                self.close()
+                return
+            if not written:
+                return
+            del self._waiting[:written]
+
+    def close(self) -> None:
+        """End the input; what was not read is lost."""
+        if self._pipe:
+            self._pipe.close()
+        self._pipe = None
+        self._waiting.clear()
+
+
+class LogTail:
+    """What is appended to a file from now on, read through a descriptor of our own: the file may be moved or removed."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._offset = os.fstat(descriptor).st_size
+
+    def chunks(self) -> Iterator[bytes]:
+        """Everything up to the file's present end, in pieces; a writer that never pauses cannot hold the reader."""
+        end = os.fstat(self._descriptor).st_size
+        while self._offset < end and (
+            data := os.pread(self._descriptor, min(end - self._offset, _CHUNK), self._offset)
+        ):
+            self._offset += len(data)
+            yield data
+
+    def close(self) -> None:
+        """Give the descriptor back."""
+        os.close(self._descriptor)
+
+
+@dataclass(frozen=True)
+class Load:
+    """What a process tree uses: resident memory in mebibytes, and processor seconds since each process started."""
+
+    memory_mb: float
+    cpu_s: float
+
+
+def load_of(pid: int, *, enough_mb: float | None) -> Load:
+    """Measure a process and its descendants.
+
+    Args:
+        enough_mb: Where resident memory goes above this, pages that processes share are counted once (slower).
+    """
+    memory = cpu = 0.0
+    tree: list[psutil.Process] = []
+    with suppress(psutil.Error):
+        leader = psutil.Process(pid)
+        tree = [leader, *leader.children(recursive=True)]
+    for process in tree:
+        with suppress(psutil.Error), process.oneshot():
+            memory += process.memory_info().rss
+            cpu += sum(process.cpu_times()[:4])
+    if enough_mb is not None and memory > enough_mb * 2**20:
+        memory = sum(_own_memory(process) for process in tree)
+    return Load(memory / 2**20, cpu)
+
+
+def _own_memory(process: psutil.Process) -> int:
+    with suppress(psutil.Error):
+        full = process.memory_full_info()
+        return int(getattr(full, "pss", full.uss))
+    return 0
+
+
+def start_time(pid: int) -> float | None:
+    """When a process started (seconds since the epoch), or None if there is none."""
+    with suppress(psutil.Error):
+        return psutil.Process(pid).create_time()
+    return None
+
+
+def survivors(group: int | None, task_id: str) -> list[psutil.Process]:
+    """Every process of a group or with a task's mark that is alive; zombies and this process are not counted."""
+    return [process for process in psutil.process_iter() if _belongs(process, group, task_id)]
+
+
+def _belongs(process: psutil.Process, group: int | None, task_id: str) -> bool:
+    with suppress(psutil.Error, OSError):
+        if process.pid == os.getpid() or process.status() == psutil.STATUS_ZOMBIE:
+            return False
+        return os.getpgid(process.pid) == group or process.environ().get(TASK_MARK) == task_id
+    return False
+
+
+def find_marked(task_id: str) -> list[int]:
+    """The pids of every living process that carries a task's mark in its environment, wherever it went."""
+    return [process.pid for process in survivors(None, task_id)]
+
+
+def signal_each(processes: Sequence[psutil.Process], number: signal.Signals) -> None:
+    """Send a signal to processes; one that is gone, or whose pid was reused, is left alone."""
+    for process in processes:
+        with suppress(psutil.Error):
+            process.send_signal(number)
+
+
+def kill_leftover(pid: int, started: float) -> bool:
+    """Kill the process group of a worker that an earlier daemon started.
+
+    Args:
+        pid: The leader that was recorded.
+        started: Its recorded start time; a process that only has its pid is never touched.
+
+    Returns:
+        Whether the leader was alive and was sent SIGKILL with its group.
+    """
+    begun = start_time(pid)
+    if begun is None or abs(begun - started) > _CLOCK_SKEW_S:
+        return False
+    with suppress(ProcessLookupError):
+        if os.getpgid(pid) == pid:
+            os.killpg(pid, signal.SIGKILL)
+            return True
+    return False
+
+
+def end_leftovers(task_id: str, pid: int | None, started: float | None) -> list[int]:
+    """Kill what an earlier daemon's worker left: its group, and whatever carries the task's mark.
+
+    Returns:
+        The pids that were still alive at this look; call again until there are none.
+    """
+    if pid is not None and started is not None:
+        kill_leftover(pid, started)
+    alive = survivors(None, task_id)
+    signal_each(alive, signal.SIGKILL)
+    return [process.pid for process in alive]

@@ -1,0 +1,153 @@
+"""What ``claude --output-format stream-json`` says, as far as a supervisor needs it. Pure: bytes in, facts out."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from corral.runners.protocol import Usage
+
+Event = dict[str, Any]
+_ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
+_UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
+_LINE = 300
+_TEXT = 10_000
+_TELLING_ARGUMENTS = ("file_path", "notebook_path", "command", "pattern", "skill", "description", "url", "query")
+_NOT_PROGRESS = frozenset({"api_retry", "status", "hook_started"})
+
+
+def one_line(text: str, limit: int = _LINE) -> str:
+    """A text as one line that is safe to show: white space folded, no control or direction characters, cut."""
+    plain = " ".join(_UNPRINTABLE.sub("", _ANSI.sub("", text).replace("\n", " ")).split())
+    return plain if len(plain) <= limit else plain[: limit - 1] + "…"
+
+
+def user_message(text: str) -> bytes:
+    """The line that says something to the client, as its user."""
+    return json.dumps({"type": "user", "message": {"role": "user", "content": text}}).encode() + b"\n"
+
+
+class Transcript:
+    """The state of one client, fed with its output.
+
+    The client repeats an answer's event for each block in it, gives an exact account only in ``result`` (of the whole
+    session so far, except for the turns), and gives one ``result`` per turn: a background agent that reports starts another.
+
+    Attributes:
+        usage: So far; a lower bound until the turn ends.
+        progress: The last line for a person.
+        result: The last ``result`` event; None while a turn is running.
+        warnings: What did not load, one line each.
+        strays: The last lines that are not events, such as its standard error.
+    """
+
+    def __init__(self, redact: Callable[[str], str], *, root: str = "") -> None:
+        self.usage = Usage()
+        self.progress: str | None = None
+        self.result: Event | None = None
+        self.warnings: list[str] = []
+        self.strays: deque[str] = deque(maxlen=5)
+        self.model: str | None = None
+        self.background: list[Event] = []
+        self._redact = redact
+        self._root = root.rstrip("/") + "/"
+        self._partial = b""
+        self._settled = Usage()
+        self._answers: dict[str, Event] = {}
+
+    def feed(self, data: bytes) -> bool:
+        """Take what the client wrote; say whether it got anywhere."""
+        *lines, self._partial = (self._partial + data).split(b"\n")
+        return sum(self._take(line) for line in lines if line.strip()) > 0
+
+    def clean(self, text: str) -> str:
+        """A text of the worker's, as it may be stored and shown."""
+        return one_line(self._redact(text))
+
+    def final_text(self) -> str:
+        """What the last turn ended with, cut, without secrets."""
+        said = (self.result or {}).get("result")
+        return self._redact(said)[:_TEXT] if isinstance(said, str) else ""
+
+    def _take(self, line: bytes) -> bool:
+        try:
+            return self._take_event(_parse(line))
+        except (ValueError, TypeError, AttributeError, RecursionError):
+            # Standard error shares the file: any text can stand there, and it can cut an event in two.
+            self.strays.append(self.clean(line.decode(errors="replace")))
+            return True
+
+    def _take_event(self, event: Event) -> bool:
+        kind, subtype = event.get("type"), event.get("subtype")
+        if kind == "assistant":
+            self._answered(event)
+        elif kind == "result":
+            self._turn_ended(event)
+        elif subtype == "init":
+            self._began(event)
+        elif subtype == "background_tasks_changed":
+            self.background = [task for task in event.get("tasks") or [] if isinstance(task, dict)]
+        elif subtype == "api_retry":
+            self.progress = f"waiting for the API (status {event.get('error_status')}, try {event.get('attempt')})"
+        return not (kind == "system" and subtype in _NOT_PROGRESS)
+
+    def _began(self, event: Event) -> None:
+        self.result = None
+        self.model = event.get("model")
+        problems = [f"{e.get('plugin')}: {e.get('message')}" for e in event.get("plugin_errors") or []]
+        problems += [
+            f"MCP server {server.get('name')} failed"
+            for server in event.get("mcp_servers") or []
+            if server.get("status") == "failed"
+        ]
+        self.warnings = [self.clean(problem) for problem in problems]
+
+    def _answered(self, event: Event) -> None:
+        message = event.get("message") or {}
+        self._answers[str(message.get("id"))] = event
+        own = sum(1 for answer in self._answers.values() if not answer.get("parent_tool_use_id"))
+        spent = [(answer.get("message") or {}).get("usage") or {} for answer in self._answers.values()]
+        self.usage = Usage(
+            self._settled.input_tokens
+            + sum(_count(u, "input_tokens") + _count(u, "cache_creation_input_tokens") for u in spent),
+            self._settled.output_tokens + sum(_count(u, "output_tokens") for u in spent),
+            self._settled.cost_usd,
+            self._settled.turns + own,
+        )
+        for block in message.get("content") or []:
+            self.progress = self._line_of(block) or self.progress
+
+    def _line_of(self, block: Event) -> str | None:
+        if block.get("type") == "text":
+            return self.clean(str(block.get("text"))) or None
+        if block.get("type") != "tool_use":
+            return None
+        given = block.get("input") or {}
+        telling = next((str(given[name]) for name in _TELLING_ARGUMENTS if given.get(name)), "")
+        return self.clean(f"{block.get('name')} {telling.removeprefix(self._root)}")
+
+    def _turn_ended(self, event: Event) -> None:
+        self.result = event
+        self._answers.clear()
+        models = list((event.get("modelUsage") or {}).values())
+        self._settled = Usage(
+            sum(_count(m, "inputTokens") + _count(m, "cacheCreationInputTokens") for m in models),
+            sum(_count(m, "outputTokens") for m in models),
+            float(event.get("total_cost_usd") or 0.0),
+            self._settled.turns + _count(event, "num_turns"),
+        )
+        self.usage = self._settled
+
+
+def _parse(line: bytes) -> Event:
+    event = json.loads(line)
+    if not isinstance(event, dict):
+        raise ValueError("an event is an object")
+    return event
+
+
+def _count(usage: Event, name: str) -> int:
+    return int(usage.get(name) or 0)

@@ -1,0 +1,194 @@
+"""One worker from start to end, whatever it runs: follow its output, enforce its limits, end it in bounded steps.
+
+The end has one shape. SIGTERM goes to the whole group, by a stop or, for what a finished leader left behind, by itself;
+after the grace SIGKILL goes to whatever is alive. Finished is said only when nothing is.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Protocol
+
+import psutil
+
+from corral.runners.process import Feed, Load, LogTail, load_of, signal_each, start_time, survivors
+from corral.runners.protocol import Assignment, Finished, Observation, Usage, failure
+
+_SAMPLE_S = 1.0
+_LINGER_S = 5.0
+_BUSY_SHARE = 0.1
+
+
+class Output(Protocol):
+    """What the output of a kind of worker means."""
+
+    @property
+    def usage(self) -> Usage:
+        """What was used so far."""
+
+    @property
+    def progress(self) -> str | None:
+        """The last line for a person."""
+
+    @property
+    def settled(self) -> bool:
+        """Whether the verdict stands and only the process has to leave."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether a settled worker has reason to stay a while."""
+
+    def feed(self, data: bytes) -> bool:
+        """Take what was written; say whether it shows progress."""
+
+    def verdict(self, exit_code: int) -> Finished:
+        """How it ended, if nobody stopped it."""
+
+
+@dataclass
+class _Ending:
+    since: datetime
+    error: tuple[str, str] | None
+    killed: bool = False
+    asked: set[psutil.Process] = field(default_factory=set)
+
+
+class Worker:
+    """A :class:`~corral.runners.protocol.Running` over one process.
+
+    Args:
+        process: Just started by :func:`~corral.runners.process.spawn`, which gives its log, too.
+        grace_s: Seconds from SIGTERM to SIGKILL.
+    """
+
+    def __init__(
+        self,
+        process: subprocess.Popen[bytes],
+        assignment: Assignment,
+        output: Output,
+        tail: LogTail,
+        *,
+        now: datetime,
+        grace_s: float,
+    ) -> None:
+        self.pid = process.pid
+        self.pid_started = start_time(process.pid) or now.timestamp()
+        self.feed = Feed(process)
+        self._process = process
+        self._task_id = assignment.task_id
+        self._limits = assignment.limits
+        self._output = output
+        self._tail = tail
+        self._grace_s = grace_s
+        self._started = self._progressed_at = self._sampled_at = self._busy_since = now
+        self._busy_cpu_s = 0.0
+        self._ending: _Ending | None = None
+        self._finished: Finished | None = None
+
+    def observe(self, now: datetime) -> Observation:
+        """Read what is new, enforce the limits, carry a stop forward; never blocks."""
+        progressed = False
+        if self._finished is None:
+            exit_code = self._process.poll()  # before reading: what a dead process wrote is then read whole
+            progressed = self._read(now)
+            if exit_code is None and self._ending is None:
+                self._enforce(now)
+            if exit_code is not None or self._ending:
+                self._finished = self._end(now, exit_code)
+        return Observation(self._finished, self._output.usage, self._output.progress, progressed)
+
+    def stop(self, now: datetime, reason_code: str, message: str) -> None:
+        """Send SIGTERM to the whole group; the first reason is the one that counts."""
+        if self._ending is None and self._finished is None:
+            self._begin_end(now, (reason_code, message))
+
+    def tell(self, text: str) -> bool:
+        """A worker takes no messages unless its runner says how."""
+        return False
+
+    def _read(self, now: datetime) -> bool:
+        self.feed.flush()
+        progressed = sum(self._output.feed(data) for data in self._tail.chunks()) > 0
+        if self._output.settled:
+            self.feed.close()
+        if progressed:
+            self._progressed_at = now
+        return progressed
+
+    def _enforce(self, now: datetime) -> None:
+        reason = self._limit_passed(now)
+        if self._output.settled:
+            quiet_s = (now - self._progressed_at).total_seconds()
+            if (reason and reason[0] in ("timeout", "stalled")) or (not self._output.waits and quiet_s > _LINGER_S):
+                self._begin_end(now, None)
+        elif reason:
+            self._begin_end(now, reason)
+
+    def _limit_passed(self, now: datetime) -> tuple[str, str] | None:
+        limits, usage = self._limits, self._output.usage
+        age_s = (now - self._started).total_seconds()
+        if limits.timeout_s is not None and age_s >= limits.timeout_s:
+            return "timeout", f"It was still running after {limits.timeout_s:g} s."
+        if limits.max_tokens is not None and usage.input_tokens + usage.output_tokens > limits.max_tokens:
+            return "token_limit", f"It used more than {limits.max_tokens} tokens."
+        load = self._sample(now)
+        if load and limits.memory_mb is not None and load.memory_mb > limits.memory_mb:
+            return "memory_limit", f"Its processes used {load.memory_mb:.0f} MiB; the limit is {limits.memory_mb}."
+        if limits.stall_s is not None and (now - self._progressed_at).total_seconds() >= limits.stall_s:
+            return "stalled", f"It made no progress for {limits.stall_s:g} s."
+        return None
+
+    def _sample(self, now: datetime) -> Load | None:
+        if (now - self._sampled_at).total_seconds() < _SAMPLE_S:
+            return None
+        self._sampled_at = now
+        load = load_of(self.pid, enough_mb=self._limits.memory_mb)
+        self._notice_work(now, load)
+        return load
+
+    def _notice_work(self, now: datetime, load: Load) -> None:
+        """A silent worker that computes is not stalled: a long build or test run says nothing for minutes."""
+        span_s = (now - self._busy_since).total_seconds()
+        if self._limits.stall_s is None or span_s < self._limits.stall_s / 3:
+            return
+        if load.cpu_s - self._busy_cpu_s >= _BUSY_SHARE * span_s:
+            self._progressed_at = now
+        self._busy_since, self._busy_cpu_s = now, load.cpu_s
+
+    def _begin_end(self, now: datetime, error: tuple[str, str] | None) -> None:
+        self._ending = _Ending(now, error)
+        self._signal_group(signal.SIGTERM)
+
+    def _signal_group(self, number: signal.Signals) -> None:
+        if self._process.poll() is None:  # not reaped, so the number still names this group
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, number)
+
+    def _end(self, now: datetime, exit_code: int | None) -> Finished | None:
+        ending = self._ending = self._ending or _Ending(now, None)
+        if (now - ending.since).total_seconds() >= self._grace_s:
+            ending.killed = True
+            self._signal_group(signal.SIGKILL)
+        if exit_code is None:
+            return None
+        alive = survivors(self.pid, self._task_id)
+        if alive:
+            self._end_survivors(ending, alive)
+            return None
+        self.feed.close()
+        self._tail.close()
+        if ending.error is None:
+            return self._output.verdict(exit_code)
+        return failure(*ending.error, exit_code=exit_code)
+
+    def _end_survivors(self, ending: _Ending, alive: list[psutil.Process]) -> None:
+        if ending.killed:
+            signal_each(alive, signal.SIGKILL)
+            return
+        signal_each([process for process in alive if process not in ending.asked], signal.SIGTERM)
+        ending.asked.update(alive)

@@ -1,0 +1,47 @@
+"""The real Claude Code client on a scripted stage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.client import Run, client_environment, find_client, run_client
+from tests.e2e.stage import Stage
+
+
+@pytest.fixture
+def stage() -> Iterator[Stage]:
+    """A scripted Messages API of this test's own."""
+    with Stage() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def claude() -> Path:
+    """The client's executable."""
+    client = find_client()
+    if client is None:
+        pytest.skip("the claude-agent-sdk wheel, which carries the client, is not installed")
+    return client
+
+
+@pytest.fixture
+def client_env(stage: Stage, sealed: Path) -> Callable[..., dict[str, str]]:
+    """Make a client's environment: ``client_env(home, path="...", extra={...})``; HOME is the sealed one by default."""
+
+    def make(home: Path | None = None, *, path: str = "", extra: dict[str, str] | None = None) -> dict[str, str]:
+        return client_environment(stage, home or sealed, path=path, extra=extra)
+
+    return make
+
+
+@pytest.fixture
+def run_claude(claude: Path, client_env: Callable[..., dict[str, str]]) -> Callable[..., Run]:
+    """Run ``claude -p`` to its end: ``run_claude(cwd, prompt, *flags, env=..., timeout_s=60)``."""
+
+    def run(cwd: Path, prompt: str, *flags: str, env: dict[str, str] | None = None, timeout_s: float = 60) -> Run:
+        return run_client(claude, cwd, prompt, env or client_env(), *flags, timeout_s=timeout_s)
+
+    return run
