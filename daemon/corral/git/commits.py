@@ -1,0 +1,68 @@
+"""Commits: from a tree, without a checkout; and of what a finished task left uncommitted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from corral.errors import Conflict
+from corral.git import staging, status
+from corral.git.command import Git, Identity, Outcome, as_env
+
+
+def message_with(message: str, trailers: Mapping[str, str]) -> str:
+    """A commit message with trailers, which are cut to one line each."""
+    lines = [f"{key}: {' '.join(value.split())}" for key, value in trailers.items()]
+    return "\n\n".join(part for part in (message.strip().replace("\0", ""), "\n".join(lines)) if part) + "\n"
+
+
+def create(repo: Git, tree: str, parents: Sequence[str], message: str, identity: Identity, at: datetime) -> str:
+    """Make a commit that no ref names yet; the same arguments give the same commit."""
+    date = f"{int(at.timestamp())} +0000"
+    return repo.must(
+        "commit-tree", "--no-gpg-sign", *(option for parent in parents for option in ("-p", parent)), "-F", "-", tree,
+        input=message.replace("\0", "").encode("utf-8", "surrogateescape"),
+        env={**as_env(identity), "GIT_AUTHOR_DATE": date, "GIT_COMMITTER_DATE": date},
+    )  # fmt: skip
+
+
+def commit_leftovers(
+    checkout: Git, message: str, trailers: Mapping[str, str], identity: Identity, *, exclude: Sequence[str] = ()
+) -> str | None:
+    """Commit all changes of a checkout on its HEAD, without hooks and without a signature.
+
+    Args:
+        checkout: A worktree of ours.
+        message: Subject and body.
+        trailers: Put below it, e.g. ``Corral-Task``.
+        identity: Author and committer.
+        exclude: Repository-relative paths (files or folders, taken literally) to leave alone.
+
+    Returns:
+        The new commit, or None where there was nothing to commit.
+
+    Raises:
+        Conflict: A merge with unresolved conflicts is under way.
+        GitFailed: Git refused; the work tree is as it was.
+    """
+    found = status.changes(checkout)
+    unmerged = [change.path for change in found if change.unmerged]
+    if unmerged:
+        raise Conflict(
+            f"{len(unmerged)} files have unresolved conflicts.",
+            cause="A merge or rebase in this worktree was left unfinished.",
+            remedy="Resolve them, or abort the merge, then try again.",
+            details={"paths": unmerged},
+        )
+    if not staging.wanted(found, exclude):
+        return None
+    unread = staging.add_all(checkout, found, exclude)
+    result = checkout.run(
+        "commit", "--quiet", "--no-verify", "--no-gpg-sign", "--cleanup=verbatim", "--no-status", "--file=-",
+        input=message_with(message, trailers).encode("utf-8", "surrogateescape"), env=as_env(identity), timeout_s=300,
+    )  # fmt: skip
+    if result.outcome is Outcome.REFUSED and not unread:
+        return None
+    if not result.ok or unread:
+        raise result.failure()
+    return checkout.head()

@@ -1,0 +1,101 @@
+"""What is wrong, or worth knowing, in a repository. Looks only; changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+import psutil
+
+from corral.git import stale, worktrees
+from corral.git.command import Git, version
+
+OLDEST = (2, 38)
+_LOCK_AGE_S = 60.0
+_EXECUTES = r"^(merge|filter)\..*\.(driver|clean|smudge|process)$"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something found; ``code`` is stable."""
+
+    code: str
+    message: str
+    remedy: str
+
+
+def problems(repo: Git, now: datetime | None = None) -> list[Problem]:
+    """Look at a repository.
+
+    Args:
+        repo: The repository.
+        now: Current time: lock files younger than a minute are not reported. None: all are.
+    """
+    return [*_old_git(), *_locks(repo, now), *_dead_gc(repo), *_configuration(repo), *_half_made(repo), *_stash(repo)]
+
+
+def _old_git() -> Iterator[Problem]:
+    found = version()
+    if found < OLDEST:
+        text = ".".join(map(str, found))
+        yield Problem("git-too-old", f"git {text} cannot merge without a checkout.", "Install git 2.38 or newer.")
+
+
+def _locks(repo: Git, now: datetime | None) -> Iterator[Problem]:
+    for lock in stale.lock_files(repo, now or datetime.fromtimestamp(0).astimezone()):
+        if (now is None or lock.age_s > _LOCK_AGE_S) and not stale.is_open(lock.path):
+            yield Problem(
+                "stale-lock",
+                f"{lock.path} was left behind, it seems by a git that was killed.",
+                "If no git command is running in this repository, delete the file.",
+            )
+
+
+def _dead_gc(repo: Git) -> Iterator[Problem]:
+    path = repo.common_dir / "gc.pid"
+    try:
+        pid = int(path.read_text().split()[0])
+    except (OSError, ValueError, IndexError):
+        return
+    if not psutil.pid_exists(pid):
+        yield Problem(
+            "dead-gc", f"{path} names a process that is gone; it stops later collections.", "Delete the file."
+        )
+
+
+def _configuration(repo: Git) -> Iterator[Problem]:
+    is_main = repo.common_dir.name == ".git" and (repo.common_dir / "index").exists()
+    if is_main and repo.run("config", "--type=bool", "--get", "core.bare").text.strip() == "true":
+        yield Problem(
+            "core-bare",
+            "core.bare is true, though this repository has a checkout: git refuses to work in it.",
+            "`git config core.bare false`",
+        )
+    result = repo.run("config", "-z", "--name-only", "--get-regexp", _EXECUTES)
+    for key in sorted({key for key in result.text.split("\0") if key}):
+        yield Problem(
+            "runs-programs",
+            f"The git configuration runs a program: {key}.",
+            "Nothing to do if you know it; Corral cannot switch it off.",
+        )
+
+
+def _half_made(repo: Git) -> Iterator[Problem]:
+    for entry in worktrees.entries(repo)[1:]:
+        if entry.locked == worktrees.INITIALIZING:
+            yield Problem(
+                "worktree-half-made",
+                f"{entry.path} was being made when something was killed.",
+                "A restart of the daemon finishes those that are its own; otherwise `git worktree unlock` and `remove` it.",
+            )
+
+
+def _stash(repo: Git) -> Iterator[Problem]:
+    result = repo.run("rev-list", "--walk-reflogs", "--count", "refs/stash", "--")
+    if result.ok and result.text.strip() != "0":
+        yield Problem(
+            "stash",
+            f"There are {result.text.strip()} stash entries, which all worktrees share.",
+            "Look with `git stash list`; a session may pop another one's work.",
+        )

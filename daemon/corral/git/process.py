@@ -1,0 +1,140 @@
+"""Start a git, feed it, read it, end it. Only ``command.Git`` calls this.
+
+Built on GitPython's command interface. GitPython merges the environment of the daemon into every command it runs, so
+the command is ``env -i NAME=value … git …``: what git sees is exactly what is given here (docs/decisions/0001).
+Values are therefore visible in a process list for a moment: nothing secret may be among them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import IO, TYPE_CHECKING
+
+from corral.errors import GitFailed
+
+if TYPE_CHECKING:
+    from git.cmd import Git as GitInterface
+
+OUTPUT_CAP = 256 * 1024 * 1024
+"""Bytes of standard output, or of standard error, after which a git is ended."""
+_CHUNK = 1 << 16
+_GRACE_S = 2.0
+
+
+@dataclass(frozen=True)
+class Finished:
+    """How a process ended; ``rc`` is negative for a signal, ``cut`` says why it was ended by us (else empty)."""
+
+    rc: int
+    stdout: bytes
+    stderr: bytes
+    cut: str
+
+
+@cache
+def _interface() -> GitInterface:
+    # Imported on first use: the import itself runs `git version`, and fails where git is not installed.
+    try:
+        from git.cmd import Git as GitInterface
+    except ImportError as error:
+        raise GitFailed(
+            "git cannot be run.",
+            cause="No working `git` is on the PATH of the daemon.",
+            remedy="Install git 2.38 or newer, then `corral daemon restart`.",
+        ) from error
+    return GitInterface()
+
+
+def execute(
+    argv: Sequence[str], env: Mapping[str, str], *, stdin: bytes | None, timeout_s: float, cap: int = OUTPUT_CAP
+) -> Finished:
+    """Run one command in a session (and so a process group) of its own, until it ends or is ended.
+
+    Args:
+        argv: The program, found on the PATH in ``env``, and its arguments.
+        env: The whole environment; nothing is added.
+        stdin: Bytes to feed, or None for ``/dev/null``.
+        timeout_s: Seconds until the whole group is ended.
+        cap: Bytes of output until the whole group is ended.
+    """
+    started = _interface().execute(
+        ["/usr/bin/env", "-i", *(f"{name}={value}" for name, value in env.items()), *argv],
+        istream=None if stdin is None else subprocess.PIPE,
+        as_process=True,
+        shell=False,
+        start_new_session=True,
+    )
+    process: subprocess.Popen[bytes] | None = started.proc
+    assert process is not None
+    with process:
+        try:
+            outputs, cut = _exchange(process, stdin or b"", timeout_s, cap)
+        except BaseException:
+            _end_group(process)
+            raise
+        if cut:
+            _end_group(process)
+    return Finished(process.returncode, outputs[0], outputs[1], cut)
+
+
+def _exchange(
+    process: subprocess.Popen[bytes], stdin: bytes, timeout_s: float, cap: int
+) -> tuple[tuple[bytes, bytes], str]:
+    # Popen.communicate has a timeout but no cap. A clock is read here, and nowhere else in git/, because a time-out
+    # is a property of the running process, not of the domain.
+    deadline = time.monotonic() + timeout_s
+    assert process.stdout is not None and process.stderr is not None
+    collected: dict[IO[bytes], bytearray] = {process.stdout: bytearray(), process.stderr: bytearray()}
+    pending = memoryview(stdin)
+    cut = ""
+    with selectors.DefaultSelector() as selector:
+        for stream in collected:
+            selector.register(stream, selectors.EVENT_READ)
+        if process.stdin is not None:
+            os.set_blocking(process.stdin.fileno(), False)
+            selector.register(process.stdin, selectors.EVENT_WRITE)
+        while selector.get_map() and not cut:
+            ready = selector.select(max(0.0, deadline - time.monotonic()))
+            for key, _ in ready:
+                if key.fileobj is process.stdin:
+                    pending = _feed(selector, process.stdin, pending)
+                    continue
+                chunk = os.read(key.fd, _CHUNK)
+                stream = process.stdout if key.fileobj is process.stdout else process.stderr
+                collected[stream] += chunk
+                if not chunk:
+                    selector.unregister(stream)
+                elif len(collected[stream]) > cap:
+                    cut = f"git wrote more than {cap} bytes and was ended"
+            if not ready and time.monotonic() >= deadline:
+                cut = f"git did not finish within {timeout_s:g} s and was ended"
+    return (bytes(collected[process.stdout]), bytes(collected[process.stderr])), cut
+
+
+def _feed(selector: selectors.BaseSelector, stdin: IO[bytes], pending: memoryview) -> memoryview:
+    try:
+        pending = pending[os.write(stdin.fileno(), pending[:_CHUNK]) :] if pending else pending
+    except BrokenPipeError:  # git ended without reading all of it: its exit code tells why
+        pending = pending[:0]
+    if not pending:
+        selector.unregister(stdin)
+        stdin.close()
+    return pending
+
+
+def _end_group(process: subprocess.Popen[bytes]) -> None:
+    # SIGTERM first: git removes its lock files on it, and leaves them behind on SIGKILL.
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGTERM)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(_GRACE_S)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)

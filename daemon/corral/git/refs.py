@@ -1,0 +1,183 @@
+"""Refs and commits: names checked, values read, values moved by compare-and-swap."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import datetime
+
+from corral.errors import InvalidInput, NotFound
+from corral.git.command import OID, Git, Outcome
+from corral.models.instants import UTC
+
+_FORBIDDEN = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//")
+
+
+@dataclass(frozen=True)
+class Ref:
+    """A ref, the object it names, and when the commit or tag there was made (aware UTC)."""
+
+    name: str
+    sha: str
+    created_at: datetime
+
+
+def branch_ref(name: str) -> str:
+    """The full ref of a branch: ``main`` or ``refs/heads/main`` becomes ``refs/heads/main``.
+
+    Raises:
+        InvalidInput: Git would refuse the name, or some command could take it for an option.
+    """
+    short = name.removeprefix("refs/heads/")
+    parts = short.split("/")
+    if (
+        _FORBIDDEN.search(short)
+        or short in ("@", "HEAD")
+        or len(short.encode(errors="surrogateescape")) > 200
+        or any(not p or p.startswith((".", "-")) or p.endswith((".lock", ".")) for p in parts)
+    ):
+        raise InvalidInput(
+            f"{name[:80]!r} is not a usable branch name.",
+            cause="Git does not allow it, or it could be mistaken for an option.",
+            remedy="Use letters, digits, dots, dashes, underscores and slashes, e.g. `feature/login`.",
+        )
+    return f"refs/heads/{short}"
+
+
+def resolve(git: Git, ref: str) -> str:
+    """The commit that a user's text names: a branch, tag, remote branch, ``HEAD``, ``HEAD~2`` or an object name.
+
+    Raises:
+        InvalidInput: The text is an option, a range, a reflog or path expression, or contains control characters.
+        NotFound: It names no commit.
+    """
+    if not ref or ref.startswith("-") or "/-" in ref or re.search(r"[\x00-\x20\x7f:?*\[\\]|\.\.|@\{", ref):
+        raise InvalidInput(
+            f"{ref[:80]!r} does not name a commit.",
+            cause="Only a branch, a tag, HEAD or an object name is accepted.",
+            remedy="Name a branch, e.g. `main`.",
+        )
+    result = git.run("rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")
+    sha = result.text.strip()
+    if not result.ok or not OID.fullmatch(sha):
+        raise NotFound(
+            f"There is no commit {ref[:80]!r}.",
+            cause="The branch or tag does not exist here, or the repository has no commits yet.",
+            remedy="`git branch --all` lists the branches.",
+        )
+    return sha
+
+
+def oid(text: str) -> str:
+    """``text`` if it is a whole object name.
+
+    Raises:
+        InvalidInput: It is not.
+    """
+    if not OID.fullmatch(text):
+        raise InvalidInput(f"{text[:80]!r} is not a whole object name.", remedy="Resolve it first.")
+    return text
+
+
+def full_ref(text: str) -> str:
+    """``text`` if it is a full ref that no command can take for anything else.
+
+    Raises:
+        InvalidInput: It is not.
+    """
+    if not text.startswith("refs/") or _FORBIDDEN.search(text) or "/-" in text or text.endswith(("/", ".", ".lock")):
+        raise InvalidInput(f"{text[:80]!r} is not a full ref.", remedy="Use a name such as `refs/heads/main`.")
+    return text
+
+
+def read(git: Git, ref: str) -> str | None:
+    """What a full ref names, or None where it does not exist."""
+    loose = git.loose(full_ref(ref))
+    if loose is not None:
+        return loose
+    result = git.run("show-ref", "--verify", "--hash", ref)
+    return result.text.strip() if result.ok else None
+
+
+def compare_and_swap(git: Git, ref: str, new: str, old: str, *, why: str = "corral") -> bool:
+    """Move a ref from ``old`` to ``new`` in one transaction; ``old=""``: the ref must not exist.
+
+    Returns:
+        False where the ref was not at ``old``; then nothing changed.
+
+    Raises:
+        GitFailed: It could not be tried.
+    """
+    before = oid(old) if old else "0" * len(new)
+    return _update(git, f"update {full_ref(ref)}\0{oid(new)}\0{before}\0", why)
+
+
+def delete(git: Git, ref: str, old: str) -> bool:
+    """Delete a ref that is at ``old``; False where it is not."""
+    return _update(git, f"option no-deref\0delete {full_ref(ref)}\0{oid(old)}\0", "corral")
+
+
+def _update(git: Git, command: str, why: str) -> bool:
+    result = git.run("update-ref", "-m", why, "--stdin", "-z", input=command.encode("utf-8", "surrogateescape"))
+    if result.outcome in (Outcome.OK, Outcome.REFUSED):
+        return result.ok
+    raise result.failure()
+
+
+def is_ancestor(git: Git, a: str, b: str) -> bool:
+    """Whether commit ``a`` is ``b`` or is reachable from it."""
+    if oid(a) == oid(b):
+        return True
+    result = git.run("merge-base", "--is-ancestor", a, b)
+    if result.outcome in (Outcome.OK, Outcome.REFUSED):
+        return result.ok
+    raise result.failure()
+
+
+def merge_base(git: Git, a: str, b: str) -> str | None:
+    """A best common ancestor of two commits, or None where they share no history."""
+    result = git.run("merge-base", oid(a), oid(b))
+    if result.outcome in (Outcome.OK, Outcome.REFUSED):
+        return result.text.strip() or None
+    raise result.failure()
+
+
+def holder(git: Git, sha: str, *, besides: str = "") -> str | None:
+    """A ref, other than ``besides``, that a commit is reachable from; None where only a HEAD or nothing holds it."""
+    text = git.must("for-each-ref", f"--contains={oid(sha)}", "--count=2", "--format=%(refname)")
+    return next((ref for ref in text.splitlines() if ref != besides), None)
+
+
+def listing(git: Git, prefix: str) -> list[Ref]:
+    """All refs under ``prefix`` (``refs/corral/salvage/``), in order of name."""
+    text = git.must(
+        "for-each-ref", "--format=%(refname)%00%(objectname)%00%(creatordate:unix)", full_ref(prefix + "x")[:-1]
+    )
+    found = []
+    for line in text.splitlines():
+        name, sha, created = line.split("\0")
+        found.append(Ref(name, sha, datetime.fromtimestamp(int(created or 0), UTC)))
+    return found
+
+
+def default_branch(git: Git) -> str | None:
+    """The full ref that HEAD of the main checkout (or of the bare repository) names, unborn too; None: detached."""
+    return Git(git.common_dir).branch()
+
+
+def changed_paths(git: Git, a: str, b: str) -> list[str]:
+    """Paths whose content or mode differs between two commits or trees; a rename is its two paths."""
+    result = git.check("diff-tree", "-r", "-z", "--name-only", "--no-renames", oid(a), oid(b))
+    return [path for path in result.text.split("\0") if path]
+
+
+def show_file(git: Git, commit: str, path: str) -> bytes | None:
+    """The content of a file in a commit, or None where there is no such file."""
+    if path.startswith(("/", "./", "../")) or "\0" in path:
+        raise InvalidInput(f"{path[:80]!r} is not a path inside the repository.")
+    result = git.run("cat-file", "blob", f"{oid(commit)}:{path}")
+    if result.ok:
+        return result.stdout
+    if result.rc == 128 and git.run("cat-file", "-e", f"{commit}^{{commit}}").ok:
+        return None
+    raise result.failure()

@@ -1,0 +1,86 @@
+"""Lock files that a killed git left behind: found, told from live ones, and removed only where they are ours."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+import psutil
+
+from corral.git.command import Git
+from corral.git.worktrees import admin_dirs, folder_of
+
+_IN_EVERY_WORKTREE = ("index.lock", "HEAD.lock")
+_IN_COMMON = ("config.lock", "packed-refs.lock", "shallow.lock", "gc.pid.lock", "objects/maintenance.lock")
+
+
+@dataclass(frozen=True)
+class LockFile:
+    """A lock file. ``ref`` is the ref it locks, ``worktree`` the folder whose index or HEAD it locks; else None."""
+
+    path: Path
+    age_s: float
+    ref: str | None
+    worktree: Path | None
+
+
+def lock_files(repo: Git, now: datetime) -> list[LockFile]:
+    """Every lock file in a repository, with its age."""
+    found: list[tuple[Path, str | None, Path | None]] = []
+    for admin in admin_dirs(repo):
+        found += [(admin / name, None, folder_of(admin)) for name in _IN_EVERY_WORKTREE]
+    common = repo.common_dir
+    found += [(common / name, None, None) for name in _IN_COMMON]
+    for path in (common / "refs").rglob("*.lock"):
+        found.append((path, path.relative_to(common).as_posix().removesuffix(".lock"), None))
+    result = []
+    for path, ref, worktree in found:
+        try:
+            age_s = now.timestamp() - path.stat().st_mtime
+        except FileNotFoundError:
+            continue
+        result.append(LockFile(path, age_s, ref, worktree))
+    return result
+
+
+def is_open(path: Path) -> bool:
+    """Whether a process that we may look into has this file open."""
+    wanted = str(path.resolve())
+    for process in psutil.process_iter():
+        try:
+            if any(file.path == wanted for file in process.open_files()):
+                return True
+        except (psutil.Error, OSError):  # it ended, or is not ours to look into
+            continue
+    return False
+
+
+def clear(
+    repo: Git, now: datetime, *, refs: Sequence[str], worktrees: Sequence[Path], older_than_s: float = 60
+) -> list[Path]:
+    """Remove lock files left in what is ours, if they are old and no process has them open.
+
+    Args:
+        repo: The repository.
+        now: Current time, compared with the files' times.
+        refs: Prefixes of the refs that only Corral moves (``refs/corral/``, ``refs/heads/corral/``).
+        worktrees: Folders of the worktrees that Corral allocated.
+        older_than_s: Age (seconds) below which a lock is respected.
+
+    Returns:
+        What was removed.
+    """
+    ours = {path.resolve() for path in worktrees}
+    removed = []
+    for lock in lock_files(repo, now):
+        owned = (
+            (lock.ref or "").startswith(tuple(refs))
+            if lock.ref
+            else lock.worktree is not None and lock.worktree.resolve() in ours
+        )
+        if owned and lock.age_s > older_than_s and not is_open(lock.path):
+            lock.path.unlink(missing_ok=True)
+            removed.append(lock.path)
+    return removed

@@ -1,0 +1,383 @@
+"""Allocated worktrees: made whole or not at all, repaired after a kill, removed only on proof.
+
+While a worktree is being made its entry is locked with the reason ``initializing``, as git itself does; whoever finds that
+after a crash calls :func:`repair`. Changes to the list of worktrees happen one at a time (a file lock in the git
+directory); files are checked out outside of that lock, by several workers.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import portalocker
+
+from corral.errors import Conflict, CorralError, GitFailed, NotFound, Unsupported, WorkAtRisk
+from corral.git import refs, staging, status
+from corral.git.command import OID, Git, Outcome, discovered_top, open_checkout
+from corral.git.identity import CORRAL, as_env
+
+if TYPE_CHECKING:
+    from corral.git.salvage import Snapshot
+
+INITIALIZING = "initializing"
+_PARALLEL = {"checkout.workers": "0", "checkout.thresholdForParallelism": "1000"}
+_LOCK_WAIT_S = 120.0
+_CHECKOUT_S = 1800.0
+_ATTEMPTS = 3
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A worktree as git lists it; ``branch`` is a full ref, ``locked`` the reason (maybe ``""``), None: not locked."""
+
+    path: Path
+    head: str | None
+    branch: str | None
+    locked: str | None
+    prunable: bool
+    bare: bool
+
+
+def entries(repo: Git) -> list[Entry]:
+    """All worktrees, the main one (or the bare repository) first."""
+    text = repo.check("worktree", "list", "--porcelain", "-z").text
+    found = []
+    for block in text.split("\0\0"):
+        fields = dict(line.partition(" ")[::2] for line in block.split("\0") if line)
+        if fields:
+            head = fields.get("HEAD", "")
+            found.append(
+                Entry(
+                    path=Path(fields["worktree"]),
+                    head=head if head.strip("0") else None,
+                    branch=fields.get("branch"),
+                    locked=fields.get("locked"),
+                    prunable="prunable" in fields,
+                    bare="bare" in fields,
+                )
+            )
+    return found
+
+
+def holding(repo: Git, ref: str) -> list[Entry]:
+    """The worktrees that have a branch checked out, those whose folder was deleted excepted."""
+    found = [entry for entry in entries(repo) if entry.branch == ref and not entry.prunable]
+    main = Git(repo.common_dir, repo.common_dir.parent)
+    # A `core.bare` that was flipped by accident hides the user's checkout from git, but not from us.
+    if repo.common_dir.name == ".git" and (repo.common_dir / "index").exists() and main.branch() == ref:
+        here = Entry(repo.common_dir.parent, main.head(), ref, None, False, False)
+        found = [here, *(entry for entry in found if entry.path.resolve() != here.path.resolve())]
+    return found
+
+
+def checkout_of(repo: Git, full_ref: str) -> Path | None:
+    """The top of the worktree that has this branch checked out."""
+    found = holding(repo, full_ref)
+    return found[0].path if found else None
+
+
+def admin_dirs(repo: Git) -> list[Path]:
+    """The git directories of all worktrees: the common one, and one for each linked worktree."""
+    return [repo.common_dir, *sorted((repo.common_dir / "worktrees").glob("*"))]
+
+
+def folder_of(admin: Path) -> Path:
+    """The folder that a git directory from :func:`admin_dirs` belongs to."""
+    try:
+        text = (admin / "gitdir").read_text(errors="surrogateescape").rstrip("\n")
+    except OSError:
+        return admin.parent if admin.name == ".git" else admin
+    return Path(os.path.normpath(admin / text)).parent
+
+
+def add(repo: Git, path: Path, branch: str, base_sha: str) -> None:
+    """Make a worktree on a new branch; on failure nothing stays.
+
+    Args:
+        repo: The repository.
+        path: Absolute; must not exist, or be an empty folder.
+        branch: Must not exist.
+        base_sha: Where the branch starts.
+
+    Raises:
+        Conflict: The folder or the branch exists.
+        Unsupported: The repository's configuration would send a git in the new folder elsewhere.
+        GitFailed: Git could not make it.
+    """
+    ref = refs.branch_ref(branch)
+    _must_be_free(path)
+    # The branch is made first and by compare-and-swap, so that undoing never deletes somebody else's; `worktree add -b`
+    # would also write tracking configuration, and fail on the lock of `.git/config` when many are made at once.
+    if not refs.compare_and_swap(repo, ref, base_sha, "", why="corral: worktree"):
+        raise Conflict(
+            f"The branch {branch!r} cannot be created.",
+            cause="It exists, or a branch of which it would be a folder does.",
+            remedy="Choose another name.",
+        )
+    try:
+        _make(repo, path, [ref.removeprefix("refs/heads/")])
+    except CorralError:
+        refs.delete(repo, ref, base_sha)
+        raise
+
+
+def add_detached(repo: Git, path: Path, sha: str) -> None:
+    """Make a worktree on no branch; otherwise like :func:`add`."""
+    _must_be_free(path)
+    _make(repo, path, ["--detach", refs.oid(sha)])
+
+
+def _must_be_free(path: Path) -> None:
+    if path.is_symlink() or (path.exists() and (not path.is_dir() or any(path.iterdir()))):
+        raise Conflict(f"{path} exists already.", remedy="Choose another name, or move the folder away.")
+
+
+def _make(repo: Git, path: Path, what: list[str]) -> None:
+    *options, commit = what
+    try:
+        for attempt in range(_ATTEMPTS):
+            with _list_lock(repo):
+                _forget_missing(repo, path)
+                result = repo.run(
+                    "worktree", "add", "--no-checkout", "--lock", "--reason", INITIALIZING, *options, "--", str(path), commit
+                )  # fmt: skip
+            if result.ok:
+                break
+            if result.outcome is not Outcome.LOCK or attempt + 1 == _ATTEMPTS:
+                raise result.failure()
+        top = discovered_top(path)
+        if top is None or top.resolve() != path.resolve():
+            raise Unsupported(
+                f"A git started in {path} would work on {top}.",
+                cause="core.worktree is set in the repository's shared configuration.",
+                remedy="`git config --unset core.worktree`, or move it to the main worktree's own configuration.",
+            )
+        _fill(open_checkout(path))
+    except CorralError:
+        _undo(repo, path)
+        raise
+
+
+def _fill(checkout: Git) -> None:
+    checkout.check("read-tree", "--reset", "-u", "HEAD", config=_PARALLEL, timeout_s=_CHECKOUT_S)
+    (checkout.git_dir / "locked").unlink(missing_ok=True)
+
+
+def _undo(repo: Git, path: Path) -> None:
+    """Take away a worktree that never became usable: nobody but git has written into it."""
+    with _list_lock(repo):
+        admin = _admin_of(repo, path)
+        if admin is not None and not _is_initializing(admin):
+            return
+        if admin is not None or not (path / ".git").exists():
+            shutil.rmtree(path, ignore_errors=True)
+        if admin is not None:
+            shutil.rmtree(admin, ignore_errors=True)
+
+
+def remove(repo: Git, path: Path) -> None:
+    """Remove a worktree that holds nothing of its own; its branch stays.
+
+    Raises:
+        NotFound: There is no such linked worktree.
+        WorkAtRisk: It has changes, untracked files, initialised submodules, or a commit that no ref holds.
+        GitFailed: Git refused for another reason, e.g. the worktree is locked.
+    """
+    entry = _linked(repo, path)
+    if entry.branch is None and entry.head and refs.holder(repo, entry.head) is None:
+        raise WorkAtRisk(f"{path} is on a commit that no branch holds.", details={"head": entry.head})
+    with _list_lock(repo):
+        result = repo.run("worktree", "remove", str(entry.path), timeout_s=_CHECKOUT_S)
+    if result.ok:
+        return
+    if "contains modified or untracked" in result.stderr or "containing submodules" in result.stderr:
+        files = [change.path for change in status.changes(open_checkout(path))]
+        raise WorkAtRisk(f"{path} holds work that exists nowhere else.", details={"files": files[:100]})
+    raise result.failure()
+
+
+def remove_salvaged(repo: Git, path: Path, snapshot: Snapshot) -> None:
+    """Remove one of our worktrees whose state is, provably, what was salvaged; and its branch, which the salvage holds.
+
+    Raises:
+        NotFound: There is no such linked worktree.
+        WorkAtRisk: Its state is no longer that of the snapshot.
+    """
+    entry = _linked(repo, path)
+    checkout = open_checkout(path)
+    found = status.changes(checkout)
+    with staging.copied_index(checkout) as index:
+        unread = staging.add_all(checkout, found, snapshot.exclude, index)
+        tree = checkout.must("write-tree", index_file=index)
+    saved = repo.must("rev-parse", "--verify", f"{snapshot.sha}^{{tree}}")
+    nested = [change.path for change in found if change.nested]
+    if unread or nested or tree != saved or (checkout.head() or "") != snapshot.base_sha:
+        raise WorkAtRisk(
+            f"{path} has changed since it was salvaged.",
+            cause="Something still works there, or it holds another repository or files that cannot be read.",
+            details={"nested": nested, "unread": unread},
+        )
+    with _list_lock(repo):
+        repo.check("worktree", "remove", "--force", str(entry.path), timeout_s=_CHECKOUT_S)
+    if entry.branch is not None:
+        _delete_if_held(repo, entry.branch)
+
+
+def repair(repo: Git, path: Path, branch: str | None) -> bool:
+    """Bring one worktree of ours right after a crash, or after somebody deleted part of it.
+
+    A half-made one is finished; one without its folder is forgotten, after what only its entry held is salvaged; one without its
+    entry gets a new one, its files untouched. Only this path's entry and this branch are looked at.
+
+    Args:
+        repo: The repository.
+        path: Absolute.
+        branch: The branch it was made on, None for a detached one.
+
+    Returns:
+        True: there is a usable worktree at ``path``. False: nothing is left there, and the branch is gone unless it has
+        commits of its own.
+
+    Raises:
+        WorkAtRisk: The folder holds files and neither its entry nor its branch exists.
+        Conflict: A git is still at work there.
+    """
+    ref = refs.branch_ref(branch) if branch is not None else None
+    occupied = path.is_dir() and any(path.iterdir())
+    admin = _admin_of(repo, path)
+    if admin is not None and occupied and not (path / ".git").exists():
+        (path / ".git").write_text(f"gitdir: {admin}\n", errors="surrogateescape")
+    if admin is not None and occupied and _names_a_commit(admin):
+        if _is_initializing(admin):
+            _finish(Git(admin, path))
+        return True
+    if occupied and not _is_bare_beginning(path):
+        _adopt(repo, path, ref)
+        return True
+    with _list_lock(repo):
+        if admin is not None and admin.is_dir():
+            _keep_what_only_it_holds(repo, admin, path.name)
+            shutil.rmtree(admin)
+        _forget_missing(repo, path)
+    (path / ".git").unlink(missing_ok=True)
+    with suppress(FileNotFoundError):
+        path.rmdir()
+    if ref is not None:
+        _delete_if_held(repo, ref)
+    return False
+
+
+def _finish(checkout: Git) -> None:
+    from corral.git import stale  # psutil is only needed after a crash
+
+    lock = checkout.git_dir / "index.lock"
+    if lock.exists():
+        if stale.is_open(lock):
+            raise Conflict(f"A git is still at work in {checkout.work_tree}.", remedy="Wait until it has finished.")
+        lock.unlink(missing_ok=True)
+    _fill(checkout)
+
+
+def _adopt(repo: Git, path: Path, ref: str | None) -> None:
+    """Give a folder whose entry was deleted a new one. The index is built from the branch; no file is touched."""
+    if ref is None or refs.read(repo, ref) is None:
+        raise WorkAtRisk(
+            f"{path} holds files, but git knows neither the worktree nor its branch.",
+            remedy="Copy what is needed, then delete the folder.",
+        )
+    spare = path.with_name(f".{path.name}.corral-adopt")
+    with _list_lock(repo):
+        if spare.is_dir():  # from an adoption that was killed; it never holds more than the .git file
+            (spare / ".git").unlink(missing_ok=True)
+            spare.rmdir()
+        _forget_missing(repo, spare)
+        repo.check("worktree", "add", "--no-checkout", "--", str(spare), ref.removeprefix("refs/heads/"))
+        (spare / ".git").replace(path / ".git")
+        repo.check("worktree", "repair", str(path))
+        spare.rmdir()
+    open_checkout(path).check("read-tree", "HEAD")
+
+
+def _keep_what_only_it_holds(repo: Git, admin: Path, name: str) -> None:
+    """Salvage a detached HEAD, and what was staged, of a worktree whose folder is gone."""
+    if not _names_a_commit(admin):
+        return
+    entry = Git(admin)
+    head = entry.head() or ""
+    staged = entry.run("write-tree") if (admin / "index").exists() else None
+    sha = head if refs.holder(repo, head) is None else None
+    if staged is not None and staged.ok and staged.text.strip() != entry.must("rev-parse", f"{head}^{{tree}}"):
+        text = b"the worktree's folder was deleted; this is what was staged in it\n"
+        sha = repo.must("commit-tree", staged.text.strip(), "-p", head, "-F", "-", input=text, env=as_env(CORRAL))
+    if sha is not None:
+        ref = refs.full_ref(f"refs/corral/salvage/{name}/{sha}")
+        if refs.read(repo, ref) is None and not refs.compare_and_swap(repo, ref, sha, ""):
+            raise GitFailed(f"{ref} could not be written.")
+
+
+def _delete_if_held(repo: Git, ref: str) -> None:
+    sha = refs.read(repo, ref)
+    if sha is not None and not holding(repo, ref) and refs.holder(repo, sha, besides=ref) is not None:
+        refs.delete(repo, ref, sha)
+
+
+def _linked(repo: Git, path: Path) -> Entry:
+    found = entries(repo)[1:]
+    for entry in found:
+        if entry.path.resolve() == path.resolve():
+            return entry
+    raise NotFound(f"{path} is not a linked worktree of this repository.")
+
+
+def _admin_of(repo: Git, path: Path) -> Path | None:
+    real = Path(os.path.realpath(path))
+    for admin in admin_dirs(repo)[1:]:
+        if (admin / "gitdir").exists() and Path(os.path.realpath(folder_of(admin))) == real:
+            return admin
+    return None
+
+
+def _forget_missing(repo: Git, path: Path) -> None:
+    """Drop the entry of a half-made worktree that git itself can no longer see, because it does not name its folder yet."""
+    admin = repo.common_dir / "worktrees" / path.name
+    if admin.is_dir() and not (admin / "gitdir").exists() and not (admin / "HEAD").exists():
+        shutil.rmtree(admin)
+
+
+def _is_initializing(admin: Path) -> bool:
+    try:
+        return (admin / "locked").read_text(errors="replace").strip() == INITIALIZING
+    except OSError:
+        return False
+
+
+def _names_a_commit(admin: Path) -> bool:
+    try:
+        head = Git(admin).head()
+    except CorralError:
+        return False
+    return bool(head and OID.fullmatch(head) and head.strip("0"))
+
+
+def _is_bare_beginning(path: Path) -> bool:
+    """Whether a folder holds the .git file and nothing else."""
+    return [item.name for item in path.iterdir()] == [".git"] and (path / ".git").is_file()
+
+
+@contextmanager
+def _list_lock(repo: Git) -> Iterator[None]:
+    # portalocker polls; the holder only ever does milliseconds of work, but for the removal of a large worktree.
+    with portalocker.Lock(
+        repo.common_dir / "corral.worktrees",
+        mode="a",
+        timeout=_LOCK_WAIT_S,
+        check_interval=0.005,
+        fail_when_locked=False,
+    ):
+        yield
