@@ -1,0 +1,72 @@
+"""Taking secrets out of text: what has the shape of one, and what the environment says is one.
+
+Shapes cannot catch everything, so the values of variables whose names contain KEY, TOKEN, SECRET or PASSWORD are taken out
+wherever they occur, from :func:`remember_secrets` on. Every shape is matched in linear time, whatever the text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+REDACTED = "[redacted]"
+
+_VARIABLE = re.compile(r"KEY|TOKEN|SECRET|PASSWORD", re.IGNORECASE)
+_FIELD = re.compile(r"(^|_)(api_?key|token|secret|password|authorization)$", re.IGNORECASE)
+_SHORTEST = 8
+"""A shorter value would be found inside innocent words."""
+
+_VALUE = r"[^\s\"',;]"
+_SHAPES = (
+    rf"((?i:\bbearer)\s+)(?:(?=[^\s\"',;]*[0-9]){_VALUE}{{6,}}|{_VALUE}{{16,}})",
+    rf"((?i:\bauthorization)[\"']?\s*[:=]\s*[\"']?(?i:(?:basic|token)\s+)?)(?!(?i:bearer)\b){_VALUE}{{6,}}",
+    rf"(\b[A-Z][A-Z0-9_]*(?:KEY|TOKEN|SECRET|PASSWORD)[\"']?\s*[:=]\s*[\"']?){_VALUE}{{6,}}",
+    r"(://)[^\s/:@]*:[^\s/]*(?=@)",
+    r"-----BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY-----(?s:.*?)(?:-----END [A-Z0-9 ]{0,30}PRIVATE KEY-----|\Z)",
+    r"\bsk-(?:ant-|(?=[\w-]*[0-9]))[\w-]{10,}",
+    r"\b(?:gh[pousr]_|hf_|npm_|[rs]k_(?:live|test)_)[A-Za-z0-9]{16,}",
+    r"\b(?:github_pat_|glpat-|xox[a-z]-|pypi-AgE)[\w-]{10,}",
+    r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b",
+    r"\bAIza[\w-]{35}",
+    r"\beyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]*",
+)
+"""What secrets look like; a group is the part that is kept."""
+
+
+def _pattern(values: Iterable[str]) -> re.Pattern[str]:
+    longest_first = sorted(values, key=len, reverse=True)
+    return re.compile("|".join([*map(re.escape, longest_first), *_SHAPES]))
+
+
+_secrets = _pattern(())
+
+
+def remember_secrets(environ: Mapping[str, str]) -> None:
+    """From now on, take the values of this environment's secrets out as well; those of an earlier call are forgotten.
+
+    Short values stay, and so do paths of files there are: a key's whereabouts are no secret, and are needed to find faults.
+    """
+    values: set[str] = set()
+    for name, value in environ.items():
+        if _VARIABLE.search(name) and len(value) >= _SHORTEST and not _is_path(value):
+            values |= {value, repr(value)[1:-1]}
+    global _secrets
+    _secrets = _pattern(values)
+
+
+def redact(text: str) -> str:
+    """The text with ``[redacted]`` in place of every secret. Give it whole: half a secret in each of two calls is not seen."""
+    return _secrets.sub(rf"\1\2\3\4{REDACTED}", text) if _secrets.search(text) else text
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether a field of this name holds nothing but a secret (``password``, ``api_key``; not ``input_tokens``)."""
+    return _FIELD.search(name) is not None
+
+
+def _is_path(value: str) -> bool:
+    try:
+        return value.startswith("/") and Path(value).exists()
+    except (OSError, ValueError):
+        return False
