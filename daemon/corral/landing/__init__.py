@@ -1,0 +1,5 @@
+"""How a branch reaches its target: pinned head, candidate, verification of the merged tree, receipt, landing.
+
+``requests`` is what people ask for, ``queue`` the job that decides, ``landfall`` the durable step that moves a target,
+``verification`` the run of the configured commands in the ``bench`` worktree, ``test_counts`` what their output says.
+"""

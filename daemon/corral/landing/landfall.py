@@ -1,0 +1,152 @@
+"""The durable step that moves a target, and what is tidied after it.
+
+An intent is stored, the target moves, the outcome is stored and the intent removed. Killed anywhere between, the same
+:func:`carry_out` concludes it at the next start: git's step is idempotent, and the intent says exactly what was meant.
+What a request still holds on to (``refs/corral/mq/<merge_id>``) is the note that it has to be tidied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection
+
+from corral.errors import GitFailed, InvalidInput
+from corral.git import candidates, landing, refs, worktrees
+from corral.git.command import Git
+from corral.models.crash import crash_point
+from corral.models.states import OPEN_MERGES, MergeState
+from corral.store import merges
+from corral.store.engine import Database
+
+Row = dict[str, Any]
+OnSettled = Callable[[Connection, Row, datetime], None]
+"""Told, in the transaction in which a request ends, so that those who depend on it move with it."""
+
+HELD_REFS = "refs/corral/mq/"
+TASK_BRANCHES = "corral/"
+
+
+def end(
+    conn: Connection, on_settled: OnSettled, merge_id: str, state: MergeState, *, now: datetime, **values: Any
+) -> Row | None:
+    """End an open request and tell; None if it had ended already."""
+    row = merges.finish(conn, merge_id, state, now=now, **values)
+    if row is not None:
+        on_settled(conn, row, now)
+    return row
+
+
+def land(
+    db: Database, repo: Git, merge: Row, receipt_id: str, *, on_settled: OnSettled, now: datetime
+) -> MergeState | None:
+    """Land a judged candidate.
+
+    Returns:
+        Where the request stands now: landed; queued again (the target had moved); held (something is in the way);
+        None if it ended meanwhile.
+    """
+    intent = {
+        "target": merge["target"],
+        "old_sha": merge["tip_sha"],
+        "new_sha": merge["candidate_sha"],
+        "merge_ids": [merge["merge_id"]],
+    }
+
+    def intend(conn: Connection) -> bool:
+        if merges.judged(conn, merge["merge_id"], merge["candidate_sha"], receipt_id, now) is None:
+            return False
+        merges.intend(conn, **intent, now=now)
+        return True
+
+    crash_point("landing.before_intent")
+    if not db.write(intend):
+        return None
+    crash_point("landing.intent_stored")
+    return carry_out(db, repo, intent, on_settled=on_settled, now=now)
+
+
+def carry_out(db: Database, repo: Git, intent: Row, *, on_settled: OnSettled, now: datetime) -> MergeState:
+    """Do what an intent says, or find that it was done or cannot be, and store the outcome. Safe to run twice."""
+    target, new_sha = intent["target"], intent["new_sha"]
+    try:
+        outcome = landing.land(repo, refs.branch_ref(target), new_sha, intent["old_sha"])
+    except GitFailed as error:
+        # Whether the target moved is not known: the intent stays, and the next step finds out.
+        reason = f"Git could not move {target}: {error.message} {error.cause}"
+        db.write(lambda conn: [merges.hold(conn, merge_id, reason, now) for merge_id in intent["merge_ids"]])
+        return MergeState.HELD
+    crash_point("landing.target_moved")
+
+    def store(conn: Connection) -> MergeState:
+        merges.conclude(conn, target)
+        state = MergeState.LANDED
+        for merge_id in intent["merge_ids"]:
+            if isinstance(outcome, landing.Landed):
+                end(conn, on_settled, merge_id, MergeState.LANDED, now=now, landed_sha=new_sha)
+            elif isinstance(outcome, landing.Moved):
+                state = MergeState.QUEUED
+                merges.requeue(conn, merge_id, now, reason=f"{target} moved; the merge is built again on its new tip.")
+            else:
+                state = MergeState.HELD
+                named = f" ({', '.join(outcome.paths[:10])})" if outcome.paths else ""
+                merges.hold(conn, merge_id, f"{outcome.reason}{named}", now)
+        return state
+
+    state = db.write(store)
+    crash_point("landing.outcome_stored")
+    return state
+
+
+def resume(db: Database, repo: Git, *, on_settled: OnSettled, now: datetime) -> bool:
+    """Carry out every intent that is left; whether all could be concluded."""
+    states = [carry_out(db, repo, intent, on_settled=on_settled, now=now) for intent in db.read(merges.intents)]
+    return not states or not db.read(merges.intents)
+
+
+def sweep(db: Database, repo: Git, *, orphans: bool) -> None:
+    """Let go of every request that has ended.
+
+    Args:
+        orphans: Also of refs whose request was never stored. Only while nobody submits.
+    """
+    for ref in refs.listing(repo, HELD_REFS):
+        merge_id = ref.name.removeprefix(HELD_REFS)
+        merge = db.read(lambda conn, merge_id=merge_id: merges.find(conn, merge_id))  # type: ignore[misc]
+        if merge is not None and merge["state"] not in OPEN_MERGES:
+            let_go(repo, merge, ref.sha)
+        elif merge is None and orphans:
+            candidates.release(repo, merge_id)
+
+
+def let_go(repo: Git, merge: Row, held_sha: str) -> None:
+    """Release an ended request's commits, unless it is the last to know the work that did not land."""
+    if merge["state"] == MergeState.LANDED:
+        retire_branch(repo, merge["branch"], merge["head_sha"])
+        crash_point("landing.branch_retired")
+        candidates.release(repo, merge["merge_id"])
+        return
+    tip = _branch_tip(repo, merge["branch"])
+    if tip is not None and refs.is_ancestor(repo, merge["head_sha"], tip):
+        candidates.release(repo, merge["merge_id"])
+    elif held_sha != merge["head_sha"]:
+        candidates.hold(repo, merge["merge_id"], merge["head_sha"])
+
+
+def retire_branch(repo: Git, branch: str, landed_head_sha: str) -> bool:
+    """Delete a task's branch that has landed: only one of ours, still at the landed head, and checked out nowhere."""
+    if not branch.startswith(TASK_BRANCHES):
+        return False
+    full = refs.branch_ref(branch)
+    if refs.read(repo, full) != landed_head_sha or worktrees.checkout_of(repo, full) is not None:
+        return False
+    return refs.delete(repo, full, landed_head_sha)
+
+
+def _branch_tip(repo: Git, branch: str) -> str | None:
+    try:
+        return refs.read(repo, refs.branch_ref(branch))
+    except InvalidInput:
+        return None

@@ -1,0 +1,189 @@
+"""What people ask of the queue: submit a branch, try one again, take one back, read what its verification said."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection
+
+from corral.errors import Conflict, InvalidInput, NotFound
+from corral.git import candidates, refs
+from corral.git.command import Git
+from corral.landing import landfall
+from corral.landing.verification import tail
+from corral.models.identifiers import new_id
+from corral.models.merges import detail as wire_detail
+from corral.models.merges import summary
+from corral.models.states import OPEN_MERGES, MergeState
+from corral.observe.logs import redact
+from corral.store import merges, receipts
+from corral.store.engine import Database
+
+Row = dict[str, Any]
+DEFAULT_PRIORITY = 5
+
+
+def submit(
+    db: Database,
+    repo: Git,
+    *,
+    branch: str,
+    target: str,
+    now: datetime,
+    title: str | None = None,
+    session_id: str | None = None,
+    priority: int = DEFAULT_PRIORITY,
+) -> Row | None:
+    """Put a branch into the queue for its target, with its present head pinned.
+
+    Args:
+        branch: A branch by its short name, or a commit.
+        target: The branch it shall land on, by its short name.
+
+    Returns:
+        The stored merge request; None if the target has everything already, so that there is nothing to merge.
+
+    Raises:
+        NotFound: No such branch or target.
+        InvalidInput: A name that is none, or a branch for itself.
+    """
+    branch, target = branch.removeprefix("refs/heads/"), target.removeprefix("refs/heads/")
+    tip = refs.read(repo, refs.branch_ref(target))
+    if tip is None:
+        raise NotFound(f"There is no branch {target!r} to merge into.", remedy="Name an existing branch with --target.")
+    if branch == target:
+        raise InvalidInput(
+            f"{branch} cannot be merged into itself.", remedy="Name another branch, or another --target."
+        )
+    head = _head_of(repo, branch)
+    if refs.is_ancestor(repo, head, tip):
+        return None
+    base, reserved = refs.merge_base(repo, tip, head), new_id()
+    candidates.hold(repo, reserved, head)
+    merge_id = db.write(
+        lambda conn: merges.submit(
+            conn, merge_id=reserved, task_id=None, session_id=session_id, title=_one_line(title or branch), priority=priority,
+            branch=branch, target=target, base_sha=base, head_sha=head, now=now,
+        )
+    )  # fmt: skip
+    if merge_id != reserved:
+        candidates.release(repo, reserved)
+    return db.read(lambda conn: merges.get(conn, merge_id))
+
+
+def retry(db: Database, repo: Git, merge_id: str, *, now: datetime, follow_branch: bool = False) -> Row:
+    """Queue again what came back, was cancelled or is held.
+
+    Args:
+        follow_branch: Take the branch's present head instead of the pinned one.
+
+    Raises:
+        NotFound: No such merge request, or its branch is gone.
+        Conflict: It landed, is in the queue, or was replaced by a newer request of the same branch.
+    """
+    merge = db.read(lambda conn: merges.get(conn, merge_id))
+    head = _head_of(repo, merge["branch"]) if follow_branch else str(merge["head_sha"])
+
+    def reopen(conn: Connection) -> Row:
+        rivals = [
+            row["merge_id"]
+            for row in merges.listing(conn, OPEN_MERGES)
+            if (row["branch"], row["target"]) == (merge["branch"], merge["target"]) and row["seq"] != merge["seq"]
+        ]
+        row = (
+            None
+            if rivals or merges.is_landing(conn, merge["merge_id"])
+            else merges.reopen(conn, merge["merge_id"], head, now)
+        )
+        if row is None:
+            state = merges.get(conn, merge["merge_id"])["state"]
+            raise Conflict(
+                f"Merge request {merge['merge_id']} is {state} and cannot be tried again.",
+                cause=f"{merge['branch']} is in the queue as {rivals[0]}." if rivals else "",
+                remedy="Submit the branch again if it has new commits: `corral merge submit BRANCH`.",
+            )
+        return row
+
+    return db.write(reopen)
+
+
+def cancel(db: Database, repo: Git, merge_id: str, *, on_settled: landfall.OnSettled, now: datetime) -> Row:
+    """Take an open request out of the queue; its branch stays as it is. A running verification ends at the next step.
+
+    Raises:
+        NotFound: No such merge request.
+        Conflict: It has ended, or its target is moving at this very moment.
+    """
+    merge_id = str(db.read(lambda conn: merges.get(conn, merge_id))["merge_id"])
+
+    def take_back(conn: Connection) -> Row:
+        row = None
+        if not merges.is_landing(conn, merge_id):
+            row = landfall.end(
+                conn, on_settled, merge_id, MergeState.CANCELLED, now=now, reason="Cancelled by request."
+            )
+        if row is None:
+            state = merges.get(conn, merge_id)["state"]
+            raise Conflict(
+                f"Merge request {merge_id} is {state} and cannot be cancelled.", cause="It has ended, or is landing."
+            )
+        return row
+
+    row = db.write(take_back)
+    landfall.sweep(db, repo, orphans=False)
+    return row
+
+
+def listing(db: Database) -> list[dict[str, Any]]:
+    """The rows of ``merge list``."""
+    return [summary(row) for row in db.read(merges.listing)]
+
+
+def detail(db: Database, merge_id: str) -> dict[str, Any]:
+    """Everything about one request; ``merge_id`` may be the beginning of it.
+
+    Raises:
+        NotFound: No such merge request.
+    """
+
+    def read(conn: Connection) -> dict[str, Any]:
+        merge = merges.get(conn, merge_id)
+        return wire_detail(merge, receipts.get(conn, merge["receipt_id"]))
+
+    return db.read(read)
+
+
+def log(db: Database, logs_dir: Path, merge_id: str) -> str:
+    """The output of a request's last verification, without secrets; empty if nothing ran for it.
+
+    A request that landed on the receipt of an earlier run of the same tree shows that run.
+
+    Raises:
+        NotFound: No such merge request.
+    """
+
+    def read(conn: Connection) -> tuple[str, str | None]:
+        merge = merges.get(conn, merge_id)
+        receipt = receipts.get(conn, merge["receipt_id"])
+        return str(merge["merge_id"]), receipt["log"] if receipt else None
+
+    full_id, named = db.read(read)
+    own = sorted((logs_dir / "merges" / full_id).glob("*.log"), key=lambda path: (len(path.name), path.name))
+    # logs_dir is <home>/logs, and a receipt names its log relative to the folder that holds <home>.
+    path = own[-1] if own else logs_dir.parent.parent / named if named else None
+    return redact(tail(path)) if path is not None and path.is_file() else ""
+
+
+def _head_of(repo: Git, branch: str) -> str:
+    """The commit of a branch, or of a commit-ish; a branch comes first."""
+    try:
+        head = refs.read(repo, refs.branch_ref(branch))
+    except InvalidInput:
+        head = None
+    return head if head is not None else refs.resolve(repo, branch)
+
+
+def _one_line(text: str) -> str:
+    return " ".join("".join(char if char.isprintable() else " " for char in text).split())[:200]

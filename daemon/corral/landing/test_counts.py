@@ -1,0 +1,133 @@
+"""How many tests ran, as the output of known runners tells it. Pure.
+
+Tests that were skipped did not run. A runner that is known and ran nothing counts zero, which is not green; an output
+that no runner here explains counts None: the exit code alone speaks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+_ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
+
+
+@dataclass(frozen=True)
+class _Runner:
+    """``line`` finds each report in the output; ``ran`` says how many tests it reports, None if it does not tell."""
+
+    name: str
+    line: re.Pattern[str]
+    ran: Callable[[re.Match[str]], int | None]
+    fallback: bool = False
+
+
+def _line(pattern: str) -> re.Pattern[str]:
+    return re.compile(rf"^[ \t]*{pattern}", re.MULTILINE)
+
+
+def _number(match: re.Match[str], name: str) -> int:
+    return int(match.groupdict().get(name) or 0)
+
+
+def _total(match: re.Match[str]) -> int:
+    """Of a report that gives a total, and perhaps how many of it were skipped."""
+    return max(0, _number(match, "total") - _number(match, "skipped"))
+
+
+def _sum_of(*words: str) -> Callable[[re.Match[str]], int]:
+    """Of a report such as ``1 failed, 3 passed, 2 skipped``: the numbers before these words."""
+    pattern = re.compile(rf"(\d+) (?:{'|'.join(words)})\b")
+    return lambda match: sum(int(number) for number in pattern.findall(match.group(0)))
+
+
+def _zero(_match: re.Match[str]) -> int:
+    return 0
+
+
+def _one(_match: re.Match[str]) -> int:
+    return 1
+
+
+def _unknown(_match: re.Match[str]) -> None:
+    return None
+
+
+_PYTEST_WORDS = "passed|failed|errors?|skipped|deselected|xfailed|xpassed|warnings?|rerun|subtests passed"
+
+_RUNNERS = (
+    _Runner(
+        "pytest",
+        _line(rf"(?:=+ )?(?:\d+ (?:{_PYTEST_WORDS})(?:, )?)+ in [\d.]+s"),
+        _sum_of("passed", "failed", "errors?", "xfailed", "xpassed"),
+    ),
+    _Runner("pytest", _line(r"(?:=+ )?no tests (?:ran|collected)"), _zero),
+    _Runner(
+        "unittest",
+        _line(
+            r"Ran (?P<total>\d+) tests? in [\d.]+s\s+(?:OK|FAILED|NO TESTS RAN)[^\n]*?(?:skipped=(?P<skipped>\d+)|$)"
+        ),
+        _total,
+    ),
+    _Runner("go", _line(r"--- (?:PASS|FAIL): "), _one),
+    _Runner("go", _line(r"ok\s+\S+\s+(?:[\d.]+s|\(cached\))(?:\s+coverage:[^\n\[]*)?[ \t]*$"), _unknown),
+    _Runner("go", _line(r"(?:\?\s+\S+\s+\[no test files\]|ok\s+\S+\s+[^\n]*\[no tests to run\])"), _zero),
+    _Runner(
+        "cargo",
+        _line(r"test result: \w+\. (?P<passed>\d+) passed; (?P<failed>\d+) failed"),
+        _sum_of("passed", "failed"),
+    ),
+    _Runner("jest", _line(r"Tests:\s+[^\n]*\b\d+ total"), _sum_of("passed", "failed")),
+    _Runner("jest", _line(r"No tests found, exiting with code"), _zero),
+    _Runner("vitest", _line(r"Tests\s+\d+ (?:passed|failed|skipped)[^\n]*\(\d+\)"), _sum_of("passed", "failed")),
+    _Runner("vitest", _line(r"No test files found"), _zero),
+    _Runner("mocha", _line(r"\d+ passing(?: \(|$)"), _sum_of("passing")),
+    _Runner("mocha", _line(r"\d+ failing$"), _sum_of("failing")),
+    _Runner("node", _line(r"(?:#|ℹ) (?:pass|fail) (?P<total>\d+)$"), _total),
+    _Runner(
+        "maven",
+        _line(r"(?:\[\w+\] +)?Tests run: (?P<total>\d+), Failures: \d+, Errors: \d+, Skipped: (?P<skipped>\d+)[ \t]*$"),
+        _total,
+    ),
+    _Runner(
+        "gradle", _line(r"(?P<total>\d+) tests? completed(?:, \d+ failed)?(?:, (?P<skipped>\d+) skipped)?"), _total
+    ),
+    _Runner("gradle", _line(r"> Task \S*:test NO-SOURCE"), _zero),
+    _Runner("rspec", _line(r"(?P<total>\d+) examples?, \d+ failures?(?:, (?P<skipped>\d+) pending)?"), _total),
+    _Runner("phpunit", _line(r"OK \((?P<total>\d+) tests?, \d+ assertions?\)"), _total),
+    _Runner("phpunit", _line(r"Tests: (?P<total>\d+), Assertions: \d+(?:[^\n]*Skipped: (?P<skipped>\d+))?"), _total),
+    _Runner("phpunit", _line(r"No tests executed!"), _zero),
+    _Runner("ctest", _line(r"\d+% tests passed, \d+ tests failed out of (?P<total>\d+)"), _total),
+    _Runner("ctest", _line(r"No tests were found!!!"), _zero),
+    _Runner("TAP", re.compile(r"^(?:not )?ok \d+(?![^\n]*# (?:SKIP|skip))", re.MULTILINE), _one, fallback=True),
+    _Runner("TAP", re.compile(r"^1\.\.0\b", re.MULTILINE), _zero, fallback=True),
+    _Runner(
+        "tests",
+        _line(r"\d+ (?:tests? )?passed, \d+ (?:tests? )?failed\b"),
+        _sum_of("(?:tests? )?passed", "(?:tests? )?failed"),
+        True,
+    ),
+)
+
+
+def count(output: str) -> int | None:
+    """The number of tests that one command ran, by its output.
+
+    Returns:
+        The sum over all reports of known runners; None if there is no report, or one that does not tell.
+    """
+    text = _ANSI.sub("", output).replace("\r\n", "\n")
+    for fallback in (False, True):
+        reports = [
+            (runner.name, runner.ran(match))
+            for runner in _RUNNERS
+            if runner.fallback is fallback
+            for match in runner.line.finditer(text)
+        ]
+        if not reports:
+            continue
+        known = sum(number for _name, number in reports if number is not None)
+        silent = any(number is None for _name, number in reports)
+        return None if silent and known == 0 else known
+    return None

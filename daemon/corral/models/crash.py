@@ -1,0 +1,14 @@
+"""Named points at which a test may have the process killed, to prove that a restart finishes or undoes every step."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+VARIABLE = "CORRAL_CRASH_AT"
+
+
+def crash_point(name: str) -> None:
+    """Kill this very process, as ``kill -9`` would, if ``CORRAL_CRASH_AT`` names this point; else do nothing."""
+    if os.environ.get(VARIABLE) == name:
+        os.kill(os.getpid(), signal.SIGKILL)

@@ -1,0 +1,96 @@
+"""What a merge request and its receipt look like on the wire."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+
+class _Shape(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class Receipt(_Shape):
+    """What a verification proved about exactly one tree.
+
+    Attributes:
+        status: ``passed``, ``failed``, ``unverified`` (nothing was configured to run) or ``error`` (no verdict).
+        tree: The git tree that was verified.
+        commands: What ran, in order.
+        exit_code: Of the last command that ran; None if none did, or it was killed.
+        tests: How many tests ran, where the output tells; else None.
+        duration_s: Wall-clock seconds.
+        log: The output's file, relative to the project's root where it lies within.
+        reason: Why it is not simply green, or None.
+    """
+
+    status: str
+    tree: str
+    commands: list[str]
+    exit_code: int | None
+    tests: int | None
+    duration_s: float
+    log: str | None
+    reason: str | None = None
+
+
+class MergeOfTask(_Shape):
+    """The ``merge`` object of a task's detail."""
+
+    merge_id: str
+    state: str
+    reason: str | None
+    landed_sha: str | None
+    receipt: Receipt | None
+
+
+class MergeSummary(_Shape):
+    """One row of ``merge list``."""
+
+    merge_id: str
+    task_id: str | None
+    branch: str
+    target: str
+    state: str
+    reason: str | None
+
+
+class MergeDetail(MergeSummary):
+    """Everything about one merge request; ``conflicts`` is a list of ``{path, kind}``."""
+
+    title: str
+    session_id: str | None
+    priority: int
+    head_sha: str
+    base_sha: str | None
+    conflicts: list[dict[str, str]] | None
+    landed_sha: str | None
+    tries: int
+    receipt: Receipt | None
+    created_at: str
+    updated_at: str
+    finished_at: str | None
+
+
+Row = Mapping[str, Any]
+
+
+def of_task(merge: Row, receipt: Row | None) -> dict[str, Any]:
+    """The ``merge`` object of a task's detail, from a stored merge request and its receipt."""
+    return MergeOfTask.model_validate({**merge, "receipt": _plain(receipt)}).model_dump()
+
+
+def summary(merge: Row) -> dict[str, Any]:
+    """One row of ``merge list``."""
+    return MergeSummary.model_validate(dict(merge)).model_dump()
+
+
+def detail(merge: Row, receipt: Row | None) -> dict[str, Any]:
+    """Everything about one merge request."""
+    return MergeDetail.model_validate({**merge, "receipt": _plain(receipt)}).model_dump()
+
+
+def _plain(receipt: Row | None) -> dict[str, Any] | None:
+    return dict(receipt) if receipt is not None else None

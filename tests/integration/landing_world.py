@@ -1,0 +1,131 @@
+"""A coordinated repository with a database and a merge queue, stepped by hand."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+from corral.config.model import Landing, Settings
+from corral.config.paths import Project
+from corral.git.command import Git, open_repository
+from corral.landing import requests
+from corral.landing.queue import Queue
+from corral.models.states import MergeState
+from corral.store import events, merges, receipts
+from corral.store.engine import Database
+from corral.store.migrate import open_schema
+from tests.conftest import commit, git
+
+Row = dict[str, Any]
+OPEN = ("queued", "verifying")
+
+
+class World:
+    """Time is the clock's plus what a test skips. Only a running verification is waited for."""
+
+    def __init__(self, root: Path, *, common_dir: Path | None = None, landing: Landing | None = None) -> None:
+        self.root = root
+        common = common_dir or root / ".git"
+        self.project = Project(root, common, root / ".corral", common == root)
+        self.project.home.mkdir(exist_ok=True)
+        (self.project.home / ".gitignore").write_text("*\n")
+        open_schema(self.project.database)
+        self.db = Database(self.project.database)
+        self.landing = landing or Landing()
+        self.skipped = timedelta(0)
+        self.settled: list[tuple[str, str]] = []
+        self.prepare: Callable[[Path], Mapping[str, str]] = lambda _path: {}
+        self.environ: dict[str, str] = dict(os.environ)
+        self.queue = self.new_queue()
+
+    def new_queue(self) -> Queue:
+        """A queue as a restarted daemon has it."""
+        return Queue(
+            self.db,
+            self.project,
+            self.repo,
+            Settings,
+            lambda _target: self.landing,
+            lambda path: self.prepare(path),
+            lambda _conn, row, _now: self.settled.append((row["merge_id"], row["state"])),
+            lambda: None,
+            lambda _pid: None,
+            self.environ,
+        )
+
+    def repo(self) -> Git:
+        return open_repository(self.project.common_dir)
+
+    def now(self) -> datetime:
+        return datetime.now(timezone.utc) + self.skipped
+
+    def skip(self, seconds: float) -> None:
+        self.skipped += timedelta(seconds=seconds)
+
+    def branch(self, name: str, files: dict[str, str], base: str = "main") -> str:
+        """A branch with one commit, made in a worktree of its own that is gone again."""
+        side = self.root.parent / f"{self.root.name}-side-{name.replace('/', '-')}"
+        git(self.root, "worktree", "add", "-q", "--no-track", "-b", name, str(side), base)
+        sha = commit(side, files, f"work on {name}")
+        git(self.root, "worktree", "remove", str(side))
+        return sha
+
+    def submit(self, branch: str, target: str = "main", **values: Any) -> str:
+        row = requests.submit(self.db, self.repo(), branch=branch, target=target, now=self.now(), **values)
+        assert row is not None
+        return str(row["merge_id"])
+
+    def merge(self, merge_id: str) -> Row:
+        return self.db.read(lambda conn: merges.get(conn, merge_id))
+
+    def receipt(self, merge_id: str) -> Row:
+        row = self.db.read(lambda conn: receipts.get(conn, merges.get(conn, merge_id)["receipt_id"]))
+        assert row is not None
+        return row
+
+    def events(self) -> list[str]:
+        return [row["kind"] for row in self.db.read(events.listing)]
+
+    def run(self, *, deadline_s: float = 30, skip: bool = True) -> None:
+        """Step until nothing is queued or verifying, or the line waits; back-off is skipped unless told otherwise."""
+        deadline = time.monotonic() + deadline_s
+        while True:
+            due = self.queue.step(self.now())
+            states = {row["state"] for row in self.db.read(merges.listing)}
+            if not states & set(OPEN) or (MergeState.HELD in states and MergeState.VERIFYING not in states):
+                return
+            assert time.monotonic() < deadline, self.db.read(merges.listing)
+            if MergeState.VERIFYING in states:
+                time.sleep(0.01)
+            elif due is None or not skip:
+                return
+            else:
+                self.skipped += max(timedelta(0), due - self.now())
+
+    def until(self, merge_id: str, *states: str, deadline_s: float = 30) -> Row:
+        """Run until the request is in one of the states."""
+        deadline = time.monotonic() + deadline_s
+        while (row := self.merge(merge_id))["state"] not in states:
+            assert time.monotonic() < deadline, row
+            self.queue.step(self.now())
+            time.sleep(0.01)
+        return row
+
+    def land(self, branch: str, **values: Any) -> Row:
+        merge_id = self.submit(branch, **values)
+        self.run()
+        return self.merge(merge_id)
+
+    def tip(self, ref: str = "main") -> str:
+        return git(self.root, "rev-parse", ref)
+
+    def held_refs(self) -> list[str]:
+        return git(self.root, "for-each-ref", "--format=%(refname)", "refs/corral/mq/").split()
+
+    def close(self) -> None:
+        self.queue.stop(self.now())
+        self.db.close()

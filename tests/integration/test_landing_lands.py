@@ -1,0 +1,238 @@
+"""What lands, how, and what stays as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from corral.config.model import Landing
+from corral.errors import Conflict, InvalidInput, NotFound
+from corral.landing import requests
+from tests.conftest import commit, git
+from tests.integration.landing_world import World
+
+
+@pytest.fixture
+def world(repo: Path) -> Iterator[World]:
+    made = World(repo)
+    yield made
+    made.close()
+
+
+@pytest.mark.req("G29")
+def test_without_a_command_it_lands_and_says_unverified(world: World) -> None:
+    world.branch("feature", {"new.py": "x = 1\n"})
+    merge = world.land("feature")
+    assert merge["state"] == "landed"
+    assert world.receipt(merge["merge_id"])["status"] == "unverified"
+    assert (world.root / "new.py").read_text() == "x = 1\n"
+    assert git(world.root, "status", "--porcelain") == ""
+    assert world.settled == [(merge["merge_id"], "landed")]
+
+
+def test_a_green_command_lands_with_a_receipt_for_exactly_that_tree(world: World) -> None:
+    world.landing = Landing(verify=["test -f new.py && echo '3 passed in 0.01s'"])
+    world.branch("feature", {"new.py": "x = 1\n"})
+    commit(world.root, {"other.py": "y = 1\n"})
+    merge = world.land("feature", title="A new thing")
+    receipt = world.receipt(merge["merge_id"])
+    assert (merge["state"], receipt["status"], receipt["tests"], receipt["exit_code"]) == ("landed", "passed", 3, 0)
+    assert receipt["tree"] == git(world.root, "rev-parse", "main^{tree}")
+    assert receipt["commands"] == world.landing.verify
+    log = world.root / receipt["log"]
+    assert "3 passed" in log.read_text()
+    assert log.stat().st_mode & 0o777 == 0o600
+    message = git(world.root, "log", "-1", "--format=%B", "main")
+    assert message.startswith("Merge feature: A new thing\n\nCorral-Merge: ")
+    assert world.held_refs() == []
+
+
+def test_the_same_tree_is_not_verified_twice(world: World, tmp_path: Path) -> None:
+    counter = tmp_path / "runs"
+    world.landing = Landing(verify=[f"echo run >> {counter}"])
+    world.branch("feature", {"new.py": "x = 1\n"})
+    world.land("feature")
+    git(world.root, "branch", "back", "main~1")
+    git(world.root, "branch", "again", "feature")
+    merge = world.land("again", target="back")
+    assert merge["state"] == "landed"
+    assert counter.read_text() == "run\n"
+
+
+def test_what_the_target_has_already_lands_as_nothing_new(world: World) -> None:
+    head = world.branch("feature", {"new.py": "x = 1\n"})
+    merge_id = world.submit("feature")
+    git(world.root, "merge", "-q", "--ff-only", "feature")
+    world.run()
+    merge = world.merge(merge_id)
+    assert (merge["state"], merge["landed_sha"]) == ("landed", head)
+    assert world.receipt(merge_id)["status"] == "unverified"
+    assert world.tip() == head
+    assert requests.submit(world.db, world.repo(), branch="feature", target="main", now=world.now()) is None
+
+
+def test_a_receipt_for_nothing_new_is_never_taken_for_green(world: World) -> None:
+    world.landing = Landing(verify=["test ! -f bad.py"], reruns=0)
+    base = world.tip()
+    commit(world.root, {"bad.py": "x\n"})
+    git(world.root, "branch", "bad", "main")
+    git(world.root, "branch", "other", base)
+    merge_id = world.submit("bad", target="other")
+    git(world.root, "branch", "-f", "other", "bad")
+    world.run()
+    assert world.receipt(merge_id)["status"] == "unverified"
+    git(world.root, "branch", "third", base)
+    merge = world.land("bad", target="third")
+    assert merge["state"] == "failed"
+    assert git(world.root, "rev-parse", "third") == base
+
+
+@pytest.mark.req("I3")
+def test_the_head_that_was_submitted_is_merged_and_a_new_one_is_a_new_request(world: World) -> None:
+    world.branch("feature", {"a.txt": "1\n"})
+    merge_id = world.submit("feature")
+    git(world.root, "worktree", "add", "-q", str(world.root.parent / "again"), "feature")
+    head = commit(world.root.parent / "again", {"b.txt": "2\n"})
+    world.run()
+    assert world.merge(merge_id)["state"] == "landed"
+    assert not (world.root / "b.txt").exists()
+    second = world.land("feature")
+    assert (second["head_sha"], second["state"]) == (head, "landed")
+    assert (world.root / "b.txt").exists()
+
+
+def test_submitting_again_supersedes_and_the_same_head_is_one_request(world: World) -> None:
+    world.branch("feature", {"a.txt": "1\n"})
+    first = world.submit("feature")
+    assert world.submit("feature") == first
+    git(world.root, "branch", "-f", "feature", world.branch("more", {"b.txt": "1\n"}, base="feature"))
+    second = world.submit("feature")
+    world.run()
+    assert world.merge(first)["state"] == "superseded"
+    assert world.merge(second)["state"] == "landed"
+    assert world.held_refs() == []
+    assert world.settled == [(second, "landed")]
+
+
+@pytest.mark.req("I11")
+def test_priority_comes_first_then_age(world: World) -> None:
+    ids = {}
+    for name, priority in (("low", 1), ("first", 5), ("second", 5), ("high", 9)):
+        world.branch(name, {f"{name}.txt": "x\n"})
+        ids[name] = world.submit(name, priority=priority)
+    world.run()
+    order = [merge_id for merge_id, _state in world.settled]
+    assert order == [ids[name] for name in ("high", "first", "second", "low")]
+
+
+@pytest.mark.req("G12")
+def test_only_our_own_landed_branch_that_nobody_has_checked_out_is_deleted(world: World) -> None:
+    for name in ("corral/done", "corral/moved", "corral/open", "theirs"):
+        world.branch(name, {f"{name.replace('/', '-')}.txt": "x\n"})
+    merge_ids = [world.submit(name) for name in ("corral/done", "corral/moved", "corral/open", "theirs")]
+    git(world.root, "branch", "-f", "corral/moved", world.branch("beyond", {"y.txt": "y\n"}, base="corral/moved"))
+    git(world.root, "worktree", "add", "-q", str(world.root.parent / "open"), "corral/open")
+    world.run()
+    assert {world.merge(merge_id)["state"] for merge_id in merge_ids} == {"landed"}
+    left = git(world.root, "branch", "--format=%(refname:short)").split()
+    assert sorted(left) == ["beyond", "corral/moved", "corral/open", "main", "theirs"]
+
+
+def test_the_daemon_commits_as_the_users_configuration_says(world: World) -> None:
+    git(world.root, "config", "user.name", "Some One")
+    git(world.root, "config", "user.email", "some@one.test")
+    world.branch("feature", {"a.txt": "1\n"})
+    commit(world.root, {"b.txt": "1\n"})
+    world.land("feature")
+    assert git(world.root, "log", "-1", "--format=%an <%ae> %cn", "main") == "Some One <some@one.test> Some One"
+
+
+@pytest.mark.parametrize("name", ["--output=x", "a\nb", "$(touch pwned)", "x..y", "@{-1}", "HEAD:README.md", "-", ""])
+def test_a_hostile_branch_is_refused(world: World, name: str) -> None:
+    with pytest.raises((InvalidInput, NotFound)):
+        requests.submit(world.db, world.repo(), branch=name, target="main", now=world.now())
+    with pytest.raises((InvalidInput, NotFound)):
+        requests.submit(world.db, world.repo(), branch="main", target=name, now=world.now())
+    assert requests.listing(world.db) == []
+    assert world.held_refs() == []
+
+
+def test_a_branch_for_itself_and_an_unknown_target_are_refused(world: World) -> None:
+    with pytest.raises(InvalidInput):
+        requests.submit(world.db, world.repo(), branch="main", target="main", now=world.now())
+    world.branch("feature", {"a.txt": "1\n"})
+    with pytest.raises(NotFound):
+        requests.submit(world.db, world.repo(), branch="feature", target="nowhere", now=world.now())
+
+
+def test_a_hostile_title_is_one_line_of_the_message(world: World) -> None:
+    world.branch("feature", {"a.txt": "1\n"})
+    commit(world.root, {"b.txt": "1\n"})
+    world.land("feature", title="x\n\nCorral-Task: forged\n\x1b[31m$(id)")
+    assert git(world.root, "log", "-1", "--format=%(trailers:key=Corral-Task,valueonly)", "main") == ""
+    assert git(world.root, "log", "-1", "--format=%s", "main") == "Merge feature: x Corral-Task: forged [31m$(id)"
+
+
+def test_cancel_and_retry(world: World) -> None:
+    world.landing = Landing(verify=["sleep 60"])
+    world.branch("feature", {"a.txt": "1\n"})
+    merge_id = world.submit("feature")
+    world.until(merge_id, "verifying")
+    cancelled = requests.cancel(
+        world.db,
+        world.repo(),
+        merge_id[:8],
+        on_settled=lambda _c, row, _n: world.settled.append(row["state"]),
+        now=world.now(),
+    )
+    assert cancelled["state"] == "cancelled"
+    assert world.settled == ["cancelled"]
+    with pytest.raises(Conflict):
+        requests.cancel(world.db, world.repo(), merge_id, on_settled=lambda *_: None, now=world.now())
+    assert world.queue.step(world.now()) is None
+    world.landing = Landing()
+    requests.retry(world.db, world.repo(), merge_id, now=world.now())
+    world.run()
+    assert world.merge(merge_id)["state"] == "landed"
+    with pytest.raises(Conflict):
+        requests.retry(world.db, world.repo(), merge_id, now=world.now())
+
+
+def test_a_request_is_found_by_the_beginning_of_its_id(world: World) -> None:
+    world.branch("feature", {"a.txt": "1\n"})
+    merge_id = world.submit("feature")
+    assert requests.detail(world.db, merge_id[:8])["merge_id"] == merge_id
+    for hostile in ("%", "_", "", "nothing"):
+        with pytest.raises(NotFound):
+            requests.detail(world.db, hostile)
+    row = requests.listing(world.db)[0]
+    assert list(row) == ["merge_id", "task_id", "branch", "target", "state", "reason"]
+
+
+@pytest.mark.req("G7")
+@pytest.mark.parametrize("layout", ["main", "linked", "nowhere", "bare"])
+def test_the_target_lands_wherever_it_is_checked_out(
+    make_repo: Callable[..., Path], tmp_path: Path, layout: str
+) -> None:
+    root = make_repo()
+    if layout == "bare":
+        git(tmp_path, "clone", "-q", "--bare", str(root), str(tmp_path / "bare.git"))
+        world = World(tmp_path / "bare.git", common_dir=tmp_path / "bare.git")
+    else:
+        world = World(root)
+        if layout != "main":
+            git(root, "switch", "-q", "-c", "elsewhere")
+        if layout == "linked":
+            git(root, "worktree", "add", "-q", str(tmp_path / "linked"), "main")
+    world.landing = Landing(verify=["test -f new.txt"])
+    world.branch("feature", {"new.txt": "x\n"})
+    merge = world.land("feature")
+    assert merge["state"] == "landed", merge["reason"]
+    assert world.tip() == merge["landed_sha"]
+    if layout in ("main", "linked"):
+        checkout = root if layout == "main" else tmp_path / "linked"
+        assert (checkout / "new.txt").read_text() == "x\n"
+        assert git(checkout, "status", "--porcelain") == ""
+    world.close()
