@@ -1,11 +1,9 @@
 """Carries one Claude Code hook event to the daemon and prints the daemon's answer; it knows no rule of its own.
 
 ``hook.py EVENT [--deny-when-down]``, with the event's JSON on standard input. Any fault is one line in
-``.corral/logs/hook.log``, no output, exit 0: a session is never broken or held up. ``--deny-when-down`` turns a fault
-of PreToolUse into a denial. Where no worktree comes from a daemon, the worktree events fall back to plain git, because
-a registered WorktreeCreate hook that prints no path breaks isolation.
-
-It imports nothing of ours and nothing slow: json alone doubles its running time, so an event travels as bytes.
+``.corral/logs/hook.log``, no output, exit 0: no session is ever broken. ``--deny-when-down`` makes it a denial. Where
+no worktree comes from a daemon, plain git makes it: a WorktreeCreate hook that prints no path breaks isolation.
+Nothing of ours is imported, and nothing slow: json alone doubles the running time, so an event travels as bytes.
 """
 
 from __future__ import annotations
@@ -18,7 +16,6 @@ import time
 DEADLINE_S = {"SessionEnd": 1.0, "WorktreeCreate": 280.0, "WorktreeRemove": 50.0}
 USUAL_DEADLINE_S = 4.0
 START_WAIT_S = 2.0
-SOCKET_LIMIT = 100  # as in corral/config/paths.py
 DENIAL = b"""{"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": "deny",
 "permissionDecisionReason": "Corral's daemon does not answer, so nothing is edited. Run `corral daemon start`."}}"""
 
@@ -46,8 +43,7 @@ def locate(folder: str) -> tuple[str, str]:
         common = os.path.realpath(os.path.join(git_dir, pointer(os.path.join(git_dir, "commondir"), "")))
         parent, name = os.path.split(common)
         home = os.path.join(parent if name == ".git" else common, ".corral")
-        coordinated = os.path.isfile(os.path.join(home, "config.yaml"))
-        return parent if name == ".git" else folder, home if coordinated else ""
+        return parent if name == ".git" else folder, home if os.path.isfile(home + "/config.yaml") else ""
     above = os.path.dirname(folder)
     return ("", "") if above == folder else locate(above)
 
@@ -56,10 +52,9 @@ def pointer(file: str, prefix: str) -> str:
     """What a pointer file names, or an empty string."""
     try:
         with open(file, encoding="utf-8", errors="surrogateescape") as opened:
-            text = opened.read().strip()
+            return opened.read().strip().removeprefix(prefix)
     except OSError:
         return ""
-    return text[len(prefix) :] if text.startswith(prefix) else ""
 
 
 def ask(home: str, event: str, payload: bytes) -> bytes:
@@ -90,10 +85,9 @@ def connect(home: str, event: str, deadline: float) -> _socket.socket:
     path, patience, started = os.path.join(home, "run", "corral.sock"), time.monotonic() + START_WAIT_S, False
     while True:
         try:
-            if len(os.fsencode(path)) > SOCKET_LIMIT:
-                import json
-
-                path = json.loads(pointer(os.path.join(home, "run", "daemon.json"), "") or "{}").get("socket", path)
+            if len(os.fsencode(path)) > 100:  # as in corral/config/paths.py
+                named = pointer(os.path.join(home, "run", "daemon.json"), "").partition('"socket"')[2].split('"')
+                path = named[1] if len(named) > 1 else path
             link = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
             link.settimeout(max(0.001, deadline - time.monotonic()))
             link.connect(path)
@@ -107,13 +101,12 @@ def connect(home: str, event: str, deadline: float) -> _socket.socket:
 
 def start_daemon(home: str) -> bool:
     """Run ``corral daemon start``, detached; without one on the PATH, as ``run/command`` (an argument a line) says."""
-    from subprocess import DEVNULL, Popen
+    import subprocess as sp
 
-    environ = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     found = any(os.access(os.path.join(folder, "corral"), os.X_OK) for folder in os.get_exec_path())
     command = ["corral"] if found else pointer(os.path.join(home, "run", "command"), "").splitlines()
-    argv, quiet = [*command, "daemon", "start", "--detach"], {"stdin": DEVNULL, "stdout": DEVNULL, "stderr": DEVNULL}
-    Popen(argv, cwd=os.path.dirname(home), env=environ, start_new_session=True, **quiet)
+    argv, null = [*command, "daemon", "start", "--detach"], sp.DEVNULL
+    sp.Popen(argv, cwd=os.path.dirname(home), stdin=null, stdout=null, stderr=null, start_new_session=True)
     return True
 
 
@@ -128,16 +121,16 @@ def worktree(top: str, event: str, payload: bytes, answer: bytes, *, coordinated
 
     asked, folder = json.loads(payload), os.path.join(top, ".claude", "worktrees")
     if event == "WorktreeRemove":
-        ours = os.path.dirname(asked["worktree_path"]) == folder and not coordinated
-        return git("worktree", "remove", asked["worktree_path"]) if ours else 0
-    name = asked["name"].replace("/", "+")
-    given = (json.loads(answer).get("hookSpecificOutput") or {}).get("worktreePath")
-    path, branch = given or os.path.join(folder, name), f"worktree-{name}"
-    if not given and not os.path.exists(os.path.join(path, ".git")):
+        return 0 if coordinated else git("worktree", "remove", asked["worktree_path"])
+    path = (json.loads(answer).get("hookSpecificOutput") or {}).get("worktreePath")
+    if not path:  # place and branch as the client names them, so that its sweep of stale worktrees finds them
+        name = asked["name"].replace("/", "+")
+        path, branch = os.path.join(folder, name), f"worktree-{name}"
         base = "HEAD" if git("rev-parse", "-q", "--verify", "origin/HEAD^{commit}") else "origin/HEAD"
-        if git("worktree", "add", "--no-track", "-b", branch, path, base) and git("worktree", "add", path, branch):
+        add, new = ("worktree", "add"), ("--no-track", "-b", branch, path, base)
+        if not os.path.exists(os.path.join(path, ".git")) and git(*add, *new) and git(*add, path, branch):
             return 1
-    print(path)
+    sys.stdout.buffer.write(os.fsencode(path) + b"\n")
     return 0
 
 
@@ -146,9 +139,12 @@ def log(home: str, line: str) -> None:
         os.makedirs(os.path.join(home, "logs"), exist_ok=True)
         with open(os.path.join(home, "logs", "hook.log"), "a", encoding="utf-8", errors="replace") as file:
             file.write(f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {line}\n")
-    except OSError:
-        return  # a folder that cannot be written is no reason to fail a session
+    except OSError as error:
+        print(line, error, file=sys.stderr)  # a folder that cannot be written is no reason to fail a session
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    try:
+        sys.exit(main(*sys.argv[1:]))
+    except Exception as error:
+        print(repr(error), file=sys.stderr)

@@ -1,0 +1,396 @@
+"""hooks/hook.py as Claude Code runs it: a process, an event on its standard input, an answer on its standard output."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.bundle.listener import Body, Listener, coordinate, listening
+from tests.conftest import commit, git
+
+HOOK = Path(__file__).parents[2] / "hooks" / "hook.py"
+COMMAND = [sys.executable, "-I", "-S", os.fspath(HOOK)]
+
+
+def fire(
+    cwd: Path, event: str, *options: str, stdin: bytes | None = None, path: str = "", **fields: Any
+) -> subprocess.CompletedProcess[bytes]:
+    """Run the hook in ``cwd`` for an event with some fields; ``path`` goes before the PATH."""
+    payload = {"session_id": "s-1", "cwd": os.fspath(cwd), "hook_event_name": event, **fields}
+    environ = {**os.environ, "CLAUDE_CODE_ENTRYPOINT": "cli", "PATH": path + os.pathsep + "/usr/bin:/bin"}
+    return subprocess.run(
+        [*COMMAND, event, *options],
+        cwd=cwd,
+        env=environ,
+        input=json.dumps(payload).encode() if stdin is None else stdin,
+        capture_output=True,
+        timeout=30,
+        check=False,
+    )
+
+
+def logged(repo: Path) -> list[str]:
+    file = repo / ".corral" / "logs" / "hook.log"
+    return file.read_text().splitlines() if file.exists() else []
+
+
+def silent(done: subprocess.CompletedProcess[bytes]) -> bool:
+    return (done.returncode, done.stdout) == (0, b"")
+
+
+@pytest.mark.parametrize("event", ["SessionStart", "SessionEnd", "PreToolUse", "Stop", "AnEventOfTomorrow"])
+def test_an_event_arrives_whole_and_the_answer_is_printed(repo: Path, event: str) -> None:
+    said: Body = {"hookSpecificOutput": {"hookEventName": event, "additionalContext": 'Grüße, "Bob"\n'}}
+    with listening(coordinate(repo), lambda *_: said) as heard:
+        done = fire(repo, event, tool_input={"command": 'echo "}" \\ ü'})
+    assert json.loads(done.stdout) == said
+    assert heard.events == [
+        (
+            event,
+            {
+                "session_id": "s-1",
+                "cwd": os.fspath(repo),
+                "hook_event_name": event,
+                "tool_input": {"command": 'echo "}" \\ ü'},
+                "_hook": {"pid": os.getpid(), "entrypoint": "cli", "source": "command"},
+            },
+        )
+    ]
+    assert (done.returncode, done.stderr, logged(repo)) == (0, b"", [])
+
+
+def test_an_empty_answer_prints_nothing(repo: Path) -> None:
+    with listening(coordinate(repo)) as heard:
+        assert silent(fire(repo, "Stop"))
+    assert heard.named() == ["Stop"]
+
+
+def test_every_place_of_a_repository_finds_the_same_daemon(repo: Path, tmp_path: Path) -> None:
+    with listening(coordinate(repo)) as heard:
+        linked = tmp_path / "a linked wörktree"
+        git(repo, "worktree", "add", "-q", "-b", "linked", os.fspath(linked))
+        deep = linked / "x" / "y"
+        deep.mkdir(parents=True)
+        for place in (repo, repo / "src", linked, deep):
+            assert silent(fire(place, "Stop"))
+    assert [body["cwd"] for _, body in heard.events] == [os.fspath(p) for p in (repo, repo / "src", linked, deep)]
+
+
+def test_the_worktrees_of_a_bare_repository_find_the_daemon(repo: Path, tmp_path: Path) -> None:
+    bare, work = tmp_path / "bare.git", tmp_path / "work"
+    git(repo, "clone", "-q", "--bare", ".", os.fspath(bare))
+    git(bare, "worktree", "add", "-q", os.fspath(work), "main")
+    with listening(coordinate(bare)) as heard:
+        assert silent(fire(work, "Stop"))
+    assert heard.named() == ["Stop"]
+
+
+def test_a_path_too_long_for_a_socket_is_named_by_daemon_json(make_repo: Callable[..., Path], tmp_path: Path) -> None:
+    repo = make_repo("d" * 120)
+    coordinate(repo)
+    short = tmp_path / "s.sock"
+    (repo / ".corral" / "run" / "daemon.json").write_text(json.dumps({"pid": 1, "socket": os.fspath(short)}))
+    with listening(short) as heard:
+        assert silent(fire(repo, "Stop"))
+    assert heard.named() == ["Stop"]
+
+
+# -- a fault never breaks a session ---------------------------------------------------------------------------------
+
+
+def stale(path: Path) -> None:
+    dead = socket.socket(socket.AF_UNIX)
+    dead.bind(os.fspath(path))
+    dead.close()
+
+
+@pytest.mark.req("HOOK")
+@pytest.mark.parametrize(
+    ("world", "reason"),
+    [
+        (lambda path: None, "FileNotFoundError"),
+        (stale, "ConnectionRefusedError"),
+        (lambda path: path.write_text("not a socket"), "ConnectionRefusedError"),
+        (lambda path: path.symlink_to(path), "OSError"),
+    ],
+    ids=["no daemon", "stale socket", "a file", "a symlink loop"],
+)
+def test_without_a_daemon_the_session_goes_on_and_one_line_says_why(
+    repo: Path, world: Callable[[Path], None], reason: str
+) -> None:
+    world(coordinate(repo))
+    assert silent(fire(repo, "PreToolUse"))
+    (line,) = logged(repo)
+    assert "PreToolUse" in line
+    assert reason in line
+
+
+@pytest.mark.req("HOOK")
+@pytest.mark.parametrize(
+    "said",
+    [
+        None,
+        b"\x00\xff garbage",
+        b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello",
+        b"HTTP/1.1 200 OK\r\ncontent-length: 50\r\n\r\n" + b'{"decision": "blo',
+        b"HTTP/1.1 500 No\r\ncontent-length: 12\r\n\r\n" + b'{"error":{}}',
+    ],
+    ids=["hung up", "garbage", "no JSON", "cut off", "an error"],
+)
+def test_an_answer_that_cannot_be_used_is_no_answer(repo: Path, said: bytes | None) -> None:
+    with listening(coordinate(repo), lambda *_: said):
+        assert silent(fire(repo, "Stop"))
+    assert len(logged(repo)) == 1
+
+
+@pytest.mark.req("HOOK")
+def test_a_daemon_that_hangs_holds_nobody_up(repo: Path) -> None:
+    path = coordinate(repo)
+    with socket.socket(socket.AF_UNIX) as deaf:
+        deaf.bind(os.fspath(path))
+        deaf.listen()
+        began = time.monotonic()
+        assert silent(fire(repo, "SessionEnd"))
+        assert time.monotonic() - began < 1.5 + 2  # the client allows 1.5 s; the rest is a busy machine's
+    assert "TimeoutError" in logged(repo)[0]
+
+
+@pytest.mark.req("HOOK")
+@pytest.mark.parametrize("stdin", [b"", b"null", b"[]", b"{}", b"{not json", b"\xff\xfe"])
+def test_an_event_that_is_no_object_is_not_sent(repo: Path, stdin: bytes) -> None:
+    with listening(coordinate(repo)) as heard:
+        assert silent(fire(repo, "Stop", stdin=stdin))
+    assert heard.events == []
+    assert len(logged(repo)) == 1
+
+
+@pytest.mark.req("HOOK")
+def test_a_log_that_cannot_be_written_changes_nothing(repo: Path) -> None:
+    coordinate(repo)
+    (repo / ".corral" / "logs").write_text("in the way")
+    assert silent(fire(repo, "Stop"))
+
+
+@pytest.mark.req("HOOK")
+def test_a_folder_that_is_gone_changes_nothing(repo: Path, tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    script = 'rmdir "$PWD" && exec "$@"'
+    done = subprocess.run(
+        ["sh", "-c", script, "sh", *COMMAND, "Stop"], cwd=gone, input=b"{}", capture_output=True, check=False
+    )
+    assert silent(done)
+
+
+def test_a_repository_without_corral_is_left_alone(repo: Path) -> None:
+    before = sorted(p for p in repo.rglob("*"))
+    for event in ("SessionStart", "PreToolUse", "SessionEnd"):
+        done = fire(repo, event, "--deny-when-down")
+        assert silent(done)
+        assert done.stderr == b""
+    assert sorted(p for p in repo.rglob("*")) == before
+
+
+def test_outside_of_any_repository_nothing_happens(tmp_path: Path) -> None:
+    assert silent(fire(tmp_path, "SessionStart"))
+    assert list(tmp_path.iterdir()) == []
+
+
+# -- strict mode ----------------------------------------------------------------------------------------------------
+
+
+def test_strict_mode_denies_an_edit_without_a_daemon(repo: Path) -> None:
+    coordinate(repo)
+    decision = json.loads(fire(repo, "PreToolUse", "--deny-when-down").stdout)["hookSpecificOutput"]
+    assert decision["hookEventName"] == "PreToolUse"
+    assert decision["permissionDecision"] == "deny"
+    assert "corral daemon start" in decision["permissionDecisionReason"]
+    assert silent(fire(repo, "Stop", "--deny-when-down"))
+
+
+def test_strict_mode_leaves_the_decision_to_a_daemon_that_answers(repo: Path) -> None:
+    with listening(coordinate(repo)):
+        assert silent(fire(repo, "PreToolUse", "--deny-when-down"))
+
+
+# -- the daemon is started with a session ---------------------------------------------------------------------------
+
+STARTER = """#!{python}
+import os, socket, sys, time
+open({note!r}, "a").write(" ".join(sys.argv[1:]) + "\\n")
+if not {answers}:
+    sys.exit(1)
+time.sleep(0.2)
+listener = socket.socket(socket.AF_UNIX)
+listener.bind({path!r})
+listener.listen()
+listener.settimeout(20)
+link, _ = listener.accept()
+link.recv(65536)
+said = b'{{"sid": %d, "stdin": "%s"}}' % (os.getsid(0), os.readlink("/proc/self/fd/0").encode())
+link.sendall(b"HTTP/1.1 200 OK\\r\\ncontent-length: %d\\r\\n\\r\\n" % len(said) + said)
+"""
+
+
+def starter(file: Path, sock: Path, *, answers: bool = True) -> Path:
+    """A ``corral`` that notes how it was called, and answers one event."""
+    note = file.parent / "called"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(STARTER.format(python=sys.executable, note=os.fspath(note), path=os.fspath(sock), answers=answers))
+    file.chmod(0o755)
+    return note
+
+
+@pytest.mark.parametrize("found", ["on the PATH", "recorded"])
+def test_a_session_starts_the_daemon_detached(repo: Path, tmp_path: Path, found: str) -> None:
+    sock = coordinate(repo)
+    note = starter(tmp_path / "bin" / "corral", sock)
+    if found == "recorded":
+        (sock.parent / "command").write_text(f"{tmp_path / 'bin' / 'corral'}\n-m\ncorral\n")
+    done = fire(repo, "SessionStart", path=os.fspath(tmp_path / "bin") if found == "on the PATH" else "")
+    answer = json.loads(done.stdout)
+    assert answer["sid"] != os.getsid(0)
+    assert answer["stdin"] == os.devnull
+    expected = "daemon start --detach" if found == "on the PATH" else "-m corral daemon start --detach"
+    assert note.read_text().splitlines() == [expected]
+
+
+def test_a_daemon_that_does_not_come_up_delays_a_session_by_two_seconds_at_most(repo: Path, tmp_path: Path) -> None:
+    note = starter(tmp_path / "bin" / "corral", coordinate(repo), answers=False)
+    began = time.monotonic()
+    assert silent(fire(repo, "SessionStart", path=os.fspath(tmp_path / "bin")))
+    assert time.monotonic() - began < 2 + 2
+    assert note.read_text().splitlines() == ["daemon start --detach"]
+    assert len(logged(repo)) == 1
+
+
+def test_only_the_start_of_a_session_starts_a_daemon(repo: Path, tmp_path: Path) -> None:
+    note = starter(tmp_path / "bin" / "corral", coordinate(repo))
+    for event in ("PreToolUse", "Stop", "SessionEnd"):
+        assert silent(fire(repo, event, path=os.fspath(tmp_path / "bin")))
+    assert not note.exists()
+
+
+# -- worktrees ------------------------------------------------------------------------------------------------------
+
+
+def made(done: subprocess.CompletedProcess[bytes]) -> Path:
+    assert done.returncode == 0, done.stderr
+    (line,) = done.stdout.decode().splitlines()
+    return Path(line)
+
+
+def test_the_daemons_worktree_is_the_one_that_is_used(repo: Path, tmp_path: Path) -> None:
+    said = {
+        "hookSpecificOutput": {"hookEventName": "WorktreeCreate", "worktreePath": os.fspath(tmp_path / "wörk tree")}
+    }
+    with listening(coordinate(repo), lambda *_: said):
+        assert made(fire(repo, "WorktreeCreate", name="x")) == tmp_path / "wörk tree"
+    assert "worktree-x" not in git(repo, "branch")
+
+
+@pytest.mark.parametrize("world", ["no corral", "no daemon", "a daemon without an answer"])
+def test_without_a_worktree_of_the_daemons_plain_git_makes_one(repo: Path, world: str) -> None:
+    def create() -> Path:
+        return made(fire(repo / "src", "WorktreeCreate", name="feature/x"))
+
+    if world == "no corral":
+        path = create()
+    elif world == "no daemon":
+        coordinate(repo)
+        path = create()
+    else:
+        with listening(coordinate(repo)):
+            path = create()
+    assert path == repo / ".claude" / "worktrees" / "feature+x"
+    assert git(path, "branch", "--show-current") == "worktree-feature+x"
+    assert (path / "src" / "a.py").exists()
+    assert made(fire(repo, "WorktreeCreate", name="feature/x")) == path  # as the client does: a second one is the first
+
+
+def test_a_plain_worktree_starts_from_what_is_published(repo: Path, tmp_path: Path) -> None:
+    clone = tmp_path / "clone"
+    git(repo, "clone", "-q", ".", os.fspath(clone))
+    published = git(clone, "rev-parse", "HEAD")
+    commit(clone, {"local.txt": "x"})
+    path = made(fire(clone, "WorktreeCreate", name="x"))
+    assert git(path, "rev-parse", "HEAD") == published
+
+
+def test_a_branch_that_exists_is_used_and_not_reset(repo: Path) -> None:
+    git(repo, "switch", "-q", "-c", "worktree-x")
+    mine = commit(repo, {"mine.txt": "x"})
+    git(repo, "switch", "-q", "main")
+    path = made(fire(repo, "WorktreeCreate", name="x"))
+    assert git(path, "rev-parse", "HEAD") == mine
+
+
+def test_a_worktree_that_cannot_be_made_is_an_error_with_gits_own_words(repo: Path) -> None:
+    (repo / ".claude").mkdir()
+    (repo / ".claude" / "worktrees").write_text("in the way")
+    done = fire(repo, "WorktreeCreate", name="x")
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert b"fatal" in done.stderr
+
+
+def test_a_plain_worktree_is_removed_only_when_nothing_is_lost(repo: Path) -> None:
+    path = made(fire(repo, "WorktreeCreate", name="x"))
+    (path / "unsaved.txt").write_text("work")
+    assert fire(path, "WorktreeRemove", worktree_path=os.fspath(path)).returncode != 0
+    assert (path / "unsaved.txt").exists()
+    (path / "unsaved.txt").unlink()
+    assert fire(path, "WorktreeRemove", worktree_path=os.fspath(path)).returncode == 0
+    assert not path.exists()
+    assert "worktree-x" in git(repo, "branch")
+
+
+def test_a_coordinated_worktree_is_removed_by_the_daemon_alone(repo: Path) -> None:
+    coordinate(repo)
+    path = made(fire(repo, "WorktreeCreate", name="x"))
+    assert silent(fire(path, "WorktreeRemove", worktree_path=os.fspath(path)))
+    assert path.exists()
+
+
+# -- what it costs --------------------------------------------------------------------------------------------------
+
+
+def test_nothing_slow_is_imported_on_the_way_of_an_event(repo: Path) -> None:
+    with listening(coordinate(repo)):
+        done = subprocess.run(
+            [COMMAND[0], "-X", "importtime", *COMMAND[1:], "PreToolUse"],
+            cwd=repo,
+            input=b'{"session_id": "s"}',
+            capture_output=True,
+            check=True,
+        )
+    imported = {line.rsplit(b"|", 1)[-1].strip().decode() for line in done.stderr.splitlines()}
+    assert "_socket" in imported
+    assert not imported & {"json", "re", "socket", "subprocess", "pathlib", "typing", "enum"}
+
+
+def test_the_price_of_an_event_is_measured(repo: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def median_ms(command: list[str]) -> float:
+        times = []
+        for _ in range(15):
+            began = time.perf_counter()
+            subprocess.run(command, cwd=repo, input=b'{"session_id": "s"}', capture_output=True, check=True)
+            times.append((time.perf_counter() - began) * 1000)
+        return statistics.median(times)
+
+    with listening(coordinate(repo)) as heard:
+        floor = median_ms([*COMMAND[:3], "-c", "pass"])
+        cost = median_ms([*COMMAND, "PreToolUse"])
+    assert isinstance(heard, Listener)
+    assert len(heard.events) == 15
+    with capsys.disabled():
+        print(f"\n  hook.py: {cost:.1f} ms, an empty script {floor:.1f} ms, ratio {cost / floor:.2f}")
