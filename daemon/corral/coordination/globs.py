@@ -16,7 +16,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TypeVar
+from typing import Any
 
 from corral.errors import InvalidInput
 
@@ -60,7 +60,6 @@ _Segment = str | tuple[_Token, ...]
 _ANY = _Chars(((1, ord("/") - 1), (ord("/") + 1, _LAST)))
 _ANY_SEGMENT: tuple[_Token, ...] = (None,)
 _Spans = list[tuple[int, int]]
-_T = TypeVar("_T", _Segment, str | _Chars)
 
 
 @dataclass(frozen=True)
@@ -103,6 +102,12 @@ def plain(path: str, *, fold: bool) -> Pattern:
 def escape(path: str) -> str:
     """Write a path as the pattern that means it literally."""
     return "".join(f"\\{char}" if char in _SPECIAL else char for char in path)
+
+
+def unescape(text: str) -> str:
+    """The path that a text without wildcards means; :func:`escape` undone."""
+    segments = (_segment(part, fold=False)[0] for part in text.split("/"))
+    return "/".join("".join(token for token in segment if isinstance(token, str)) for segment in segments)
 
 
 @lru_cache(maxsize=4096)
@@ -153,7 +158,7 @@ def overlaps(a: Pattern, b: Pattern) -> bool:
     return _meet(a.segments, b.segments, _segments_meet)
 
 
-def _meet(a: Sequence[_T | None], b: Sequence[_T | None], meets: Callable[[_T, _T], bool]) -> bool:
+def _meet(a: Sequence[Any], b: Sequence[Any], meets: Callable[[Any, Any], bool]) -> bool:
     """Whether two sequences, None being any number of elements, have a common instance.
 
     The product of the two automata, one row of it at a time: bit j of ``reached`` says that what led to the present place
@@ -161,7 +166,7 @@ def _meet(a: Sequence[_T | None], b: Sequence[_T | None], meets: Callable[[_T, _
     """
     loops = sum(1 << at for at, element in enumerate(b) if element is None)
     everywhere = (1 << (len(b) + 1)) - 1
-    compatible: dict[_T, int] = {}
+    compatible: dict[Any, int] = {}
     reached = 1 | (loops & 1) << 1
     for element in a:
         if element is None:

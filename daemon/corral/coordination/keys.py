@@ -1,0 +1,219 @@
+"""What a lock is taken on: a path, a glob, or a logical key such as ``api:GET /v1/users``.
+
+A key has two spellings: ``file_path`` is what people see and may type again, ``match_key`` is what is compared and stored for
+look-up. A path whose first segment looks like a namespace (``db:notes``) carries ``./`` in both, so that no path is ever
+mistaken for a logical key. Logical keys are opaque: equal or not, never patterns, never folders.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import unicodedata
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from corral.coordination import globs
+from corral.errors import InvalidInput, NotPermitted
+
+NAMESPACES = ("api", "db", "event", "flag", "env", "contract", "feature")
+MAX_PATH_BYTES = 4096
+MAX_LOGICAL_CHARACTERS = 512
+_MAX_SEGMENT_BYTES = 255
+
+_LOGICAL = re.compile(rf"({'|'.join(NAMESPACES)}):(.*)", re.IGNORECASE | re.DOTALL)
+_PREFIXED = re.compile(r"[a-z]+:")
+_DRIVE = re.compile(r"[A-Za-z]:[/\\]")
+# Spellings that some file system takes for `.git`: dots and spaces at the end, streams, the short name, ignored characters.
+_DOT_GIT = re.compile(r"(\.git|git~1)[. ]*([:\\].*)?", re.DOTALL)
+_IGNORED_BY_HFS = dict.fromkeys([*range(0x200C, 0x2010), *range(0x202A, 0x202F), *range(0x206A, 0x2070), 0xFEFF])
+_REVERSES_TEXT = frozenset(map(chr, [*range(0x202A, 0x202F), *range(0x2066, 0x206A)]))
+_IDENTIFIER = re.compile(r"[\w$-]+(\.[\w$-]+)*")
+_DOTTED = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*")
+
+
+@dataclass(frozen=True)
+class LockKey:
+    """What a lock is taken on.
+
+    Attributes:
+        file_path: What is shown: repository-relative with ``/``, or the logical key in its canonical spelling.
+        match_key: The normalised spelling, equal for whatever is the same key.
+        is_pattern: Whether ``match_key`` is a glob.
+    """
+
+    file_path: str
+    match_key: str
+    is_pattern: bool
+
+
+def parse_key(text: str, *, fold: bool = False, exists: Callable[[str], bool] | None = None) -> LockKey:
+    """Read a key that somebody typed.
+
+    Args:
+        text: A repository-relative path or glob, or a logical key.
+        fold: Whether the file system folds case.
+        exists: Whether a repository-relative path exists: then its special characters are part of its name.
+
+    Raises:
+        InvalidInput: Not a usable path, glob or logical key; the cause says why.
+        NotPermitted: A namespace that is not known.
+    """
+    if not text.strip():
+        raise _refused(text, "It is empty.")
+    if any(_is_control(char) for char in text):
+        raise _refused(text, "It holds a control character, a line break, or a character that cannot be stored.")
+    logical = _LOGICAL.fullmatch(text.strip())
+    if logical:
+        key = _logical(text, logical[1].lower(), unicodedata.normalize("NFC", logical[2]).strip())
+        return LockKey(key, key, False)
+    path = _relative(text)
+    there = exists is not None and _storable(path) and exists(path)
+    if _PREFIXED.match(text.split("/", 1)[0]) and not there:
+        raise NotPermitted(
+            f"{text[:80]!r} is in no known namespace.",
+            cause=f"Logical keys begin with one of {', '.join(f'{name}:' for name in NAMESPACES)}.",
+            remedy=f"If it is a file, write it as ./{text[:80]}",
+        )
+    if there or not globs.is_pattern(path):
+        return literal_key(path if there else globs.unescape(path), fold=fold)
+    shown = _apart_from_logical(unicodedata.normalize("NFC", path))
+    return LockKey(shown, _apart_from_logical(globs.compile_pattern(path, fold=fold).text), True)
+
+
+def literal_key(path: str, *, fold: bool) -> LockKey:
+    """The key of a file or folder that is known by its real name; no character in it is special.
+
+    Args:
+        path: Repository-relative, normalised, as :func:`relative_target` or git gives it.
+        fold: Whether the file system folds case.
+    """
+    text = os.fsencode(path).decode("utf-8", "backslashreplace")
+    composed = unicodedata.normalize("NFC", text)
+    shown = "".join(char.encode("unicode_escape").decode() if _is_control(char) else char for char in composed)
+    return LockKey(_apart_from_logical(shown), _apart_from_logical(globs.normalise(text, fold=fold)), False)
+
+
+def relative_target(path: Path, checkout: Path) -> str | None:
+    """Where a write to ``path`` really goes, relative to the checkout; None if that is outside of it.
+
+    Every symlink is followed, a final one too; what does not exist yet may be missing.
+
+    Args:
+        path: Absolute, or relative to the checkout.
+        checkout: The top folder of a worktree.
+    """
+    try:
+        target, top = (Path(os.path.realpath(place)) for place in (checkout / path, checkout))
+    except ValueError:
+        return None  # a NUL byte: no file can be meant
+    return target.relative_to(top).as_posix() if target != top and target.is_relative_to(top) else None
+
+
+def ancestors(match_key: str) -> list[str]:
+    """The match keys of every folder above a path, the highest first; none for a logical key."""
+    if _is_logical(match_key):
+        return []
+    path = _path_of(match_key)
+    return [_apart_from_logical(path[:at]) for at, char in enumerate(path) if char == "/"]
+
+
+def keys_overlap(a: LockKey, b: LockKey) -> bool:
+    """Whether something is covered by both keys. Both must have been made with the same ``fold``."""
+    if a.match_key == b.match_key:
+        return True
+    if _is_logical(a.match_key) or _is_logical(b.match_key):
+        return False
+    if not (a.is_pattern or b.is_pattern):
+        return a.match_key.startswith(b.match_key + "/") or b.match_key.startswith(a.match_key + "/")
+    return globs.overlaps(_pattern(a), _pattern(b))
+
+
+def _pattern(key: LockKey) -> globs.Pattern:
+    path = _path_of(key.match_key)
+    return globs.compile_pattern(path, fold=False) if key.is_pattern else globs.plain(path, fold=False)
+
+
+def _is_logical(match_key: str) -> bool:
+    # Patterns and paths with such a beginning carry `./`, see the module's docstring.
+    return _PREFIXED.match(match_key) is not None
+
+
+def _apart_from_logical(path: str) -> str:
+    return f"./{path}" if _PREFIXED.match(path.casefold()) else path
+
+
+def _path_of(match_key: str) -> str:
+    return match_key.removeprefix("./")
+
+
+def _is_control(char: str) -> bool:
+    return unicodedata.category(char) in ("Cc", "Cs", "Zl", "Zp") or char in _REVERSES_TEXT
+
+
+def _storable(path: str) -> bool:
+    return all(len(part.encode()) <= _MAX_SEGMENT_BYTES for part in path.split("/"))
+
+
+def _relative(text: str) -> str:
+    """Normalise a typed path: no empty, ``.`` or ``..`` segment stays, and it stays inside the repository."""
+    if text.startswith("/") or _DRIVE.match(text):
+        raise _refused(text, "It is absolute; keys are relative to the top of the repository.")
+    if len(text.encode()) > MAX_PATH_BYTES:
+        raise _refused(text, f"It is longer than {MAX_PATH_BYTES} bytes.")
+    parts: list[str] = []
+    for part in text.split("/"):
+        if _DOT_GIT.fullmatch(part.translate(_IGNORED_BY_HFS).casefold()):
+            raise _refused(text, "It is in git's own folder.")
+        if part == "..":
+            if not parts:
+                raise _refused(text, "It leaves the repository.")
+            if globs.is_pattern(parts.pop()):
+                raise _refused(text, "Where `..` leads after a wildcard cannot be said.")
+        elif part not in ("", "."):
+            if not part.strip(". "):
+                raise _refused(text, "A name of dots and spaces alone is no name on some file systems.")
+            parts.append(part)
+    if not parts:
+        raise _refused(text, "It names the whole repository; `**` does that on purpose.")
+    return "/".join(parts)
+
+
+def _logical(text: str, namespace: str, body: str) -> str:
+    if not body:
+        raise NotPermitted(
+            f"{text[:80]!r} names nothing in its namespace.",
+            cause=f"A logical key is `{namespace}:` and a name.",
+            remedy="For example `api:GET /v1/users`, `db:schema:users`, `event:user.created`.",
+        )
+    if len(body) > MAX_LOGICAL_CHARACTERS:
+        raise _refused(text, f"A logical key has at most {MAX_LOGICAL_CHARACTERS} characters.")
+    if namespace == "api":
+        return f"api:{_route(text, body)}"
+    if namespace == "event":
+        if not _DOTTED.fullmatch(body.lower()):
+            raise _refused(text, "An event is lower-case words joined by dots, such as `event:user.created`.")
+        return f"event:{body.lower()}"
+    kind, colon, name = body.partition(":")
+    if namespace == "db" and kind.strip().lower() == "schema" and colon:
+        if not _IDENTIFIER.fullmatch(name.strip().lower()):
+            raise _refused(text, "A schema is an identifier, such as `db:schema:users`.")
+        return f"db:schema:{name.strip().lower()}"
+    return f"{namespace}:{body}"
+
+
+def _route(text: str, body: str) -> str:
+    words = body.split()
+    parts = [part for part in words[-1].split("/") if part not in ("", ".")]
+    if len(words) != 2 or not (words[0].isascii() and words[0].isalpha()) or ".." in parts:
+        raise _refused(text, "A route is a method, a space and a path, such as `api:GET /v1/users`.")
+    return f"{words[0].upper()} /{'/'.join(parts)}"
+
+
+def _refused(text: str, cause: str) -> InvalidInput:
+    return InvalidInput(
+        f"{text[:80]!r} cannot be locked.",
+        cause=cause,
+        remedy="Name a path inside the repository, a glob such as `src/**/*.py`, or a logical key such as `api:GET /v1/users`.",
+    )
