@@ -1,0 +1,172 @@
+"""Provisioning that is killed, repeated or refused leaves whole folders or none, and the setup ends what it began."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from corral.errors import CorralError
+from corral.work.provision import SetupResult, run_setup
+from tests.conftest import git
+from tests.integration.provisioning import add_worktree, make_usable, run_in
+
+MakeRepo = Callable[..., Path]
+WITHIN_S = 20
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + WITHIN_S
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+
+
+@pytest.fixture
+def main(make_repo: MakeRepo) -> Path:
+    root = make_repo(files={"pyproject.toml": "", ".gitignore": ".venv\n"})
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", root / ".venv"], check=True)
+    (packages,) = (root / ".venv").glob("lib/*/site-packages")
+    for number in range(1500):
+        (packages / f"m{number}.py").write_text("x = 1\n")
+    return root
+
+
+def tree(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*")} - {".gitignore"}
+
+
+PROVISION = """
+import sys
+from pathlib import Path
+from tests.integration.provisioning import make_usable
+make_usable(Path(sys.argv[1]), Path(sys.argv[2]))
+"""
+
+
+@pytest.mark.faults
+def test_a_clone_that_was_killed_is_made_whole_by_the_next_run(main: Path) -> None:
+    worktree = add_worktree(main)
+    root = Path(__file__).parents[2]
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROVISION, str(main), str(worktree)],
+        env={**os.environ, "PYTHONPATH": f"{root / 'daemon'}:{root}"},
+    )
+    half = worktree / ".corral-provisioning/built/lib"
+    wait_until(lambda: len(list(half.glob("*/site-packages/*"))) > 20 or process.poll() is not None)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    # What stands at its place is whole or not there, and the half is not in git's sight.
+    assert half.exists()
+    assert not (worktree / ".venv").exists()
+    assert git(worktree, "status", "--porcelain") == ""
+
+    provisioned = make_usable(main, worktree)
+    assert tree(worktree / ".venv") == tree(main / ".venv")
+    assert not (worktree / ".corral-provisioning").exists()
+    run_in(worktree, provisioned, "python", "-c", "import m1499")
+
+
+def test_a_second_run_changes_nothing_and_says_the_same(main: Path) -> None:
+    worktree = add_worktree(main)
+    first = make_usable(main, worktree)
+    mine = next((worktree / ".venv").glob("lib/*/site-packages")) / "mine.py"
+    mine.write_text("installed by the task\n")
+    before = (worktree / ".venv").stat().st_ino
+    second = make_usable(main, worktree)
+    assert (second.env, second.path_prefixes, second.exclude) == (first.env, first.path_prefixes, first.exclude)
+    assert second.disk_bytes == 0
+    assert mine.exists()
+    assert (worktree / ".venv").stat().st_ino == before
+
+
+def test_the_disk_use_is_told(main: Path) -> None:
+    provisioned = make_usable(main, add_worktree(main))
+    size = sum(path.lstat().st_size for path in (main / ".venv").rglob("*") if path.is_file() and not path.is_symlink())
+    assert provisioned.disk_bytes in (0, size)  # Nothing where the file system shares blocks.
+    assert [note for note in provisioned.notes if note.startswith(".venv: c")]
+
+
+def test_a_file_system_that_refuses_leaves_nothing_half_made(main: Path) -> None:
+    worktree = add_worktree(main)
+    # The longest path there can be: it exists in the main checkout, and cannot in the worktree, which lies deeper.
+    length = os.pathconf(worktree, "PC_PATH_MAX") - 10
+    deep = main / ".venv"
+    while length - len(str(deep)) > 250:
+        deep = deep / ("d" * 100)
+    deep = deep / ("d" * (length - len(str(deep)) - 1))
+    deep.mkdir(parents=True)
+    with pytest.raises(CorralError, match="could not be made usable") as raised:
+        make_usable(main, worktree)
+    assert raised.value.remedy
+    assert sorted(child.name for child in worktree.iterdir()) == [".git", ".gitignore", "pyproject.toml"]
+
+
+# --- setup -----------------------------------------------------------------------------------------------------------
+
+
+def setup(worktree: Path, *commands: str, timeout_s: float = WITHIN_S, **env: str) -> tuple[SetupResult, str]:
+    log = worktree / "logs" / "setup.log"
+    result = run_setup(worktree, commands, {"PATH": os.environ["PATH"], **env}, log, timeout_s)
+    return result, log.read_text()
+
+
+def is_gone(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+def test_setup_runs_every_command_in_the_worktree_with_its_environment(tmp_path: Path) -> None:
+    result, log = setup(tmp_path, "echo $A > made", "cat made && pwd", A="b c")
+    assert result == SetupResult(ok=True)
+    assert log == f"$ echo $A > made\n$ cat made && pwd\nb c\n{tmp_path}\n"
+
+
+def test_setup_stops_at_the_first_command_that_fails(tmp_path: Path) -> None:
+    result, log = setup(tmp_path, "echo out; echo err >&2; exit 3", "touch never")
+    assert result == SetupResult(ok=False, command="echo out; echo err >&2; exit 3", exit_code=3)
+    assert "out\nerr\n" in log
+    assert not (tmp_path / "never").exists()
+
+
+def test_setup_that_takes_too_long_is_ended_with_all_its_processes(tmp_path: Path) -> None:
+    began = time.monotonic()
+    result, log = setup(tmp_path, "sh -c 'echo $$ > pid; sleep 300' & wait", timeout_s=0.5)
+    assert time.monotonic() - began < WITHIN_S
+    assert (result.ok, result.exit_code) == (False, None)
+    assert "not done after 0.5 s" in log
+    wait_until(lambda: is_gone(int((tmp_path / "pid").read_text())))
+
+
+def test_setup_that_ignores_the_polite_signal_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("corral.work.provision._STOP_GRACE_S", 0.2)
+    result, _ = setup(tmp_path, "trap '' TERM; while :; do sleep 0.1; done", timeout_s=0.5)
+    assert result.exit_code is None
+
+
+def test_setup_leaves_no_process_behind(tmp_path: Path) -> None:
+    result, _ = setup(tmp_path, "sleep 300 & echo $! > pid")
+    assert result.ok
+    wait_until(lambda: is_gone(int((tmp_path / "pid").read_text())))
+
+
+def test_the_recipes_own_setup_runs_only_where_it_is_allowed_and_needed(make_repo: MakeRepo) -> None:
+    main = make_repo(files={"package.json": "{}", "package-lock.json": "{}"})
+    worktree = add_worktree(main)
+    unasked = make_usable(main, worktree)
+    assert unasked.setup == []
+    assert any("npm ci" in note and "worktrees.setup" in note for note in unasked.notes)
+    allowed = make_usable(main, worktree, setup=["echo first", "recipe"])
+    assert allowed.setup[0] == "echo first"
+    assert "npm ci" in allowed.setup[1]
+    (main / "node_modules/left").mkdir(parents=True)
+    assert make_usable(main, worktree, setup=["echo first", "recipe"]).setup == ["echo first"]
