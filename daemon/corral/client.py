@@ -12,7 +12,6 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -80,14 +79,8 @@ class Client:
             return self._exchange(method, target, data, timeout_s)
         except (ConnectionError, FileNotFoundError, http.client.HTTPException) as error:
             self.close()
-            if (
-                fresh
-                and isinstance(error, http.client.HTTPException)
-                and not isinstance(error, ConnectionError)
-            ):
-                raise DaemonUnreachable(
-                    "The daemon's answer could not be read.", cause=repr(error)
-                ) from error
+            if fresh and isinstance(error, http.client.HTTPException) and not isinstance(error, ConnectionError):
+                raise DaemonUnreachable("The daemon's answer could not be read.", cause=repr(error)) from error
         except TimeoutError as error:
             self.close()
             raise DaemonUnreachable(
@@ -111,17 +104,13 @@ class Client:
         connection.timeout = timeout_s
         if connection.sock is not None:
             connection.sock.settimeout(timeout_s)
-        connection.request(
-            method, target, body=data, headers={"Content-Type": "application/json"} if data else {}
-        )
+        connection.request(method, target, body=data, headers={"Content-Type": "application/json"} if data else {})
         response = connection.getresponse()
         raw = response.read()
         try:
             decoded = json.loads(raw) if raw else None
         except ValueError as error:
-            raise CorralError(
-                "The daemon's answer is not JSON.", cause=raw[:200].decode("utf-8", "replace")
-            ) from error
+            raise CorralError("The daemon's answer is not JSON.", cause=raw[:200].decode("utf-8", "replace")) from error
         if response.status >= 400:
             raise from_wire(decoded if isinstance(decoded, dict) else {})
         return decoded
@@ -166,16 +155,6 @@ class Client:
                 remedy="Run `corral daemon restart`.",
             )
         return health
-
-    def stream(self, path: str, offset: int = 0) -> Iterator[str]:
-        """Follow a log: yield its text as it grows, until the daemon says it is complete."""
-        while True:
-            answer = self.request("GET", path, query={"offset": offset, "wait_s": 20}, timeout_s=40)
-            if answer["text"]:
-                yield answer["text"]
-            offset = answer["next_offset"]
-            if answer["complete"] and not answer["text"]:
-                return
 
 
 def start_daemon(project: Project, timeout_s: float = START_TIMEOUT_S) -> None:

@@ -55,8 +55,6 @@ def _detach(instance: Instance) -> int:
 
 
 def _serve(instance: Instance, pipe: int | None) -> int:
-    from corral.server.daemon import serve  # heavy: only the winner of the lock pays for it
-
     def report(message: bytes) -> None:
         nonlocal pipe
         if pipe is not None:
@@ -65,6 +63,8 @@ def _serve(instance: Instance, pipe: int | None) -> int:
             pipe = None
 
     try:
+        from corral.server.daemon import serve  # heavy: only the winner of the lock pays for it
+
         serve(instance, ready=lambda: report(b"ready"))
     except CorralError as error:
         if pipe is None:

@@ -51,7 +51,8 @@ async def _known(_request: Request, error: Exception) -> JSONResponse:
 async def _malformed(_request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
     problems = [
-        {"field": ".".join(str(part) for part in problem["loc"]), "message": problem["msg"]} for problem in error.errors()
+        {"field": ".".join(str(part) for part in problem["loc"]), "message": problem["msg"]}
+        for problem in error.errors()
     ]
     first = problems[0]
     return _answer(InvalidInput(f"{first['field']}: {first['message']}.", details={"errors": problems}))

@@ -11,6 +11,7 @@ import json
 import os
 import signal
 import socket
+import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -84,7 +85,9 @@ async def _run(services: Services, ready: Callable[[], None]) -> None:
     unix = _unix_socket(socket_path(project))
     tcp = _loopback(services.settings().daemon.tcp_port)
     app = Access(build(services), token=make_token(project.token_file), socket=socket_path(project))
-    config = uvicorn.Config(app, log_config=None, access_log=False, lifespan="off", http="httptools", timeout_graceful_shutdown=2)
+    config = uvicorn.Config(
+        app, log_config=None, access_log=False, lifespan="off", http="httptools", timeout_graceful_shutdown=2
+    )
     server = uvicorn.Server(config)
     server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
     serving = loop.create_task(_without_signals(server, [unix, tcp]))
@@ -180,3 +183,5 @@ def _announce(project: Project, tcp: socket.socket) -> None:
     partial = project.daemon_json.with_suffix(".new")
     partial.write_text(json.dumps(said) + "\n", encoding="utf-8")
     partial.replace(project.daemon_json)
+    # For a hook that finds no `corral` on its PATH: how this very installation is started, an argument a line.
+    (project.run_dir / "command").write_text(f"{sys.executable}\n-m\ncorral\n", encoding="utf-8")

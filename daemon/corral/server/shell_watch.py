@@ -128,7 +128,11 @@ def _save(foreign: dict[str, list[str]], event: HookEvent, now: datetime) -> dic
     saved = {}
     for top in foreign:
         kept = salvage.snapshot(
-            open_checkout(Path(top)), Path(top).name, now, reason=f"written from elsewhere by {event.actor}", always=True
+            open_checkout(Path(top)),
+            Path(top).name,
+            now,
+            reason=f"written from elsewhere by {event.actor}",
+            always=True,
         )
         if kept is not None:
             saved[top] = kept.ref

@@ -14,6 +14,7 @@ from corral.models.instants import iso
 from corral.server.routes.dependencies import Given
 from corral.store import events, merges, sessions, tasks
 from corral.store import locks as lock_rows
+from corral.store.inspection import health_of, schema_of
 
 router = APIRouter(tags=["daemon"])
 
@@ -87,3 +88,13 @@ async def stop(services: Given, how: Stop) -> dict[str, Any]:
     """Begin to stop: workers are ended (or, with ``drain``, waited for), then the process leaves."""
     services.stop_requested(how.drain)
     return {"stopping": True, "pid": os.getpid()}
+
+
+@router.get("/database")
+async def database(services: Given) -> dict[str, Any]:
+    """Whether the database is whole, and which schema it has."""
+
+    def look(conn: Connection) -> dict[str, Any]:
+        return {"integrity": health_of(conn), "schema": schema_of(conn)}
+
+    return await services.read(look)

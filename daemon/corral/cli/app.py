@@ -1,0 +1,91 @@
+"""The command line: one module per noun, one place where errors are shown and become exit codes."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from typing import Annotated
+
+import typer
+
+from corral.cli import daemon, doctor, initialise, locks, merges, plugin, sessions, status, tasks, wait, worktrees
+from corral.cli.options import Common
+from corral.cli.output import fail
+from corral.errors import CorralError
+
+INTERRUPTED = 130
+
+
+class Interrupted(BaseException):
+    """Control-C; not KeyboardInterrupt, which the framework would turn into a plain failure."""
+
+
+def _interrupt(_number: int, _frame: object) -> None:
+    raise Interrupted
+
+
+app = typer.Typer(
+    name="corral",
+    no_args_is_help=False,
+    add_completion=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Many Claude Code sessions on one git repository: nobody clobbers anybody, every finished task lands on a green "
+    "branch, no work is lost.\n\nBegin with `corral init` in a repository; then `corral task submit`, or start `claude`.",
+)
+
+
+@app.callback(invoke_without_command=True)
+def top(
+    context: typer.Context,
+    directory: Annotated[str, typer.Option("-C", help="Act as if started in this folder.", metavar="PATH")] = "",
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks with errors.")] = False,
+    version: Annotated[bool, typer.Option("--version", help="Show the version and leave.")] = False,
+) -> None:
+    """What comes before the noun."""
+    Common.set(directory=directory, quiet=quiet, debug=debug)
+    if version:
+        from corral.cli.version import show
+
+        raise typer.Exit(show())
+    if context.invoked_subcommand is None:
+        status.status(as_json=False)
+
+
+status.add_to(app)
+initialise.add_to(app)
+app.add_typer(tasks.app, name="task")
+app.add_typer(merges.app, name="merge")
+app.add_typer(worktrees.app, name="worktree")
+app.add_typer(sessions.app, name="session")
+app.add_typer(locks.app, name="lock")
+wait.add_to(app)
+app.add_typer(daemon.app, name="daemon")
+app.add_typer(plugin.app, name="plugin")
+doctor.add_to(app)
+
+
+@app.command("mcp", help="The stdio MCP bridge that Claude Code starts for each session.")
+def mcp() -> None:
+    """Only for the help; the command itself is served before this module is loaded."""
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command and return its exit code."""
+    signal.signal(signal.SIGINT, _interrupt)
+    try:
+        code = app(args=arguments, standalone_mode=True)
+    except SystemExit as leaving:
+        code = leaving.code
+    except CorralError as error:
+        return fail(error, as_json="--json" in arguments, debug=Common.debug)
+    except Interrupted:
+        print("interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader went away (`corral task list | head`). Nothing to say, and nobody to say it to.
+        sys.stderr.close()
+        return 0
+    return code if isinstance(code, int) else 0

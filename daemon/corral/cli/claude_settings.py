@@ -1,0 +1,165 @@
+"""What ``corral init`` adds to ``.claude/settings.json``, and how it is taken out again.
+
+Only what a plugin cannot do: ``claude --worktree`` asks the project's settings, not a plugin, for its worktree. What stands in
+the file is never changed, and taking ours out gives the file back byte for byte where nobody edited it meanwhile.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from corral.errors import InvalidInput
+
+MARK = "corral hook"
+"""Every command of ours contains it; nothing else is ever taken out."""
+
+# Read by a POSIX shell on machines of colleagues who may not have Corral: they get what the client does without a hook.
+_CREATE = (
+    "input=$(cat); "
+    "if command -v corral >/dev/null 2>&1; then printf '%s' \"$input\" | corral hook WorktreeCreate && exit 0; fi; "
+    'name=$(printf \'%s\' "$input" | sed -n \'s/.*"name" *: *"\\([A-Za-z0-9._-]*\\)".*/\\1/p\'); '
+    '[ -n "$name" ] || exit 1; '
+    'common=$(cd "$(git rev-parse --git-common-dir)" && pwd) && top=$(dirname "$common") && '
+    'path="$top/.claude/worktrees/$name" && '
+    '{ [ -e "$path/.git" ] || git -C "$top" worktree add --no-track -b "worktree-$name" "$path" HEAD >&2 || '
+    'git -C "$top" worktree add "$path" "worktree-$name" >&2; } && printf \'%s\\n\' "$path"'
+)
+_REMOVE = (
+    "input=$(cat); "
+    "if command -v corral >/dev/null 2>&1; then printf '%s' \"$input\" | corral hook WorktreeRemove && exit 0; fi; "
+    'path=$(printf \'%s\' "$input" | sed -n \'s/.*"worktree_path" *: *"\\([^"]*\\)".*/\\1/p\'); '
+    '[ -n "$path" ] || exit 0; '
+    'common=$(cd "$path" && cd "$(git rev-parse --git-common-dir)" && pwd) && '
+    'git -C "$(dirname "$common")" worktree remove "$path" >&2'
+)
+_TIMEOUTS = {"WorktreeCreate": 300, "WorktreeRemove": 60}
+_COMMANDS = {"WorktreeCreate": _CREATE, "WorktreeRemove": _REMOVE}
+
+
+@dataclass(frozen=True)
+class Edit:
+    """A change of the settings file: what stands there (None: no file), what will, and remarks for the person."""
+
+    before: bytes | None
+    after: bytes
+    remarks: tuple[str, ...]
+
+    @property
+    def changes(self) -> bool:
+        """Whether anything is to be written."""
+        return self.before != self.after
+
+
+def plan(file: Path) -> Edit:
+    """Work out the file with our hooks in it.
+
+    Raises:
+        InvalidInput: The file is not a JSON object, or cannot be read; it is left as it is.
+    """
+    try:
+        before = file.read_bytes()
+    except FileNotFoundError:
+        before = None
+    except OSError as error:
+        raise InvalidInput(f"{file} cannot be read.", cause=str(error)) from error
+    settings = _parse(file, before)
+    remarks: list[str] = []
+    hooks = settings.setdefault("hooks", {})
+    if not isinstance(hooks, dict):
+        raise InvalidInput(
+            f"`hooks` in {file} is not an object.", remedy="Mend the file, then run `corral init` again."
+        )
+    added = False
+    for event, command in _COMMANDS.items():
+        groups = hooks.setdefault(event, [])
+        if not isinstance(groups, list):
+            raise InvalidInput(f"`hooks.{event}` in {file} is not a list.", remedy="Mend the file, then try again.")
+        if groups:
+            if not any(MARK in text for text in _commands(groups)):
+                remarks.append(f"{file.name} has a {event} hook of its own; it stays, and `claude --worktree` uses it.")
+            continue
+        groups.append({"hooks": [{"type": "command", "command": command, "timeout": _TIMEOUTS[event]}]})
+        added = True
+    if not added:
+        return Edit(before, before if before is not None else b"", tuple(remarks))
+    return Edit(before, _format(settings, before), tuple(remarks))
+
+
+def record(edit: Edit) -> dict[str, Any]:
+    """What must be remembered to undo an edit (JSON-serialisable)."""
+    return {
+        "original": None if edit.before is None else base64.b64encode(edit.before).decode(),
+        "written_sha256": hashlib.sha256(edit.after).hexdigest(),
+    }
+
+
+def undo(file: Path, recorded: dict[str, Any] | None) -> bytes | None:
+    """The content to give back: byte for byte where nobody edited the file since, else without what is ours.
+
+    Returns:
+        The new content, or None: the file shall not exist.
+    """
+    try:
+        now = file.read_bytes()
+    except FileNotFoundError:
+        return None
+    if recorded and hashlib.sha256(now).hexdigest() == recorded["written_sha256"]:
+        original = recorded["original"]
+        return None if original is None else base64.b64decode(original)
+    settings = _parse(file, now)
+    hooks = settings.get("hooks")
+    if not isinstance(hooks, dict):
+        return now
+    found = False
+    for event in list(hooks):
+        groups = hooks[event]
+        if not isinstance(groups, list) or not any(MARK in text for text in _commands(groups)):
+            continue
+        found = True
+        hooks[event] = [group for group in groups if not any(MARK in text for text in _commands([group]))]
+        if not hooks[event]:
+            del hooks[event]
+    if not found:
+        return now
+    if not hooks:
+        del settings["hooks"]
+    return _format(settings, now) if settings or (recorded and recorded["original"] is not None) else None
+
+
+def _commands(groups: list[Any]) -> list[str]:
+    return [
+        str(hook.get("command", ""))
+        for group in groups
+        if isinstance(group, dict)
+        for hook in group.get("hooks", [])
+        if isinstance(hook, dict)
+    ]
+
+
+def _parse(file: Path, content: bytes | None) -> dict[str, Any]:
+    if content is None or not content.strip():
+        return {}
+    try:
+        settings = json.loads(content)
+    except ValueError as error:
+        raise InvalidInput(f"{file} is not JSON.", cause=str(error), remedy="Mend the file, then try again.") from error
+    if not isinstance(settings, dict):
+        raise InvalidInput(f"{file} is not a JSON object.", remedy="Mend the file, then try again.")
+    return settings
+
+
+def _format(settings: dict[str, Any], before: bytes | None) -> bytes:
+    """JSON in the file's own indentation."""
+    indent: int | str = 2
+    for line in (before or b"").decode("utf-8", "replace").splitlines():
+        stripped = line.lstrip(" \t")
+        if stripped and stripped != line:
+            lead = line[: len(line) - len(stripped)]
+            indent = "\t" if lead[0] == "\t" else len(lead)
+            break
+    return (json.dumps(settings, indent=indent, ensure_ascii=False) + "\n").encode()

@@ -1,0 +1,158 @@
+"""``corral daemon``."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Annotated, Any
+
+import typer
+
+from corral import __version__
+from corral.cli.options import Json, client, project
+from corral.cli.output import emit, progress, say
+from corral.client import Client
+from corral.config.paths import Project
+from corral.errors import CorralError, DaemonUnreachable
+
+app = typer.Typer(help="The process that owns the database and the worktrees.", no_args_is_help=True)
+
+STOP_S = 20.0
+"""The daemon itself is done within 15 seconds."""
+
+
+@app.command()
+def start(
+    as_json: Json = False,
+    detach: Annotated[bool, typer.Option("--detach", hidden=True, help="It always is.")] = True,
+) -> None:
+    """Start the daemon; nothing happens if it runs."""
+    health = client().ensure_daemon()
+    if as_json:
+        emit(_state(project(), health))
+    else:
+        say(f"running (pid {health['pid']}, version {health['version']})")
+
+
+@app.command()
+def stop(
+    drain: Annotated[bool, typer.Option("--drain", help="Let running tasks finish first.")] = False,
+    as_json: Json = False,
+) -> None:
+    """End the workers, mark their tasks interrupted, and wait until the daemon is gone."""
+    stopped = stop_and_wait(project(), drain=drain)
+    if as_json:
+        emit({"stopped": stopped, "running": False})
+    else:
+        say("stopped" if stopped else "It was not running.")
+
+
+def stop_and_wait(where: Project, *, drain: bool = False) -> bool:
+    """Stop a project's daemon and wait for its death; False if none ran.
+
+    Raises:
+        DaemonUnreachable: It did not leave in time.
+    """
+    speaker = Client(where, autostart=False)
+    health = speaker.health()
+    if health is None:
+        return False
+    with progress("stopping the daemon") as update:
+        speaker.request("POST", "/daemon/stop", {"drain": drain})
+        speaker.close()
+        began = time.monotonic()
+        while _lives(where, int(health["pid"])):
+            if not drain and time.monotonic() - began > STOP_S:
+                raise DaemonUnreachable(
+                    "The daemon did not leave in time.",
+                    cause=f"Process {health['pid']} still holds {where.lock_file}.",
+                    remedy="Read `corral daemon logs`.",
+                )
+            update("stopping the daemon" + (", waiting for running tasks" if drain else ""))
+            time.sleep(0.05)
+    return True
+
+
+def _lives(where: Project, pid: int) -> bool:
+    """Whether that very daemon still holds the lock: its lock is the last thing it gives up."""
+    import portalocker
+
+    try:
+        with where.lock_file.open("a+") as handle:
+            portalocker.lock(handle, portalocker.LockFlags.SHARED | portalocker.LockFlags.NON_BLOCKING)
+    except portalocker.LockException:
+        return _announced_pid(where) in (pid, None)
+    except FileNotFoundError:
+        return False
+    return False
+
+
+def _announced_pid(where: Project) -> int | None:
+    try:
+        return int(json.loads(where.daemon_json.read_text(encoding="utf-8"))["pid"])
+    except (OSError, ValueError, KeyError):
+        return None
+
+
+@app.command()
+def restart(as_json: Json = False) -> None:
+    """Stop the daemon if it runs, and start it."""
+    where = project()
+    stop_and_wait(where)
+    health = Client(where).ensure_daemon()
+    if as_json:
+        emit(_state(where, health))
+    else:
+        say(f"running (pid {health['pid']}, version {health['version']})")
+
+
+@app.command()
+def status(as_json: Json = False) -> None:
+    """Tell whether it runs. Starts nothing; exits with 5 if it does not run."""
+    where = project()
+    answer = _state(where, Client(where, autostart=False).health())
+    if as_json:
+        emit(answer)
+    elif answer["running"]:
+        say(f"running (pid {answer['pid']}, version {answer['version']}) at {answer['address']}")
+    else:
+        say("not running")
+    if not answer["running"]:
+        raise typer.Exit(DaemonUnreachable.exit_code)
+
+
+def _state(where: Project, health: dict[str, Any] | None) -> dict[str, Any]:
+    if health is None:
+        return {"running": False, "pid": None, "address": None, "version": __version__}
+    try:
+        said = json.loads(where.daemon_json.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        said = {}
+    return {
+        "running": True,
+        "pid": health["pid"],
+        "address": said.get("address"),
+        "socket": said.get("socket"),
+        "version": health["version"],
+        "started_at": health["started_at"],
+    }
+
+
+@app.command()
+def logs(
+    lines: Annotated[int, typer.Option("--lines", "-n", help="How many of the last lines.", min=1)] = 50,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as it grows.")] = False,
+) -> None:
+    """Show the daemon's log (JSON, one event a line)."""
+    file = project().logs_dir / "corral.log"
+    if not file.exists():
+        raise CorralError("There is no log yet.", cause="The daemon has not run here.", remedy="corral daemon start")
+    with file.open(encoding="utf-8", errors="replace") as handle:
+        for line in handle.readlines()[-lines:]:
+            say(line.rstrip("\n"))
+        while follow:
+            line = handle.readline()
+            if line:
+                say(line.rstrip("\n"))
+            else:
+                time.sleep(0.2)

@@ -1,0 +1,246 @@
+"""``corral init`` and ``corral uninstall``: prepare a repository, and take all of it back."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from corral import __version__
+from corral.cli import claude_settings
+from corral.cli.daemon import stop_and_wait
+from corral.cli.options import Json, here
+from corral.cli.output import emit, paint, say
+from corral.client import Client
+from corral.config.initial import default_config
+from corral.config.paths import Project, find_project
+from corral.errors import Conflict, InvalidInput, NotFound, Unsupported, WorkAtRisk
+from corral.git import refs
+from corral.git.command import Git, open_repository
+
+IGNORED = """\
+# Shared with the team: the settings, the teams, the templates, the roadmap. Everything else belongs to this machine.
+*
+!.gitignore
+!config.yaml
+!teams.yaml
+!templates/
+!templates/**
+!state/
+state/*
+!state/roadmap.yaml
+"""
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the commands."""
+    app.command("init")(init)
+    app.command("uninstall")(uninstall)
+
+
+def init(
+    path: Annotated[Path | None, typer.Argument(help="The repository; by default this one.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    target: Annotated[str | None, typer.Option("--target", help="Work lands on this branch.", metavar="BRANCH")] = None,
+    verify: Annotated[
+        list[str] | None, typer.Option("--verify", help="Must pass before anything lands; repeatable.", metavar="CMD")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Prepare a repository: write .corral/, and after showing it, two hooks into .claude/settings.json."""
+    project = find_project(path or here(), initialised=False)
+    git = open_repository(project.common_dir)
+    branch = _target(git, target)
+    files = _files(project, branch, verify, chosen=target is not None or bool(verify))
+    settings = None if project.bare else project.root / ".claude" / "settings.json"
+    edit = claude_settings.plan(settings) if settings else None
+    if not as_json:
+        _show(project, files, settings, edit)
+    if not yes and (files or (edit and edit.changes)) and not _agreed():
+        raise typer.Exit(1)
+    _write(project, files)
+    if settings and edit and edit.changes:
+        _remember(project, claude_settings.record(edit))
+        settings.parent.mkdir(exist_ok=True)
+        _replace(settings, edit.after)
+    elif not (project.home / "metadata.json").exists():
+        _remember(project, None)
+    if as_json:
+        emit({"project": str(project.root), "target": branch, "written": [str(file) for file in files]})
+        return
+    _next_steps(project, verify)
+
+
+def _target(git: Git, named: str | None) -> str:
+    """The branch where work lands; it must have a commit."""
+    if named is not None:
+        ref = refs.branch_ref(named)
+        if refs.read(git, ref) is None:
+            raise NotFound(f"There is no branch {named!r}.", remedy="Name an existing branch, or make it first.")
+        return named
+    ref_name = refs.default_branch(git)
+    if ref_name is None:
+        raise InvalidInput(
+            "No branch is checked out here, so the branch where work shall land is not known.",
+            cause="HEAD is detached.",
+            remedy="Name it: `corral init --target BRANCH`.",
+        )
+    if refs.read(git, ref_name) is None:
+        raise Unsupported(
+            "The repository has no commit yet.",
+            cause="Worktrees and merges begin at a commit.",
+            remedy="Make a first commit, then run `corral init` again.",
+        )
+    return ref_name.removeprefix("refs/heads/")
+
+
+def _files(project: Project, branch: str, verify: list[str] | None, *, chosen: bool) -> dict[Path, str]:
+    """What is missing of ``.corral/``; a configuration that stands there is never overwritten."""
+    files: dict[Path, str] = {}
+    if not project.config_file.exists():
+        files[project.config_file] = default_config(branch, verify or [])
+    elif chosen:
+        raise Conflict(
+            f"{project.config_file} exists already.",
+            cause="This repository was initialised before.",
+            remedy="Edit `landing.target` and `landing.verify` in that file; the daemon takes it over at once.",
+        )
+    ignore = project.home / ".gitignore"
+    if not ignore.exists():
+        files[ignore] = IGNORED
+    return files
+
+
+def _show(project: Project, files: dict[Path, str], settings: Path | None, edit: claude_settings.Edit | None) -> None:
+    if not files and not (edit and edit.changes):
+        say("Everything is in place already.")
+    for file, text in files.items():
+        say(f"{paint('will write', 'bold')} {file.relative_to(project.root)} ({len(text.splitlines())} lines)")
+    if settings and edit and edit.changes:
+        verb = "will write" if edit.before is None else "will add to"
+        say(f"{paint(verb, 'bold')} .claude/settings.json, so that `claude --worktree` gets its worktree from Corral:")
+        before = (edit.before or b"").decode("utf-8", "replace").splitlines()
+        after = edit.after.decode("utf-8", "replace").splitlines()
+        for line in difflib.unified_diff(before, after, lineterm="", n=1):
+            if not line.startswith(("---", "+++", "@@")):
+                say("    " + (line if len(line) <= 110 else line[:109] + "…"))
+    for remark in edit.remarks if edit else ():
+        say(paint(f"note: {remark}", "yellow"))
+
+
+def _agreed() -> bool:
+    if not sys.stdin.isatty():
+        raise InvalidInput(
+            "Nobody can be asked here.", cause="Standard input is not a terminal.", remedy="Say --yes to agree."
+        )
+    return typer.confirm("Go on?", default=True)
+
+
+def _write(project: Project, files: dict[Path, str]) -> None:
+    try:
+        project.home.mkdir(exist_ok=True)
+        # The marker of an initialised repository comes last: half an init is no init.
+        for file, text in sorted(files.items(), key=lambda item: item[0] == project.config_file):
+            _replace(file, text.encode())
+        for folder in (project.run_dir, project.logs_dir):
+            folder.mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise InvalidInput(
+            f"{error.filename or project.home} cannot be written.",
+            cause=str(error.strerror),
+            remedy="Make the repository's folder writable for you.",
+        ) from error
+
+
+def _replace(file: Path, content: bytes) -> None:
+    """Write beside and move in; through a symlink, to where it points."""
+    target = Path(os.path.realpath(file))
+    partial = target.with_name(f".{target.name}.corral-new")
+    partial.write_bytes(content)
+    if target.exists():
+        shutil.copymode(target, partial)
+    partial.replace(target)
+
+
+def _remember(project: Project, settings: dict[str, Any] | None) -> None:
+    said = {"version": __version__, "template": "built-in", "claude_settings": settings}
+    _replace(project.home / "metadata.json", (json.dumps(said, indent=2) + "\n").encode())
+
+
+def _recorded(project: Project) -> dict[str, Any] | None:
+    try:
+        said = json.loads((project.home / "metadata.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    found = said.get("claude_settings") if isinstance(said, dict) else None
+    return found if isinstance(found, dict) else None
+
+
+def _next_steps(project: Project, verify: list[str] | None) -> None:
+    say(paint(f"{project.root} is ready.", "green"))
+    if not verify:
+        say("  landing.verify in .corral/config.yaml is empty: work lands unverified until you name your test command.")
+    if not project.bare:
+        say(
+            "  Share it with your team: git add .corral .claude/settings.json && git commit -m 'Coordinate with Corral'"
+        )
+    say("  Hand over a task:        corral task submit --title 'Say hello' --command 'echo hello > hello.txt'")
+    say("  Or just start sessions:  claude   (see `corral status` from another terminal)")
+
+
+def uninstall(
+    path: Annotated[Path | None, typer.Argument(help="The repository; by default this one.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Stop the daemon, take .corral/ away and give .claude/settings.json back. Salvaged work stays in refs/corral/."""
+    project = find_project(path or here(), initialised=False)
+    if not project.home.is_dir():
+        raise NotFound(f"There is no .corral in {project.root}.", remedy="Nothing is to be done.")
+    _refuse_if_at_risk(project)
+    if not as_json:
+        say(f"{paint('will remove', 'bold')} {project.home} with its database, logs and worktrees; refs/corral/ stays.")
+    if not yes and not _agreed():
+        raise typer.Exit(1)
+    if project.initialised:
+        answer = Client(project).request("POST", "/worktrees/retire", timeout_s=600)
+        if answer["at_risk"]:
+            raise WorkAtRisk("Some worktrees could not be given back.", details={"at_risk": answer["at_risk"]})
+    stop_and_wait(project)
+    settings = project.root / ".claude" / "settings.json"
+    if not project.bare:
+        _give_back(settings, claude_settings.undo(settings, _recorded(project)))
+    shutil.rmtree(project.home)
+    if as_json:
+        emit({"removed": str(project.home)})
+    else:
+        say(f"Corral is gone from {project.root}. `git for-each-ref refs/corral` lists what was saved.")
+
+
+def _refuse_if_at_risk(project: Project) -> None:
+    if not project.initialised:
+        return
+    risks = Client(project).request("GET", "/worktrees/at-risk", timeout_s=120)
+    if risks:
+        named = "; ".join(f"{risk['what']}: {risk['why']}" for risk in risks[:5])
+        raise WorkAtRisk(
+            f"There is work that is neither landed nor salvaged ({named}).",
+            remedy="Wait for it (`corral wait --all`), cancel it, or `corral worktree remove NAME` (which saves it).",
+            details={"at_risk": risks},
+        )
+
+
+def _give_back(settings: Path, content: bytes | None) -> None:
+    if content is not None:
+        if settings.exists() and settings.read_bytes() != content:
+            _replace(settings, content)
+        return
+    settings.unlink(missing_ok=True)
+    if settings.parent.is_dir() and not any(settings.parent.iterdir()):
+        settings.parent.rmdir()

@@ -1,0 +1,86 @@
+"""``corral lock``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from corral.cli.options import Json, client, session_id
+from corral.cli.output import emit, say, table
+from corral.errors import InvalidInput
+
+app = typer.Typer(help="Who may write what.", no_args_is_help=True)
+Paths = Annotated[list[str], typer.Argument(help="Paths, globs, or logical keys such as 'api:GET /v1/users'.")]
+HELD = 4
+
+
+@app.command("list")
+def listing(as_json: Json = False) -> None:
+    """List all locks."""
+    rows = client().request("GET", "/locks")
+    if as_json:
+        emit(rows)
+        return
+    for row in rows:
+        row["kind"] = ("reserved" if not row["automatic"] else "editing") + ("" if row["exclusive"] else " (shared)")
+        row["until"] = row["expires_at"][:19].replace("T", " ")
+    columns = [
+        ("PATH", "file_path", 60),
+        ("HELD BY", "locked_by", 24),
+        ("KIND", "kind", 18),
+        ("UNTIL (UTC)", "until", 19),
+        ("REASON", "reason", 40),
+    ]
+    table(rows, columns, empty="Nothing is locked.")
+
+
+@app.command()
+def check(paths: Paths, as_json: Json = False) -> None:
+    """Tell whether paths are free; exits with 4 if somebody else holds one."""
+    rows = client().request("POST", "/locks/check", {"paths": paths, "session_id": session_id()})
+    if as_json:
+        emit(rows)
+    else:
+        for row in rows:
+            for found in row["conflicts"]:
+                held = f"{found['holder']} until {found['expires_at']}"
+                say(f"{row['file_path']}: held by {held}" + (f" ({found['reason']})" if found["reason"] else ""))
+            if not row["locked"]:
+                say(f"{row['file_path']}: free")
+    if any(row["locked"] for row in rows):
+        raise typer.Exit(HELD)
+
+
+@app.command()
+def acquire(
+    paths: Paths,
+    ttl: Annotated[float | None, typer.Option("--ttl", help="Seconds until it expires (default: locks.ttl_s).")] = None,
+    shared: Annotated[bool, typer.Option("--shared", help="Others may share it too.")] = False,
+    reason: Annotated[str | None, typer.Option("--reason", help="What for; shown to others.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Reserve paths, all or none, for this session (or for you)."""
+    body = {"paths": paths, "ttl_s": ttl, "exclusive": not shared, "reason": reason, "session_id": session_id()}
+    answer = client().request("POST", "/locks/acquire", body)
+    if as_json:
+        emit(answer)
+        return
+    for row in answer["locks"]:
+        say(f"{row['file_path']}: reserved by {row['locked_by']} until {row['expires_at']}")
+
+
+@app.command()
+def release(
+    paths: Annotated[list[str] | None, typer.Argument(help="What to give up.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Everything this session holds.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Give up your own locks."""
+    if bool(paths) == everything:
+        raise InvalidInput("Name what to release, or say --all.")
+    answer = client().request("POST", "/locks/release", {"paths": paths or [], "session_id": session_id()})
+    if as_json:
+        emit(answer)
+        return
+    say("released: " + ", ".join(answer["released"]) if answer["released"] else "Nothing of that was yours.")

@@ -1,0 +1,38 @@
+"""``corral session``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from corral.cli.options import Json, client
+from corral.cli.output import emit, table
+
+app = typer.Typer(help="Who is at work.", no_args_is_help=True)
+
+
+@app.command("list")
+def listing(
+    status: Annotated[list[str] | None, typer.Option("--status", help="active, idle or disconnected.")] = None,
+    as_json: Json = False,
+) -> None:
+    """List the sessions, disconnected ones included."""
+    rows = client().request("GET", "/sessions", query={"status": status or []})
+    if as_json:
+        emit(rows)
+        return
+    for row in rows:
+        marks = ["unguarded"] if row["unguarded"] else []
+        marks += [f"waits for {row['waiting_for']}"] if row["waiting_for"] else []
+        row["notes"] = "; ".join(marks)
+        row["seen"] = row["last_heartbeat"][:19].replace("T", " ")
+    columns = [
+        ("NAME", "agent_name", 24),
+        ("STATUS", "status", 12),
+        ("TYPE", "agent_type", 12),
+        ("TASK", "current_task", 40),
+        ("LAST SEEN (UTC)", "seen", 19),
+        ("NOTES", "notes", 50),
+    ]
+    table(rows, columns, empty="No session has been here yet. Start `claude` in this repository.")

@@ -1,0 +1,224 @@
+"""``corral task``."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from corral.cli.options import Json, author, client, session_id
+from corral.cli.output import emit, paint, say, state, table
+from corral.client import segment
+from corral.errors import InvalidInput
+from corral.models.visible import visible
+
+app = typer.Typer(help="Work to be done: submit it, follow it, take it back.", no_args_is_help=True)
+Id = Annotated[str, typer.Argument(help="A task id, or its first four or more characters.", metavar="ID")]
+
+
+@app.command()
+def submit(
+    title: Annotated[str, typer.Option("--title", "-t", help="What it is about; the commit's subject.")],
+    command: Annotated[
+        str | None, typer.Option("--command", "-c", help="A shell command, run in its own worktree.")
+    ] = None,
+    prompt: Annotated[
+        str | None, typer.Option("--prompt", "-p", help="What a Claude Code worker is asked; - reads stdin.")
+    ] = None,
+    runner: Annotated[
+        str | None, typer.Option("--runner", help="command or claude; follows from the two above.")
+    ] = None,
+    priority: Annotated[int, typer.Option("--priority", min=0, max=10, help="10 first.")] = 5,
+    wait_for: Annotated[
+        list[str] | None, typer.Option("--wait-for", help="A task that must land first.", metavar="ID")
+    ] = None,
+    claims: Annotated[
+        list[str] | None, typer.Option("--claims", help="A path or key it will change.", metavar="KEY")
+    ] = None,
+    timeout: Annotated[float | None, typer.Option("--timeout", help="Seconds one attempt may take.")] = None,
+    max_turns: Annotated[int | None, typer.Option("--max-turns", min=1, help="For a Claude Code worker.")] = None,
+    max_cost_usd: Annotated[float | None, typer.Option("--max-cost-usd", help="For a Claude Code worker.")] = None,
+    target: Annotated[str | None, typer.Option("--target", help="Land on this branch.")] = None,
+    retries: Annotated[int | None, typer.Option("--retries", min=0, help="Instead of tasks.max_retries.")] = None,
+    ignore_dependency_failure: Annotated[bool, typer.Option("--ignore-dependency-failure")] = False,
+    key: Annotated[
+        str | None, typer.Option("--idempotency-key", help="The same key again gives the same task.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Hand over one task. It is worked on in its own worktree, and what it changes is merged and verified."""
+    if prompt == "-":
+        prompt = typer.get_text_stream("stdin").read()
+    body = {
+        "title": title,
+        "command": command,
+        "prompt": prompt,
+        "runner": runner,
+        "priority": priority,
+        "wait_for": wait_for or [],
+        "claims": claims or [],
+        "timeout_s": timeout,
+        "limits": {"max_turns": max_turns, "max_cost_usd": max_cost_usd},
+        "target": target,
+        "max_retries": retries,
+        "ignore_dependency_failure": ignore_dependency_failure,
+        # A key of our own makes the client's retry after a lost answer safe.
+        "idempotency_key": key or str(uuid.uuid4()),
+        "submitted_by": session_id(),
+        **author(),
+    }
+    answer = client().request("POST", "/tasks", body)
+    if as_json:
+        emit(answer)
+    else:
+        say(f"{answer['task_id']}  {state(answer['status'])}  {visible(answer['title'])}")
+
+
+@app.command("batch-submit")
+def batch_submit(
+    file: Annotated[Path, typer.Option("--file", "-f", help="YAML or JSON: a list of tasks, or {tasks: [...]}.")],
+    as_json: Json = False,
+) -> None:
+    """Hand over several tasks from a file, all or none; they may wait for each other by `name`."""
+    import yaml
+
+    try:
+        content: Any = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"{file} cannot be read.", cause=str(error)) from error
+    except yaml.YAMLError as error:
+        raise InvalidInput(f"{file} is not YAML or JSON.", cause=str(error)) from error
+    items = content.get("tasks") if isinstance(content, dict) else content
+    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+        raise InvalidInput(f"{file} holds no list of tasks.", remedy="Write a list of {title, command or prompt, …}.")
+    common = {"submitted_by": session_id(), **author()}
+    answer = client().request("POST", "/tasks/batch", {"tasks": [{**common, **item} for item in items]})
+    if as_json:
+        emit(answer)
+        return
+    for task_id in answer["task_ids"]:
+        say(task_id)
+
+
+@app.command("list")
+def listing(
+    status: Annotated[list[str] | None, typer.Option("--status", help="Only these states.")] = None,
+    priority: Annotated[int, typer.Option("--priority", help="Only this and above.")] = 0,
+    limit: Annotated[int | None, typer.Option("--limit", min=1)] = None,
+    as_json: Json = False,
+) -> None:
+    """List tasks, highest priority first."""
+    rows = client().request("GET", "/tasks", query={"status": status or [], "min_priority": priority, "limit": limit})
+    if as_json:
+        emit(rows)
+        return
+    for row in rows:
+        row["submitted"] = row["created_at"][:19].replace("T", " ")
+    columns = [
+        ("ID", "task_id", 36),
+        ("STATUS", "status", 12),
+        ("PRIO", "priority", 4),
+        ("SUBMITTED (UTC)", "submitted", 19),
+        ("TITLE", "title", 70),
+    ]
+    table(rows, columns, empty="No tasks. Submit one: corral task submit --title … --command …")
+
+
+@app.command()
+def detail(task_id: Id, as_json: Json = False) -> None:
+    """Show everything about a task: how it went, what it used, where its work landed."""
+    task = client().request("GET", f"/tasks/{segment(task_id)}")
+    if as_json:
+        emit(task)
+        return
+    say(f"{paint(visible(task['title']), 'bold')}  {state(task['status'])}")
+    rows = [("id", task["task_id"]), ("priority", task["priority"]), ("attempts", task["attempts"])]
+    rows += [("worktree", task["worktree"]), ("branch", task["branch"])]
+    if task["error_code"]:
+        rows.append(("error", f"{task['error_code']}: {task['error_message']}"))
+    usage = task["usage"]
+    if usage["turns"]:
+        tokens = f"{usage['input_tokens']} in, {usage['output_tokens']} out"
+        rows.append(("usage", f"{tokens}, {usage['turns']} turns, ${usage['cost_usd']:.4f}"))
+    for name, value in rows:
+        if value is not None:
+            say(f"  {name:<9} {visible(str(value))}")
+    _merge(task["merge"])
+    for event in task.get("history", [])[-12:]:
+        say(paint(f"  {event['at'][11:23]}  {event['kind']}", "dim"))
+
+
+def _merge(merge: dict[str, Any] | None) -> None:
+    if merge is None:
+        return
+    say(f"  {'merge':<9} {state(merge['state'])}  {merge['merge_id']}")
+    if merge["reason"]:
+        say(f"  {'':<9} {visible(merge['reason'])}")
+    if merge["landed_sha"]:
+        say(f"  {'landed':<9} {merge['landed_sha'][:12]}")
+    receipt = merge["receipt"]
+    if receipt:
+        tests = f", {receipt['tests']} tests" if receipt["tests"] is not None else ""
+        say(f"  {'receipt':<9} {state(receipt['status'])} in {receipt['duration_s']:.1f} s{tests}")
+
+
+@app.command()
+def cancel(
+    task_id: Id,
+    reason: Annotated[str, typer.Option("--reason", help="Why; kept with the task.")] = "Cancelled.",
+    as_json: Json = False,
+) -> None:
+    """Cancel a task; a running one is stopped, and its work saved."""
+    _acted("cancel", task_id, {"reason": reason}, as_json)
+
+
+@app.command()
+def retry(task_id: Id, as_json: Json = False) -> None:
+    """Run a task again on the present tip; what failed because of it revives."""
+    _acted("retry", task_id, None, as_json)
+
+
+@app.command()
+def reprioritize(
+    task_id: Id, priority: Annotated[int, typer.Argument(min=0, max=10, help="10 first.")], as_json: Json = False
+) -> None:
+    """Give a task that has not begun another priority."""
+    answer = client().request("POST", f"/tasks/{segment(task_id)}/reprioritize", {"priority": priority})
+    if as_json:
+        emit(answer)
+    else:
+        say(f"{answer['task_id']}  priority {answer['priority']}")
+
+
+def _acted(verb: str, task_id: str, body: dict[str, Any] | None, as_json: bool) -> None:
+    answer = client().request("POST", f"/tasks/{segment(task_id)}/{verb}", body)
+    if as_json:
+        emit(answer)
+    else:
+        say(f"{answer['task_id']}  {state(answer['status'])}")
+
+
+@app.command()
+def logs(
+    task_id: Id,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as it grows.")] = False,
+    attempt: Annotated[
+        int | None, typer.Option("--attempt", min=1, help="Not the last attempt's, but this one's.")
+    ] = None,
+) -> None:
+    """Show what a task's worker printed."""
+    print_log(f"/tasks/{segment(task_id)}/log", follow=follow, attempt=attempt)
+
+
+def print_log(path: str, *, follow: bool, attempt: int | None = None) -> None:
+    """Print a log from the daemon, to its present end or as it grows."""
+    speaker, offset = client(), 0
+    while True:
+        query = {"offset": offset, "wait_s": 20 if follow else 0, "attempt": attempt}
+        part = speaker.request("GET", path, query=query, timeout_s=40)
+        print(part["text"], end="", flush=True)
+        offset = part["next_offset"]
+        if not part["text"] and (part["complete"] or not follow):
+            return

@@ -1,0 +1,173 @@
+"""Putting the daemon's parts together: the one place that knows which part needs which other."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection
+
+from corral.config.paths import Project
+from corral.git.command import open_checkout, open_repository
+from corral.landing.landfall import OnSettled
+from corral.landing.queue import Queue
+from corral.observe import logs
+from corral.runners.claude import ClaudeRunner
+from corral.runners.command import CommandRunner
+from corral.runners.protocol import Runner
+from corral.server.jobs import Job, now
+from corral.server.services import Services
+from corral.server.settings import SettingsHolder
+from corral.server.timers import SessionKeeper
+from corral.store.engine import Database
+from corral.store.migrate import open_schema
+from corral.work import tasks
+from corral.work.allocation import Grounds
+from corral.work.provision import provision
+from corral.work.supervisor import Supervisor
+from corral.work.worktrees import Worktrees
+
+log = logs.logger("daemon")
+
+
+def merge_settled(settings: SettingsHolder) -> OnSettled:
+    """What the end of a merge request means for tasks: dependents become ready, or fail."""
+
+    def settled(conn: Connection, merge: dict[str, Any], at: datetime) -> None:
+        if merge["task_id"] is not None:
+            tasks.merge_settled(conn, merge["task_id"], merge["state"], at, unblock_on=settings().tasks.unblock_on)
+
+    return settled
+
+
+def assemble(project: Project, pool: ThreadPoolExecutor) -> Services:
+    """Open the database, recover what a dead daemon left, and build every part.
+
+    Raises:
+        CorralError: Settings, database or repository are not usable; nothing was changed.
+    """
+    logs.configure(project.logs_dir / "corral.log", "INFO", 30, stderr=False)
+    git = open_repository(project.common_dir)
+    settings = SettingsHolder(project, git, os.environ)
+    chosen = settings().logs
+    logs.configure(project.logs_dir / "corral.log", chosen.level, chosen.keep_days, stderr=False)
+    settings.on_change.append(lambda new: logs.set_level(new.logs.level))
+    for warning in settings.loaded.warnings:
+        log.warning("config_warning", detail=str(warning))
+    if settings.loaded.overrides:
+        log.info("config_overrides", overrides=settings.loaded.overrides)
+    open_schema(project.database)
+    db = Database(project.database)
+    jobs: dict[str, Job] = {}
+    nudges: dict[str, Callable[[], None]] = {}
+
+    def nudge(name: str) -> None:
+        job = jobs.get(name)
+        if job is not None:
+            job.nudge()
+        nudges.get("changed", lambda: None)()
+
+    grounds = Grounds(db=db, project=project, repo=git, settings=settings, clock=now)
+    supervisor = Supervisor(
+        grounds,
+        _runners(settings),
+        spawn=lambda function: _spawn(pool, function),
+        nudge=nudge,
+        watch_exit=lambda pid: _watch(pid, lambda: nudge("supervisor")),
+    )
+
+    def prepare(path: Path) -> Mapping[str, str]:
+        return _made_usable(grounds, path)
+
+    def landed() -> None:
+        nudge("landing")
+        nudge("supervisor")
+
+    queue = Queue(
+        db,
+        project,
+        lambda: git,
+        settings,
+        lambda target: settings.for_target(target).landing,
+        prepare,
+        merge_settled(settings),
+        landed,
+        lambda pid: _watch(pid, lambda: nudge("landing")),
+        os.environ,
+    )
+    services = Services(
+        project=project,
+        db=db,
+        git=git,
+        settings=settings,
+        supervisor=supervisor,
+        queue=queue,
+        worktrees=Worktrees(grounds),
+        pool=pool,
+        started_at=now(),
+        fold=git.run("config", "--type=bool", "--get", "core.ignoreCase").text.strip() == "true",
+        jobs=jobs,
+    )
+    nudges["changed"] = services.changed
+    settings.on_change.append(lambda _new: services.nudge("supervisor"))
+    settings.on_change.append(lambda _new: services.nudge("landing"))
+    settings.on_change.append(lambda _new: services.nudge("sessions"))
+    queue.recover(now())
+    supervisor.recover(now())
+    jobs["supervisor"] = Job("supervisor", supervisor.step)
+    jobs["landing"] = Job("landing", queue.step)
+    jobs["sessions"] = Job("sessions", SessionKeeper(services).step)
+    return services
+
+
+def _made_usable(grounds: Grounds, path: Path) -> Mapping[str, str]:
+    """Make the verification worktree usable like any other; its ports lie just below those of the allocated ones."""
+    settings = grounds.settings()
+    checkout = open_checkout(path)
+
+    def ignored(paths: list[str]) -> set[str]:
+        found = checkout.run("check-ignore", "-z", "--stdin", input="\0".join(paths).encode("utf-8", "surrogateescape"))
+        return {name for name in found.text.split("\0") if name}
+
+    ports = settings.worktrees.port_first - settings.worktrees.ports_each
+    made = provision(
+        grounds.project.root, path, recipes=grounds.recipes, settings=settings, port_base=ports, is_ignored=ignored
+    )
+    prefixes = os.pathsep.join([*made.path_prefixes, os.environ.get("PATH", os.defpath)])
+    return {**made.env, "PATH": prefixes, "CORRAL_PROJECT": str(grounds.project.root)}
+
+
+def _runners(settings: SettingsHolder) -> dict[str, Runner]:
+    grace_s = settings().supervisor.stop_grace_s
+    return {
+        "command": CommandRunner(os.environ, stop_grace_s=grace_s),
+        "claude": ClaudeRunner(os.environ, command=settings().runners.claude.command, stop_grace_s=grace_s),
+    }
+
+
+def _spawn(pool: ThreadPoolExecutor, function: Callable[[], None]) -> None:
+    def run() -> None:
+        try:
+            function()
+        except Exception:  # noqa: BLE001 - the edge of a thread; rows hold the truth, and the next step looks again
+            log.exception("work_failed", function=getattr(function, "__qualname__", str(function)))
+
+    pool.submit(run)
+
+
+def _watch(pid: int, ended: Callable[[], None]) -> None:
+    """Call ``ended`` when a child process ends, without taking its exit status from whoever waits for it."""
+
+    def wait() -> None:
+        try:
+            os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        except (ChildProcessError, AttributeError):
+            return  # gone already, or a system without waitid: the regular look finds it
+        ended()
+
+    threading.Thread(target=wait, name=f"watch-{pid}", daemon=True).start()

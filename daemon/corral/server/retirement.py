@@ -1,0 +1,50 @@
+"""Before everything of Corral's is taken away: what would be lost, and giving back every worktree."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from corral.errors import CorralError
+from corral.git.command import open_checkout
+from corral.git.status import changes
+from corral.models.states import OPEN_MERGES, WorktreePurpose
+from corral.server.services import Services
+from corral.store import merges, sessions, tasks
+
+
+def at_risk(services: Services) -> list[dict[str, str]]:
+    """Open tasks and merges, and worktrees with changes that no commit holds: ``[{what, why}]``."""
+    risks = [
+        {"what": f"task {row['task_id']}", "why": f"it is {row['status']}"}
+        for row in services.db.read(lambda conn: tasks.standing(conn, only_open=True))
+    ]
+    risks += [
+        {"what": f"merge {row['merge_id']}", "why": f"it is {row['state']}"}
+        for row in services.db.read(lambda conn: merges.listing(conn, OPEN_MERGES))
+    ]
+    at_work = {row["worktree"]: row["agent_name"] for row in services.db.read(sessions.live) if row["worktree"]}
+    for row in services.worktrees.listing():
+        path = Path(row["path"])
+        if row["purpose"] == WorktreePurpose.VERIFY or not path.is_dir():
+            continue
+        if row["path"] in at_work:
+            risks.append({"what": f"worktree {row['name']}", "why": f"{at_work[row['path']]} is at work in it"})
+        elif changed := changes(open_checkout(path)):
+            risks.append({"what": f"worktree {row['name']}", "why": f"{len(changed)} uncommitted change(s)"})
+    return risks
+
+
+def retire(services: Services) -> list[dict[str, str]]:
+    """Give every worktree back, salvaging what only it holds; returns what had to stay."""
+    stayed = []
+    for row in services.worktrees.listing():
+        if row["purpose"] == WorktreePurpose.VERIFY:
+            continue
+        try:
+            after = services.worktrees.remove(row["name"], services.now())
+        except CorralError as error:
+            stayed.append({"what": f"worktree {row['name']}", "why": error.message})
+            continue
+        if not after["removed"]:
+            stayed.append({"what": f"worktree {row['name']}", "why": after["note"] or "it could not be removed"})
+    return stayed

@@ -1,0 +1,68 @@
+"""Worktrees and salvaged work over HTTP."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import unquote
+
+from fastapi import APIRouter
+from pydantic import BaseModel, Field
+
+from corral.server import retirement
+from corral.server.routes.dependencies import Given
+
+router = APIRouter(tags=["worktrees"])
+
+
+class Wanted(BaseModel):
+    """A worktree to be made."""
+
+    name: str = Field(min_length=1, max_length=64)
+    base: str | None = Field(None, max_length=1024)
+    session_id: str | None = Field(None, max_length=128)
+
+
+@router.get("/worktrees")
+async def listing(services: Given) -> list[dict[str, Any]]:
+    """Every worktree that Corral allocated and that is not removed."""
+    return await services.work(services.worktrees.listing)
+
+
+@router.get("/worktrees/at-risk")
+async def at_risk(services: Given) -> list[dict[str, str]]:
+    """Work that is neither landed nor salvaged: ``[{what, why}]``."""
+    return await services.work(lambda: retirement.at_risk(services))
+
+
+@router.post("/worktrees/retire")
+async def retire(services: Given) -> dict[str, Any]:
+    """Give every worktree back, salvaged; what could not be is named in ``at_risk``."""
+    return {"at_risk": await services.work(lambda: retirement.retire(services))}
+
+
+@router.post("/worktrees", status_code=201)
+async def create(services: Given, wanted: Wanted) -> dict[str, Any]:
+    """Make a worktree that is ready to work in."""
+    return await services.work(
+        lambda: services.worktrees.create(
+            wanted.name, session_id=wanted.session_id, base=wanted.base, now=services.now()
+        )
+    )
+
+
+@router.delete("/worktrees/{name}")
+async def remove(services: Given, name: str) -> dict[str, Any]:
+    """Remove a worktree; what is found nowhere else is saved first."""
+    return await services.work(lambda: services.worktrees.remove(name, services.now()))
+
+
+@router.get("/salvage")
+async def salvaged(services: Given) -> list[dict[str, Any]]:
+    """What was saved, newest first."""
+    return await services.work(services.worktrees.salvaged)
+
+
+@router.post("/worktrees/{name:path}/recover")
+async def recover(services: Given, name: str) -> dict[str, Any]:
+    """Bring saved work back into a worktree of its own; ``name`` is a worktree's, or a full salvage ref."""
+    return await services.work(lambda: services.worktrees.recover(unquote(name), services.now()))
