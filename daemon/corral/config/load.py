@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -139,7 +139,7 @@ def _gather(found: _Findings, content: Mapping[str, Any], source: str, prefix: s
         if key in _SETTINGS:
             found.put(key, value, source)
         elif key not in _SECTIONS:
-            found.warnings.append(f"{source}: `{key[:200]}` is not a setting.{_meant(key, [*_SETTINGS, *_SECTIONS])}")
+            found.warnings.append(f"{source}: `{key[:200]}` is not a setting.{_meant_key(prefix, name)}")
         elif isinstance(value, dict):
             _gather(found, value, source, f"{key}.")
         elif value is not None:
@@ -160,7 +160,7 @@ def _from_environment(environ: Mapping[str, str], found: _Findings) -> dict[str,
         if setting is not None:
             overrides[setting.key] = variable
             found.put(setting.key, _interpreted(setting, environ[variable], variable, found), variable)
-        elif (hint := _meant(variable, _VARIABLES, closeness=0.85)) or variable.startswith(_SECTION_PREFIXES):
+        elif (hint := _meant_variable(variable)) or variable.startswith(_SECTION_PREFIXES):
             found.warnings.append(f"{variable} is not a setting.{hint}")
     return overrides
 
@@ -218,8 +218,17 @@ def _invalid(errors: list[dict[str, str]]) -> ConfigInvalid:
     return ConfigInvalid(f"The configuration has {count}.", cause="\n".join(lines), details={"errors": errors})
 
 
-def _meant(word: str, known: Iterable[str], closeness: float = 0.6) -> str:
-    near = difflib.get_close_matches(word[:200], known, n=1, cutoff=closeness)
+def _meant_key(section: str, name: str) -> str:
+    """A neighbour that is spelt alike, else a setting of that very name in another section."""
+    neighbours = [key for key in (*_SECTIONS, *_SETTINGS) if key.startswith(section)]
+    near = difflib.get_close_matches(name[:200], [key.removeprefix(section) for key in neighbours], n=1)
+    elsewhere = [key for key in _SETTINGS if key.endswith(f".{name}")]
+    meant = [f"{section}{word}" for word in near] or elsewhere
+    return f" Did you mean `{meant[0]}`?" if meant else ""
+
+
+def _meant_variable(variable: str) -> str:
+    near = difflib.get_close_matches(variable[:200], _VARIABLES, n=1, cutoff=0.85)
     return f" Did you mean `{near[0]}`?" if near else ""
 
 

@@ -149,7 +149,9 @@ class Worktrees(_Section):
         default=".corral/worktrees",
         description="Folder of the worktrees: below the project's root, absolute, or `~/…`.",
     )
-    setup: Commands = Field(default=[], description="Commands run in each fresh worktree, after its recipe.")
+    setup: Commands = Field(
+        default=[], description="Commands run in each fresh worktree; `recipe` stands for those of its recipes."
+    )
     recipes: list[Annotated[str, Field(min_length=1)]] | None = Field(
         default=None, description="Recipes to apply, by name; null: those whose files are found; []: none."
     )
