@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import sys
+from pathlib import Path
 
 from corral import __version__
 
@@ -11,5 +11,5 @@ from corral import __version__
 def show() -> int:
     """Print the version, the Python it runs on, and where it is installed."""
     python = ".".join(str(part) for part in sys.version_info[:3])
-    print(f"corral {__version__} (Python {python}, {os.path.dirname(os.path.dirname(os.path.abspath(__file__)))})")
+    print(f"corral {__version__} (Python {python}, {Path(__file__).parent.parent})")
     return 0

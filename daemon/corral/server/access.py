@@ -56,7 +56,7 @@ class Access:
         if scope["type"] != "http":
             return NotPermitted("Only HTTP is spoken here.")
         headers = {key.lower(): value for key, value in scope["headers"]}
-        port = scope["server"][1]
+        port = (scope.get("server") or ("", 0))[1]
         host = headers.get(b"host", b"").decode("latin-1")
         if host not in {f"127.0.0.1:{port}", f"localhost:{port}", f"[::1]:{port}"}:
             return NotPermitted("The Host header is not this daemon's loopback address.")
@@ -65,7 +65,8 @@ class Access:
         kind, _, given = headers.get(b"authorization", b"").partition(b" ")
         if kind.lower() != b"bearer" or not hmac.compare_digest(given.strip(), self._token):
             return Unauthorised("The token is missing or wrong.")
-        if scope["method"] in ("POST", "PUT", "PATCH") and int(headers.get(b"content-length", b"0") or b"0"):
+        has_body = b"transfer-encoding" in headers or headers.get(b"content-length", b"0") != b"0"
+        if has_body:
             media = headers.get(b"content-type", b"").split(b";")[0].strip().lower()
             if media != b"application/json":
                 return NotPermitted("A body must be application/json.")
@@ -73,8 +74,8 @@ class Access:
 
 
 def _over_socket(scope: Scope, socket: str) -> bool:
-    server = scope.get("server")
-    return bool(server) and server[0] == socket and server[1] is None
+    server = scope.get("server") or ("", 0)
+    return bool(server[0] == socket and server[1] is None)
 
 
 def make_token(file: Path) -> str:

@@ -154,7 +154,7 @@ def _spawn(pool: ThreadPoolExecutor, function: Callable[[], None]) -> None:
     def run() -> None:
         try:
             function()
-        except Exception:  # noqa: BLE001 - the edge of a thread; rows hold the truth, and the next step looks again
+        except Exception:  # the edge of a thread; rows hold the truth, and the next step looks again
             log.exception("work_failed", function=getattr(function, "__qualname__", str(function)))
 
     pool.submit(run)

@@ -78,7 +78,10 @@ async def _run(services: Services, ready: Callable[[], None]) -> None:
         services.changed()
         stop.set()
 
-    services.stop_requested = lambda drain: loop.call_soon_threadsafe(request_stop, drain)
+    def stop_requested(drain: bool) -> None:
+        loop.call_soon_threadsafe(request_stop, drain)
+
+    services.stop_requested = stop_requested
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, request_stop, False)
 

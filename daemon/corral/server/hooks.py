@@ -107,11 +107,11 @@ def _policy(services: Services) -> Policy:
 
 def target_of(services: Services, event: HookEvent) -> Target | None:
     """What an edit writes to, resolved through symlinks; None if that is not in this project."""
-    path = event.path if os.path.isabs(event.path) else os.path.join(event.cwd, event.path)
+    path = Path(event.cwd, event.path)
     checkout = find_checkout(Path(os.path.realpath(path)).parent)
     if checkout is None or checkout.common_dir != services.project.common_dir:
         return None
-    relative = relative_target(Path(path), checkout.top)
+    relative = relative_target(path, checkout.top)
     if relative is None:
         return None
     return Target(literal_key(relative, fold=services.fold), str(checkout.top))

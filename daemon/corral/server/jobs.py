@@ -36,7 +36,7 @@ class Job:
         self.name = name
         self._step = step
         self._wake = threading.Event()
-        self._stopping = False
+        self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"job-{name}", daemon=True)
 
     def start(self) -> None:
@@ -49,7 +49,7 @@ class Job:
 
     def stop(self) -> None:
         """Let the step that runs finish, and run no other. Call :meth:`join` to wait."""
-        self._stopping = True
+        self._stop.set()
         self._wake.set()
 
     def join(self, timeout_s: float) -> bool:
@@ -59,13 +59,13 @@ class Job:
         return not self._thread.is_alive()
 
     def _run(self) -> None:
-        while not self._stopping:
+        while not self._stop.is_set():
             self._wake.clear()
             try:
                 due = self._step(now())
-            except Exception:  # noqa: BLE001 - the edge of a job: logged, and looked at again; rows still hold the truth
+            except Exception:  # the edge of a job: logged, and looked at again; rows still hold the truth
                 log.exception("step_failed", job=self.name)
                 due = now() + timedelta(seconds=RETRY_S)
-            if self._stopping:
+            if self._stop.is_set():
                 return
             self._wake.wait(None if due is None else max(0.0, (due - now()).total_seconds()))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -40,7 +39,7 @@ class SettingsHolder:
         self.on_change: list[Callable[[Settings], None]] = []
 
     def _load(self, committed: bytes | None) -> Loaded:
-        return load(self._project, environ=self._environ, home=Path(os.path.expanduser("~")), committed=committed)
+        return load(self._project, environ=self._environ, home=Path.home(), committed=committed)
 
     @property
     def loaded(self) -> Loaded:

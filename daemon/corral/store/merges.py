@@ -193,9 +193,12 @@ def verifying(conn: Connection, merge_id: str, candidate_sha: str, now: datetime
     )
 
 
-def judged(conn: Connection, merge_id: str, candidate_sha: str, receipt_id: str, now: datetime) -> Row | None:
+def judged(conn: Connection, merge_id: str, candidate_sha: str, receipt_id: str) -> Row | None:
     """The candidate has this receipt; None if the request has another one by now, or has ended."""
-    return _move(conn, merge_id, OPEN_MERGES, now, _m.candidate_sha == candidate_sha, receipt_id=receipt_id)
+    wanted = (_m.merge_id == merge_id, _m.state.in_(OPEN_MERGES), _m.candidate_sha == candidate_sha)
+    query = update(merge_requests).where(*wanted).values(receipt_id=receipt_id).returning(merge_requests)
+    row = conn.execute(query).mappings().first()
+    return dict(row) if row else None
 
 
 def requeue(

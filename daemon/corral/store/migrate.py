@@ -6,13 +6,13 @@ import shutil
 import sqlite3
 from pathlib import Path
 
+from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import create_engine, event
 from sqlalchemy.exc import DBAPIError
 
-from alembic import command
 from corral.errors import DatabaseUnavailable
 from corral.store.engine import unavailable
 

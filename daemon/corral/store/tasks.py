@@ -66,7 +66,7 @@ def in_status(conn: Connection, *statuses: str) -> list[Row]:
 def counts(conn: Connection) -> dict[str, int]:
     """How many tasks are in each state that occurs."""
     query = select(tasks.c.status, func.count()).group_by(tasks.c.status)
-    return {status: number for status, number in conn.execute(query)}
+    return {row[0]: int(row[1]) for row in conn.execute(query)}
 
 
 def count_open(conn: Connection) -> int:
@@ -194,10 +194,7 @@ def lease(conn: Connection, task_id: str, *, session_id: str, now: str, lease_ex
 def latest_merge(conn: Connection, task_id: str) -> Row | None:
     """The task's newest merge request."""
     query = (
-        select(merge_requests)
-        .where(merge_requests.c.task_id == task_id)
-        .order_by(merge_requests.c.seq.desc())
-        .limit(1)
+        select(merge_requests).where(merge_requests.c.task_id == task_id).order_by(merge_requests.c.seq.desc()).limit(1)
     )
     row = conn.execute(query).mappings().first()
     return dict(row) if row else None

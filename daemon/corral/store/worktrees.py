@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Connection, insert, select, update
 
 from corral.models.states import WorktreeState
-from corral.store.schema import worktrees
+from corral.store.schema import merge_requests, worktrees
 
 Row = dict[str, Any]
 
@@ -57,3 +57,11 @@ def move(conn: Connection, worktree_id: str, come_from: Sequence[str], values: R
     query = update(worktrees).where(worktrees.c.worktree_id == worktree_id, worktrees.c.state.in_(come_from))
     row = conn.execute(query.values(**values).returning(worktrees)).mappings().first()
     return dict(row) if row else None
+
+
+def is_submitted(conn: Connection, row: Row) -> bool:
+    """Whether a worktree's branch was ever given to the merge queue."""
+    query = select(merge_requests.c.merge_id).where(merge_requests.c.branch == row["branch"])
+    if row["task_id"] is not None:
+        query = query.where(merge_requests.c.task_id == row["task_id"])
+    return conn.execute(query.limit(1)).first() is not None

@@ -1,8 +1,8 @@
 """Alembic's entry: runs on the connection that :func:`corral.store.migrate.open_schema` holds."""
 
+from alembic import context
 from sqlalchemy import create_engine
 
-from alembic import context
 from corral.store.schema import metadata
 
 connection = context.config.attributes.get("connection")

@@ -1,15 +1,13 @@
 """the first schema
 
 Revision ID: 0001
-Revises: 
+Revises:
 """
 
 from __future__ import annotations
 
 import sqlalchemy as sa
-
 from alembic import op
-
 
 revision = '0001'
 down_revision = None
