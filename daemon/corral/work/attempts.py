@@ -21,8 +21,9 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Harvest:
-    """What an attempt has made that should land."""
+    """What an attempt has made that should land; a ref of the merge request to be holds ``head_sha`` already."""
 
+    merge_id: str
     branch: str
     target: str
     base_sha: str
@@ -178,6 +179,7 @@ def _outcome(before: Row, ending: Ending, now: datetime, rules: TaskRules) -> tu
 def _queue(conn: Connection, row: Row, harvest: Harvest, now: datetime) -> None:
     merges.submit(
         conn,
+        merge_id=harvest.merge_id,
         task_id=row["task_id"],
         session_id=row["session_id"],
         title=row["title"],

@@ -32,9 +32,7 @@ def submit(conn: Connection, submission: TaskSubmission, now: datetime, rules: T
     return submit_batch(conn, [submission], now, rules)[0]
 
 
-def submit_batch(
-    conn: Connection, submissions: Sequence[TaskSubmission], now: datetime, rules: TaskRules
-) -> list[Row]:
+def submit_batch(conn: Connection, submissions: Sequence[TaskSubmission], now: datetime, rules: TaskRules) -> list[Row]:
     """Queue tasks, all or none.
 
     A submission whose ``idempotency_key`` is known is answered with the task it made the first time.
@@ -64,9 +62,7 @@ def submit_batch(
         events.record(conn, now, "task.submitted", task_id=row["task_id"], session_id=row["submitted_by"])
     for index in fresh:  # after all of them exist: a task may wait for a later one of its batch
         dependencies.create(conn, ids[index], parents[index])
-    reconsider(
-        conn, settle(conn, waiting, now, unblock_on=rules.unblock_on), now, unblock_on=rules.unblock_on
-    )
+    reconsider(conn, settle(conn, waiting, now, unblock_on=rules.unblock_on), now, unblock_on=rules.unblock_on)
     return [_known(conn, task_id) for task_id in ids] if waiting else [row for row in rows if row is not None]
 
 
@@ -190,9 +186,7 @@ def retry(conn: Connection, task_id: str, now: datetime, rules: TaskRules) -> Ro
         ("completed_at", "error_code", "error_message", "cancel_reason", "not_before_at", "result", "head_sha", "base_sha",
          "started_at", "progress", "progress_at", "branch", "worktree_id")
     )  # fmt: skip
-    moved = tasks.move(
-        conn, row["task_id"], (row["status"],), {**fresh, "status": TaskStatus.WAITING, "attempts": 0}
-    )
+    moved = tasks.move(conn, row["task_id"], (row["status"],), {**fresh, "status": TaskStatus.WAITING, "attempts": 0})
     if moved is None:
         raise Conflict(f"Task {row['task_id']} has moved on.")
     events.record(conn, now, "task.retry_requested", task_id=row["task_id"], data={"was": row["status"]})

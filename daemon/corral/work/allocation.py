@@ -1,0 +1,311 @@
+"""Worktrees come and go: the row first, then the folder; the folder goes first, then the row.
+
+Invariants:
+    * A folder below ``worktrees.root`` that Corral made has a row that is not ``removed``.
+    * A folder goes only when what is in it is committed on a ref, or was just salvaged.
+    * After a kill at any point :func:`put_right` finishes or undoes what was begun.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection
+
+from corral.config.model import Settings
+from corral.config.paths import Project, bundle_dir
+from corral.errors import Conflict, CorralError, GitFailed, NotFound, WorkAtRisk
+from corral.git import refs, salvage, worktrees
+from corral.git.command import Git, open_checkout
+from corral.models.crash import crash_point
+from corral.models.identifiers import check_name, new_id
+from corral.models.instants import iso
+from corral.models.states import WorktreePurpose, WorktreeState
+from corral.store import events
+from corral.store import worktrees as rows
+from corral.store.engine import Database
+from corral.work.ports import bindable, choose_block
+from corral.work.provision import Provisioned, provision, run_setup
+from corral.work.recipes import Recipe, load_recipes
+
+Row = dict[str, Any]
+
+SETUP_TIMEOUT_S = 900.0
+
+_KEPT = ("HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "TZ", "TMPDIR", "SSL_CERT_FILE", "XDG_CACHE_HOME", "XDG_CONFIG_HOME",
+         "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")  # fmt: skip
+"""What a setup command inherits: enough to find its tools and caches, no credentials."""
+
+
+@dataclass(frozen=True)
+class Grounds:
+    """What everyone who allocates or reclaims needs; shared by threads.
+
+    Attributes:
+        repo: The repository, for work on refs and worktrees.
+        settings: Gives the settings in force.
+        clock: Stamps what slow work has done at its end.
+    """
+
+    db: Database
+    project: Project
+    repo: Git
+    settings: Callable[[], Settings]
+    clock: Callable[[], datetime]
+
+    @property
+    def root(self) -> Path:
+        """The folder that allocated worktrees lie in."""
+        return self.project.root / self.settings().worktrees.root
+
+    @cached_property
+    def recipes(self) -> list[Recipe]:
+        """The recipes of the bundle; they change with the installation only."""
+        return load_recipes(bundle_dir())
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A worktree to be made. ``branch`` is a short name; ``base_sha`` what it starts at."""
+
+    name: str
+    branch: str
+    base_sha: str
+    purpose: WorktreePurpose
+    task_id: str | None = None
+    session_id: str | None = None
+
+
+def landing_target(grounds: Grounds, named: str | None) -> tuple[str, str]:
+    """The branch that work lands on, and its present tip.
+
+    Args:
+        named: What a task or a person asked for; None is ``landing.target``, else what the main checkout has.
+
+    Returns:
+        Short branch name, SHA.
+
+    Raises:
+        NotFound: There is no such branch, or it has no commit yet.
+    """
+    default = refs.default_branch(grounds.repo) if named is None else None
+    target = named or grounds.settings().landing.target or (default or "").removeprefix("refs/heads/")
+    tip = refs.read(grounds.repo, refs.branch_ref(target)) if target else None
+    if tip is None:
+        raise NotFound(
+            f"There is no branch {target!r} to work from." if target else "The main checkout is on no branch.",
+            cause="The branch does not exist, or has no commit yet.",
+            remedy="Make a first commit, or set `landing.target` to an existing branch.",
+        )
+    return target, tip
+
+
+def allocate(grounds: Grounds, plan: Plan, restore: Callable[[Path], None] | None = None) -> tuple[Row, Provisioned]:
+    """Make a worktree and make it usable; it stays ``allocating`` until :func:`mark_ready`.
+
+    Args:
+        restore: Makes the checkout in another way than from ``plan.base_sha`` (for salvaged work).
+
+    Raises:
+        Conflict: A worktree of that name exists.
+        CorralError: Git or the file system refused; nothing half-made stays.
+    """
+    row = grounds.db.write(lambda conn: _intend(conn, grounds, plan))
+    path = Path(row["path"])
+    crash_point("worktree.intended")
+    try:
+        if restore is not None:
+            restore(path)
+        else:
+            worktrees.add(grounds.repo, path, plan.branch, plan.base_sha)
+    except (CorralError, OSError):  # nothing of it stayed
+        gone = {"state": WorktreeState.REMOVED, "removed_at": iso(grounds.clock())}
+        grounds.db.write(lambda conn: rows.move(conn, row["worktree_id"], (WorktreeState.ALLOCATING,), gone))
+        raise
+    crash_point("worktree.added")
+    try:
+        return row, _provide(grounds, row)
+    except (CorralError, OSError):
+        put_right(grounds, row)
+        raise
+
+
+def mark_ready(conn: Connection, worktree_id: str, provided: Provisioned) -> Row:
+    """The worktree is usable.
+
+    Raises:
+        Conflict: It is being removed.
+    """
+    row = rows.move(
+        conn,
+        worktree_id,
+        (WorktreeState.ALLOCATING,),
+        {"state": WorktreeState.READY, "provision": asdict(provided), "note": None},
+    )
+    if row is None:
+        raise Conflict("The worktree is being removed.")
+    return row
+
+
+def begin_reclaim(grounds: Grounds, row: Row) -> Row | None:
+    """Store that a worktree shall go; None if it is going or gone already."""
+    come_from = (WorktreeState.ALLOCATING, WorktreeState.READY)
+    values = {"state": WorktreeState.RECLAIMING}
+    return grounds.db.write(lambda conn: rows.move(conn, row["worktree_id"], come_from, values))
+
+
+def reclaim(grounds: Grounds, worktree_id: str, *, reason: str) -> bool:
+    """Remove a worktree that is ``reclaiming``; safe to repeat.
+
+    What cannot be removed stays, with a note on its row that says why; it is tried again later.
+
+    Args:
+        reason: What the salvage is labelled with, one line.
+
+    Returns:
+        Whether it is gone.
+    """
+    row = grounds.db.read(lambda conn: rows.get(conn, worktree_id))
+    if row is None or row["state"] != WorktreeState.RECLAIMING:
+        return True
+    try:
+        _take_down(grounds, row, reason)
+    except (CorralError, OSError) as error:
+        note = f"{error.message} {error.cause}" if isinstance(error, CorralError) else str(error)
+        grounds.db.write(lambda conn: rows.move(conn, worktree_id, (WorktreeState.RECLAIMING,), {"note": note}))
+        return False
+    crash_point("worktree.removed")
+    gone = {"state": WorktreeState.REMOVED, "removed_at": iso(grounds.clock()), "note": None}
+    grounds.db.write(lambda conn: rows.move(conn, worktree_id, (WorktreeState.RECLAIMING,), gone))
+    return True
+
+
+def put_right(grounds: Grounds, row: Row) -> bool:
+    """Give back a worktree that nobody works in: a half-made one, one that was going, one whose worker is gone.
+
+    Returns:
+        Whether it is gone.
+    """
+    begin_reclaim(grounds, row)
+    return reclaim(grounds, row["worktree_id"], reason="its worker is gone")
+
+
+def _take_down(grounds: Grounds, row: Row, reason: str) -> None:
+    repo, path = grounds.repo, Path(row["path"])
+    if not worktrees.repair(repo, path, row["branch"]):
+        return
+    submitted = grounds.db.read(lambda conn: rows.is_submitted(conn, row))
+    if not (submitted and _removed_clean(repo, path)):
+        found = _preserve(grounds, row, reason, always=row["purpose"] == WorktreePurpose.TASK and not submitted)
+        crash_point("worktree.salvaged")
+        if found is not None:
+            worktrees.remove_salvaged(repo, path, found)
+        else:
+            worktrees.remove(repo, path)
+    if not submitted:
+        worktrees.repair(repo, path, row["branch"])  # the branch goes too, unless it alone holds something
+
+
+def _removed_clean(repo: Git, path: Path) -> bool:
+    """The usual end: all that was made is on a branch that waits to be merged."""
+    try:
+        worktrees.remove(repo, path)
+    except WorkAtRisk:  # something was written after all: then it is salvaged like everything else
+        return False
+    return True
+
+
+def _preserve(grounds: Grounds, row: Row, reason: str, *, always: bool) -> salvage.Snapshot | None:
+    """Put a worktree's whole state on a salvage ref; None where refs hold all of it already.
+
+    Args:
+        always: The worktree's branch does not count: a failed attempt's commits are kept by a salvage ref alone.
+    """
+    checkout = open_checkout(Path(row["path"]))
+    exclude = row["provision"].get("exclude", ())
+    forced = always and checkout.head() != row["base_sha"]
+    found = salvage.snapshot(checkout, row["name"], grounds.clock(), reason=reason, exclude=exclude, always=forced)
+    if found is not None:
+        grounds.db.write(lambda conn: _salvaged(conn, grounds, row, found, reason))
+    return found
+
+
+def _salvaged(conn: Connection, grounds: Grounds, row: Row, found: salvage.Snapshot, reason: str) -> None:
+    live = (WorktreeState.ALLOCATING, WorktreeState.READY, WorktreeState.RECLAIMING)
+    rows.move(conn, row["worktree_id"], live, {"salvage_ref": found.ref})
+    data = {"ref": found.ref, "files": found.files[:50], "reason": reason, "worktree": row["name"]}
+    events.record(
+        conn, grounds.clock(), "worktree.salvaged", task_id=row["task_id"], session_id=row["session_id"], data=data
+    )
+
+
+def _intend(conn: Connection, grounds: Grounds, plan: Plan) -> Row:
+    check_name(plan.name, "worktree")
+    if rows.live_by_name(conn, plan.name) is not None:
+        raise Conflict(
+            f"There is a worktree {plan.name} already.", remedy="Choose another name, or remove that one first."
+        )
+    settings = grounds.settings().worktrees
+    port = None
+    if settings.ports_each:
+        port = choose_block(rows.port_bases(conn), settings.port_first, settings.ports_each, bindable)
+    return rows.create(
+        conn,
+        {
+            "worktree_id": new_id(),
+            "name": plan.name,
+            "path": str(grounds.root / plan.name),
+            "branch": plan.branch,
+            "base_sha": plan.base_sha,
+            "purpose": plan.purpose,
+            "state": WorktreeState.ALLOCATING,
+            "task_id": plan.task_id,
+            "session_id": plan.session_id,
+            "port_base": port,
+            "provision": {},
+            "created_at": iso(grounds.clock()),
+        },
+    )
+
+
+def _provide(grounds: Grounds, row: Row) -> Provisioned:
+    path = Path(row["path"])
+    settings = grounds.settings()
+    checkout = open_checkout(path)
+    made = provision(
+        grounds.project.root,
+        path,
+        recipes=grounds.recipes,
+        settings=settings,
+        port_base=row["port_base"] or 0,
+        is_ignored=lambda paths: _ignored(checkout, paths),
+    )
+    if made.setup:
+        env = {**{name: os.environ[name] for name in _KEPT if name in os.environ}, **environment(grounds, row, made)}
+        log = grounds.project.logs_dir / "worktrees" / f"{row['name']}.log"
+        done = run_setup(path, made.setup, env, log, SETUP_TIMEOUT_S)
+        if not done.ok:
+            raise GitFailed(
+                f"The setup of the worktree failed: {done.command}",
+                cause=f"It ended with {done.exit_code}.",
+                remedy=f"Read {log}.",
+            )
+    return made
+
+
+def _ignored(checkout: Git, paths: list[str]) -> set[str]:
+    text = "\0".join(paths).encode("utf-8", "surrogateescape")
+    found = checkout.run("check-ignore", "-z", "--stdin", input=text)
+    return {path for path in found.text.split("\0") if path}
+
+
+def environment(grounds: Grounds, row: Row, made: Provisioned) -> dict[str, str]:
+    """What a process that works in an allocated worktree is told, on top of its own environment."""
+    path = os.pathsep.join([*made.path_prefixes, os.environ.get("PATH", os.defpath)])
+    return {**made.env, "PATH": path, "CORRAL_WORKTREE": row["path"], "CORRAL_PROJECT": str(grounds.project.root)}

@@ -1,0 +1,358 @@
+"""The supervisor: one step that gives ready tasks to workers, follows them, and closes what has ended.
+
+Invariants:
+    * :meth:`Supervisor.step` alone changes who is at work; what is slow runs in the server's threads and reports back
+      through a queue. A step re-reads the rows, so a lost or doubled nudge is harmless.
+    * A task is ``running`` in the database before anything is done for it, and a ``running`` row that nobody here works on
+      is taken for lost: it is requeued, never forgotten.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Connection
+
+from corral.coordination import sessions
+from corral.errors import RunnerUnavailable
+from corral.models.identifiers import new_id
+from corral.models.instants import after, iso, parse
+from corral.models.states import RunnerName, TaskStatus, WorktreePurpose, WorktreeState
+from corral.models.tasks import usage as usage_of
+from corral.runners.process import end_leftovers
+from corral.runners.protocol import Observation, Runner, Usage
+from corral.store import sessions as session_rows
+from corral.store import tasks
+from corral.store import worktrees as worktree_rows
+from corral.work import attempts, scheduling
+from corral.work.allocation import Grounds, put_right
+from corral.work.attempts import INTERRUPTED, Ending
+from corral.work.execution import Site, Started, finish, launch
+
+Row = dict[str, Any]
+
+LOOK_EVERY_S = 1.0
+"""Between two looks at workers; an end is seen at once, by the nudge that the process's exit causes."""
+
+STOPPING_LOOK_S = 0.1
+"""The same while a worker is being stopped."""
+
+BEAT_EVERY_S = 20.0
+"""How often a worker that shows nothing new has its lease and its session renewed."""
+
+SWEEP_EVERY_S = 30.0
+"""Between two tries to remove a worktree that could not be removed."""
+
+LOST = "worker_lost"
+
+
+@dataclass
+class _Attempt:
+    """One claimed task in this daemon's hands: first starting (``started`` is None), then at work, then finishing."""
+
+    task: Row
+    started: Started | None = None
+    finishing: bool = False
+    stopping: bool = False
+    shown: Row = field(default_factory=dict)
+    beaten_at: datetime | None = None
+
+    @property
+    def key(self) -> tuple[str, int]:
+        return self.task["task_id"], self.task["fencing_token"]
+
+    def used(self, usage: Usage) -> Row:
+        """The task's usage with that of earlier attempts."""
+        before = usage_of(self.task)
+        return {name: before[name] + value for name, value in asdict(usage).items()}
+
+
+class Supervisor:
+    """Owned by the server; only :meth:`step` is called again and again.
+
+    Args:
+        grounds: The database, the repository, the settings, and the clock that stamps what spawned work has done.
+        runners: By name.
+        spawn: Runs a function in one of the server's threads.
+        nudge: Asks for a step of ``"supervisor"`` or ``"landing"``.
+        watch_exit: Makes the server nudge the supervisor when a process ends.
+    """
+
+    def __init__(
+        self,
+        grounds: Grounds,
+        runners: Mapping[str, Runner],
+        *,
+        spawn: Callable[[Callable[[], None]], None],
+        nudge: Callable[[str], None],
+        watch_exit: Callable[[int], None],
+    ) -> None:
+        self._db = grounds.db
+        self._settings = grounds.settings
+        self._spawn = spawn
+        self._nudge = nudge
+        self._watch_exit = watch_exit
+        self._site = Site(grounds, runners, nudge, lambda: self._stopping)
+        self._attempts: dict[tuple[str, int], _Attempt] = {}
+        self._reports: deque[Callable[[datetime], None]] = deque()
+        self._resuming: set[str] = set()
+        self._sweep_at: datetime | None = None
+        self._draining = False
+        self._stopping = False
+
+    def running_count(self) -> int:
+        """How many attempts are starting, at work or being closed."""
+        return len(self._attempts)
+
+    def check_runner(self, name: RunnerName) -> None:
+        """Refuse a runner that could not start anything here.
+
+        Raises:
+            RunnerUnavailable: What it needs is missing; says what to install.
+        """
+        runner = self._site.runners.get(str(name))
+        if runner is None:
+            raise RunnerUnavailable(f"There is no runner {str(name)!r}.")
+        runner.available()
+
+    def drain(self, now: datetime) -> None:
+        """Start nothing new; what runs goes on."""
+        self._draining = True
+
+    def stop_all(self, now: datetime) -> None:
+        """End every worker: the coming steps stop, salvage and mark them ``interrupted``."""
+        self._draining = self._stopping = True
+
+    def recover(self, now: datetime) -> None:
+        """At the start, before the first step: whatever a dead daemon left is marked, and put right by what follows.
+
+        Running tasks become ``interrupted``; each is resumed once nothing of its old worker is alive.
+        """
+        self._db.write(lambda conn: _interrupt_all(conn, now))
+        interrupted = {row["task_id"] for row in self._db.read(lambda conn: tasks.in_status(conn, "interrupted"))}
+        for row in self._db.read(worktree_rows.listing):
+            half_done = row["state"] != WorktreeState.READY
+            abandoned = row["purpose"] == WorktreePurpose.TASK
+            if (
+                row["purpose"] != WorktreePurpose.VERIFY
+                and (half_done or abandoned)
+                and row["task_id"] not in interrupted
+            ):
+                self._spawn(self._putting_right(row))
+
+    def step(self, now: datetime) -> datetime | None:
+        """Look once.
+
+        Returns:
+            When to look again; None: only when nudged.
+        """
+        while self._reports:
+            self._reports.popleft()(now)
+        running = self._db.read(lambda conn: tasks.in_status(conn, TaskStatus.RUNNING, TaskStatus.INTERRUPTED))
+        self._follow(running, now)
+        if not self._draining:
+            self._resume(running)
+            self._claim(now)
+        self._sweep(now)
+        return self._next_look(now)
+
+    # -- who is at work --------------------------------------------------------------------------------------------
+
+    def _follow(self, rows: Iterable[Row], now: datetime) -> None:
+        present = {(row["task_id"], row["fencing_token"]): row for row in rows if row["status"] == TaskStatus.RUNNING}
+        for row in present.values():
+            if (row["task_id"], row["fencing_token"]) not in self._attempts:
+                self._requeue_lost(row, now)
+        news: list[tuple[_Attempt, Row]] = []
+        for attempt in self._attempts.values():
+            if attempt.started is None or attempt.finishing:
+                continue
+            self._stop_if_due(attempt, present.get(attempt.key), now)
+            seen = attempt.started.running.observe(now)
+            if seen.finished is not None:
+                attempt.finishing = True
+                self._spawn(self._finishing(attempt, seen))
+            elif (values := self._news(attempt, seen, now)) is not None:
+                news.append((attempt, values))
+        if news:
+            self._db.write(lambda conn: _tell(conn, news, now))
+
+    def _stop_if_due(self, attempt: _Attempt, row: Row | None, now: datetime) -> None:
+        """Stop a worker once, for the first reason there is."""
+        assert attempt.started is not None
+        if attempt.stopping:
+            return
+        if row is None:
+            reason = LOST, "The task was taken away from this worker."
+        elif row["cancel_reason"] is not None:
+            reason = "cancelled", str(row["cancel_reason"])
+        elif self._stopping:
+            reason = INTERRUPTED, "The daemon was stopped."
+        else:
+            return
+        attempt.stopping = True
+        attempt.started.running.stop(now, *reason)
+
+    def _news(self, attempt: _Attempt, seen: Observation, now: datetime) -> Row | None:
+        """What the database does not know yet of a worker; None if there is nothing."""
+        shown = {"progress": seen.progress, "usage": attempt.used(seen.usage)}
+        due = attempt.beaten_at is None or now - attempt.beaten_at >= timedelta(seconds=BEAT_EVERY_S)
+        if shown == attempt.shown and not due:
+            return None
+        values = {**shown, "lease_expires_at": after(now, self._settings().sessions.lease_s)}
+        if seen.progressed:
+            values["progress_at"] = iso(now)
+        attempt.shown, attempt.beaten_at = shown, now
+        return values
+
+    def _requeue_lost(self, row: Row, now: datetime) -> None:
+        """A running task that nobody works on: what worked on it failed in a way nobody foresaw."""
+        ending = Ending(False, LOST, "Its worker was lost; see the daemon's log.")
+        rules = self._settings().tasks
+
+        def requeue(conn: Connection) -> None:
+            attempts.end(conn, row["task_id"], row["fencing_token"], ending, now, rules)
+            sessions.end(conn, row["session_id"], LOST, now)
+
+        self._db.write(requeue)
+        for worktree in self._worktrees_of(row["task_id"]):
+            self._spawn(self._putting_right(worktree))
+
+    # -- who is next -----------------------------------------------------------------------------------------------
+
+    def _claim(self, now: datetime) -> None:
+        settings = self._settings()
+        at_work = sum(not attempt.finishing for attempt in self._attempts.values())
+        room = settings.supervisor.max_agents - at_work
+        if room <= 0 or self._db.read(lambda conn: next(tasks.ready(conn, iso(now)), None)) is None:
+            return
+
+        def claim(conn: Connection) -> list[Row]:
+            claimed: list[Row] = []
+            while len(claimed) < room:
+                row = scheduling.claim(
+                    conn,
+                    session_id=new_id(),
+                    lease_s=settings.sessions.lease_s,
+                    ageing_s=settings.tasks.ageing_s,
+                    now=now,
+                )
+                if row is None:
+                    break
+                claimed.append(row)
+            return claimed
+
+        for row in self._db.write(claim):
+            attempt = _Attempt(row)
+            self._attempts[attempt.key] = attempt
+            self._spawn(self._starting(attempt))
+
+    def _resume(self, rows: Iterable[Row]) -> None:
+        for row in rows:
+            if row["status"] == TaskStatus.INTERRUPTED and row["task_id"] not in self._resuming:
+                self._resuming.add(row["task_id"])
+                self._spawn(self._resuming_one(row))
+
+    def _sweep(self, now: datetime) -> None:
+        if self._sweep_at is None or now < self._sweep_at:
+            return
+        self._sweep_at = None
+        for row in self._db.read(lambda conn: worktree_rows.listing(conn, states=(WorktreeState.RECLAIMING,))):
+            if row["note"] is not None:
+                self._spawn(self._putting_right(row))
+
+    def _next_look(self, now: datetime) -> datetime | None:
+        due = []
+        if any(attempt.stopping and not attempt.finishing for attempt in self._attempts.values()) or self._resuming:
+            due.append(now + timedelta(seconds=STOPPING_LOOK_S))
+        elif self._attempts:
+            due.append(now + timedelta(seconds=LOOK_EVERY_S))
+        if self._sweep_at is not None:
+            due.append(self._sweep_at)
+        if not self._draining and (backoff := self._db.read(lambda conn: tasks.next_due(conn, iso(now)))):
+            due.append(parse(backoff))
+        return min(due, default=None)
+
+    # -- what runs in the server's threads; each reports back, whatever happens ------------------------------------
+
+    def _starting(self, attempt: _Attempt) -> Callable[[], None]:
+        def start() -> None:
+            started: Started | None = None
+            try:
+                started = launch(self._site, attempt.task)
+            finally:
+                self._report(lambda _now: self._has_started(attempt, started))
+
+        return start
+
+    def _has_started(self, attempt: _Attempt, started: Started | None) -> None:
+        attempt.started = started
+        if started is None:
+            self._attempts.pop(attempt.key, None)
+        else:
+            attempt.task = started.task
+            self._watch_exit(started.running.pid)
+
+    def _finishing(self, attempt: _Attempt, seen: Observation) -> Callable[[], None]:
+        assert attempt.started is not None and seen.finished is not None
+        worktree, finished, used = attempt.started.worktree, seen.finished, attempt.used(seen.usage)
+
+        def close() -> None:
+            try:
+                finish(self._site, attempt.task, worktree, finished, used)
+            finally:
+                self._report(lambda _now: self._has_ended(attempt))
+
+        return close
+
+    def _has_ended(self, attempt: _Attempt) -> None:
+        self._attempts.pop(attempt.key, None)
+
+    def _resuming_one(self, row: Row) -> Callable[[], None]:
+        def resume() -> None:
+            try:
+                if end_leftovers(row["task_id"], row["pid"], row["pid_started"]):
+                    return
+                now, rules = self._site.grounds.clock(), self._settings().tasks
+                self._db.write(lambda conn: attempts.resume(conn, row["task_id"], now, rules))
+                for worktree in self._worktrees_of(row["task_id"]):
+                    self._putting_right(worktree)()
+            finally:
+                self._report(lambda _now: self._resuming.discard(row["task_id"]))
+
+        return resume
+
+    def _putting_right(self, worktree: Row) -> Callable[[], None]:
+        def right() -> None:
+            if not put_right(self._site.grounds, worktree):
+                self._report(self._sweep_later)
+
+        return right
+
+    def _sweep_later(self, now: datetime) -> None:
+        self._sweep_at = now + timedelta(seconds=SWEEP_EVERY_S)
+
+    def _report(self, report: Callable[[datetime], None]) -> None:
+        self._reports.append(report)
+        self._nudge("supervisor")
+
+    def _worktrees_of(self, task_id: str) -> list[Row]:
+        rows = self._db.read(lambda conn: worktree_rows.listing(conn, purposes=(WorktreePurpose.TASK,)))
+        return [row for row in rows if row["task_id"] == task_id]
+
+
+def _interrupt_all(conn: Connection, now: datetime) -> None:
+    for row in tasks.in_status(conn, TaskStatus.RUNNING):
+        attempts.interrupt(conn, row, "The daemon was stopped while it ran.", now)
+        sessions.end(conn, row["session_id"], INTERRUPTED, now)
+
+
+def _tell(conn: Connection, news: Iterable[tuple[_Attempt, Row]], now: datetime) -> None:
+    for attempt, values in news:
+        task_id, token = attempt.key
+        if tasks.move(conn, task_id, (TaskStatus.RUNNING,), values, token=token) is not None:
+            session_rows.beat(conn, attempt.task["session_id"], iso(now))

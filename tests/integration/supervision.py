@@ -1,0 +1,139 @@
+"""A stand-in for the server around a supervisor: threads, nudges, process exits and the clock, all real."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from corral.config.model import Settings
+from corral.config.paths import Project, find_project
+from corral.git.command import open_repository
+from corral.models.tasks import TaskSubmission, read_submissions
+from corral.runners.command import CommandRunner
+from corral.runners.protocol import Runner
+from corral.store import tasks as task_rows
+from corral.store.engine import Database
+from corral.store.migrate import open_schema
+from corral.work import tasks
+from corral.work.allocation import Grounds
+from corral.work.supervisor import Supervisor
+from corral.work.worktrees import Worktrees
+
+Row = dict[str, Any]
+
+
+def utc_now() -> datetime:
+    return datetime.now(timezone.utc)
+
+
+def settings_with(**sections: Mapping[str, Any]) -> Settings:
+    return Settings.model_validate({name: dict(values) for name, values in sections.items()})
+
+
+class House:
+    """One coordinated repository with a supervisor that is driven by hand."""
+
+    def __init__(
+        self, root: Path, settings: Settings | None = None, runners: Mapping[str, Runner] | None = None
+    ) -> None:
+        self.project: Project = find_project(root, initialised=False)
+        self.project.home.mkdir(exist_ok=True)
+        (self.project.home / ".gitignore").write_text("*\n")
+        open_schema(self.project.database)
+        self.db = Database(self.project.database)
+        self.settings = settings or Settings()
+        self.pool = ThreadPoolExecutor(8)
+        self.nudged = threading.Event()
+        self.landing_nudges = 0
+        self.failures: list[BaseException] = []
+        self.grounds = Grounds(
+            self.db, self.project, open_repository(self.project.common_dir), lambda: self.settings, utc_now
+        )
+        self.worktrees = Worktrees(self.grounds)
+        self.supervisor = Supervisor(
+            self.grounds,
+            runners or {"command": CommandRunner(os.environ, stop_grace_s=self.settings.supervisor.stop_grace_s)},
+            spawn=self._spawn,
+            nudge=self._nudge,
+            watch_exit=self._watch,
+        )
+
+    def submit(self, command: str = "true", **fields: Any) -> str:
+        fields = {"title": f"run {command[:30]}", "command": command, **fields}
+        return self.submit_all([fields])[0]
+
+    def submit_all(self, items: list[dict[str, Any]]) -> list[str]:
+        submissions: list[TaskSubmission] = read_submissions(items)
+        rows = self.db.write(lambda conn: tasks.submit_batch(conn, submissions, utc_now(), self.settings.tasks))
+        return [row["task_id"] for row in rows]
+
+    def detail(self, task_id: str) -> Row:
+        return self.db.read(lambda conn: tasks.detail(conn, task_id))
+
+    def status(self, task_id: str) -> str:
+        row = self.db.read(lambda conn: task_rows.get(conn, task_id))
+        assert row is not None
+        return str(row["status"])
+
+    def until(self, done: Callable[[], bool], timeout_s: float = 30.0) -> None:
+        """Step as the server would, until something is so."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            self.nudged.clear()
+            due = self.supervisor.step(utc_now())
+            if done():
+                break
+            assert time.monotonic() < deadline, f"not within {timeout_s} s; running {self.supervisor.running_count()}"
+            wait = 0.5 if due is None else max(0.0, min(0.5, (due - utc_now()).total_seconds()))
+            self.nudged.wait(wait)
+        if self.failures:
+            raise self.failures[0]
+
+    def until_status(self, task_id: str, *statuses: str, timeout_s: float = 30.0) -> Row:
+        self.until(lambda: self.status(task_id) in statuses, timeout_s)
+        return self.detail(task_id)
+
+    def settle(self, timeout_s: float = 30.0) -> None:
+        """Until nothing is at work and every worktree that was to go is gone."""
+        self.until(lambda: not self.supervisor.running_count(), timeout_s)
+
+    def close(self) -> None:
+        """As the server's stop: bounded, and nothing is left behind."""
+        self.supervisor.stop_all(utc_now())
+        self.until(lambda: not self.supervisor.running_count(), 15)
+        self.pool.shutdown(wait=True)
+        self.db.close()
+
+    def _spawn(self, work: Callable[[], None]) -> None:
+        def guarded() -> None:
+            try:
+                work()
+            except BaseException as error:
+                self.failures.append(error)
+                raise
+
+        self.pool.submit(guarded)
+
+    def _nudge(self, name: str) -> None:
+        if name == "landing":
+            self.landing_nudges += 1
+        self.nudged.set()
+
+    def _watch(self, pid: int) -> None:
+        def wait() -> None:
+            fd = os.pidfd_open(pid)
+            try:
+                import select
+
+                select.select([fd], [], [])
+            finally:
+                os.close(fd)
+            self.nudged.set()
+
+        threading.Thread(target=wait, daemon=True).start()

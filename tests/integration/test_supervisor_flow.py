@@ -1,0 +1,307 @@
+"""One task from the queue to a merge request, with real git, real processes and a real database."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from corral.git import salvage
+from corral.store import merges
+from corral.store import worktrees as worktree_rows
+from tests.conftest import git
+from tests.integration.supervision import House, settings_with, utc_now
+
+Open = Callable[..., House]
+
+
+@pytest.fixture
+def house(repo: Path) -> Iterator[Open]:
+    opened: list[House] = []
+
+    def open_house(root: Path = repo, **sections: Any) -> House:
+        opened.append(House(root, settings_with(**sections)))
+        return opened[-1]
+
+    yield open_house
+    for one in opened:
+        one.close()
+
+
+def requests(one: House) -> list[dict[str, Any]]:
+    return one.db.read(merges.listing)
+
+
+def test_left_overs_are_committed_for_the_task_and_queued_with_their_head_pinned(house: Open, repo: Path) -> None:
+    base = git(repo, "rev-parse", "HEAD")
+    one = house()
+    task_id = one.submit("echo new > new.txt; echo more >> src/a.py", title="Add a file", priority=7)
+    detail = one.until_status(task_id, "completed")
+    one.settle()
+    (merge,) = requests(one)
+    assert (merge["task_id"], merge["branch"], merge["target"]) == (task_id, detail["branch"], "main")
+    assert (merge["priority"], merge["title"], merge["base_sha"]) == (7, "Add a file", base)
+    assert merge["head_sha"] == git(repo, "rev-parse", f"refs/heads/{detail['branch']}")
+    assert git(repo, "show", "-s", "--format=%s%n%(trailers:key=Corral-Task,valueonly)", merge["head_sha"]).split() == [
+        *["Add", "a", "file"],
+        task_id,
+    ]
+    assert git(repo, "diff", "--name-only", base, merge["head_sha"]).split() == ["new.txt", "src/a.py"]
+    assert detail["merge"]["state"] == "queued" and detail["merge"]["merge_id"] == merge["merge_id"]
+    assert one.landing_nudges > 0
+    assert git(repo, "status", "--porcelain") == "" and git(repo, "rev-parse", "HEAD") == base
+
+
+def test_the_worktree_goes_once_the_work_is_on_its_branch(house: Open, repo: Path) -> None:
+    one = house()
+    task_id = one.submit("echo new > new.txt")
+    one.until_status(task_id, "completed")
+    one.settle()
+    assert one.worktrees.listing() == []
+    assert not any((repo / ".corral" / "worktrees").iterdir())
+    assert len(git(repo, "worktree", "list").splitlines()) == 1
+
+
+def test_nothing_changed_is_a_fact_not_an_error(house: Open, repo: Path) -> None:
+    one = house()
+    task_id = one.submit("true")
+    detail = one.until_status(task_id, "completed")
+    assert detail["merge"] is None and detail["error_code"] is None
+    assert detail["result"]["exit_code"] == 0
+    one.settle()
+    assert git(repo, "for-each-ref", "--format=%(refname)").split() == ["refs/heads/main"]
+
+
+def test_a_worker_knows_its_task_its_session_and_its_place(house: Open, repo: Path) -> None:
+    one = house()
+    out = repo.parent / "env.txt"
+    command = (
+        f"""printf '%s\\n' "$CORRAL_TASK_ID" "$CORRAL_SESSION_ID" "$CORRAL_WORKTREE" "$CORRAL_PROJECT" "$PWD" > {out}"""
+    )
+    detail = one.until_status(one.submit(command), "completed")
+    task, session, worktree, project, cwd = out.read_text().split()
+    assert (task, session) == (detail["task_id"], detail["session_id"])
+    assert worktree == cwd != str(repo) and project == str(repo)
+
+
+def test_a_failed_attempt_is_salvaged_and_the_task_comes_back_with_a_pause(house: Open, repo: Path) -> None:
+    one = house()
+    task_id = one.submit("echo half > half.txt; exit 3")
+    detail = one.until_status(task_id, "pending", timeout_s=20)
+    while detail["attempts"] == 0:
+        detail = one.until_status(task_id, "pending")
+    one.settle()
+    assert (detail["error_code"], detail["attempts"]) == ("command_failed", 1)
+    assert detail["not_before_at"] is not None
+    (saved,) = salvage.listing(one.grounds.repo)
+    assert saved.files == ["half.txt"] and task_id in saved.reason
+    assert git(repo, "show", f"{saved.ref}:half.txt") == "half"
+    assert one.worktrees.listing() == [] and requests(one) == []
+
+
+@pytest.mark.req("FR-QUEUE-009", "FR-QUEUE-010")
+def test_out_of_retries_is_dead_and_keeps_why(house: Open) -> None:
+    one = house(tasks={"max_retries": 2, "backoff_initial_s": 0})
+    task_id = one.submit("echo broken pipe; exit 4")
+    detail = one.until_status(task_id, "dead")
+    assert detail["attempts"] == 3 and detail["error_code"] == "command_failed" and "4" in detail["error_message"]
+    kinds = [event["kind"] for event in detail["history"]]
+    assert kinds.count("task.claimed") == 3 and kinds.count("task.retried") == 2 and kinds[-1] == "task.dead"
+
+
+@pytest.mark.req("FR-QUEUE-010")
+def test_a_task_that_kills_its_own_worker_each_time_ends_in_dead(house: Open) -> None:
+    one = house(tasks={"max_retries": 1, "backoff_initial_s": 0})
+    detail = one.until_status(one.submit("kill -9 $$"), "dead")
+    assert detail["attempts"] == 2 and detail["error_code"] == "killed"
+
+
+@pytest.mark.req("FR-QUEUE-003")
+def test_cancelling_a_running_task_ends_its_processes_and_keeps_its_work(house: Open, repo: Path) -> None:
+    one = house()
+    task_id = one.submit("echo partial > partial.txt; touch ready; sleep 300")
+    one.until(lambda: any((repo / ".corral" / "worktrees").glob("*/ready")))
+    one.db.write(lambda conn: _cancel(conn, task_id, one))
+    detail = one.until_status(task_id, "cancelled", timeout_s=5)
+    one.settle()
+    assert detail["cancel_reason"] == "Not needed." and detail["error_code"] is None
+    (saved,) = salvage.listing(one.grounds.repo)
+    assert "partial.txt" in saved.files and one.worktrees.listing() == []
+
+
+def _cancel(conn: Any, task_id: str, one: House) -> Any:
+    from corral.work import tasks
+
+    return tasks.cancel(conn, task_id, utc_now(), one.settings.tasks, reason="Not needed.")
+
+
+@pytest.mark.req("FR-QUEUE-003")
+def test_a_cancellation_that_was_accepted_counts_even_if_the_worker_succeeds(house: Open, repo: Path) -> None:
+    one = house()
+    task_id = one.submit("trap 'exit 0' TERM; echo x > x.txt; touch ready; while :; do sleep 0.05; done")
+    one.until(lambda: any((repo / ".corral" / "worktrees").glob("*/ready")))
+    one.db.write(lambda conn: _cancel(conn, task_id, one))
+    one.until_status(task_id, "cancelled", timeout_s=5)
+    one.settle()
+    assert requests(one) == []
+
+
+def test_work_on_another_branch_counts_if_it_descends_from_the_base(house: Open, repo: Path) -> None:
+    one = house()
+    command = "git switch -q -c elsewhere && echo z > z.txt && git add z.txt && git commit -q -m mine && echo w > w.txt"
+    task_id = one.submit(command, author_name="Somebody", author_email="some@body.test")
+    detail = one.until_status(task_id, "completed")
+    (merge,) = requests(one)
+    assert git(repo, "rev-parse", f"refs/heads/{detail['branch']}") == merge["head_sha"]
+    assert git(repo, "show", f"{merge['head_sha']}:z.txt") == "z"
+    assert git(repo, "show", f"{merge['head_sha']}:w.txt") == "w"
+    assert git(repo, "show", "-s", "--format=%an <%ae>", merge["head_sha"]) == "Somebody <some@body.test>"
+
+
+def test_a_detached_head_counts_and_what_the_branch_had_besides_is_kept(house: Open, repo: Path) -> None:
+    one = house()
+    command = (
+        "echo 1 > one.txt && git add . && git commit -q -m one && git checkout -q --detach HEAD~1"
+        " && echo 2 > two.txt && git add . && git commit -q -m two"
+    )
+    one.until_status(one.submit(command), "completed")
+    one.settle()
+    (merge,) = requests(one)
+    assert git(repo, "ls-tree", "--name-only", merge["head_sha"]).split() == ["README.md", "src", "two.txt"]
+    (saved,) = salvage.listing(one.grounds.repo)
+    assert git(repo, "show", f"{saved.sha}:one.txt") == "1"
+
+
+def test_a_head_left_on_an_older_commit_does_not_hide_the_branch(house: Open, repo: Path) -> None:
+    one = house()
+    command = "echo 1 > one.txt && git add . && git commit -q -m one && git checkout -q --detach HEAD~1"
+    one.until_status(one.submit(command), "completed")
+    (merge,) = requests(one)
+    assert git(repo, "show", f"{merge['head_sha']}:one.txt") == "1"
+
+
+def test_a_head_that_does_not_descend_from_the_base_fails_and_is_salvaged(house: Open, repo: Path) -> None:
+    one = house()
+    command = "git switch -q --orphan other && echo q > q.txt && git add q.txt && git commit -q -m q"
+    detail = one.until_status(one.submit(command), "failed")
+    one.settle()
+    assert detail["error_code"] == "not_descendant" and requests(one) == []
+    (saved,) = salvage.listing(one.grounds.repo)
+    assert git(repo, "show", f"{saved.ref}:q.txt") == "q"
+
+
+def test_a_branch_that_does_not_exist_is_not_retried(house: Open) -> None:
+    one = house()
+    detail = one.until_status(one.submit("true", target="nowhere"), "failed")
+    assert detail["error_code"] == "not_found" and detail["attempts"] == 1 and "nowhere" in detail["error_message"]
+
+
+def test_overlapping_claims_never_run_at_the_same_time(house: Open, repo: Path) -> None:
+    one = house()
+    marks = repo.parent / "marks"
+    marks.mkdir()
+    command = f"mkdir {marks}/busy || echo clash > {marks}/clash; sleep 0.2; rmdir {marks}/busy"
+    ids = one.submit_all(
+        [
+            {"title": f"t{n}", "command": command, "claims": [claim]}
+            for n, claim in enumerate(("src/**", "src/a.py", "src"))
+        ]
+    )
+    one.until(lambda: all(one.status(task_id) == "completed" for task_id in ids))
+    assert not (marks / "clash").exists()
+
+
+@pytest.mark.req("FR-QUEUE-008")
+def test_a_dependent_starts_from_the_tip_that_its_parent_landed_on(house: Open, repo: Path) -> None:
+    one = house()
+    parent = one.submit("echo base > base.txt")
+    child = one.submit("cat base.txt", wait_for=[parent])
+    one.until_status(parent, "completed")
+    one.settle()
+    assert one.status(child) == "waiting"
+    head = requests(one)[0]["head_sha"]
+    git(repo, "merge", "-q", "--ff-only", head)
+    _land(one, requests(one)[0]["merge_id"], head)
+    assert one.until_status(child, "completed")["result"]["output"] == "base"
+
+
+def _land(one: House, merge_id: str, sha: str) -> None:
+    from corral.models.states import MergeState, ReceiptStatus
+    from corral.store import receipts
+    from corral.work import tasks
+
+    def landed(conn: Any) -> None:
+        receipt = receipts.add(conn, tree="t" * 40, fingerprint="f", status=ReceiptStatus.UNVERIFIED, now=utc_now())
+        row = merges.finish(
+            conn, merge_id, MergeState.LANDED, now=utc_now(), landed_sha=sha, receipt_id=receipt["receipt_id"]
+        )
+        assert row is not None
+        tasks.merge_settled(conn, row["task_id"], MergeState.LANDED, utc_now())
+
+    one.db.write(landed)
+
+
+@pytest.mark.req("FR-SWARM-001")
+def test_ten_agents_work_at_once_and_no_more(house: Open, repo: Path) -> None:
+    one = house(supervisor={"max_agents": 10})
+    seen: list[int] = []
+    gate = repo.parent / "gate"
+    ids = [one.submit(f"while [ ! -e {gate} ]; do sleep 0.02; done") for _ in range(12)]
+
+    def look() -> bool:
+        seen.append(sum(one.detail(task_id)["started_at"] is not None for task_id in ids))
+        return seen[-1] >= 10
+
+    one.until(look)
+    assert sum(one.status(task_id) == "running" for task_id in ids) == 10
+    gate.touch()
+    one.until(lambda: all(one.status(task_id) == "completed" for task_id in ids))
+
+
+def test_the_log_of_each_attempt_has_its_output(house: Open) -> None:
+    one = house()
+    detail = one.until_status(one.submit("echo out; echo err >&2"), "completed")
+    log = one.project.logs_dir / "tasks" / detail["task_id"] / "1.log"
+    assert sorted(log.read_text().split()) == ["err", "out"]
+
+
+def test_every_worktree_has_its_own_ports(house: Open, repo: Path) -> None:
+    one = house()
+    out = repo.parent / "ports"
+    gate = repo.parent / "gate"
+    command = f'echo "$PORT" >> {out}; while [ ! -e {gate} ]; do sleep 0.02; done'
+    ids = [one.submit(command) for _ in range(4)]
+    one.until(lambda: out.exists() and len(out.read_text().split()) == 4)
+    gate.touch()
+    one.until(lambda: all(one.status(task_id) == "completed" for task_id in ids))
+    ports = sorted(int(port) for port in out.read_text().split())
+    assert all(b - a >= 10 for a, b in itertools.pairwise(ports))
+
+
+def test_sessions_of_workers_begin_and_end_with_their_attempts(house: Open) -> None:
+    from corral.store import sessions
+
+    one = house()
+    detail = one.until_status(one.submit("true"), "completed")
+    session = one.db.read(lambda conn: sessions.get(conn, detail["session_id"]))
+    assert session is not None and session["status"] == "disconnected" and session["agent_type"] == "command"
+    assert session["task_id"] == detail["task_id"] and session["end_reason"] == "completed"
+    assert json.dumps(detail)
+
+
+def test_a_worktree_that_cannot_go_stays_with_a_note(house: Open, repo: Path) -> None:
+    one = house()
+    made = one.worktrees.create("mine", session_id=None, base=None, now=utc_now())
+    git(repo, "worktree", "lock", "--reason", "mounted", made["path"])
+    after = one.worktrees.remove("mine", utc_now())
+    assert after["removed"] is False and after["state"] == "reclaiming" and "lock" in after["note"]
+    git(repo, "worktree", "unlock", made["path"])
+    row = one.db.read(lambda conn: worktree_rows.live_by_name(conn, "mine"))
+    assert row is not None
+    from corral.work.allocation import put_right
+
+    assert put_right(one.grounds, row) and not Path(made["path"]).exists()
