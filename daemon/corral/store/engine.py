@@ -10,6 +10,7 @@ Invariants:
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import sqlite3
 import threading
@@ -32,6 +33,9 @@ GROUP_LIMIT = 64
 
 CHECKPOINT_EVERY = 500
 """Commits between two passive checkpoints by the writer."""
+
+IDLE_S = 5.0
+"""After so long without a write the log is moved into the database file and shortened; then the writer sleeps."""
 
 
 class _Job:
@@ -102,11 +106,6 @@ class Database:
         except (OperationalError, sqlite3.OperationalError) as error:
             raise unavailable(error) from error
 
-    def checkpoint(self) -> None:
-        """Move the write-ahead log into the database file and shorten it. For idle moments."""
-        self.write(lambda _conn: None)
-        self._jobs.put(_Job(_truncate))
-
     def close(self) -> None:
         """Finish what is queued, then close: readers first, so that the writer's close is the last one."""
         if self._closed:
@@ -121,29 +120,35 @@ class Database:
     # -- the writer's thread ------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        while True:
-            job = self._jobs.get()
-            if job is None:
-                return
-            batch, last = [job], False
-            while len(batch) < GROUP_LIMIT:
-                try:
-                    more = self._jobs.get_nowait()
-                except queue.Empty:
-                    break
-                if more is None:
-                    last = True
-                    break
-                batch.append(more)
-            self._transaction(batch)
-            if last:
-                return
+        last = False
+        while not last:
+            batch, last = self._next_batch()
+            # A job whose waiter went away before its turn is dropped; from here on it can no longer be cancelled.
+            batch = [job for job in batch if job.future.set_running_or_notify_cancel()]
+            if batch:
+                self._transaction(batch)
+
+    def _next_batch(self) -> tuple[list[_Job], bool]:
+        """Wait for a job, take what else is there; the second value says that none will follow."""
+        try:
+            job = self._jobs.get(timeout=IDLE_S if self._commits else None)
+        except queue.Empty:
+            self._checkpoint("TRUNCATE")
+            return [], False
+        if job is None:
+            return [], True
+        batch = [job]
+        while len(batch) < GROUP_LIMIT:
+            try:
+                more = self._jobs.get_nowait()
+            except queue.Empty:
+                break
+            if more is None:
+                return batch, True
+            batch.append(more)
+        return batch, False
 
     def _transaction(self, batch: list[_Job]) -> None:
-        if len(batch) == 1 and batch[0].operation is _truncate:
-            self._pragma("PRAGMA wal_checkpoint(TRUNCATE)")
-            batch[0].future.set_result(None)
-            return
         conn = self._writer
         try:
             with conn.begin():
@@ -160,8 +165,8 @@ class Database:
             else:
                 job.future.set_result(job.result)
         self._commits += 1
-        if self._commits % CHECKPOINT_EVERY == 0:
-            self._pragma("PRAGMA wal_checkpoint(PASSIVE)")
+        if self._commits >= CHECKPOINT_EVERY:
+            self._checkpoint("PASSIVE")
 
     @staticmethod
     def _one(conn: Connection, job: _Job, *, alone: bool) -> None:
@@ -180,15 +185,15 @@ class Database:
             conn.exec_driver_sql("ROLLBACK TO SAVEPOINT job")
         conn.exec_driver_sql("RELEASE SAVEPOINT job")
 
-    def _pragma(self, statement: str) -> None:
+    def _checkpoint(self, mode: str) -> None:
+        """Move the write-ahead log into the database file; ``TRUNCATE`` shortens it too, and belongs to idle moments."""
+        self._commits = 0
         raw = self._writer.connection.dbapi_connection
         assert raw is not None
-        raw.cursor().execute(statement).close()
+        # A checkpoint that a reader or a full disk prevents has lost nothing: the log keeps it, and the next one tries again.
+        with contextlib.suppress(sqlite3.Error):
+            raw.cursor().execute(f"PRAGMA wal_checkpoint({mode})").close()
         self._writer.rollback()
-
-
-def _truncate(_conn: Connection) -> None:
-    """A marker: the writer recognises it and checkpoints outside of any transaction."""
 
 
 def _named(error: BaseException) -> BaseException:
