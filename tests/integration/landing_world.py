@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta, timezone
@@ -129,3 +131,19 @@ class World:
     def close(self) -> None:
         self.queue.stop(self.now())
         self.db.close()
+
+
+def live_on(root: Path, verify: str) -> None:
+    """What a daemon does with the queue, in a process of its own: recover, then step until nothing is open."""
+    world = World(root, landing=Landing(verify=[verify], reruns=0))
+    world.queue.recover(world.now())
+    world.run(deadline_s=60)
+    world.close()
+
+
+def in_a_process(root: Path, verify: str, **extra: str) -> subprocess.Popen[bytes]:
+    """Start :func:`live_on` in a child process; ``CORRAL_CRASH_AT`` may be among ``extra``."""
+    code = "import sys, pathlib; from tests.integration import landing_world as w; w.live_on(pathlib.Path(sys.argv[1]), sys.argv[2])"
+    top = Path(__file__).parents[2]
+    env = {**os.environ, **extra, "PYTHONPATH": f"{top}{os.pathsep}{top / 'daemon'}"}
+    return subprocess.Popen([sys.executable, "-c", code, str(root), verify], cwd=top, env=env)

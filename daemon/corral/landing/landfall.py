@@ -56,7 +56,7 @@ def land(
     }
 
     def intend(conn: Connection) -> bool:
-        if merges.judged(conn, merge["merge_id"], merge["candidate_sha"], receipt_id, now) is None:
+        if merges.judged(conn, merge["merge_id"], merge["candidate_sha"], receipt_id) is None:
             return False
         merges.intend(conn, **intent, now=now)
         return True

@@ -359,7 +359,7 @@ class Queue:
                 )
             if verdict.status is not ReceiptStatus.ERROR:
                 if subject.sha == subject.candidate_sha:
-                    merges.judged(conn, merge_id, subject.candidate_sha, receipt["receipt_id"], now)
+                    merges.judged(conn, merge_id, subject.candidate_sha, receipt["receipt_id"])
             elif tries < MAX_TRIES:
                 reason = f"No verdict in try {tries} of {MAX_TRIES}: {verdict.reason}"
                 wait_s = BACKOFF_S * 2 ** (tries - 1)

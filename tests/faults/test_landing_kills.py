@@ -1,0 +1,166 @@
+"""The queue is killed at every named point, and at random; the next one finishes or undoes what was begun."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from corral.config.model import Landing
+from corral.store import merges, receipts
+from tests.conftest import commit, git
+from tests.integration.landing_world import World, in_a_process
+from tests.integration.test_landing_comes_back import fingerprint
+from tests.integration.test_landing_verification import gone
+
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(300)]
+
+POINTS = (
+    "queue.candidate_built",
+    "queue.candidate_held",
+    "queue.candidate_stored",
+    "queue.verifying_stored",
+    "queue.verification_started",
+    "queue.verdict_stored",
+    "landing.before_intent",
+    "landing.intent_stored",
+    "landing.target_moved",
+    "landing.outcome_stored",
+    "landing.branch_retired",
+)
+VERIFY = "test -f seed.txt && echo '1 passed in 0.01s'"
+
+
+def prepare(root: Path, *, checked_out: bool, branches: int = 1) -> tuple[World, list[str], str]:
+    """A world whose branches are true merges, in a checkout with dirt that does not overlap."""
+    world = World(root, landing=Landing(verify=[VERIFY], reruns=0))
+    names = [f"corral/task-{number}" for number in range(branches)]
+    for number, name in enumerate(names):
+        world.branch(name, {f"new-{number}.txt": "x\n"})
+    base = commit(root, {"seed.txt": "x\n"})
+    if not checked_out:
+        git(root, "switch", "-q", "-c", "elsewhere")
+    (root / "src/a.py").write_text("mine\n")
+    (root / "untracked.txt").write_text("mine\n")
+    (root / "README.md").write_text("staged\n")
+    git(root, "add", "README.md")
+    return world, [world.submit(name) for name in names], base
+
+
+def check(world: World, merge_ids: list[str], base: str, heads: list[str]) -> None:
+    """Every invariant that a finished queue has to show."""
+    rows = [world.merge(merge_id) for merge_id in merge_ids]
+    assert [row["state"] for row in rows] == ["landed"] * len(rows), rows
+    log = git(world.root, "log", "--first-parent", "--format=%H %T", f"{base}..main").splitlines()
+    assert sorted(line.split()[0] for line in log) == sorted(row["landed_sha"] for row in rows), "each landed once"
+    for line in log:
+        sha, tree = line.split()
+        row = next(row for row in rows if row["landed_sha"] == sha)
+        receipt = world.db.read(lambda conn, row=row: receipts.get(conn, row["receipt_id"]))  # type: ignore[misc]
+        assert receipt is not None
+        assert (receipt["tree"], receipt["status"]) == (tree, "passed"), "tested is landed"
+        assert git(world.root, "rev-parse", f"{sha}^2") == row["head_sha"], "the pinned head was merged"
+    for head in heads:
+        git(world.root, "merge-base", "--is-ancestor", head, "main")
+    assert world.db.read(merges.intents) == []
+    assert world.held_refs() == []
+    assert git(world.root, "branch", "--list", "corral/*") == ""
+    git(world.root, "fsck", "--connectivity-only", "--no-dangling")
+    assert world.db.read(lambda conn: conn.exec_driver_sql("PRAGMA integrity_check").scalar()) == "ok"
+
+
+@pytest.mark.req("I1")
+@pytest.mark.req("I2")
+@pytest.mark.req("I4")
+@pytest.mark.req("I7")
+@pytest.mark.req("I8")
+@pytest.mark.parametrize("checked_out", [True, False], ids=["checked-out", "nowhere"])
+@pytest.mark.parametrize("point", POINTS)
+def test_killed_at(repo: Path, point: str, checked_out: bool) -> None:
+    world, merge_ids, base = prepare(repo, checked_out=checked_out)
+    heads = [world.merge(merge_id)["head_sha"] for merge_id in merge_ids]
+    before, index = fingerprint(repo), git(repo, "diff", "--cached")
+    world.close()
+    killed = in_a_process(repo, VERIFY, CORRAL_CRASH_AT=point)
+    assert killed.wait(60) == -9, f"{point} was not reached"
+    git(repo, "gc", "--prune=now", "-q")
+    again = World(repo, landing=Landing(verify=[VERIFY], reruns=0))
+    again.queue.recover(again.now())
+    again.run()
+    check(again, merge_ids, base, heads)
+    again.close()
+    after = fingerprint(repo)
+    assert after.pop("new-0.txt", None) == (b"x\n" if checked_out else None)
+    assert after == before, "the user's files are as they were"
+    assert git(repo, "diff", "--cached") == index
+
+
+@pytest.mark.req("I9")
+def test_killed_again_and_again(repo: Path) -> None:
+    """Kills at random instants of a queue with work left, until all has landed: exactly once, in order."""
+    verify = f"{VERIFY} && sleep 0.4"
+    world, merge_ids, base = prepare(repo, checked_out=True, branches=6)
+    heads = [world.merge(merge_id)["head_sha"] for merge_id in merge_ids]
+    world.close()
+    chance = random.Random(20)
+    kills = 0
+    while True:
+        living = in_a_process(repo, verify)
+        try:
+            code = living.wait(0.4 + chance.random() * 0.5) if kills < 20 else living.wait(60)
+        except subprocess.TimeoutExpired:
+            living.kill()
+            living.wait()
+            kills += 1
+            continue
+        assert code == 0
+        break
+    assert kills >= 2, "six verifications take longer than two lives"
+    again = World(repo, landing=Landing(verify=[verify], reruns=0))
+    again.queue.recover(again.now())
+    check(again, merge_ids, base, heads)
+    landed = [again.merge(merge_id)["landed_sha"] for merge_id in merge_ids]
+    assert git(repo, "log", "--first-parent", "--reverse", "--format=%H", f"{base}..main").split() == landed
+    again.close()
+
+
+def test_a_verification_that_outlived_its_daemon_is_ended(repo: Path, tmp_path: Path) -> None:
+    pid_file = tmp_path / "pid"
+    verify = f"echo $$ > {pid_file}; sleep 300"
+    world, _, _ = prepare(repo, checked_out=True)
+    world.close()
+    living = in_a_process(repo, verify)
+    deadline = time.monotonic() + 30
+    while not (pid_file.exists() and pid_file.read_text().strip()):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    living.kill()
+    living.wait()
+    pid = int(pid_file.read_text())
+    assert psutil.pid_exists(pid)
+    again = World(repo, landing=Landing())
+    again.queue.recover(again.now())
+    assert gone(pid)
+    again.close()
+
+
+@pytest.mark.req("G9")
+def test_a_user_commits_between_the_verdict_and_the_landing(repo: Path) -> None:
+    world, merge_ids, _ = prepare(repo, checked_out=True)
+    world.close()
+    killed = in_a_process(repo, VERIFY, CORRAL_CRASH_AT="landing.intent_stored")
+    assert killed.wait(60) == -9
+    git(repo, "reset", "-q")
+    mine = commit(repo, {"mine.txt": "x\n"})
+    again = World(repo, landing=Landing(verify=[VERIFY], reruns=0))
+    again.queue.recover(again.now())
+    again.run()
+    merge = again.merge(merge_ids[0])
+    assert merge["state"] == "landed"
+    assert git(repo, "rev-parse", "main^1") == mine
+    assert again.receipt(merge_ids[0])["tree"] == git(repo, "rev-parse", "main^{tree}")
+    again.close()

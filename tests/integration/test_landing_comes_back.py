@@ -1,0 +1,289 @@
+"""What does not land: sent back with evidence, or held until the way is free."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from corral.config.model import Landing
+from corral.errors import ConfigInvalid
+from corral.landing import requests
+from tests.conftest import commit, git
+from tests.integration.landing_world import World
+
+
+@pytest.fixture
+def world(repo: Path) -> Iterator[World]:
+    made = World(repo)
+    yield made
+    made.close()
+
+
+def fingerprint(root: Path) -> dict[str, bytes]:
+    """Every file of a checkout but the project's own, byte for byte."""
+    return {
+        str(path.relative_to(root)): path.read_bytes()
+        for path in sorted(root.rglob("*"))
+        if path.is_file() and path.relative_to(root).parts[0] not in (".git", ".corral")
+    }
+
+
+@pytest.mark.req("I5")
+def test_a_conflict_with_what_has_landed_goes_back_typed(world: World) -> None:
+    world.branch("one", {"src/a.py": "a = 2\n", "both.py": "1\n"})
+    world.branch("two", {"src/a.py": "a = 3\n", "both.py": "2\n"})
+    first, second = world.submit("one"), world.submit("two")
+    world.run()
+    assert world.merge(first)["state"] == "landed"
+    merge = world.merge(second)
+    assert merge["state"] == "conflict"
+    assert merge["conflicts"] == [{"path": "both.py", "kind": "add/add"}, {"path": "src/a.py", "kind": "content"}]
+    assert "src/a.py (content)" in merge["reason"]
+    assert "two conflicts with main" in merge["reason"]
+    assert git(world.root, "rev-parse", "two") == merge["head_sha"]
+    assert world.held_refs() == []
+    assert world.settled[-1] == (second, "conflict")
+
+
+def test_a_conflict_that_was_resolved_on_the_branch_lands_as_a_new_request(world: World) -> None:
+    world.branch("two", {"src/a.py": "a = 3\n"})
+    commit(world.root, {"src/a.py": "a = 2\n"})
+    merge_id = world.land("two")["merge_id"]
+    assert world.merge(merge_id)["state"] == "conflict"
+    side = world.root.parent / "resolve"
+    git(world.root, "worktree", "add", "-q", str(side), "two")
+    git(side, "merge", "-q", "main", check=False)
+    commit(side, {"src/a.py": "a = 5\n"}, "resolved")
+    requests.retry(world.db, world.repo(), merge_id, now=world.now())
+    world.run()
+    assert world.merge(merge_id)["state"] == "conflict", "the pinned head still conflicts"
+    requests.retry(world.db, world.repo(), merge_id, follow_branch=True, now=world.now())
+    world.run()
+    assert world.merge(merge_id)["state"] == "landed"
+    assert (world.root / "src/a.py").read_text() == "a = 5\n"
+
+
+def test_work_whose_branch_was_deleted_stays_reachable(world: World) -> None:
+    head = world.branch("two", {"src/a.py": "a = 3\n"})
+    commit(world.root, {"src/a.py": "a = 2\n"})
+    merge_id = world.submit("two")
+    git(world.root, "update-ref", "-d", "refs/heads/two")
+    world.run()
+    assert world.merge(merge_id)["state"] == "conflict"
+    assert git(world.root, "rev-parse", f"refs/corral/mq/{merge_id}") == head
+
+
+@pytest.mark.req("G24")
+def test_unrelated_histories_are_refused_with_a_reason(world: World) -> None:
+    git(world.root, "switch", "-q", "--orphan", "alien")
+    commit(world.root, {"z.txt": "z\n"})
+    git(world.root, "switch", "-q", "main")
+    merge = world.land("alien")
+    assert merge["state"] == "failed"
+    assert "no history in common" in merge["reason"]
+
+
+@pytest.mark.req("G8")
+@pytest.mark.parametrize("way", ["modified", "untracked", "staged"])
+def test_overlapping_dirt_holds_the_landing_and_is_not_touched(world: World, way: str) -> None:
+    world.landing = Landing(verify=["true"])
+    path = "new.txt" if way == "untracked" else "src/a.py"
+    world.branch("feature", {path: "theirs\n"})
+    behind = world.branch("behind", {"behind.txt": "x\n"})
+    (world.root / path).write_text("mine\n")
+    if way == "staged":
+        git(world.root, "add", path)
+    before, index = fingerprint(world.root), (world.root / ".git/index").read_bytes()
+    merge_id, waiting = world.submit("feature"), world.submit("behind")
+    world.run()
+    merge = world.merge(merge_id)
+    assert merge["state"] == "held"
+    assert path in merge["reason"]
+    assert world.merge(waiting)["state"] == "queued"
+    due = world.queue.step(world.now())
+    assert due is not None
+    assert (due - world.now()).total_seconds() <= 2
+    assert world.merge(merge_id) == merge, "a second look at a held landing changes nothing"
+    assert fingerprint(world.root) == before
+    assert (world.root / ".git/index").read_bytes() == index
+    if way == "untracked":
+        (world.root / path).unlink()
+    else:
+        git(world.root, "checkout", "-q", "HEAD", "--", path)
+    world.run()
+    assert world.merge(merge_id)["state"] == "landed"
+    assert world.merge(waiting)["state"] == "landed"
+    assert (world.root / path).read_text() == "theirs\n"
+    assert git(world.root, "merge-base", "--is-ancestor", behind, "main") == ""
+    assert world.events().count("merge.held") == 1
+
+
+@pytest.mark.req("G8")
+def test_dirt_that_does_not_overlap_is_kept_byte_for_byte(world: World) -> None:
+    world.branch("feature", {"src/a.py": "a = 2\n"})
+    (world.root / "src/b.py").write_text("b = mine\n")
+    (world.root / "note.txt").write_text("mine\n")
+    (world.root / "README.md").write_text("staged\n")
+    git(world.root, "add", "README.md")
+    before = fingerprint(world.root)
+    assert world.land("feature")["state"] == "landed"
+    after = fingerprint(world.root)
+    assert after.pop("src/a.py") == b"a = 2\n"
+    before.pop("src/a.py")
+    assert after == before
+    assert git(world.root, "diff", "--cached", "--name-only") == "README.md"
+
+
+@pytest.mark.req("G9")
+def test_a_user_who_commits_to_the_target_meanwhile_is_built_upon(world: World) -> None:
+    gate = world.root.parent / "gate"
+    world.landing = Landing(verify=[f"while ! test -e {gate}; do sleep 0.02; done; cat mine.txt 2>/dev/null || true"])
+    world.branch("feature", {"new.txt": "x\n"})
+    merge_id = world.submit("feature")
+    world.until(merge_id, "verifying")
+    mine = commit(world.root, {"mine.txt": "mine\n"})
+    gate.touch()
+    world.run()
+    merge = world.merge(merge_id)
+    assert merge["state"] == "landed"
+    assert git(world.root, "rev-parse", "main^1") == mine
+    assert world.receipt(merge_id)["tree"] == git(world.root, "rev-parse", "main^{tree}")
+    assert "mine" in (world.root / world.receipt(merge_id)["log"]).read_text()
+
+
+def test_a_target_that_was_deleted_holds_its_line(world: World) -> None:
+    git(world.root, "branch", "release")
+    world.branch("feature", {"new.txt": "x\n"})
+    merge_id = world.submit("feature", target="release")
+    git(world.root, "branch", "-D", "release")
+    world.run()
+    assert world.merge(merge_id)["state"] == "held"
+    assert "no branch release" in world.merge(merge_id)["reason"]
+    git(world.root, "branch", "release")
+    world.run()
+    assert world.merge(merge_id)["state"] == "landed"
+
+
+@pytest.mark.req("G26")
+@pytest.mark.req("I5")
+def test_a_pair_that_only_breaks_together_is_caught_on_the_merged_tree(world: World) -> None:
+    commit(world.root, {"lib.py": "def old():\n    return 1\n", "use.py": "import lib\n\n\nassert lib.old() == 1\n"})
+    world.landing = Landing(verify=["for f in use*.py; do python3 -B $f || exit 1; done"])
+    world.branch(
+        "rename", {"lib.py": "def new():\n    return 1\n", "use.py": "import lib\n\n\nassert lib.new() == 1\n"}
+    )
+    world.branch("caller", {"use_more.py": "import lib\n\nassert lib.old() == 1\n"})
+    first, second = world.submit("rename"), world.submit("caller")
+    world.run()
+    assert world.merge(first)["state"] == "landed"
+    merge = world.merge(second)
+    assert merge["state"] == "failed"
+    assert "exit code 1" in merge["reason"]
+    assert "AttributeError" in merge["reason"]
+    assert "The target without it is green" in merge["reason"]
+    assert world.tip() == world.merge(first)["landed_sha"]
+
+
+@pytest.mark.req("G28")
+def test_red_then_green_on_one_tree_is_a_flake_and_lands(world: World, tmp_path: Path) -> None:
+    world.landing = Landing(verify=[f"test -e {tmp_path}/second || {{ touch {tmp_path}/second; exit 1; }}"])
+    world.branch("feature", {"new.txt": "x\n"})
+    merge = world.land("feature")
+    assert merge["state"] == "landed"
+    assert world.receipt(merge["merge_id"])["reason"].startswith("Flaky: red 1 times, then green")
+    assert "merge.flaky" in world.events()
+
+
+@pytest.mark.req("I5")
+@pytest.mark.req("I6")
+def test_a_red_target_sends_nobody_back_and_goes_on_when_it_is_mended(world: World, tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    world.landing = Landing(verify=[f"echo x >> {runs}; test ! -e broken.txt"], reruns=1)
+    commit(world.root, {"broken.txt": "x\n"})
+    world.branch("feature", {"new.txt": "x\n"})
+    world.branch("behind", {"behind.txt": "x\n"})
+    merge_id, behind = world.submit("feature"), world.submit("behind")
+    world.run()
+    assert world.merge(merge_id)["state"] == "held"
+    assert "The target itself is red" in world.merge(merge_id)["reason"]
+    assert world.merge(behind)["state"] == "queued"
+    spent = runs.read_text()
+    assert spent == "x\n" * 4, "twice the merged tree, twice the tip"
+    world.queue.step(world.now())
+    assert runs.read_text() == spent, "waiting costs no run"
+    git(world.root, "rm", "-q", "broken.txt")
+    git(world.root, "commit", "-q", "-m", "mended")
+    world.run()
+    assert (world.merge(merge_id)["state"], world.merge(behind)["state"]) == ("landed", "landed")
+
+
+def test_a_red_target_is_looked_at_again_when_a_person_asks(world: World, tmp_path: Path) -> None:
+    world.landing = Landing(verify=[f"test -e {tmp_path}/service"], reruns=0)
+    world.branch("feature", {"new.txt": "x\n"})
+    merge_id = world.submit("feature")
+    world.run()
+    assert world.merge(merge_id)["state"] == "held"
+    (tmp_path / "service").touch()
+    requests.retry(world.db, world.repo(), merge_id, now=world.now())
+    world.run()
+    assert world.merge(merge_id)["state"] == "landed"
+
+
+def test_the_repair_of_a_red_target_lands_past_those_who_wait(world: World) -> None:
+    world.landing = Landing(verify=["test ! -e broken.txt"], reruns=0)
+    commit(world.root, {"broken.txt": "x\n"})
+    world.branch("feature", {"new.txt": "x\n"})
+    world.branch("behind", {"behind.txt": "x\n"})
+    held, behind = world.submit("feature"), world.submit("behind")
+    world.run()
+    git(world.root, "switch", "-q", "-c", "repair")
+    git(world.root, "rm", "-q", "broken.txt")
+    git(world.root, "commit", "-q", "-m", "mended")
+    git(world.root, "switch", "-q", "main")
+    world.skip(1)
+    repair = world.submit("repair")
+    world.until(behind, "landed")
+    assert [world.merge(one)["state"] for one in (held, behind, repair)] == ["landed"] * 3
+    assert world.settled[0] == (repair, "landed")
+
+
+@pytest.mark.req("X10")
+def test_a_branch_cannot_choose_what_verifies_it(world: World) -> None:
+    """The commands are asked for by the target, and the branch's own are not looked at."""
+    asked: list[str] = []
+
+    def of_target(target: str) -> Landing:
+        asked.append(target)
+        return Landing(verify=["test ! -e bad.txt"], reruns=0)
+
+    world.queue._verify_settings = of_target
+    world.branch("feature", {"bad.txt": "x\n", ".corral/config.yaml": "landing: {verify: ['true']}\n"})
+    assert world.land("feature")["state"] == "failed"
+    assert set(asked) == {"refs/heads/main"}
+
+
+def test_broken_settings_on_the_target_hold_the_line_until_they_are_mended(world: World) -> None:
+    def broken(_target: str) -> Landing:
+        raise ConfigInvalid("The configuration has 1 error.", cause="landing.verify: should be a list")
+
+    good, world.queue._verify_settings = world.queue._verify_settings, broken
+    world.branch("feature", {"new.txt": "x\n"})
+    merge_id = world.submit("feature")
+    world.run()
+    assert world.merge(merge_id)["state"] == "held"
+    assert "landing.verify" in world.merge(merge_id)["reason"]
+    world.queue._verify_settings = good
+    world.run()
+    assert world.merge(merge_id)["state"] == "landed"
+
+
+def test_one_targets_trouble_is_not_anothers(world: World) -> None:
+    git(world.root, "branch", "release")
+    world.branch("feature", {"src/a.py": "theirs\n"})
+    world.branch("fix", {"fix.txt": "x\n"}, base="release")
+    (world.root / "src/a.py").write_text("mine\n")
+    held, other = world.submit("feature"), world.submit("fix", target="release")
+    world.until(other, "landed")
+    assert world.merge(held)["state"] == "held"

@@ -1,0 +1,215 @@
+"""Verification commands that misbehave, and what becomes of them."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from corral.config.model import Landing
+from corral.errors import CorralError
+from corral.landing import requests, verification
+from tests.conftest import commit, git
+from tests.integration.landing_world import World
+
+
+@pytest.fixture
+def world(repo: Path) -> Iterator[World]:
+    made = World(repo)
+    made.branch("feature", {"new.txt": "x\n"})
+    yield made
+    made.close()
+
+
+def wait_for(path: Path) -> str:
+    deadline = time.monotonic() + 20
+    while not (path.exists() and path.read_text().strip()):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    return path.read_text().strip()
+
+
+def gone(pid: int) -> bool:
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        try:
+            if psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
+                return True
+        except psutil.NoSuchProcess:
+            return True
+        time.sleep(0.01)
+    return False
+
+
+@pytest.mark.req("G27")
+def test_a_hanging_one_is_ended_with_all_it_started_and_blames_nobody(world: World, tmp_path: Path) -> None:
+    pid_file = tmp_path / "pid"
+    world.landing = Landing(verify=[f"setsid sh -c 'echo $$ > {pid_file}; exec sleep 300' & sleep 300"], timeout_s=50)
+    merge_id = world.submit("feature")
+    for attempt in range(3):
+        world.until(merge_id, "verifying")
+        escaped = int(wait_for(pid_file))
+        pid_file.unlink()
+        world.skip(51)
+        world.queue.step(world.now())
+        assert gone(escaped)
+        assert world.merge(merge_id)["state"] == ("queued" if attempt < 2 else "failed")
+        world.skip(20)
+    reason = world.merge(merge_id)["reason"]
+    assert "says nothing against the change" in reason
+    assert "landing.timeout_s (50 s)" in reason
+    assert world.receipt(merge_id)["status"] == "error"
+
+
+@pytest.mark.req("G27")
+def test_a_daemon_left_behind_by_a_green_one_is_ended(world: World, tmp_path: Path) -> None:
+    pid_file = tmp_path / "pid"
+    world.landing = Landing(
+        verify=[
+            f"setsid sh -c 'echo $$ > {pid_file}; exec sleep 300' >/dev/null 2>&1 & while ! test -s {pid_file}; do :; done"
+        ]
+    )
+    assert world.land("feature")["state"] == "landed"
+    assert gone(int(pid_file.read_text()))
+
+
+@pytest.mark.req("G27")
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("echo y > src/a.py", "changed tracked files (src/a.py)"),
+        ("rm README.md", "changed tracked files (README.md)"),
+        ("git -c user.name=x -c user.email=x@x.test commit -q --allow-empty -m x", "moved the HEAD"),
+        ("git checkout -q -B mine", "moved the HEAD"),
+        ("no-such-command-anywhere", "a command was not found (exit code 127)"),
+        ("./README.md", "it is not executable (exit code 126)"),
+        ("kill -9 $$", "killed from outside"),
+    ],
+)
+def test_a_verdict_that_is_none_is_tried_again_and_then_failed_without_blame(
+    world: World, command: str, said: str
+) -> None:
+    world.landing = Landing(verify=[command])
+    before = world.tip()
+    merge = world.land("feature")
+    assert merge["state"] == "failed"
+    assert said in merge["reason"]
+    assert "3 tries" in merge["reason"]
+    assert "says nothing against the change" in merge["reason"]
+    assert world.tip() == before
+    world.landing = Landing(verify=["test -f new.txt && grep -q hello README.md && grep -q 'a = 1' src/a.py"])
+    requests.retry(world.db, world.repo(), merge["merge_id"], now=world.now())
+    world.run()
+    assert world.merge(merge["merge_id"])["state"] == "landed", "the worktree is whole again for the next one"
+
+
+@pytest.mark.req("G27")
+def test_a_worktree_that_was_made_to_point_at_the_users_checkout_is_not_followed(world: World) -> None:
+    head = (world.root / ".git/HEAD").read_bytes()
+    world.landing = Landing(verify=[f"echo 'gitdir: {world.root}/.git' > .git"])
+    assert world.land("feature")["state"] == "landed"
+    world.branch("second", {"second.txt": "x\n"})
+    assert world.land("second")["state"] == "landed"
+    assert (world.root / ".git/HEAD").read_bytes() == head
+    assert git(world.root, "status", "--porcelain") == ""
+
+
+def test_a_runner_that_ran_nothing_is_not_green(world: World) -> None:
+    commit(world.root, {"seed.txt": "x\n"})
+    world.landing = Landing(
+        verify=["test -e new.txt && echo 'no tests ran in 0.01s' || echo '1 passed in 0.01s'"], reruns=0
+    )
+    merge = world.land("feature")
+    assert merge["state"] == "failed"
+    assert "ran no tests" in merge["reason"]
+
+
+def test_all_commands_run_in_order_until_one_fails(world: World) -> None:
+    world.landing = Landing(verify=["echo one", "echo two; exit 3", "echo three"], reruns=0)
+    merge_id = world.submit("feature")
+    world.run()
+    text = requests.log(world.db, world.project.logs_dir, merge_id)
+    assert text == "$ echo one\none\n$ echo two; exit 3\ntwo\n"
+    assert world.receipt(merge_id)["exit_code"] == 3
+    assert world.receipt(merge_id)["status"] == "failed"
+
+
+@pytest.mark.req("X10")
+def test_the_commands_get_no_credential_and_their_log_shows_none(world: World) -> None:
+    world.environ |= {
+        "ANTHROPIC_API_KEY": "sk-ant-canary-000111222",
+        "GITHUB_TOKEN": "canary-token",
+        "SSH_AUTH_SOCK": "/x",
+    }
+    world.prepare = lambda path: {"PORT": "20000", "PREPARED": path.name}
+    world.landing = Landing(verify=["env; echo leaked sk-ant-canary-000111222"])
+    merge = world.land("feature")
+    raw = (world.root / world.receipt(merge["merge_id"])["log"]).read_text()
+    named = dict(line.split("=", 1) for line in raw.splitlines() if "=" in line)
+    assert not {"ANTHROPIC_API_KEY", "GITHUB_TOKEN", "SSH_AUTH_SOCK", "CORRAL_TASK_ID"} & named.keys()
+    assert (named["PREPARED"], named["PORT"], named["CORRAL_MERGE_ID"]) == ("verify-1", "20000", merge["merge_id"])
+    assert "canary-000111222" not in requests.log(world.db, world.project.logs_dir, merge["merge_id"])
+
+
+def test_ignored_files_stay_from_run_to_run_and_others_do_not(world: World) -> None:
+    commit(world.root, {".gitignore": "cache/\n"})
+    world.landing = Landing(verify=["ls -a; mkdir -p cache left; touch cache/warm left/over"])
+    world.branch("second", {"second.txt": "x\n"})
+    for branch in ("feature", "second"):
+        merge_id = world.land(branch)["merge_id"]
+    text = requests.log(world.db, world.project.logs_dir, merge_id).split()
+    assert "cache" in text
+    assert "left" not in text
+    assert "second.txt" in text
+
+
+def test_a_worktree_that_cannot_be_prepared_blames_nobody(world: World) -> None:
+    def refuse(_path: Path) -> dict[str, str]:
+        raise CorralError("npm ci failed.", cause="No network.")
+
+    world.prepare = refuse
+    world.landing = Landing(verify=["true"])
+    merge = world.land("feature")
+    assert merge["state"] == "failed"
+    assert "npm ci failed. No network." in merge["reason"]
+    assert "says nothing against the change" in merge["reason"]
+
+
+def test_stop_ends_the_run_and_requeues(world: World, tmp_path: Path) -> None:
+    pid_file = tmp_path / "pid"
+    world.landing = Landing(verify=[f"echo $$ > {pid_file}; sleep 300"])
+    merge_id = world.submit("feature")
+    world.until(merge_id, "verifying")
+    pid = int(wait_for(pid_file))
+    world.queue.stop(world.now())
+    assert gone(pid)
+    assert world.merge(merge_id)["state"] == "queued"
+    assert world.queue.step(world.now()) is None
+    assert world.merge(merge_id)["state"] == "queued"
+
+
+def test_too_much_output_is_ended(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verification, "LOG_LIMIT", 100_000)
+    world.landing = Landing(verify=["yes"])
+    merge = world.land("feature")
+    assert merge["state"] == "failed"
+    assert "of output" in merge["reason"]
+
+
+def test_the_worktree_is_made_again_when_it_is_damaged(world: World) -> None:
+    world.landing = Landing(verify=["test -f new.txt || test -f other.txt"])
+    world.land("feature")
+    bench = world.project.home / "worktrees" / "verify-1"
+    assert (bench / "new.txt").exists()
+    for number, damage in enumerate(("index", "HEAD")):
+        admin = Path((bench / ".git").read_text().removeprefix("gitdir: ").strip())
+        (admin / damage).write_bytes(b"\0garbage")
+        world.branch(f"next-{number}", {f"other{number}.txt": "x\n"})
+        assert world.land(f"next-{number}")["state"] == "landed"
+    os.unlink(bench / ".git")  # noqa: PTH108
+    world.branch("last", {"last.txt": "x\n"})
+    assert world.land("last")["state"] == "landed"
