@@ -20,7 +20,7 @@ import re
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,7 +43,7 @@ def script(*steps: Step, say: str = "Do this.") -> str:
     return f"{say}\n```script\n{plain}\n```"
 
 
-def tool(name: str, *, if_denied: list[Step] | None = None, **arguments: Any) -> Step:
+def tool(name: str, /, *, if_denied: list[Step] | None = None, **arguments: Any) -> Step:
     """A step that calls a tool of the client: ``tool("Write", file_path="$CWD/a", content="x")``."""
     step: Step = {"tool": name, "input": arguments}
     return step if if_denied is None else {**step, "if_denied": if_denied}
@@ -64,6 +64,7 @@ class Request:
     """One request of a client, as a test wants to see it.
 
     Attributes:
+        at: When it arrived, in seconds since the epoch.
         body: The JSON that was sent.
         cwd: The session's working directory, from the system prompt; empty when it names none.
         texts: Every text block of the conversation, the system's included, oldest first.
@@ -126,7 +127,13 @@ class Stage:
     @property
     def url(self) -> str:
         """What ``ANTHROPIC_BASE_URL`` has to be."""
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
+        host, port = self.address
+        return f"http://{host}:{port}"
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """The host and port it listens on."""
+        return "127.0.0.1", self._server.server_address[1]
 
     @property
     def requests(self) -> list[Request]:
@@ -154,14 +161,14 @@ class Stage:
             self._failures.append(_Failure(status, times, containing, headers))
 
     def answer(self, body: Json) -> tuple[Step, _Failure | None]:
-        """Decide and record the answer to one request, after its latency."""
+        """Record one request as it arrives, wait as long as it has to, and say what it is answered with."""
         played = _Played(body)
-        step = played.step(self._pause)
-        self._pause(self.latency)
+        step, delay_s = played.due()
         with self._lock:
             failure = self._take_failure("\n".join(played.texts))
-            seen = Request(time.time(), body, played.cwd, played.texts, played.results, None if failure else step)
-            self._requests.append(seen)
+            answered = None if failure else step
+            self._requests.append(Request(time.time(), body, played.cwd, played.texts, played.results, answered))
+        self._closing.wait(delay_s + self.latency)
         return step, failure
 
     def _take_failure(self, conversation: str) -> _Failure | None:
@@ -170,10 +177,6 @@ class Stage:
                 failure.left = None if failure.left is None else failure.left - 1
                 return failure
         return None
-
-    def _pause(self, seconds: float) -> None:
-        if seconds:
-            self._closing.wait(seconds)
 
 
 class _Played:
@@ -196,21 +199,20 @@ class _Played:
                     quoted = json.dumps(self.cwd)[1:-1]
                     self._steps, self.results = json.loads(fence.group(1).replace("$CWD", quoted)), []
 
-    def step(self, pause: Callable[[float], None]) -> Step:
-        """The step that is due; its sleeps are slept, those of earlier steps are not slept again."""
-        queue, answered = list(self._steps or []), 0
+    def due(self) -> tuple[Step, float]:
+        """The step that is due, and the seconds to sleep before it; those before earlier steps are not slept again."""
+        queue, answered, delay_s = list(self._steps or []), 0, 0.0
         while queue:
             step = queue.pop(0)
             if "sleep" in step:
-                if answered == len(self.results):
-                    pause(step["sleep"])
+                delay_s += step["sleep"] if answered == len(self.results) else 0
             elif "tool" in step and answered < len(self.results):
                 denied = bool(self.results[answered].get("is_error"))
                 queue = (step.get("if_denied", []) if denied else []) + queue
                 answered += 1
             else:
-                return step
-        return text("done")
+                return step, delay_s
+        return text("done"), delay_s
 
 
 def _texts(content: Any) -> list[str]:

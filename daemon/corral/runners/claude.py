@@ -9,15 +9,13 @@ from __future__ import annotations
 import json
 import shutil
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 
 from corral.errors import InvalidInput, RunnerUnavailable
 from corral.runners.command import environment_for, signal_name
-from corral.runners.environment import redactor
-from corral.runners.process import spawn
 from corral.runners.protocol import Assignment, Finished, Running, Usage, failure
-from corral.runners.stream import Event, Transcript, user_message
+from corral.runners.stream import Event, Transcript, one_line, user_message
 from corral.runners.worker import Worker
 
 _PERMISSIONS = {"permissions": {"allow": ["Bash(*)", "mcp__plugin_corral_corral", "Skill"]}}
@@ -62,11 +60,9 @@ class ClaudeRunner:
             raise InvalidInput("The task has no prompt.", remedy="Submit it with --prompt.")
         env = environment_for(assignment, self._environ)
         argv = [self._client(env.get("PATH")), *arguments(assignment)]
-        process, tail = spawn(argv, cwd=assignment.worktree, env=env, log=assignment.log, takes_input=True)
-        output = ClaudeOutput(redactor(env), assignment)
-        worker = ClaudeWorker(process, assignment, output, tail, now=now, grace_s=self._stop_grace_s)
-        worker.feed.send(user_message(assignment.prompt))
-        return worker
+        said = user_message(assignment.prompt)
+        output = ClaudeOutput(assignment)
+        return ClaudeWorker(assignment, argv, env, output, said=said, now=now, grace_s=self._stop_grace_s)
 
     def _client(self, path: str | None) -> str:
         found = shutil.which(self._command, path=path)
@@ -101,16 +97,15 @@ class ClaudeWorker(Worker):
 
     def tell(self, text: str) -> bool:
         """Say something as its user; the model gets it with its next request."""
-        return self._finished is None and self.feed.send(user_message(text))
+        return self._finished is None and self._feed.send(user_message(text))
 
 
 class ClaudeOutput:
     """Which end the client's events amount to."""
 
-    def __init__(self, redact: Callable[[str], str], assignment: Assignment) -> None:
-        self._said = Transcript(redact, root=str(assignment.worktree))
+    def __init__(self, assignment: Assignment) -> None:
+        self._said = Transcript(root=str(assignment.worktree))
         self._limits = assignment.limits
-        self._wants_plugin = assignment.plugin_dir is not None
 
     @property
     def usage(self) -> Usage:
@@ -159,7 +154,7 @@ class ClaudeOutput:
     def _failed(self, result: Event, exit_code: int, found: dict[str, object]) -> Finished:
         subtype, status = result.get("subtype"), result.get("api_error_status")
         errors = [str(error) for error in result.get("errors") or []]
-        words = self._said.clean(self._said.final_text() or " · ".join(errors) or str(subtype))
+        words = one_line(self._said.final_text() or " · ".join(errors) or str(subtype))
         if subtype == "error_max_turns":
             message = f"It reached the limit of {self._limits.max_turns} turns."
             return failure("max_turns", message, exit_code=exit_code, result=found)

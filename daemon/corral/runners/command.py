@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 
 from corral.errors import InvalidInput
-from corral.runners.environment import redactor, worker_environment
-from corral.runners.process import TASK_MARK, spawn
+from corral.runners.environment import worker_environment
+from corral.runners.process import TASK_MARK
 from corral.runners.protocol import Assignment, Finished, Running, Usage, failure
-from corral.runners.stream import one_line
+from corral.runners.stream import one_line, plain
 from corral.runners.worker import Worker
 
 _KEPT = 8192
@@ -44,9 +44,7 @@ class CommandRunner:
             raise InvalidInput("The task has no command that a shell can run.", remedy="Submit it with --command.")
         env = environment_for(assignment, self._environ)
         argv = ["/bin/sh", "-c", assignment.command]
-        process, tail = spawn(argv, cwd=assignment.worktree, env=env, log=assignment.log)
-        output = CommandOutput(redactor(env))
-        return Worker(process, assignment, output, tail, now=now, grace_s=self._stop_grace_s)
+        return Worker(assignment, argv, env, CommandOutput(), now=now, grace_s=self._stop_grace_s)
 
 
 def environment_for(assignment: Assignment, environ: Mapping[str, str]) -> dict[str, str]:
@@ -61,10 +59,9 @@ class CommandOutput:
     settled = False
     waits = False
 
-    def __init__(self, redact: Callable[[str], str]) -> None:
+    def __init__(self) -> None:
         self.usage = Usage()
         self.progress: str | None = None
-        self._redact = redact
         self._last = b""
 
     def feed(self, data: bytes) -> bool:
@@ -85,8 +82,7 @@ class CommandOutput:
         return failure("command_failed", f"It exited with {exit_code}{said}", exit_code=exit_code, result=result)
 
     def _lines(self) -> list[str]:
-        text = self._redact(self._last.decode(errors="replace"))
-        lines = text.splitlines()
+        lines = plain(self._last.decode(errors="replace")).splitlines()
         whole = lines[1:] if len(self._last) == _KEPT and len(lines) > 1 else lines  # a cut secret is not recognised
         return [line for line in map(one_line, whole) if line]
 

@@ -6,8 +6,7 @@ A worker gets the credentials of Claude and nothing else; a verification, which 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from urllib.parse import urlsplit
+from collections.abc import Mapping
 
 _PROXIES = frozenset(
     spelling
@@ -27,13 +26,6 @@ _ONE_SESSION = re.compile(
 )
 """What the client tells its own children: who they are, which sockets and descriptors are theirs."""
 
-_SECRET_NAME = re.compile(r"TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|(?:^|_)KEY(?:$|_)", re.IGNORECASE)
-_SECRET_SHAPE = re.compile(
-    r"sk-ant-[\w-]{8,}|gh[pousr]_\w{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|xox[abeprs]-[\w-]{10,}"
-    r"|AKIA[0-9A-Z]{16}|eyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]{10,}"
-)
-_SHORTEST_SECRET = 8
-
 
 def worker_environment(environ: Mapping[str, str], additions: Mapping[str, str]) -> dict[str, str]:
     """The whole environment of a worker.
@@ -48,16 +40,8 @@ def worker_environment(environ: Mapping[str, str], additions: Mapping[str, str])
 
 def verification_environment(environ: Mapping[str, str], additions: Mapping[str, str]) -> dict[str, str]:
     """The whole environment of a verification or a setup command: as a worker's, without any credential."""
-    kept = {name: value for name, value in environ.items() if _is_plain(name) and not _is_secret(name, value)}
+    kept = {name: value for name, value in environ.items() if _is_plain(name) and not _holds_password(name, value)}
     return _with_additions(kept, additions)
-
-
-def redactor(env: Mapping[str, str]) -> Callable[[str], str]:
-    """A function that takes secrets out of a text: the values of the environment's secrets, and what looks like a token."""
-    secrets = {value for name, value in env.items() if _is_secret(name, value) and len(value) >= _SHORTEST_SECRET}
-    known = [re.escape(value) for value in sorted(secrets, key=len, reverse=True)]
-    pattern = re.compile("|".join([*known, _SECRET_SHAPE.pattern]))
-    return lambda text: pattern.sub("[redacted]", text)
 
 
 def _is_plain(name: str) -> bool:
@@ -68,13 +52,13 @@ def _is_claude(name: str) -> bool:
     return _CLAUDE.fullmatch(name) is not None and not _ONE_SESSION.fullmatch(name)
 
 
-def _is_secret(name: str, value: str) -> bool:
-    if name in _PROXIES:
-        return "@" in urlsplit(value if "//" in value else f"//{value}").netloc
-    return _SECRET_NAME.search(name) is not None
+def _holds_password(name: str, value: str) -> bool:
+    return name in _PROXIES and "@" in value
 
 
 def _with_additions(kept: dict[str, str], additions: Mapping[str, str]) -> dict[str, str]:
-    folders = [*additions.get("PATH", "").split(":"), *kept.get("PATH", "").split(":")]
-    path = ":".join(dict.fromkeys(folder for folder in folders if folder))
+    first, rest = additions.get("PATH", ""), kept.get("PATH", "")
+    if first and rest and not f":{first}".endswith(f":{rest}"):
+        first = f"{first}:{rest}"
+    path = first or rest
     return {**kept, **additions, **({"PATH": path} if path else {})}

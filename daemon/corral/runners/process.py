@@ -25,7 +25,7 @@ _CHUNK = 1 << 20
 
 def spawn(
     argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], log: Path, takes_input: bool = False
-) -> tuple[subprocess.Popen[bytes], LogTail]:
+) -> subprocess.Popen[bytes]:
     """Start a process that leads its own session, with its output going straight into a file.
 
     A pipe would end with the daemon and take the worker along; the file does not.
@@ -37,11 +37,9 @@ def spawn(
     Raises:
         RunnerUnavailable: The system refused, with its reason.
     """
-    log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    output = os.open(log, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    tail = LogTail(output)
+    output = _open_private(log, os.O_WRONLY | os.O_APPEND)
     try:
-        process = subprocess.Popen(
+        return subprocess.Popen(
             list(argv),
             cwd=cwd,
             env=dict(env),
@@ -53,56 +51,65 @@ def spawn(
             start_new_session=True,
         )
     except OSError as error:
-        tail.close()
         raise RunnerUnavailable(
             f"{argv[0]} could not be started in {cwd}: {error.strerror}.",
             cause="The program or the folder is missing or may not be used, or the command is too long.",
             remedy="Put a long command into a script; check that the program runs by hand in that folder.",
         ) from error
-    return process, tail
+    finally:
+        os.close(output)
+
+
+def _open_private(log: Path, flags: int) -> int:
+    log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return os.open(log, flags | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 
 
 class Feed:
-    """A process's standard input, written without ever waiting for the reader."""
+    """A process's standard input, written without ever waiting for the reader.
+
+    Attributes:
+        waiting: What the pipe had no room for yet.
+    """
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self._pipe = process.stdin
-        self._waiting = bytearray()
+        self.waiting = bytearray()
         if self._pipe:
             os.set_blocking(self._pipe.fileno(), False)
 
     def send(self, data: bytes) -> bool:
         """Queue bytes and write what fits; False if the pipe is closed."""
-        self._waiting += data
+        self.waiting += data
         self.flush()
         return self._pipe is not None
 
     def flush(self) -> None:
         """Write what fits now."""
-        while self._pipe and self._waiting:
+        while self._pipe and self.waiting:
             try:
-                written = self._pipe.write(self._waiting[:_CHUNK])
+                written = self._pipe.write(self.waiting[:_CHUNK])
             except BrokenPipeError:
                 self.close()
                 return
             if not written:
                 return
-            del self._waiting[:written]
+            del self.waiting[:written]
 
     def close(self) -> None:
         """End the input; what was not read is lost."""
         if self._pipe:
             self._pipe.close()
         self._pipe = None
-        self._waiting.clear()
+        self.waiting.clear()
 
 
 class LogTail:
     """What is appended to a file from now on, read through a descriptor of our own: the file may be moved or removed."""
 
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-        self._offset = os.fstat(descriptor).st_size
+    def __init__(self, log: Path) -> None:
+        self._descriptor = _open_private(log, os.O_RDONLY)
+        self._offset = os.fstat(self._descriptor).st_size
 
     def chunks(self) -> Iterator[bytes]:
         """Everything up to the file's present end, in pieces; a writer that never pauses cannot hold the reader."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections import deque
-from collections.abc import Callable
 from typing import Any
 
+from corral.observe.redaction import redact
 from corral.runners.protocol import Usage
 
 Event = dict[str, Any]
@@ -19,10 +19,15 @@ _TELLING_ARGUMENTS = ("file_path", "notebook_path", "command", "pattern", "skill
 _NOT_PROGRESS = frozenset({"api_retry", "status", "hook_started"})
 
 
-def one_line(text: str, limit: int = _LINE) -> str:
-    """A text as one line that is safe to show: white space folded, no control or direction characters, cut."""
-    plain = " ".join(_UNPRINTABLE.sub("", _ANSI.sub("", text).replace("\n", " ")).split())
-    return plain if len(plain) <= limit else plain[: limit - 1] + "…"
+def plain(text: str) -> str:
+    """A text that is safe to keep and to show: without secrets, control and direction characters; its lines stay."""
+    return redact(_UNPRINTABLE.sub("", _ANSI.sub("", text).replace("\r", "\n")))
+
+
+def one_line(text: str) -> str:
+    """The same on one line, cut."""
+    folded = " ".join(plain(text).split())
+    return folded if len(folded) <= _LINE else folded[: _LINE - 1] + "…"
 
 
 def user_message(text: str) -> bytes:
@@ -44,7 +49,7 @@ class Transcript:
         strays: The last lines that are not events, such as its standard error.
     """
 
-    def __init__(self, redact: Callable[[str], str], *, root: str = "") -> None:
+    def __init__(self, *, root: str = "") -> None:
         self.usage = Usage()
         self.progress: str | None = None
         self.result: Event | None = None
@@ -52,32 +57,27 @@ class Transcript:
         self.strays: deque[str] = deque(maxlen=5)
         self.model: str | None = None
         self.background: list[Event] = []
-        self._redact = redact
         self._root = root.rstrip("/") + "/"
         self._partial = b""
         self._settled = Usage()
-        self._answers: dict[str, Event] = {}
+        self._answers: dict[str, Usage] = {}
 
     def feed(self, data: bytes) -> bool:
         """Take what the client wrote; say whether it got anywhere."""
         *lines, self._partial = (self._partial + data).split(b"\n")
         return sum(self._take(line) for line in lines if line.strip()) > 0
 
-    def clean(self, text: str) -> str:
-        """A text of the worker's, as it may be stored and shown."""
-        return one_line(self._redact(text))
-
     def final_text(self) -> str:
         """What the last turn ended with, cut, without secrets."""
         said = (self.result or {}).get("result")
-        return self._redact(said)[:_TEXT] if isinstance(said, str) else ""
+        return plain(said)[:_TEXT] if isinstance(said, str) else ""
 
     def _take(self, line: bytes) -> bool:
         try:
             return self._take_event(_parse(line))
         except (ValueError, TypeError, AttributeError, RecursionError):
             # Standard error shares the file: any text can stand there, and it can cut an event in two.
-            self.strays.append(self.clean(line.decode(errors="replace")))
+            self.strays.append(one_line(line.decode(errors="replace")))
             return True
 
     def _take_event(self, event: Event) -> bool:
@@ -103,31 +103,31 @@ class Transcript:
             for server in event.get("mcp_servers") or []
             if server.get("status") == "failed"
         ]
-        self.warnings = [self.clean(problem) for problem in problems]
+        self.warnings = [one_line(problem) for problem in problems]
 
     def _answered(self, event: Event) -> None:
         message = event.get("message") or {}
-        self._answers[str(message.get("id"))] = event
-        own = sum(1 for answer in self._answers.values() if not answer.get("parent_tool_use_id"))
-        spent = [(answer.get("message") or {}).get("usage") or {} for answer in self._answers.values()]
+        used = message.get("usage") or {}
+        read = _count(used, "input_tokens") + _count(used, "cache_creation_input_tokens")
+        turn = 0 if event.get("parent_tool_use_id") else 1
+        self._answers[str(message.get("id"))] = Usage(read, _count(used, "output_tokens"), 0.0, turn)
         self.usage = Usage(
-            self._settled.input_tokens
-            + sum(_count(u, "input_tokens") + _count(u, "cache_creation_input_tokens") for u in spent),
-            self._settled.output_tokens + sum(_count(u, "output_tokens") for u in spent),
+            self._settled.input_tokens + sum(answer.input_tokens for answer in self._answers.values()),
+            self._settled.output_tokens + sum(answer.output_tokens for answer in self._answers.values()),
             self._settled.cost_usd,
-            self._settled.turns + own,
+            self._settled.turns + sum(answer.turns for answer in self._answers.values()),
         )
         for block in message.get("content") or []:
             self.progress = self._line_of(block) or self.progress
 
     def _line_of(self, block: Event) -> str | None:
         if block.get("type") == "text":
-            return self.clean(str(block.get("text"))) or None
+            return one_line(str(block.get("text"))) or None
         if block.get("type") != "tool_use":
             return None
         given = block.get("input") or {}
         telling = next((str(given[name]) for name in _TELLING_ARGUMENTS if given.get(name)), "")
-        return self.clean(f"{block.get('name')} {telling.removeprefix(self._root)}")
+        return one_line(f"{block.get('name')} {telling.removeprefix(self._root)}")
 
     def _turn_ended(self, event: Event) -> None:
         self.result = event

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
 import psutil
 
-from corral.runners.process import Feed, Load, LogTail, load_of, signal_each, start_time, survivors
+from corral.runners.process import Feed, Load, LogTail, load_of, signal_each, spawn, start_time, survivors
 from corral.runners.protocol import Assignment, Finished, Observation, Usage, failure
 
 _SAMPLE_S = 1.0
@@ -61,29 +61,42 @@ class _Ending:
 class Worker:
     """A :class:`~corral.runners.protocol.Running` over one process.
 
+    Made started.
+
     Args:
-        process: Just started by :func:`~corral.runners.process.spawn`, which gives its log, too.
+        argv: What runs, with ``env`` as its whole environment.
+        said: What it gets on its standard input first; None gives it no standard input.
         grace_s: Seconds from SIGTERM to SIGKILL.
+
+    Raises:
+        RunnerUnavailable: The process could not be started.
     """
 
     def __init__(
         self,
-        process: subprocess.Popen[bytes],
         assignment: Assignment,
+        argv: Sequence[str],
+        env: Mapping[str, str],
         output: Output,
-        tail: LogTail,
         *,
         now: datetime,
         grace_s: float,
+        said: bytes | None = None,
     ) -> None:
-        self.pid = process.pid
-        self.pid_started = start_time(process.pid) or now.timestamp()
-        self.feed = Feed(process)
-        self._process = process
+        self._tail = LogTail(assignment.log)
+        with ExitStack() as unless_started:
+            unless_started.callback(self._tail.close)
+            self._process = spawn(
+                argv, cwd=assignment.worktree, env=env, log=assignment.log, takes_input=said is not None
+            )
+            unless_started.pop_all()
+        self.pid = self._process.pid
+        self.pid_started = start_time(self.pid) or now.timestamp()
+        self._feed = Feed(self._process)
+        self._feed.send(said or b"")
         self._task_id = assignment.task_id
         self._limits = assignment.limits
         self._output = output
-        self._tail = tail
         self._grace_s = grace_s
         self._started = self._progressed_at = self._sampled_at = self._busy_since = now
         self._busy_cpu_s = 0.0
@@ -112,10 +125,10 @@ class Worker:
         return False
 
     def _read(self, now: datetime) -> bool:
-        self.feed.flush()
+        self._feed.flush()
         progressed = sum(self._output.feed(data) for data in self._tail.chunks()) > 0
         if self._output.settled:
-            self.feed.close()
+            self._feed.close()
         if progressed:
             self._progressed_at = now
         return progressed
@@ -180,7 +193,7 @@ class Worker:
         if alive:
             self._end_survivors(ending, alive)
             return None
-        self.feed.close()
+        self._feed.close()
         self._tail.close()
         if ending.error is None:
             return self._output.verdict(exit_code)

@@ -1,0 +1,246 @@
+"""The runner ``claude`` with the real client: what it does in a worktree, what it costs, and every way it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from corral.errors import InvalidInput, RunnerUnavailable
+from corral.runners.claude import ClaudeRunner
+from corral.runners.process import find_marked
+from corral.runners.protocol import Assignment, Limits, Running, Usage
+from tests.conftest import git
+from tests.e2e.client import KEY
+from tests.e2e.stage import Stage, bash, script, text, tool
+from tests.integration.running import clock, finish, kill, look, make_assignment, wait
+
+pytestmark = pytest.mark.e2e
+Start = Callable[..., Running]
+IDENTITY = {
+    "GIT_AUTHOR_NAME": "Ada",
+    "GIT_AUTHOR_EMAIL": "ada@example.test",
+    "GIT_COMMITTER_NAME": "Ada",
+    "GIT_COMMITTER_EMAIL": "ada@example.test",
+}
+
+
+@pytest.fixture
+def assignments() -> Iterator[list[Assignment]]:
+    """What was started; none of it outlives the test."""
+    started: list[Assignment] = []
+    yield started
+    for assignment in started:
+        kill(assignment.task_id)
+
+
+@pytest.fixture
+def start(
+    claude: Path, client_env: Callable[..., dict[str, str]], tmp_path: Path, repo: Path, assignments: list[Assignment]
+) -> Start:
+    """Start a prompt in a linked worktree: ``start(prompt, environ={...}, limits=..., …)``."""
+    worktree = tmp_path / "worktree"
+    git(repo, "worktree", "add", "-q", "-b", "corral/task", str(worktree))
+
+    def begin(prompt: str, environ: dict[str, str] | None = None, **changes: Any) -> Running:
+        assignment = make_assignment(tmp_path, prompt=prompt, identity_env=IDENTITY, **changes)
+        assignments.append(assignment)
+        runner = ClaudeRunner(client_env(extra=environ), command=str(claude), stop_grace_s=5)
+        return runner.start(assignment, clock())
+
+    return begin
+
+
+def commands_of(task_id: str) -> list[str]:
+    """The command lines of everything a task runs now."""
+    return [" ".join(psutil.Process(pid).cmdline()) for pid in find_marked(task_id)]
+
+
+def test_it_writes_and_commits_in_its_worktree(start: Start, tmp_path: Path, stage: Stage) -> None:
+    running = start(
+        script(
+            tool("Write", file_path="$CWD/hello.txt", content="hello\n"),
+            bash("git add hello.txt && git commit -q -m 'Say hello' && git log -1 --format='%an %s'"),
+            text("Said hello."),
+        )
+    )
+    finished = finish(running)
+    assert finished.success, finished
+    assert (finished.exit_code, finished.result["text"]) == (0, "Said hello.")
+    assert git(tmp_path / "worktree", "log", "-1", "--format=%an|%s|%b") == "Ada|Say hello|"
+    assert stage.requests[-1].result_texts[-1] == "Ada Say hello"
+    seen = running.observe(clock())
+    assert (seen.usage.input_tokens, seen.usage.output_tokens, seen.usage.turns) == (300, 60, 3)
+    assert seen.usage.cost_usd > 0
+    assert seen.progress == "Said hello."
+
+
+def test_usage_and_progress_are_known_while_it_works(start: Start) -> None:
+    running = start(script(bash("sleep 30"), text("never")))
+    seen = look(running, lambda seen: seen.progress == "Bash sleep 30")
+    assert seen.usage == Usage(100, 1, 0.0, 1)
+    running.stop(clock(), "cancelled", "Cancelled.")
+    assert finish(running).error_code == "cancelled"
+    assert running.observe(clock()).usage.input_tokens >= 100
+
+
+def test_it_may_not_write_outside_its_worktree(start: Start, repo: Path, stage: Stage) -> None:
+    finished = finish(start(script(tool("Write", file_path=f"{repo}/stolen.txt", content="x"), text("Tried."))))
+    assert finished.success
+    assert finished.result["denied_tools"] == ["Write"]
+    assert not (repo / "stolen.txt").exists()
+
+
+def test_a_long_prompt_arrives_whole(start: Start, stage: Stage) -> None:
+    words = "é" * 300_000 + " THE END"
+    assert finish(start(script(text("Read."), say=words))).success
+    assert any(words in said for said in stage.requests[0].texts)
+
+
+def test_it_can_be_told_something_while_it_works(start: Start, stage: Stage) -> None:
+    running = start(script(bash("echo one; sleep 1"), text("Done.")))
+    look(running, lambda seen: (seen.progress or "").startswith("Bash"))
+    assert running.tell("The base has moved.")
+    assert finish(running).success
+    assert any("The base has moved." in said for request in stage.requests for said in request.texts)
+    assert not running.tell("Too late.")
+
+
+def test_a_busy_api_is_waited_for(start: Start, stage: Stage) -> None:
+    stage.fail(429, times=2)
+    running = start(script(text("At last.")))
+    finished = finish(running)
+    assert finished.success, finished
+    assert finished.result["text"] == "At last."
+    assert len(stage.requests) == 3
+
+
+@pytest.mark.parametrize(("status", "again"), [(400, False), (401, False), (429, True), (500, True)])
+def test_an_api_error_is_one_in_spite_of_its_subtype(start: Start, stage: Stage, status: int, again: bool) -> None:
+    stage.fail(status, times=None)
+    finished = finish(start(script(text("x")), {"CLAUDE_CODE_MAX_RETRIES": "0"}))
+    assert (finished.success, finished.error_code, finished.retryable) == (False, "api_error", again)
+    assert finished.error_message
+    assert finished.exit_code == 1
+
+
+def test_an_api_that_is_away_is_worth_another_attempt(start: Start) -> None:
+    environ = {"CLAUDE_CODE_MAX_RETRIES": "0", "ANTHROPIC_BASE_URL": "http://127.0.0.1:9"}
+    finished = finish(start(script(text("x")), environ))
+    assert (finished.error_code, finished.retryable) == ("api_error", True)
+
+
+@pytest.mark.parametrize(
+    ("limits", "code", "message"),
+    [
+        (Limits(max_turns=2), "max_turns", "It reached the limit of 2 turns."),
+        (Limits(max_cost_usd=0.1), "budget_exceeded", "It reached the budget of 0.1 USD."),
+        (Limits(max_tokens=50_000), "token_limit", "It used more than 50000 tokens."),
+    ],
+)
+def test_limits_on_what_it_may_use(start: Start, limits: Limits, code: str, message: str) -> None:
+    dear = {**bash("true"), "usage": {"input_tokens": 60_000}}
+    finished = finish(start(script(dear, bash("sleep 1"), bash("sleep 1"), text("x")), limits=limits))
+    assert (finished.success, finished.error_code, finished.retryable) == (False, code, False)
+    assert finished.error_message == message
+
+
+@pytest.mark.faults
+def test_a_worker_that_hangs_is_stopped_and_nothing_of_it_is_left(
+    start: Start, assignments: list[Assignment], tmp_path: Path
+) -> None:
+    running = start(script(bash("setsid sleep 6000 & echo $! > pid; sleep 7000"), text("never")))
+    wait(lambda: (running.observe(clock()), (tmp_path / "worktree/pid").exists())[1])
+    task_id = assignments[0].task_id
+    assert any("sleep 6000" in line for line in commands_of(task_id))
+    assert running.observe(clock() + timedelta(seconds=299)).finished is None
+    running.stop(clock(), "timeout", "Too long.")
+    finished = finish(running, deadline_s=4)
+    assert (finished.error_code, finished.retryable) == ("timeout", True)
+    assert find_marked(task_id) == []
+
+
+@pytest.mark.faults
+def test_a_model_that_never_answers_is_stalled(start: Start, stage: Stage) -> None:
+    running = start(script({"sleep": 600}, text("never")), limits=Limits(stall_s=300))
+    look(running, lambda seen: seen.progressed)
+    now = clock()
+    running.observe(now + timedelta(seconds=299))
+    running.observe(now + timedelta(seconds=301))
+    assert finish(running, deadline_s=5).error_code == "stalled"
+
+
+@pytest.mark.faults
+def test_a_client_that_is_killed_is_told_apart(start: Start, assignments: list[Assignment]) -> None:
+    running = start(script(bash("sleep 7000"), text("never")))
+    look(running, lambda seen: seen.progress)
+    os.kill(running.pid, signal.SIGKILL)
+    finished = finish(running)
+    assert (finished.error_code, finished.retryable) == ("killed", True)
+    assert find_marked(assignments[0].task_id) == []
+
+
+def test_an_agent_in_the_background_is_waited_for(start: Start, tmp_path: Path) -> None:
+    inner = script(bash("sleep 1; echo made > by-agent.txt"), text("Agent done."))
+    agent = tool("Agent", description="d", prompt=inner, subagent_type="general-purpose", run_in_background=True)
+    finished = finish(start(script(agent, text("All done."))))
+    assert finished.success, finished
+    assert (tmp_path / "worktree/by-agent.txt").read_text() == "made\n"
+
+
+def test_a_server_left_in_the_background_does_not_void_a_success(
+    start: Start, assignments: list[Assignment], tmp_path: Path
+) -> None:
+    limits = Limits(stall_s=300)
+    running = start(script(bash("sleep 7000", run_in_background=True), text("Served.")), limits=limits)
+    look(running, lambda seen: seen.progress == "Served.")
+    wait(lambda: (running.observe(clock()), '"type":"result"' in (tmp_path / "logs/1.log").read_text())[1])
+    assert running.observe(clock() + timedelta(seconds=200)).finished is None
+    running.observe(clock() + timedelta(seconds=301))
+    finished = finish(running)
+    assert (finished.success, finished.result["text"]) == (True, "Served.")
+    assert find_marked(assignments[0].task_id) == []
+
+
+def test_a_session_id_that_was_used_fails_with_what_the_client_said(start: Start) -> None:
+    first = "0b0b0b0b-0000-4000-8000-000000000001"
+    assert finish(start(script(text("x")), session_id=first)).success
+    finished = finish(start(script(text("x")), session_id=first))
+    assert (finished.error_code, finished.retryable) == ("command_failed", True)
+    assert finished.error_message and "already in use" in finished.error_message
+
+
+def test_a_bundle_that_does_not_load_is_a_warning(start: Start, tmp_path: Path) -> None:
+    bundle = tmp_path / "bundle"
+    (bundle / ".claude-plugin").mkdir(parents=True)
+    (bundle / ".claude-plugin" / "plugin.json").write_text(json.dumps({"name": "corral", "agents": "./nowhere/"}))
+    finished = finish(start(script(text("x")), plugin_dir=bundle))
+    assert finished.success
+    assert any("invalid manifest" in warning for warning in finished.result["warnings"]), finished.result
+
+
+def test_the_key_is_not_in_what_is_kept(start: Start) -> None:
+    finished = finish(start(script(bash("echo $ANTHROPIC_API_KEY"), text(f"The key is {KEY}."))))
+    assert finished.success
+    assert finished.result["text"] == "The key is [redacted]."
+
+
+def test_a_missing_client_is_named_with_a_remedy(tmp_path: Path) -> None:
+    runner = ClaudeRunner({"PATH": str(tmp_path)})
+    with pytest.raises(RunnerUnavailable, match="'claude' was not found") as missing:
+        runner.available()
+    assert "--command" in missing.value.remedy
+    with pytest.raises(RunnerUnavailable):
+        runner.start(make_assignment(tmp_path, prompt="x"), clock())
+
+
+def test_an_assignment_without_a_prompt_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput):
+        ClaudeRunner({}).start(make_assignment(tmp_path), clock())

@@ -1,0 +1,76 @@
+"""Starting runners in tests: an assignment in a folder of its own, and looks at a worker until it is finished."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from corral.models.instants import UTC
+from corral.runners.process import find_marked
+from corral.runners.protocol import Assignment, Finished, Limits, Observation, Running
+
+DEADLINE_S = 20.0
+
+
+def clock() -> datetime:
+    """The real time, as a runner wants it."""
+    return datetime.now(UTC)
+
+
+def make_assignment(folder: Path, **changes: Any) -> Assignment:
+    """An assignment in ``folder/worktree`` with its log beside; any field can be given."""
+    worktree = changes.pop("worktree", folder / "worktree")
+    worktree.mkdir(exist_ok=True)
+    given: dict[str, Any] = {
+        "task_id": str(uuid.uuid4()),
+        "attempt": 1,
+        "title": "a task",
+        "command": None,
+        "prompt": None,
+        "worktree": worktree,
+        "log": folder / "logs" / "1.log",
+        "session_id": str(uuid.uuid4()),
+        "env": {},
+        "limits": Limits(),
+        "identity_env": {},
+    }
+    return Assignment(**{**given, **changes})
+
+
+def look(running: Running, until: Callable[[Observation], object], *, deadline_s: float = DEADLINE_S) -> Observation:
+    """Observe in real time until something is so."""
+    end = time.monotonic() + deadline_s
+    while True:
+        seen = running.observe(clock())
+        if until(seen):
+            return seen
+        assert time.monotonic() < end, f"it never came: {seen}"
+        assert seen.finished is None, f"it ended before: {seen}"
+        time.sleep(0.01)
+
+
+def finish(running: Running, *, deadline_s: float = DEADLINE_S) -> Finished:
+    """Observe in real time until it is finished."""
+    finished = look(running, lambda seen: seen.finished, deadline_s=deadline_s).finished
+    assert finished
+    return finished
+
+
+def wait(until: Callable[[], object], *, deadline_s: float = DEADLINE_S) -> None:
+    """Wait for the world to be so."""
+    end = time.monotonic() + deadline_s
+    while not until():
+        assert time.monotonic() < end, "it never came"
+        time.sleep(0.01)
+
+
+def kill(task_id: str) -> None:
+    """Leave nothing of a task behind, whatever became of the test."""
+    for pid in find_marked(task_id):
+        psutil.Process(pid).kill()

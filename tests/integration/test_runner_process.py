@@ -1,0 +1,125 @@
+"""Workers of a daemon that died: they go on, are found again, and only they are killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import psutil
+import pytest
+
+from corral.runners.process import Feed, end_leftovers, find_marked, kill_leftover, spawn, start_time
+from tests.integration.running import kill, wait
+
+pytestmark = pytest.mark.faults
+DAEMON = """
+import json, os, sys
+from dataclasses import replace
+from pathlib import Path
+from corral.runners.command import CommandRunner
+from tests.integration.running import clock, make_assignment
+assignment = make_assignment(Path(sys.argv[1]), command=sys.argv[2], task_id=sys.argv[3])
+running = CommandRunner(os.environ).start(assignment, clock())
+print(json.dumps([running.pid, running.pid_started]), flush=True)
+os.kill(os.getpid(), 9)
+"""
+
+
+class Orphan(NamedTuple):
+    """A worker whose daemon was killed with -9."""
+
+    task_id: str
+    pid: int
+    started: float
+    log: Path
+
+
+@pytest.fixture
+def orphan(tmp_path: Path) -> Iterator[Orphan]:
+    task_id = str(uuid.uuid4())
+    command = "setsid sleep 600 & sleep 1; echo still here; sleep 600"
+    daemon = [sys.executable, "-c", DAEMON, str(tmp_path), command, task_id]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(daemon, env=env, capture_output=True, text=True)
+    assert done.returncode == -9, done.stderr
+    pid, started = json.loads(done.stdout)
+    yield Orphan(task_id, pid, started, tmp_path / "logs/1.log")
+    kill(task_id)
+
+
+def test_a_worker_outlives_its_daemon_and_its_log_goes_on(orphan: Orphan) -> None:
+    wait(lambda: "still here" in orphan.log.read_text())
+    assert start_time(orphan.pid) == pytest.approx(orphan.started, abs=1)
+
+
+def test_leftovers_are_ended_wherever_they_went(orphan: Orphan) -> None:
+    wait(lambda: len(find_marked(orphan.task_id)) == 3)
+    assert end_leftovers(orphan.task_id, orphan.pid, orphan.started)
+    wait(lambda: not end_leftovers(orphan.task_id, orphan.pid, orphan.started), deadline_s=5)
+    assert find_marked(orphan.task_id) == []
+
+
+def test_what_left_the_group_is_found_when_its_leader_is_gone(orphan: Orphan) -> None:
+    wait(lambda: len(find_marked(orphan.task_id)) == 3)
+    assert kill_leftover(orphan.pid, orphan.started)
+    wait(lambda: len(find_marked(orphan.task_id)) == 1, deadline_s=5)
+    wait(lambda: not end_leftovers(orphan.task_id, orphan.pid, orphan.started), deadline_s=5)
+
+
+def test_a_process_that_only_has_the_pid_is_left_alone(orphan: Orphan) -> None:
+    assert not kill_leftover(orphan.pid, orphan.started - 60)
+    assert psutil.pid_exists(orphan.pid)
+    assert psutil.Process(orphan.pid).status() != psutil.STATUS_ZOMBIE
+
+
+def test_no_process_no_leftover() -> None:
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    assert not kill_leftover(ended.pid, 0.0)
+    assert end_leftovers(str(uuid.uuid4()), None, None) == []
+
+
+def test_this_process_is_never_among_the_marked(tmp_path: Path) -> None:
+    task_id = str(uuid.uuid4())
+    program = f"from corral.runners.process import find_marked; print(find_marked({task_id!r}))"
+    env = {**os.environ, "CORRAL_TASK_ID": task_id, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+def test_input_is_written_without_waiting_for_a_slow_reader(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    process = spawn(["sh", "-c", "sleep 0.3; wc -c"], cwd=tmp_path, env=dict(os.environ), log=log, takes_input=True)
+    feed = Feed(process)
+    assert feed.send(b"x" * 3_000_000)
+    assert feed.send(b"end")
+
+    def written() -> bool:
+        feed.flush()
+        return not feed.waiting
+
+    wait(written)
+    feed.close()
+    assert process.wait(timeout=5) == 0
+    assert log.read_text().strip() == "3000003"
+    assert not feed.send(b"more")
+
+
+def test_a_reader_that_left_closes_the_input(tmp_path: Path) -> None:
+    process = spawn(["true"], cwd=tmp_path, env=dict(os.environ), log=tmp_path / "log", takes_input=True)
+    process.wait(timeout=5)
+    feed = Feed(process)
+    assert not feed.send(b"x")
+
+
+def test_a_log_is_never_written_through_a_link(tmp_path: Path) -> None:
+    (tmp_path / "log").symlink_to(tmp_path / "precious")
+    with pytest.raises(OSError, match="symbolic links"):
+        spawn(["true"], cwd=tmp_path, env=dict(os.environ), log=tmp_path / "log")
+    assert not (tmp_path / "precious").exists()

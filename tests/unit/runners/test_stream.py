@@ -1,0 +1,159 @@
+"""What the client's events amount to. Shapes as the real client 2.1.330 sends them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from corral.runners.protocol import Usage
+from corral.runners.stream import Transcript, one_line, plain, user_message
+
+INIT = {"type": "system", "subtype": "init", "model": "a-model", "plugins": [], "mcp_servers": []}
+
+
+def answer(
+    name: str, *blocks: dict[str, Any], parent: str | None = None, read: int = 10, cached: int = 0, wrote: int = 1
+) -> dict[str, Any]:
+    usage = {"input_tokens": read, "cache_creation_input_tokens": cached, "cache_read_input_tokens": 500}
+    message = {"id": name, "content": list(blocks), "usage": {**usage, "output_tokens": wrote}}
+    return {"type": "assistant", "message": message, "parent_tool_use_id": parent}
+
+
+def words(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
+
+
+def call(name: str, **given: Any) -> dict[str, Any]:
+    return {"type": "tool_use", "name": name, "input": given}
+
+
+def result(turns: int, cost: float, models: dict[str, tuple[int, int]], text: str = "done") -> dict[str, Any]:
+    used = {
+        name: {"inputTokens": read, "outputTokens": wrote, "cacheCreationInputTokens": 5, "cacheReadInputTokens": 900}
+        for name, (read, wrote) in models.items()
+    }
+    head = {"type": "result", "subtype": "success", "is_error": False, "num_turns": turns, "result": text}
+    return {**head, "total_cost_usd": cost, "modelUsage": used}
+
+
+def feed(transcript: Transcript, *events: dict[str, Any]) -> list[bool]:
+    return [transcript.feed(json.dumps(event).encode() + b"\n") for event in events]
+
+
+def test_usage_grows_with_each_answer_and_a_repeated_answer_counts_once() -> None:
+    said = Transcript()
+    feed(said, INIT, answer("m1", words("a"), cached=7), answer("m1", call("Bash", command="ls"), cached=7))
+    assert said.usage == Usage(17, 1, 0.0, 1)
+    feed(said, answer("m2", words("b"), wrote=3))
+    assert said.usage == Usage(27, 4, 0.0, 2)
+
+
+def test_a_subagents_answers_cost_tokens_but_are_no_turns() -> None:
+    said = Transcript()
+    feed(said, answer("m1", words("a")), answer("m2", words("b"), parent="toolu_1"))
+    assert said.usage == Usage(20, 2, 0.0, 1)
+
+
+def test_a_result_is_the_exact_account_of_all_models() -> None:
+    said = Transcript()
+    feed(said, answer("m1", words("a")), result(2, 0.5, {"big": (100, 40), "small": (10, 4)}))
+    assert said.usage == Usage(120, 44, 0.5, 2)
+
+
+def test_accounts_are_of_the_session_but_turns_are_of_the_turn() -> None:
+    said = Transcript()
+    feed(said, result(2, 0.5, {"big": (100, 40)}), INIT, answer("m9", words("more")))
+    assert said.usage == Usage(115, 41, 0.5, 3)
+    feed(said, result(1, 0.7, {"big": (150, 60)}))
+    assert said.usage == Usage(155, 60, 0.7, 3)
+
+
+def test_a_new_turn_makes_the_last_result_stale() -> None:
+    said = Transcript()
+    feed(said, INIT, result(1, 0.1, {}, "first"))
+    assert said.final_text() == "first"
+    feed(said, INIT)
+    assert said.result is None
+    feed(said, result(1, 0.1, {}, "second"))
+    assert said.final_text() == "second"
+
+
+@pytest.mark.parametrize(
+    ("block", "line"),
+    [
+        (words("Now I look.\n\nThen I write."), "Now I look. Then I write."),
+        (call("Edit", file_path="/w/t/src/a.py", old_string="x"), "Edit src/a.py"),
+        (call("Write", file_path="/elsewhere/a.py"), "Write /elsewhere/a.py"),
+        (call("Bash", command="make test", description="Run the tests"), "Bash make test"),
+        (call("ExitPlanMode"), "ExitPlanMode"),
+    ],
+)
+def test_progress_is_what_the_model_says_or_does(block: dict[str, Any], line: str) -> None:
+    said = Transcript(root="/w/t")
+    feed(said, answer("m1", block))
+    assert said.progress == line
+
+
+def test_waiting_for_the_api_is_shown_but_is_no_progress() -> None:
+    said = Transcript()
+    retry = {"type": "system", "subtype": "api_retry", "attempt": 3, "error_status": 529}
+    assert feed(said, INIT, answer("m1", words("a")), retry) == [True, True, False]
+    assert said.progress == "waiting for the API (status 529, try 3)"
+
+
+def test_events_arrive_in_pieces() -> None:
+    said = Transcript()
+    data = json.dumps(answer("m1", words("é" * 50)), ensure_ascii=False).encode() + b"\n"
+    for at in range(len(data)):
+        said.feed(data[at : at + 1])
+    assert said.progress == "é" * 50
+    assert not said.strays
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"Error: Session ID is already in use.",
+        b'{"type": "assistant", "mess',
+        b'{"type": "assistant", "message": "text"}',
+        b'{"type": "assistant", "message": {"id": "m", "usage": {"input_tokens": "many"}}}',
+        b'{"type": "result", "modelUsage": [1]}',
+        b'{"type": "system", "subtype": "init", "plugin_errors": 3}',
+        b"[1]",
+        b"\xff\xfe",
+        b"[" * 200_000,
+    ],
+)
+def test_what_is_no_event_is_kept_as_a_line_and_harms_nothing(line: bytes) -> None:
+    said = Transcript()
+    assert said.feed(line + b"\n")
+    assert len(said.strays) == 1
+    feed(said, answer("m1", words("a")))
+    assert said.usage == Usage(10, 1, 0.0, 1)
+    feed(said, result(1, 0.1, {"m": (1, 1)}))
+    assert said.final_text() == "done"
+
+
+def test_what_did_not_load_is_a_warning() -> None:
+    said = Transcript()
+    errors = [{"plugin": "corral", "type": "x", "message": "bad manifest"}]
+    servers = [{"name": "plugin:corral:corral", "status": "failed"}, {"name": "other", "status": "connected"}]
+    feed(said, {**INIT, "plugin_errors": errors, "mcp_servers": servers})
+    assert said.warnings == ["corral: bad manifest", "MCP server plugin:corral:corral failed"]
+
+
+def test_a_line_to_show_is_one_line_without_tricks() -> None:
+    assert one_line("a\n b\t\x1b[31mred\x1b[0m \x1b]0;title\x07x\u202e\x00y") == "a b red xy"
+    assert one_line("x" * 400) == "x" * 299 + "…"
+
+
+def test_a_text_to_keep_has_its_lines_and_no_secrets() -> None:
+    key = "sk-ant-api03-" + "a1" * 12
+    assert plain(f"one\r\x1b[1m{key}\x1b[0m\nthree") == "one\n[redacted]\nthree"
+
+
+def test_a_message_is_one_line() -> None:
+    assert json.loads(user_message("a\nb")) == {"type": "user", "message": {"role": "user", "content": "a\nb"}}
+    assert user_message("a\nb").count(b"\n") == 1
