@@ -197,6 +197,9 @@ def _sections(tokens: list[str]) -> tuple[_Stages, list[_Message]]:
     messages: list[_Message] = []
     position += 1
     while position < len(tokens) and tokens[position]:
+        if not tokens[position].isdigit():  # advice about submodules stands behind the records, in no form
+            messages.append(([], "", tokens[position]))
+            break
         count = int(tokens[position])
         paths = tokens[position + 1 : position + 1 + count]
         kind, text = tokens[position + 1 + count : position + 3 + count]
