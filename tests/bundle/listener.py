@@ -35,9 +35,9 @@ def nothing(_event: str, _body: Body) -> Body:
 
 
 @contextlib.contextmanager
-def listening(path: Path, answer: Answer = nothing, heard: Listener | None = None) -> Iterator[Listener]:
+def listening(path: Path, answer: Answer = nothing) -> Iterator[Listener]:
     """Listen at ``path``; ``answer`` gives the JSON object, raw bytes for the wire, or None to hang up unanswered."""
-    heard = heard or Listener()
+    heard = Listener()
     links: list[socket.socket] = []
 
     class Handler(http.server.BaseHTTPRequestHandler):

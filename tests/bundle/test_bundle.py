@@ -1,0 +1,163 @@
+"""The plugin bundle says the same everywhere, stays small, and names only what exists."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from corral import __version__
+from corral.bridge import _TOOLS, DEADLINE_S
+
+ROOT = Path(__file__).parents[2]
+SKILLS = sorted(ROOT.glob("skills/*/SKILL.md"))
+AGENTS = sorted(ROOT.glob(".claude/agents/*.md"))
+HOOKS: dict[str, list[dict[str, Any]]] = json.loads((ROOT / "hooks" / "hooks.json").read_text())["hooks"]
+EVENTS = [(event, group, hook) for event, groups in HOOKS.items() for group in groups for hook in group["hooks"]]
+THROUGH_THE_BRIDGE = [(event, hook) for event, _, hook in EVENTS if hook["type"] == "mcp_tool"]
+THROUGH_THE_SCRIPT = [(event, hook) for event, _, hook in EVENTS if hook["type"] == "command"]
+
+
+def load(*parts: str) -> Any:
+    return json.loads(ROOT.joinpath(*parts).read_text())
+
+
+def front_matter(file: Path) -> dict[str, Any]:
+    _, head, body = file.read_text().split("---\n", 2)
+    assert body.strip()
+    fields: dict[str, Any] = yaml.safe_load(head)
+    return fields
+
+
+# -- manifests ------------------------------------------------------------------------------------------------------
+
+
+def test_plugin_marketplace_and_server_have_one_name_and_the_packages_version() -> None:
+    plugin, marketplace = load(".claude-plugin", "plugin.json"), load(".claude-plugin", "marketplace.json")
+    assert (plugin["name"], plugin["version"]) == ("corral", __version__)
+    assert [(entry["name"], entry["source"]) for entry in marketplace["plugins"]] == [("corral", "./")]
+    assert load(".mcp.json") == {"mcpServers": {"corral": {"command": "corral", "args": ["mcp"], "alwaysLoad": True}}}
+
+
+def test_the_manifest_lists_every_agent_file_by_file_and_repeats_no_default_path() -> None:
+    plugin = load(".claude-plugin", "plugin.json")
+    assert sorted(plugin["agents"]) == [f"./.claude/agents/{file.name}" for file in AGENTS]
+    assert not {"hooks", "skills", "mcpServers", "commands"} & plugin.keys()
+
+
+def test_no_claude_md_stands_at_the_plugins_root() -> None:
+    assert not (ROOT / "CLAUDE.md").exists()
+
+
+# -- hooks ----------------------------------------------------------------------------------------------------------
+
+
+def test_every_event_is_handled_once() -> None:
+    assert len(EVENTS) == len(HOOKS)
+    assert set(HOOKS) == {
+        *("SessionStart", "SessionEnd", "UserPromptSubmit", "Stop", "Notification", "PermissionRequest"),
+        *("PreToolUse", "PostToolUse", "PostToolUseFailure", "SubagentStart", "SubagentStop"),
+        *("WorktreeCreate", "WorktreeRemove"),
+    }
+
+
+def test_events_without_a_bridge_go_through_the_script() -> None:
+    assert {event for event, _ in THROUGH_THE_SCRIPT} == {
+        *("SessionStart", "SessionEnd", "WorktreeCreate", "WorktreeRemove")
+    }
+
+
+@pytest.mark.parametrize(("event", "hook"), THROUGH_THE_SCRIPT)
+def test_the_script_is_run_without_a_shell_and_told_its_event(event: str, hook: dict[str, Any]) -> None:
+    assert hook["command"] == "python3"
+    assert hook["args"] == ["-I", "-S", "${CLAUDE_PLUGIN_ROOT}/hooks/hook.py", event]
+    assert hook["timeout"] > 0
+
+
+@pytest.mark.parametrize(("event", "hook"), THROUGH_THE_BRIDGE)
+def test_the_bridge_has_the_tool_and_answers_before_the_client_gives_up(event: str, hook: dict[str, Any]) -> None:
+    assert hook["server"] == "plugin:corral:corral"
+    assert hook["tool"] in _TOOLS
+    assert hook["timeout"] > DEADLINE_S
+
+
+@pytest.mark.parametrize(("event", "hook"), THROUGH_THE_BRIDGE)
+def test_each_field_bears_the_name_that_the_client_gives_it(event: str, hook: dict[str, Any]) -> None:
+    def check(fields: dict[str, Any], prefix: str) -> None:
+        for name, value in fields.items():
+            if isinstance(value, dict):
+                check(value, f"{prefix}{name}.")
+            else:
+                assert value == f"${{{prefix}{name}}}"
+
+    check(hook["input"], "")
+    assert {"session_id", "cwd", "hook_event_name", "agent_id"} <= hook["input"].keys()
+
+
+@pytest.mark.parametrize("event", ["PreToolUse", "PostToolUse", "PostToolUseFailure", "PermissionRequest"])
+def test_a_tool_call_carries_what_it_touches_and_none_of_its_content(event: str) -> None:
+    (hook,) = (hook for name, hook in THROUGH_THE_BRIDGE if name == event)
+    assert hook["input"].keys() >= {"tool_name", "tool_use_id", "permission_mode"}
+    assert hook["input"]["tool_input"].keys() == {"file_path", "notebook_path", "command"}
+
+
+@pytest.mark.parametrize("event", ["PreToolUse", "PostToolUse"])
+def test_every_tool_that_writes_is_matched(event: str) -> None:
+    ((_, group, _),) = (entry for entry in EVENTS if entry[0] == event)
+    assert group["matcher"].split("|") == ["Write", "Edit", "MultiEdit", "NotebookEdit", "Bash"]
+
+
+def test_the_script_is_short() -> None:
+    assert len((ROOT / "hooks" / "hook.py").read_text().splitlines()) <= 150
+
+
+# -- skills and agents ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("file", SKILLS, ids=lambda file: file.parent.name)
+def test_a_skill_is_short_says_when_and_has_numbered_steps_with_exit_tests(file: Path) -> None:
+    fields, text = front_matter(file), file.read_text()
+    assert fields.keys() == {"name", "description"}
+    assert fields["name"] == file.parent.name
+    assert fields["name"] == "task-execution" or fields["name"].split("-")[0].endswith("ing")
+    assert fields["description"].startswith("Use when ")
+    assert len(text.splitlines()) < 120
+    steps = [int(number) for number in re.findall(r"^(\d+)\. ", text, re.MULTILINE)]
+    assert steps == list(range(1, len(steps) + 1))
+    assert text.count("*Exit test:*") >= len(steps) / 2
+
+
+@pytest.mark.parametrize("file", AGENTS, ids=lambda file: file.stem)
+def test_an_agent_says_when_it_is_to_be_used_and_what_it_may_use(file: Path) -> None:
+    fields = front_matter(file)
+    assert fields["name"] == file.stem
+    assert fields["description"].startswith("Use ")
+    assert {"Read", "Bash"} <= set(fields["tools"].split(", "))
+    assert fields.keys() <= {"name", "description", "tools", "model", "isolation"}
+
+
+def test_whoever_only_judges_or_delegates_has_no_tool_to_edit_with() -> None:
+    for name in ("reviewer", "orchestrator"):
+        tools = set(front_matter(ROOT / ".claude" / "agents" / f"{name}.md")["tools"].split(", "))
+        assert not tools & {"Write", "Edit", "NotebookEdit"}
+
+
+@pytest.mark.req("DELEGATE")
+def test_the_builder_works_isolated_by_the_task_execution_skill_and_a_batch_goes_out_in_one_response() -> None:
+    builder = ROOT / ".claude" / "agents" / "builder.md"
+    assert front_matter(builder)["isolation"] == "worktree"
+    assert "`/task-execution`" in builder.read_text()
+    batch = (ROOT / "skills" / "delegating-a-batch" / "SKILL.md").read_text()
+    assert "all of them over in one response" in batch
+    assert "`/task-execution`" in batch
+
+
+@pytest.mark.parametrize("file", SKILLS + AGENTS, ids=lambda file: str(file.relative_to(ROOT)))
+def test_a_skill_or_agent_that_is_named_exists(file: Path) -> None:
+    skills, agents = {file.parent.name for file in SKILLS}, {file.stem for file in AGENTS}
+    for name in re.findall(r"corral:([a-z-]+)", file.read_text()):
+        assert name in skills | agents
