@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from corral.errors import CorralError
+from corral.work.folders import share_blocks
 from corral.work.provision import SetupResult, run_setup
 from tests.conftest import git
 from tests.integration.provisioning import add_worktree, make_usable, run_in
@@ -85,6 +86,60 @@ def test_a_second_run_changes_nothing_and_says_the_same(main: Path) -> None:
     assert second.disk_bytes == 0
     assert mine.exists()
     assert (worktree / ".venv").stat().st_ino == before
+
+
+def packages(checkout: Path) -> Path:
+    return next((checkout / ".venv").glob("lib/*/site-packages"))
+
+
+def test_what_is_installed_in_the_main_checkout_later_reaches_a_worktree_that_has_not_changed_its_own(
+    main: Path,
+) -> None:
+    """A verification worktree lives long: judged with old dependencies, good work would come back red."""
+    long_lived, changed = add_worktree(main, "verify-1"), add_worktree(main, "task")
+    for worktree in (long_lived, changed):
+        run_in(worktree, make_usable(main, worktree), "python", "-c", "import m1")
+    (packages(long_lived) / "__pycache__").mkdir(exist_ok=True)
+    (packages(changed) / "mine-1.dist-info").mkdir()
+    (packages(main) / "new.py").write_text("x = 1\n")
+    (packages(main) / "m7.py").unlink()
+
+    refreshed = make_usable(main, long_lived)
+    run_in(long_lived, refreshed, "python", "-c", "import new")
+    assert not (packages(long_lived) / "m7.py").exists()
+    kept = make_usable(main, changed)
+    assert (packages(changed) / "mine-1.dist-info").exists()
+    assert not (packages(changed) / "new.py").exists()
+    assert [note for note in kept.notes if "has changed its own" in note]
+    assert refreshed.exclude == kept.exclude == []
+    for worktree in (long_lived, changed):
+        assert make_usable(main, worktree).disk_bytes == 0
+        assert git(worktree, "status", "--porcelain") == ""
+
+
+def test_a_package_that_is_added_or_replaced_reaches_linked_modules(make_repo: MakeRepo) -> None:
+    main = make_repo(files={"package.json": "{}", ".gitignore": "node_modules\n"})
+    (main / "node_modules/@s/a").mkdir(parents=True)
+    worktree = add_worktree(main)
+    make_usable(main, worktree)
+    (worktree / "node_modules/.vite").mkdir()
+    (main / "node_modules/@s/b").mkdir()
+    make_usable(main, worktree)
+    assert (worktree / "node_modules/@s/b").resolve() == main / "node_modules/@s/b"
+    assert make_usable(main, worktree).notes == []
+
+
+def test_gigabytes_that_can_be_built_again_come_along_only_where_they_cost_nothing(make_repo: MakeRepo) -> None:
+    main = make_repo(files={"Cargo.toml": "", ".gitignore": "target\n"})
+    (main / "target/debug").mkdir(parents=True)
+    (main / "target/debug/lib").write_text("x" * 5000)
+    (main / "probe").write_text("x")
+    shared = share_blocks(main / "probe", main / "probe2")
+    worktree = add_worktree(main)
+    provisioned = make_usable(main, worktree)
+    assert provisioned.disk_bytes == 0
+    assert (worktree / "target/debug/lib").exists() is shared
+    assert any(("copy-on-write" in note) is not shared for note in provisioned.notes)
 
 
 def test_the_disk_use_is_told(main: Path) -> None:

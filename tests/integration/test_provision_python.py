@@ -53,7 +53,7 @@ def site(venv: Path) -> Path:
 
 
 def by_path(main: Path, venv: Path) -> None:
-    (site(venv) / "shop.pth").write_text(f"{main}/src\n")
+    (site(venv) / "__editable__.shop-1.pth").write_text(f"{main}/src\n")
 
 
 def by_finder(main: Path, venv: Path) -> None:

@@ -168,16 +168,13 @@ def relocate(venv: Path, place: Path, old_place: Path, main: Path, worktree: Pat
     names = b"|".join(re.escape(name) for name in sorted(spelled, key=len, reverse=True))
     old_name = re.compile(rb"(file://)?(?<![\w.-])(?:" + names + rb")(?![\w.-])")
     path, url = os.fsencode(worktree), b"file://" + os.fsencode(quote(str(worktree)))
-    for file in sorted(file for glob in _RELOCATED for file in venv.glob(glob)):
+    for file in sorted({file for glob in _RELOCATED for file in venv.glob(glob)}):
         if file.is_symlink() or not file.is_file() or _is_binary(file):
             continue
         before = file.read_bytes()
         after = old_name.sub(lambda found: url if found[1] else path, before)
         if after != before:
             file.write_bytes(_runnable(after, place))
-    # Compiled from the text before: with the same size and second, Python would take it for current.
-    for stale in venv.glob("lib/*/site-packages/__pycache__/*editable*"):
-        stale.unlink()
 
 
 def _names_of(main: Path, old_place: Path) -> set[str]:

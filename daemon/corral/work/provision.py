@@ -23,7 +23,7 @@ from pathspec import GitIgnoreSpec
 from corral.errors import ConfigInvalid, CorralError
 from corral.work import folders
 from corral.work.recipes import Folder, Recipe, matching
-from corral.work.survey import find_folders, walk_files
+from corral.work.survey import find_folders, walk_files, what_is_installed
 
 if TYPE_CHECKING:
     from corral.config.model import Settings
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 INCLUDE_FILE = ".worktreeinclude"
 MARKER = ".gitignore"
 MARKER_TEXT = "# Provisioned by Corral for this worktree alone; never to be committed.\n*\n"
+"""What begins the marker of a provisioned folder; then, in a comment, what its source and itself held at the time."""
 RECIPES_OWN_SETUP = "recipe"
 """The entry of ``worktrees.setup`` that allows the recipes' own commands."""
 
@@ -206,9 +207,7 @@ def _bring_all(recipe: Recipe, progress: _Progress) -> list[tuple[Folder, str]]:
 
 def _bring(folder: Folder, path: str, progress: _Progress) -> None:
     source, place = progress.main / path, progress.worktree / path
-    if os.path.lexists(place):
-        if _is_ours(place):
-            progress.owned.append(path)
+    if os.path.lexists(place) and not _is_outdated(folder, path, progress):
         return
     if "*" in folder.path and not place.parent.is_dir():
         return  # The package that it belongs to is not on this branch.
@@ -218,22 +217,38 @@ def _bring(folder: Folder, path: str, progress: _Progress) -> None:
     if not _way_is_open(path, progress):
         return
     built = progress.aside / "built"
+    installed = what_is_installed(source, folder.watch)  # Before it is read: what changes meanwhile is found next time.
     if folder.mode == "link":
         taken = folders.link(source, built, folder, _leading(source.name, progress), cow=progress.cow)
     else:
         taken = folders.clone(source, built, place, cow=progress.cow)
     if folder.relocate:
         folders.relocate(built, place, source, progress.main, progress.worktree)
-    (built / MARKER).unlink(missing_ok=True)
-    (built / MARKER).write_text(MARKER_TEXT)
+    marker = built / MARKER
+    marker.unlink(missing_ok=True)
+    marker.write_text(f"{MARKER_TEXT}# {installed} {what_is_installed(built, folder.watch)}\n")
+    if place.exists():
+        place.rename(progress.aside / f"old-{len(progress.owned)}")
     done = "linked" if folder.mode == "link" else "cloned" if progress.cow else "copied"
     _put(built, path, done, taken, progress)
     progress.owned.append(path)
 
 
-def _is_ours(place: Path) -> bool:
-    marker = place / MARKER
-    return marker.is_file() and marker.read_bytes() == MARKER_TEXT.encode()
+def _is_outdated(folder: Folder, path: str, progress: _Progress) -> bool:
+    """Whether what stands in the worktree was taken over, is as it was then, and differs from what there is to take now."""
+    place = progress.worktree / path
+    text = (place / MARKER).read_text(errors="replace") if (place / MARKER).is_file() else ""
+    if not text.startswith(MARKER_TEXT):
+        return False
+    then = text.removeprefix(MARKER_TEXT).removeprefix("# ").split()
+    if then[:1] != [what_is_installed(progress.main / path, folder.watch)]:
+        if then[1:] == [what_is_installed(place, folder.watch)]:
+            return True
+        progress.notes.append(
+            f"{path}: stays, though the main checkout's has changed: this worktree has changed its own"
+        )
+    progress.owned.append(path)
+    return False
 
 
 def _leading(name: str, progress: _Progress) -> Callable[[Path], Path]:
@@ -326,6 +341,9 @@ def run_setup(
         env: The whole environment.
         log: Gets the commands and what they print; appended to.
         timeout_s: Seconds each command may take; then its whole process group is ended.
+
+    Raises:
+        OSError: The log cannot be written, or the worktree is gone.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     for command in commands:

@@ -56,6 +56,8 @@ class Folder(_Strict):
         relocate: Rewrite the main checkout's path to the worktree's in the files of a Python virtual environment.
         private: Children that ``link`` copies, because tools write into them or they find their project by their own place.
         omit: Children that are left out: caches that a worktree fills by itself.
+        watch: Globs inside the folder (``.`` for itself) whose listing says what is installed. When it changes in the main
+            checkout, a worktree that has not changed its own gets the folder anew.
         env: Variables that are set when the worktree has the folder.
         path_prefixes: Folders put in front of ``PATH`` when the worktree has the folder.
     """
@@ -66,6 +68,7 @@ class Folder(_Strict):
     relocate: bool = False
     private: tuple[str, ...] = Field(default=(), strict=False)
     omit: tuple[str, ...] = Field(default=(), strict=False)
+    watch: tuple[str, ...] = Field(default=(), strict=False)
     env: dict[str, FolderTemplate] = Field(default_factory=dict)
     path_prefixes: tuple[FolderTemplate, ...] = Field(default=(), strict=False)
 
