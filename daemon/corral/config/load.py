@@ -26,8 +26,8 @@ COMMITTED_FILE = f"{TEAM_FILE} on the target branch"
 PREFIX = "CORRAL_"
 
 _SETTINGS = {setting.key: setting for setting in all_settings()}
-_SECTIONS = {key[:end] for key in _SETTINGS for end, letter in enumerate(key) if letter == "."}
-_SECTION_PREFIXES = tuple(f"{PREFIX}{section.upper().replace('.', '_')}_" for section in sorted(_SECTIONS))
+_SECTIONS = sorted({key[:end] for key in _SETTINGS for end, letter in enumerate(key) if letter == "."})
+_SECTION_PREFIXES = tuple(f"{PREFIX}{section.upper().replace('.', '_')}_" for section in _SECTIONS)
 _VARIABLES = {setting.variable: setting for setting in _SETTINGS.values()}
 
 
