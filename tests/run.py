@@ -1,0 +1,86 @@
+"""Every check and every test, in one command: ``python -m tests.run [pytest arguments]``; ``./install.sh --test`` calls it.
+
+Static checks first (seconds), then the suite on all cores, then the unit tests on every other supported Python of the machine.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+BIN = Path(sys.executable).parent
+PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
+
+CHECKS: dict[str, list[str]] = {
+    "format": [str(BIN / "ruff"), "format", "--check", "--quiet", "."],
+    "lint": [str(BIN / "ruff"), "check", "--quiet", "--output-format=concise", "."],
+    "types": [sys.executable, "-m", "mypy"],
+    "layers": [str(BIN / "lint-imports"), "--no-cache"],
+}
+
+
+def step(name: str, command: list[str], **environment: str) -> bool:
+    """Run one step and say how it went; its output only where it is wanted."""
+    began = time.monotonic()
+    quiet = name in CHECKS
+    done = subprocess.run(
+        command, cwd=ROOT, env={**os.environ, **environment}, capture_output=quiet, text=True, stdin=subprocess.DEVNULL
+    )
+    verdict = "ok" if done.returncode == 0 else f"FAILED ({done.returncode})"
+    print(f"{name:<14} {verdict}  {time.monotonic() - began:.1f} s", flush=True)
+    if quiet and done.returncode != 0:
+        print(done.stdout + done.stderr, flush=True)
+    return done.returncode == 0
+
+
+def other_pythons() -> list[tuple[str, str]]:
+    """``(version, interpreter)`` of every other supported Python that works here."""
+    found = []
+    for version in PYTHONS:
+        interpreter = shutil.which(f"python{version}")
+        if interpreter is None or version == f"{sys.version_info.major}.{sys.version_info.minor}":
+            continue
+        asked = subprocess.run(
+            [interpreter, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"], capture_output=True, text=True
+        )
+        if asked.stdout.strip() == version:
+            found.append((version, interpreter))
+    return found
+
+
+def unit_tests_on(version: str, interpreter: str) -> bool:
+    """Run the unit tests in a throw-away environment of another Python."""
+    with tempfile.TemporaryDirectory(prefix="corral-python") as folder:
+        python = str(Path(folder) / "bin" / "python")
+        make = [interpreter, "-m", "venv", folder]
+        tools = ["pytest", "pytest-timeout", "hypothesis"]
+        install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--editable", str(ROOT), *tools]
+        for command in (make, install):
+            done = subprocess.run(command, capture_output=True, text=True)
+            if done.returncode != 0:
+                print(f"unit {version:<9} not run: no environment could be made\n{done.stderr[-500:]}", flush=True)
+                return False
+        return step(f"unit {version}", [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/unit"])
+
+
+def main() -> int:
+    """Run everything; with arguments, only pytest with them."""
+    suite = [sys.executable, "-m", "pytest", "-q"]
+    if sys.argv[1:]:
+        return subprocess.run([*suite, *sys.argv[1:]], cwd=ROOT).returncode
+    results = [step(name, command) for name, command in CHECKS.items()]
+    workers = str(max(2, os.cpu_count() or 2))
+    results.append(step("tests", [*suite, "-n", workers, "--dist", "worksteal"]))
+    results += [unit_tests_on(version, interpreter) for version, interpreter in other_pythons()]
+    print("all green" if all(results) else "NOT green", flush=True)
+    return 0 if all(results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
