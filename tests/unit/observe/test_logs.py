@@ -179,7 +179,6 @@ class TestSecrets:
         text = log_file.read_text()
         assert len(text.splitlines()) == 6 * len(secrets)
         assert "canary" not in text
-        assert text.count("[redacted]") > 20 * len(secrets)
         assert '"tokens": 5' in text
 
     def test_files_are_for_the_owner_alone(self, lines: Lines, log_file: Path) -> None:
