@@ -16,6 +16,13 @@ DEPENDENCY_FAILED = "dependency_failed"
 """The ``error_code`` of a task that failed only because one it waited for cannot succeed."""
 
 _CHUNK = 500
+_CHILD = (
+    tasks.c.task_id,
+    tasks.c.status,
+    tasks.c.error_code,
+    tasks.c.error_message,
+    tasks.c.ignore_dependency_failure,
+)
 
 
 def create(conn: Connection, task_id: str, depends_on: Sequence[str]) -> None:
@@ -36,14 +43,14 @@ def parents_of(conn: Connection, task_id: str) -> list[str]:
 
 
 def unsettled_children(conn: Connection, parents: Iterable[str]) -> list[Row]:
-    """Dependents whose state hangs on their parents: ``task_id, status, ignore_dependency_failure``.
+    """Dependents whose state hangs on their parents: ``task_id, status, error_message, ignore_dependency_failure``.
 
     Those are the waiting ones, and the ones that failed because of a dependency and nothing else.
     """
     found: dict[str, Row] = {}
     for chunk in _chunks(parents):
         query = (
-            select(tasks.c.task_id, tasks.c.status, tasks.c.error_code, tasks.c.ignore_dependency_failure)
+            select(*_CHILD)
             .join(task_dependencies, task_dependencies.c.task_id == tasks.c.task_id)
             .where(
                 task_dependencies.c.depends_on.in_(chunk),

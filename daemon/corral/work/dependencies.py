@@ -69,7 +69,7 @@ def settle(conn: Connection, children: Sequence[Row], now: datetime, *, unblock_
     """Put tasks into the states that their parents imply.
 
     Args:
-        children: Rows with ``task_id, status, ignore_dependency_failure``; waiting, or failed by a dependency.
+        children: Rows with ``task_id, status, error_message, ignore_dependency_failure``; waiting, or failed by a dependency.
 
     Returns:
         The ids of those that became hopeless, or are no longer so: what their own dependents may hope for has changed.
@@ -82,8 +82,11 @@ def settle(conn: Connection, children: Sequence[Row], now: datetime, *, unblock_
             ignore_failure=child["ignore_dependency_failure"],
             unblock_on=unblock_on,
         )
-        moved = status != child["status"] and _place(conn, child, status, culprit, now)
-        if moved and TaskStatus.FAILED in (status, child["status"]):
+        reason = _reason(culprit) if culprit is not None else None
+        if (status, reason) == (child["status"], child["error_message"]):
+            continue
+        moved = _place(conn, child, status, reason, now)
+        if moved and (status == TaskStatus.FAILED) != (child["status"] == TaskStatus.FAILED):
             changed.append(child["task_id"])
     return changed
 
@@ -118,16 +121,18 @@ def blocking_cycle(edges: Mapping[str, Sequence[str]]) -> list[str] | None:
     return None
 
 
-def _place(conn: Connection, child: Row, status: TaskStatus, culprit: Row | None, now: datetime) -> bool:
-    values: Row = {"status": status, "completed_at": None, "error_code": None, "error_message": None}
-    if culprit is not None:
-        values["completed_at"] = iso(now)
-        values["error_code"] = dependencies.DEPENDENCY_FAILED
-        values["error_message"] = _reason(culprit)
+def _place(conn: Connection, child: Row, status: TaskStatus, reason: str | None, now: datetime) -> bool:
+    lost = reason is not None
+    values: Row = {
+        "status": status,
+        "completed_at": iso(now) if lost else None,
+        "error_code": dependencies.DEPENDENCY_FAILED if lost else None,
+        "error_message": reason,
+    }
     moved = tasks.move(conn, child["task_id"], (child["status"],), values)
-    if moved is not None:
+    if moved is not None and status != child["status"]:
         kind = {"pending": "task.unblocked", "waiting": "task.revived", "failed": "task.failed"}[status.value]
-        data = {"error_code": values["error_code"], "error_message": values["error_message"]} if culprit else {}
+        data = {key: values[key] for key in ("error_code", "error_message")} if lost else {}
         events.record(conn, now, kind, task_id=child["task_id"], data=data)
     return moved is not None
 
