@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from corral.cli import daemon, doctor, initialise, locks, merges, plugin, sessions, status, tasks, wait, worktrees
+from corral.cli import daemon, demo, doctor, initialise, locks, merges, plugin, sessions, status, tasks, wait, worktrees
 from corral.cli.options import Common
 from corral.cli.output import fail
 from corral.errors import CorralError
@@ -65,6 +65,7 @@ wait.add_to(app)
 app.add_typer(daemon.app, name="daemon")
 app.add_typer(plugin.app, name="plugin")
 doctor.add_to(app)
+demo.add_to(app)
 
 
 @app.command("mcp", help="The stdio MCP bridge that Claude Code starts for each session.")
