@@ -244,7 +244,7 @@ def all_settings(section: type[BaseModel] = Settings, prefix: str = "") -> Itera
     properties = section.model_json_schema()["properties"]
     for name, field in section.model_fields.items():
         key = f"{prefix}{name}"
-        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
-            yield from all_settings(field.annotation, f"{key}.")
+        if isinstance(field.default, BaseModel):
+            yield from all_settings(type(field.default), f"{key}.")
         else:
             yield Setting(key, "CORRAL_" + key.upper().replace(".", "_"), properties[name])

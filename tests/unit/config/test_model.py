@@ -75,9 +75,10 @@ def _values(schema: dict[str, Any]) -> str:
 
 
 def _range(schema: dict[str, Any]) -> str:
-    low, above, high = schema.get("minimum"), schema.get("exclusiveMinimum"), schema.get("maximum")
-    if above is not None:
-        return f" above {above}" + (f", up to {high}" if high is not None else "")
-    if low is not None:
-        return f" {low} to {high}" if high is not None else f" from {low}"
+    limits = ("minimum", "exclusiveMinimum", "maximum")
+    low, above, high = (f"{schema[name]:.12g}" if name in schema else "" for name in limits)
+    if above:
+        return f" above {above}" + (f", up to {high}" if high else "")
+    if low:
+        return f" {low} to {high}" if high else f" from {low}"
     return ""
