@@ -19,11 +19,12 @@ Answer = Callable[[str, Body], "Body | bytes | None"]
 
 @dataclass
 class Listener:
-    """What was heard: hook events in order, and the held requests that are open or were closed."""
+    """What was heard: hook events in order, the held requests that were opened and closed, the number of connections."""
 
     events: list[tuple[str, Body]] = field(default_factory=list)
     opened: list[str] = field(default_factory=list)
     closed: list[str] = field(default_factory=list)
+    connections: int = 0
 
     def named(self) -> list[str]:
         """The names of the events, in order."""
@@ -76,6 +77,7 @@ def listening(path: Path, answer: Answer = nothing) -> Iterator[Listener]:
         def get_request(self) -> tuple[Any, Any]:
             link, _ = super().get_request()
             links.append(link)
+            heard.connections += 1
             return link, ("client", 0)
 
         def handle_error(self, request: Any, client_address: Any) -> None:

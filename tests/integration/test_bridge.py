@@ -351,6 +351,29 @@ def test_a_restarted_daemon_is_found_by_the_very_next_event(repo: Path, sock: Pa
     assert logged(repo) == []
 
 
+def test_many_connections_of_a_daemon_that_is_gone_do_not_cost_an_event(repo: Path, sock: Path, start: Start) -> None:
+    bridge, together = start(repo), threading.Barrier(5)
+
+    def meet(_event: str, _body: Body) -> Body:
+        together.wait(10)
+        return {}
+
+    with listening(sock, meet):
+        for number in [bridge.start_hook("PreToolUse") for _ in range(5)]:
+            bridge.answer_to(number)
+    with listening(sock, lambda *_: DENIAL):
+        assert bridge.hook("PreToolUse") == DENIAL
+
+
+def test_events_one_after_another_share_a_connection(repo: Path, sock: Path, start: Start) -> None:
+    with listening(sock) as heard:
+        bridge = start(repo)
+        until(lambda: heard.opened)
+        for _ in range(5):
+            bridge.hook("PreToolUse")
+        assert heard.connections == 1 + 1  # the held request has its own
+
+
 def test_an_event_survives_a_daemon_that_dies_while_it_decides(repo: Path, sock: Path, start: Start) -> None:
     deaths = iter([None])
     with listening(sock, lambda *_: next(deaths, DENIAL)) as heard:

@@ -318,6 +318,18 @@ def test_without_a_worktree_of_the_daemons_plain_git_makes_one(repo: Path, world
     assert made(fire(repo, "WorktreeCreate", name="feature/x")) == path  # as the client does: a second one is the first
 
 
+def test_a_git_environment_that_was_inherited_does_not_lead_to_another_repository(
+    repo: Path, make_repo: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = make_repo("other")
+    monkeypatch.setenv("GIT_DIR", os.fspath(other / ".git"))
+    path = made(fire(repo, "WorktreeCreate", name="x"))
+    monkeypatch.delenv("GIT_DIR")
+    assert "worktree-x" in git(repo, "branch")
+    assert "worktree-x" not in git(other, "branch")
+    assert path.parent.parent.parent == repo
+
+
 def test_a_plain_worktree_starts_from_what_is_published(repo: Path, tmp_path: Path) -> None:
     clone = tmp_path / "clone"
     git(repo, "clone", "-q", ".", os.fspath(clone))
