@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -73,6 +74,13 @@ def check(world: World, merge_ids: list[str], base: str, heads: list[str]) -> No
     assert world.db.read(lambda conn: conn.exec_driver_sql("PRAGMA integrity_check").scalar()) == "ok"
 
 
+def wait_until(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
 @pytest.mark.req("I1")
 @pytest.mark.req("I2")
 @pytest.mark.req("I4")
@@ -102,24 +110,26 @@ def test_killed_at(repo: Path, point: str, checked_out: bool) -> None:
 @pytest.mark.req("I9")
 def test_killed_again_and_again(repo: Path) -> None:
     """Kills at random instants of a queue with work left, until all has landed: exactly once, in order."""
-    verify = f"{VERIFY} && sleep 0.4"
+    verify = f"{VERIFY} && sleep 0.5"
     world, merge_ids, base = prepare(repo, checked_out=True, branches=6)
     heads = [world.merge(merge_id)["head_sha"] for merge_id in merge_ids]
     world.close()
     chance = random.Random(20)
     kills = 0
-    while True:
+    alive = repo / ".corral" / "alive"
+    while kills < 8:
+        alive.unlink(missing_ok=True)
         living = in_a_process(repo, verify)
+        wait_until(lambda living=living: alive.exists() or living.poll() is not None)  # type: ignore[misc]
         try:
-            code = living.wait(0.4 + chance.random() * 0.5) if kills < 20 else living.wait(60)
+            assert living.wait(chance.random()) == 0
+            break
         except subprocess.TimeoutExpired:
             living.kill()
             living.wait()
             kills += 1
-            continue
-        assert code == 0
-        break
     assert kills >= 2, "six verifications take longer than two lives"
+    assert in_a_process(repo, verify).wait(60) == 0
     again = World(repo, landing=Landing(verify=[verify], reruns=0))
     again.queue.recover(again.now())
     check(again, merge_ids, base, heads)
@@ -134,10 +144,7 @@ def test_a_verification_that_outlived_its_daemon_is_ended(repo: Path, tmp_path: 
     world, _, _ = prepare(repo, checked_out=True)
     world.close()
     living = in_a_process(repo, verify)
-    deadline = time.monotonic() + 30
-    while not (pid_file.exists() and pid_file.read_text().strip()):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_until(lambda: pid_file.exists() and pid_file.read_text().strip() != "")
     living.kill()
     living.wait()
     pid = int(pid_file.read_text())

@@ -122,6 +122,11 @@ class World:
         self.run()
         return self.merge(merge_id)
 
+    def log(self, merge_id: str) -> str:
+        file = requests.log_file(self.db, self.project.logs_dir, merge_id)
+        assert file is not None
+        return file.read_text()
+
     def tip(self, ref: str = "main") -> str:
         return git(self.root, "rev-parse", ref)
 
@@ -137,13 +142,14 @@ def live_on(root: Path, verify: str) -> None:
     """What a daemon does with the queue, in a process of its own: recover, then step until nothing is open."""
     world = World(root, landing=Landing(verify=[verify], reruns=0))
     world.queue.recover(world.now())
+    (world.project.home / "alive").touch()
     world.run(deadline_s=60)
     world.close()
 
 
 def in_a_process(root: Path, verify: str, **extra: str) -> subprocess.Popen[bytes]:
     """Start :func:`live_on` in a child process; ``CORRAL_CRASH_AT`` may be among ``extra``."""
-    code = "import sys, pathlib; from tests.integration import landing_world as w; w.live_on(pathlib.Path(sys.argv[1]), sys.argv[2])"
+    code = "import sys; from tests.integration.landing_world import *; live_on(Path(sys.argv[1]), sys.argv[2])"
     top = Path(__file__).parents[2]
     env = {**os.environ, **extra, "PYTHONPATH": f"{top}{os.pathsep}{top / 'daemon'}"}
     return subprocess.Popen([sys.executable, "-c", code, str(root), verify], cwd=top, env=env)

@@ -59,6 +59,7 @@ def test_the_same_tree_is_not_verified_twice(world: World, tmp_path: Path) -> No
     merge = world.land("again", target="back")
     assert merge["state"] == "landed"
     assert counter.read_text() == "run\n"
+    assert world.log(merge["merge_id"]).startswith("$ echo run"), "it shows the run that its receipt is from"
 
 
 def test_what_the_target_has_already_lands_as_nothing_new(world: World) -> None:
@@ -138,6 +139,10 @@ def test_only_our_own_landed_branch_that_nobody_has_checked_out_is_deleted(world
     assert {world.merge(merge_id)["state"] for merge_id in merge_ids} == {"landed"}
     left = git(world.root, "branch", "--format=%(refname:short)").split()
     assert sorted(left) == ["beyond", "corral/moved", "corral/open", "main", "theirs"]
+    git(world.root, "worktree", "remove", str(world.root.parent / "open"))
+    world.queue.step(world.now())
+    assert git(world.root, "branch", "--list", "corral/open") == ""
+    assert world.held_refs() == []
 
 
 def test_the_daemon_commits_as_the_users_configuration_says(world: World) -> None:
@@ -180,15 +185,12 @@ def test_cancel_and_retry(world: World) -> None:
     world.branch("feature", {"a.txt": "1\n"})
     merge_id = world.submit("feature")
     world.until(merge_id, "verifying")
+    told: list[str] = []
     cancelled = requests.cancel(
-        world.db,
-        world.repo(),
-        merge_id[:8],
-        on_settled=lambda _c, row, _n: world.settled.append(row["state"]),
-        now=world.now(),
+        world.db, world.repo(), merge_id[:8], on_settled=lambda _c, row, _n: told.append(row["state"]), now=world.now()
     )
     assert cancelled["state"] == "cancelled"
-    assert world.settled == ["cancelled"]
+    assert told == ["cancelled"]
     with pytest.raises(Conflict):
         requests.cancel(world.db, world.repo(), merge_id, on_settled=lambda *_: None, now=world.now())
     assert world.queue.step(world.now()) is None

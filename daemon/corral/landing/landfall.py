@@ -106,43 +106,48 @@ def resume(db: Database, repo: Git, *, on_settled: OnSettled, now: datetime) -> 
     return not states or not db.read(merges.intents)
 
 
-def sweep(db: Database, repo: Git, *, orphans: bool) -> None:
+def sweep(db: Database, repo: Git, *, orphans: bool) -> bool:
     """Let go of every request that has ended.
 
     Args:
         orphans: Also of refs whose request was never stored. Only while nobody submits.
+
+    Returns:
+        Whether a landed branch had to stay because a worktree has it: call again when that may be gone.
     """
+    some_stay = False
     for ref in refs.listing(repo, HELD_REFS):
         merge_id = ref.name.removeprefix(HELD_REFS)
         merge = db.read(lambda conn, merge_id=merge_id: merges.find(conn, merge_id))  # type: ignore[misc]
-        if merge is not None and merge["state"] not in OPEN_MERGES:
-            let_go(repo, merge, ref.sha)
+        if merge is not None and merge["state"] == MergeState.LANDED:
+            some_stay |= not _retire_branch(repo, merge["branch"], merge["head_sha"], merge_id)
+        elif merge is not None and merge["state"] not in OPEN_MERGES:
+            _let_go(repo, merge, ref.sha)
         elif merge is None and orphans:
             candidates.release(repo, merge_id)
+    return some_stay
 
 
-def let_go(repo: Git, merge: Row, held_sha: str) -> None:
-    """Release an ended request's commits, unless it is the last to know the work that did not land."""
-    if merge["state"] == MergeState.LANDED:
-        retire_branch(repo, merge["branch"], merge["head_sha"])
-        crash_point("landing.branch_retired")
-        candidates.release(repo, merge["merge_id"])
-        return
+def _retire_branch(repo: Git, branch: str, landed_head_sha: str, merge_id: str) -> bool:
+    """Delete a branch that has landed, if it is one of ours and still at the landed head; False while a worktree has it."""
+    if branch.startswith(TASK_BRANCHES):
+        full = refs.branch_ref(branch)
+        if refs.read(repo, full) == landed_head_sha:
+            if worktrees.checkout_of(repo, full) is not None:
+                return False
+            refs.delete(repo, full, landed_head_sha)
+    crash_point("landing.branch_retired")
+    candidates.release(repo, merge_id)
+    return True
+
+
+def _let_go(repo: Git, merge: Row, held_sha: str) -> None:
+    """Release the commits of a request that did not land, unless it is the last to know the work itself."""
     tip = _branch_tip(repo, merge["branch"])
     if tip is not None and refs.is_ancestor(repo, merge["head_sha"], tip):
         candidates.release(repo, merge["merge_id"])
     elif held_sha != merge["head_sha"]:
         candidates.hold(repo, merge["merge_id"], merge["head_sha"])
-
-
-def retire_branch(repo: Git, branch: str, landed_head_sha: str) -> bool:
-    """Delete a task's branch that has landed: only one of ours, still at the landed head, and checked out nowhere."""
-    if not branch.startswith(TASK_BRANCHES):
-        return False
-    full = refs.branch_ref(branch)
-    if refs.read(repo, full) != landed_head_sha or worktrees.checkout_of(repo, full) is not None:
-        return False
-    return refs.delete(repo, full, landed_head_sha)
 
 
 def _branch_tip(repo: Git, branch: str) -> str | None:

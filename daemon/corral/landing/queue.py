@@ -96,6 +96,7 @@ class Queue:
         self._environ = environ
         self._trial: Trial | None = None
         self._stopped = False
+        self._untidy = False
 
     def recover(self, now: datetime) -> None:
         """Finish or undo what an earlier life left: processes, intents, half-verified requests, refs of ended ones."""
@@ -103,7 +104,7 @@ class Queue:
         end_marked(self._bench)
         landfall.resume(self._db, repo, on_settled=self._on_settled, now=now)
         self._requeue_verifying(now)
-        landfall.sweep(self._db, repo, orphans=True)
+        self._untidy = landfall.sweep(self._db, repo, orphans=True)
 
     def stop(self, now: datetime) -> None:
         """End a running verification, whose request goes back to the queue, and take no further step.
@@ -128,11 +129,13 @@ class Queue:
         repo = self._open()
         if not landfall.resume(self._db, repo, on_settled=self._on_settled, now=now):
             return now + timedelta(seconds=HELD_RETRY_S)
+        if self._untidy:
+            self._untidy = landfall.sweep(self._db, repo, orphans=False)
         due: list[datetime] = []
         for target in self._db.read(merges.busy_targets):
             outcome = self._advance_line(repo, target, now)
             if outcome is _Next.AGAIN:
-                landfall.sweep(self._db, repo, orphans=False)
+                self._untidy = landfall.sweep(self._db, repo, orphans=False)
                 self._nudge()
                 return now
             if outcome is _Next.RUNNING and self._trial is not None:
@@ -324,12 +327,14 @@ class Queue:
         else:
             pid = trial.pid
             verdict = trial.step(now)
-            if verdict is None:
+            if self._stopped:
+                trial.stop()
+            elif verdict is not None:
+                self._conclude(trial, verdict, merge, now)
+            else:
                 if trial.pid != pid:
                     self._watch(trial)
                 return False
-            if not self._stopped:
-                self._conclude(trial, verdict, merge, now)
         self._trial = None
         return True
 

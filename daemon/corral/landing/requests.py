@@ -12,12 +12,10 @@ from corral.errors import Conflict, InvalidInput, NotFound
 from corral.git import candidates, refs
 from corral.git.command import Git
 from corral.landing import landfall
-from corral.landing.verification import tail
 from corral.models.identifiers import new_id
 from corral.models.merges import detail as wire_detail
 from corral.models.merges import summary
 from corral.models.states import OPEN_MERGES, MergeState
-from corral.observe.logs import redact
 from corral.store import merges, receipts
 from corral.store.engine import Database
 
@@ -155,8 +153,8 @@ def detail(db: Database, merge_id: str) -> dict[str, Any]:
     return db.read(read)
 
 
-def log(db: Database, logs_dir: Path, merge_id: str) -> str:
-    """The output of a request's last verification, without secrets; empty if nothing ran for it.
+def log_file(db: Database, logs_dir: Path, merge_id: str) -> Path | None:
+    """The output of a request's last verification, with whatever secrets it printed; None if nothing ran for it.
 
     A request that landed on the receipt of an earlier run of the same tree shows that run.
 
@@ -171,9 +169,11 @@ def log(db: Database, logs_dir: Path, merge_id: str) -> str:
 
     full_id, named = db.read(read)
     own = sorted((logs_dir / "merges" / full_id).glob("*.log"), key=lambda path: (len(path.name), path.name))
-    # logs_dir is <home>/logs, and a receipt names its log relative to the folder that holds <home>.
-    path = own[-1] if own else logs_dir.parent.parent / named if named else None
-    return redact(tail(path)) if path is not None and path.is_file() else ""
+    if own:
+        return own[-1]
+    # logs_dir is <root>/.corral/logs, and a receipt names its log relative to that root.
+    path = logs_dir.parent.parent / named if named else None
+    return path if path is not None and path.is_file() else None
 
 
 def _head_of(repo: Git, branch: str) -> str:
