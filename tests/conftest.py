@@ -8,6 +8,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import yaml
+
+from tests.coordinated import Coordinated
 
 GIT_ENV = {
     "GIT_AUTHOR_NAME": "A Tester",
@@ -69,3 +72,31 @@ def make_repo(tmp_path: Path) -> Callable[..., Path]:
 def repo(make_repo: Callable[..., Path]) -> Path:
     """A small repository on branch ``main``."""
     return make_repo()
+
+
+@pytest.fixture
+def coordinate(make_repo: Callable[..., Path]) -> Iterator[Callable[..., Coordinated]]:
+    """Initialise repositories: ``coordinate(repo=None, verify=["true"], config="…more YAML…")``; daemons end with the test."""
+    made: list[Coordinated] = []
+
+    def initialise(
+        root: Path | None = None, *, verify: tuple[str, ...] = ("true",), config: str = "", **env: str
+    ) -> Coordinated:
+        house = Coordinated(root or make_repo(f"repo{len(made)}"))
+        made.append(house)
+        house.run("init", "--yes", *(part for command in verify for part in ("--verify", command)), **env)
+        if config:
+            file = house.root / ".corral" / "config.yaml"
+            merged = {**yaml.safe_load(file.read_text()), **yaml.safe_load(config)}
+            file.write_text(yaml.safe_dump(merged))
+        return house
+
+    yield initialise
+    for house in made:
+        house.stop()
+
+
+@pytest.fixture
+def house(coordinate: Callable[..., Coordinated]) -> Coordinated:
+    """A small coordinated repository that verifies with ``true``."""
+    return coordinate()

@@ -1,0 +1,126 @@
+"""A coordinated repository as a user has it: the real command line, the real daemon, nothing left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from corral.client import Client
+from corral.config.paths import find_project
+
+DEADLINE_S = 45.0
+
+
+class Coordinated:
+    """One repository; made by the fixture ``coordinate``."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def run(self, *args: str, check: bool = True, cwd: Path | None = None, timeout_s: float = 90, **env: str) -> Any:
+        """Run ``corral ARGS`` as its own process; returns the CompletedProcess."""
+        done = subprocess.run(
+            [sys.executable, "-m", "corral", *args],
+            cwd=cwd or self.root,
+            env={**os.environ, "PYTHONPATH": _source(), **env},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+        )
+        if check and done.returncode != 0:
+            raise AssertionError(f"corral {args} exited {done.returncode}\n{done.stdout}\n{done.stderr}")
+        return done
+
+    def json(self, *args: str, **kw: Any) -> Any:
+        """Run a command with ``--json`` and read what it prints."""
+        return json.loads(self.run(*args, "--json", **kw).stdout)
+
+    def submit(self, title: str, command: str, *args: str) -> str:
+        """Submit a command task; returns its id."""
+        return str(self.json("task", "submit", "--title", title, "--command", command, *args)["task_id"])
+
+    def client(self) -> Client:
+        """A client in this process."""
+        return Client(find_project(self.root))
+
+    def ask(self, method: str, path: str, body: Any = None, **kw: Any) -> Any:
+        """One request to the daemon, started if need be."""
+        client = self.client()
+        try:
+            return client.request(method, path, body, **kw)
+        finally:
+            client.close()
+
+    def hook(self, event: str, session_id: str, cwd: Path | None = None, **payload: Any) -> dict[str, Any]:
+        """Send a hook event as the bridge does; returns the answer."""
+        body = {"session_id": session_id, "cwd": str(cwd or self.root), "hook_event_name": event, **payload}
+        answer = self.ask("POST", f"/hooks/{event}", body)
+        assert isinstance(answer, dict)
+        return answer
+
+    def edit(self, session_id: str, path: Path | str, *, use: str = "", cwd: Path | None = None) -> dict[str, Any]:
+        """Announce an edit of a file."""
+        target = self.root / path
+        return self.hook(
+            "PreToolUse",
+            session_id,
+            cwd,
+            tool_name="Edit",
+            tool_input={"file_path": str(target)},
+            tool_use_id=use or f"use-{session_id}-{path}",
+        )
+
+    def daemon_pid(self) -> int | None:
+        """The daemon's process, if one answers."""
+        client = Client(find_project(self.root), autostart=False)
+        health = client.health()
+        client.close()
+        return int(health["pid"]) if health else None
+
+    def kill_daemon(self) -> None:
+        """Kill -9, and wait for the death."""
+        pid = self.daemon_pid()
+        assert pid is not None
+        process = psutil.Process(pid)
+        process.kill()
+        eventually(lambda: not process.is_running() or process.status() == psutil.STATUS_ZOMBIE)
+
+    def stop(self) -> None:
+        """Stop the daemon if one runs."""
+        if (self.root / ".corral").is_dir() or self.root.suffix == ".git":
+            self.run("daemon", "stop", check=False)
+
+
+def denied(answer: dict[str, Any]) -> str | None:
+    """The reason for which a hook answer refuses a tool call, or None."""
+    output = answer.get("hookSpecificOutput", {})
+    return output.get("permissionDecisionReason") if output.get("permissionDecision") == "deny" else None
+
+
+def told(answer: dict[str, Any]) -> str:
+    """What a hook answer tells the model."""
+    return str(answer.get("hookSpecificOutput", {}).get("additionalContext", ""))
+
+
+def eventually(condition: Callable[[], Any], deadline_s: float = DEADLINE_S) -> Any:
+    """Poll until the condition is true, and return it; an assertion fails after the deadline."""
+    until = time.monotonic() + deadline_s
+    while True:
+        value = condition()
+        if value:
+            return value
+        assert time.monotonic() < until, "it did not come true in time"
+        time.sleep(0.05)
+
+
+def _source() -> str:
+    return str(Path(__file__).resolve().parent.parent / "daemon")

@@ -1,0 +1,243 @@
+"""Sessions and locks as rows: who holds what, for how long, and what an end means."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Connection, create_engine
+
+from corral.coordination import edits, locks, sessions
+from corral.coordination.edits import Policy, Target
+from corral.coordination.keys import literal_key, parse_key
+from corral.coordination.locks import Holder
+from corral.coordination.sessions import Arrival
+from corral.errors import Conflict, InvalidInput, LockHeld
+from corral.models.instants import iso
+from corral.store import locks as lock_rows
+from corral.store import schema
+from corral.store import sessions as session_rows
+
+NOW = datetime(2026, 11, 21, 12, 0, tzinfo=timezone.utc)
+ENFORCE = Policy("enforce", 3600)
+HERE, ELSEWHERE = "/repo", "/repo/.corral/worktrees/other"
+
+
+@pytest.fixture
+def conn(tmp_path: Path) -> Iterator[Connection]:
+    engine = create_engine(f"sqlite:///{tmp_path / 'rows.db'}")
+    schema.metadata.create_all(engine)
+    with engine.connect() as connection:
+        for name in ("a", "b", "c"):
+            sessions.register(connection, Arrival(session_id=name, agent_name=name.upper() + "gent"), NOW)
+        yield connection
+    engine.dispose()
+
+
+def _edit(
+    conn: Connection, who: str, path: str, checkout: str = HERE, now: datetime = NOW, **kin: tuple[str, ...]
+) -> str | None:
+    target = Target(literal_key(path, fold=False), checkout)
+    return edits.before_edit(conn, Holder(who, **kin), target, ENFORCE, now).denial
+
+
+def _held(conn: Connection, now: datetime = NOW) -> set[tuple[str, str]]:
+    return {(row["session_id"], row["file_path"]) for row in lock_rows.listing(conn, iso(now))}
+
+
+def test_the_first_edit_takes_the_lock_and_the_second_session_is_refused_with_everything_it_must_know(
+    conn: Connection,
+) -> None:
+    sessions.change(conn, "a", {"current_task": "Fix the login"})
+    assert _edit(conn, "a", "src/login.py") is None
+    denial = _edit(conn, "b", "src/login.py", now=NOW + timedelta(minutes=8))
+    assert denial is not None
+    for part in ("src/login.py", "Agent", "Fix the login", "13:00 UTC", "52 min"):
+        assert part in denial
+    assert _held(conn) == {("a", "src/login.py")}
+
+
+def test_an_edit_renews_its_lock(conn: Connection) -> None:
+    _edit(conn, "a", "x")
+    _edit(conn, "a", "x", now=NOW + timedelta(minutes=50))
+    assert _edit(conn, "b", "x", now=NOW + timedelta(minutes=70)) is not None
+    assert _edit(conn, "b", "x", now=NOW + timedelta(minutes=111)) is None
+
+
+def test_the_same_file_in_another_checkout_is_only_a_remark(conn: Connection) -> None:
+    _edit(conn, "a", "x")
+    verdict = edits.before_edit(conn, Holder("b"), Target(literal_key("x", fold=False), ELSEWHERE), ENFORCE, NOW)
+    assert verdict.denial is None
+    assert "another worktree" in verdict.remarks[0]
+
+
+def test_a_reservation_refuses_in_every_checkout_and_a_shared_one_only_remarks(conn: Connection) -> None:
+    locks.acquire(conn, [parse_key("docs/")], Holder("a"), NOW, ttl_s=600, reason="rewriting the docs")
+    denial = _edit(conn, "b", "docs/guide/intro.md", ELSEWHERE)
+    assert denial is not None
+    assert "docs" in denial and "rewriting the docs" in denial
+    locks.acquire(conn, [parse_key("api/**")], Holder("a"), NOW, ttl_s=600, exclusive=False)
+    assert _edit(conn, "b", "api/v1/users.py", ELSEWHERE) is None
+
+
+@pytest.mark.parametrize(
+    ("held", "asked", "free"),
+    [
+        ("src/a.py", "src/a.py", False),
+        ("src", "src/deep/a.py", False),
+        ("src/deep/a.py", "src", False),
+        ("src/*.py", "src/a.py", False),
+        ("src/a.py", "src/*.py", False),
+        ("src/**/test_*.py", "src/x/y/test_a.py", False),
+        ("src/*.py", "src/*.js", True),
+        ("src", "src2/a.py", True),
+        ("api:GET /v1/users", "api:get  /v1/users/", False),
+        ("api:GET /v1/users", "api:GET /v1/users/7", True),
+        ("db:schema:users", "src/db", True),
+    ],
+)
+def test_what_overlaps_conflicts(conn: Connection, held: str, asked: str, free: bool) -> None:
+    locks.acquire(conn, [parse_key(held)], Holder("a"), NOW, ttl_s=600)
+    if free:
+        assert locks.acquire(conn, [parse_key(asked)], Holder("b"), NOW, ttl_s=600)
+    else:
+        with pytest.raises(LockHeld):
+            locks.acquire(conn, [parse_key(asked)], Holder("b"), NOW, ttl_s=600)
+
+
+def test_several_keys_are_taken_all_or_none(conn: Connection) -> None:
+    locks.acquire(conn, [parse_key("b.py")], Holder("a"), NOW, ttl_s=600)
+    keys = [parse_key(path) for path in ("a.py", "b.py", "c.py")]
+    with pytest.raises(LockHeld) as caught:
+        locks.acquire(conn, keys, Holder("b"), NOW, ttl_s=600)
+    assert [found["file_path"] for found in caught.value.details["conflicts"]] == ["b.py"]
+    assert _held(conn) == {("a", "b.py")}
+
+
+def test_sharers_share_and_keep_an_exclusive_one_out(conn: Connection) -> None:
+    key = [parse_key("x")]
+    locks.acquire(conn, key, Holder("a"), NOW, ttl_s=600, exclusive=False)
+    locks.acquire(conn, key, Holder("b"), NOW, ttl_s=600, exclusive=False)
+    with pytest.raises(LockHeld):
+        locks.acquire(conn, key, Holder("c"), NOW, ttl_s=600)
+
+
+@pytest.mark.parametrize("ttl_s", [0, -1, 0.5, 10**9])
+def test_an_impossible_time_to_live_is_refused(conn: Connection, ttl_s: float) -> None:
+    with pytest.raises(InvalidInput):
+        locks.acquire(conn, [parse_key("x")], Holder("a"), NOW, ttl_s=ttl_s)
+    with pytest.raises(InvalidInput):
+        locks.acquire(conn, [], Holder("a"), NOW, ttl_s=600)
+
+
+def test_an_edit_does_not_weaken_or_shorten_a_reservation(conn: Connection) -> None:
+    locks.acquire(conn, [parse_key("x")], Holder("a"), NOW, ttl_s=7200, reason="mine")
+    _edit(conn, "a", "x")
+    reserved = next(row for row in lock_rows.listing(conn, iso(NOW)) if not row["automatic"])
+    assert (reserved["ttl_s"], reserved["reason"]) == (7200, "mine")
+    assert _edit(conn, "b", "x", ELSEWHERE) is not None
+
+
+def test_only_ones_own_locks_are_released(conn: Connection) -> None:
+    locks.acquire(conn, [parse_key("x")], Holder("a"), NOW, ttl_s=600)
+    assert locks.release(conn, [parse_key("x")], Holder("b"), NOW) == []
+    assert _held(conn) == {("a", "x")}
+    assert len(locks.release(conn, [parse_key("x")], Holder("a"), NOW)) == 1
+    assert _held(conn) == set()
+
+
+def test_a_subagent_may_edit_what_its_parent_holds_but_not_what_its_sibling_holds(conn: Connection) -> None:
+    for child in ("child-1", "child-2"):
+        sessions.register(conn, Arrival(session_id=child, parent_session_id="a"), NOW)
+    _edit(conn, "a", "x")
+    assert _edit(conn, "child-1", "x", kin=("a",)) is None
+    assert _edit(conn, "child-1", "y", kin=("a",)) is None
+    assert _edit(conn, "child-2", "y", kin=("a",)) is not None
+
+
+def test_the_end_of_a_session_frees_what_it_and_its_subagents_hold(conn: Connection) -> None:
+    sessions.register(conn, Arrival(session_id="child", parent_session_id="a"), NOW)
+    _edit(conn, "a", "x")
+    _edit(conn, "child", "y", kin=("a",))
+    _edit(conn, "b", "z")
+    sessions.end(conn, "a", "ended", NOW)
+    assert _held(conn) == {("b", "z")}
+    assert {row["session_id"] for row in session_rows.live(conn)} == {"b", "c"}
+    assert sessions.end(conn, "a", "ended", NOW) is None
+
+
+def _sweep(conn: Connection, now: datetime, **over: object) -> set[str]:
+    given: dict[str, object] = {
+        "stale_after_s": 900,
+        "awake_since": NOW,
+        "connected": frozenset(),
+        "is_running": lambda _pid, _started: True,
+        **over,
+    }
+    return {row["session_id"] for row in sessions.sweep(conn, now, **given)}  # type: ignore[arg-type]
+
+
+def test_silence_past_the_threshold_ends_a_session_and_a_heartbeat_keeps_it(conn: Connection) -> None:
+    _edit(conn, "a", "x")
+    sessions.alive(conn, Arrival(session_id="b"), NOW + timedelta(minutes=10))
+    assert _sweep(conn, NOW + timedelta(minutes=16)) == {"a", "c"}
+    assert _held(conn) == set()
+
+
+def test_a_connected_bridge_keeps_a_silent_session(conn: Connection) -> None:
+    assert _sweep(conn, NOW + timedelta(hours=5), connected=frozenset({"a"})) == {"b", "c"}
+
+
+def test_a_machine_that_slept_is_not_a_massacre(conn: Connection) -> None:
+    woke = NOW + timedelta(hours=8)
+    assert _sweep(conn, woke + timedelta(minutes=14), awake_since=woke) == set()
+    assert _sweep(conn, woke + timedelta(minutes=16), awake_since=woke) == {"a", "b", "c"}
+
+
+def test_a_dead_process_ends_its_session_at_once(conn: Connection) -> None:
+    sessions.register(conn, Arrival(session_id="p", client_pid=4242, client_started=1.0), NOW)
+    assert _sweep(conn, NOW, is_running=lambda pid, _started: pid != 4242) == {"p"}
+
+
+def test_one_process_has_one_session_at_a_time(conn: Connection) -> None:
+    sessions.register(conn, Arrival(session_id="old", client_pid=7, client_started=1.0), NOW)
+    _edit(conn, "old", "x")
+    sessions.register(conn, Arrival(session_id="new", client_pid=7, client_started=1.0), NOW)
+    assert _held(conn) == set()
+    row = session_rows.get(conn, "old")
+    assert row is not None and row["end_reason"] == "superseded"
+
+
+def test_a_resumed_session_keeps_its_name(conn: Connection) -> None:
+    first = sessions.register(conn, Arrival(session_id="s"), NOW)
+    sessions.end(conn, "s", "ended", NOW)
+    again = sessions.register(conn, Arrival(session_id="s"), NOW + timedelta(days=1))
+    assert again["agent_name"] == first["agent_name"]
+    assert again["status"] == "active"
+
+
+def test_a_name_is_unique(conn: Connection) -> None:
+    with pytest.raises(Conflict):
+        sessions.register(conn, Arrival(session_id="d", agent_name="Agent"), NOW)
+
+
+def test_warn_allows_with_a_remark_and_off_says_nothing(conn: Connection) -> None:
+    _edit(conn, "a", "x")
+    target = Target(literal_key("x", fold=False), HERE)
+    warned = edits.before_edit(conn, Holder("b"), target, Policy("warn", 60), NOW)
+    assert warned.denial is None and "Agent" in warned.remarks[0]
+    assert edits.before_edit(conn, Holder("c"), target, Policy("off", 60), NOW) == edits.Verdict()
+
+
+def test_case_is_ignored_where_the_file_system_ignores_it(conn: Connection) -> None:
+    edits.before_edit(conn, Holder("a"), Target(literal_key("Readme.md", fold=True), HERE), ENFORCE, NOW)
+    other = Target(literal_key("README.MD", fold=True), HERE)
+    assert edits.before_edit(conn, Holder("b"), other, ENFORCE, NOW).denial is not None
+
+
+def test_a_file_whose_name_looks_like_a_pattern_is_a_file(conn: Connection) -> None:
+    _edit(conn, "a", "pages/[id].tsx")
+    assert _edit(conn, "b", "pages/i.tsx") is None
+    assert _edit(conn, "b", "pages/[id].tsx") is not None

@@ -1,0 +1,143 @@
+"""The writer: durable, grouped, undone alone, never dead."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Connection, func, insert, select
+
+from corral.errors import DatabaseUnavailable, InvalidInput
+from corral.store import schema
+from corral.store.engine import Database
+from corral.store.migrate import open_schema
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> Iterator[Database]:
+    open_schema(tmp_path / "corral.db")
+    database = Database(tmp_path / "corral.db")
+    yield database
+    database.close()
+
+
+def _insert(conn: Connection, kind: str = "k") -> None:
+    conn.execute(insert(schema.events).values(at="2026-01-01T00:00:00.000Z", kind=kind, data={}))
+
+
+def _count(db: Database) -> int:
+    return int(db.read(lambda conn: conn.execute(select(func.count()).select_from(schema.events)).scalar()) or 0)
+
+
+def _broken(conn: Connection) -> None:
+    _insert(conn, "half")
+    raise InvalidInput("no")
+
+
+def test_writes_that_wait_together_are_all_stored_and_a_failed_one_is_undone_alone(db: Database) -> None:
+    futures = [db.submit(_broken if number % 3 == 0 else _insert) for number in range(300)]
+    failures = [future.exception() for future in futures]
+    assert [type(error) for error in failures[:4]] == [InvalidInput, type(None), type(None), InvalidInput]
+    assert _count(db) == 200
+    assert not db.read(lambda conn: conn.execute(select(schema.events).where(schema.events.c.kind == "half")).all())
+
+
+def test_a_write_whose_waiter_went_away_is_dropped_and_the_writer_goes_on(db: Database) -> None:
+    futures = [db.submit(_insert) for _ in range(200)]
+    cancelled = sum(future.cancel() for future in futures)
+    db.write(_insert)
+    assert cancelled > 0
+    assert _count(db) == 200 - cancelled + 1
+
+
+def test_an_answer_means_that_another_process_would_see_it(db: Database, tmp_path: Path) -> None:
+    db.write(_insert)
+    other = sqlite3.connect(f"file:{tmp_path / 'corral.db'}?mode=ro", uri=True)
+    assert other.execute("select count(*) from events").fetchone() == (1,)
+    other.close()
+
+
+def test_a_reader_cannot_write(db: Database) -> None:
+    with pytest.raises(DatabaseUnavailable):
+        db.read(_insert)
+
+
+def test_every_write_transaction_begins_immediate_and_full(db: Database) -> None:
+    statements: list[str] = []
+    raw = db._writer.connection.dbapi_connection
+    assert raw is not None
+    db.write(lambda _conn: raw.set_trace_callback(statements.append))
+    db.write(_insert)
+    db.write(lambda _conn: raw.set_trace_callback(None))
+    assert "BEGIN IMMEDIATE" in statements
+    assert not [text for text in statements if text.strip() == "BEGIN"]
+    assert db.write(lambda conn: conn.exec_driver_sql("PRAGMA synchronous").scalar()) == 2
+
+
+def test_a_closed_database_says_so(tmp_path: Path) -> None:
+    open_schema(tmp_path / "x.db")
+    database = Database(tmp_path / "x.db")
+    database.close()
+    with pytest.raises(DatabaseUnavailable, match="closed"):
+        database.write(_insert)
+    assert not (tmp_path / "x.db-wal").exists()
+
+
+def test_a_damaged_database_is_refused_and_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "corral.db"
+    path.write_bytes(b"this is not a database" * 100)
+    with pytest.raises(DatabaseUnavailable) as caught:
+        open_schema(path)
+    assert "doctor" in caught.value.remedy
+    assert path.read_bytes() == b"this is not a database" * 100
+
+
+def test_a_newer_database_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "corral.db"
+    open_schema(path)
+    with sqlite3.connect(path) as conn:
+        conn.execute("update alembic_version set version_num = '9999'")
+    conn.close()
+    with pytest.raises(DatabaseUnavailable, match="newer"):
+        open_schema(path)
+
+
+def test_the_migrations_make_exactly_the_schema(tmp_path: Path) -> None:
+    from alembic.autogenerate import compare_metadata
+    from alembic.runtime.migration import MigrationContext
+    from sqlalchemy import create_engine
+
+    open_schema(tmp_path / "corral.db")
+    engine = create_engine(f"sqlite:///{tmp_path / 'corral.db'}")
+    with engine.connect() as conn:
+        context = MigrationContext.configure(conn, opts={"compare_type": True, "render_as_batch": True})
+        # Expression indexes cannot be read back from SQLite; everything else must match.
+        differences = [one for one in compare_metadata(context, schema.metadata) if "priority" not in str(one)]
+    engine.dispose()
+    assert differences == []
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"status": "disconnected"},
+        {"status": "active", "ended_at": "2026-01-01T00:00:00.000Z"},
+        {"status": "asleep"},
+    ],
+)
+def test_the_schema_refuses_impossible_rows(db: Database, values: dict[str, str]) -> None:
+    row = {
+        "session_id": "s",
+        "agent_name": "n",
+        "agent_type": "claude",
+        "capabilities": [],
+        "started_at": "2026-01-01T00:00:00.000Z",
+        "last_heartbeat": "2026-01-01T00:00:00.000Z",
+        **values,
+    }
+    from sqlalchemy.exc import IntegrityError
+
+    with pytest.raises(IntegrityError):
+        db.write(lambda conn: conn.execute(insert(schema.agent_sessions).values(**row)) and None)
