@@ -181,13 +181,16 @@ def test_the_corpus_is_large() -> None:
     assert len(set(hostile())) >= 200
 
 
-@pytest.mark.parametrize("text", sorted(set(hostile())))
 @pytest.mark.parametrize("fold", [False, True])
-def test_hostile_paths_are_refused_with_a_reason(text: str, fold: bool) -> None:
-    with pytest.raises(InvalidInput) as caught:
-        parse_key(text, fold=fold, exists=lambda _: False)
-    assert caught.value.cause != InvalidInput.default_cause and caught.value.remedy
-    assert caught.value.message.isprintable()
+def test_hostile_paths_are_refused_with_a_reason(fold: bool) -> None:
+    for text in hostile():
+        try:
+            key = parse_key(text, fold=fold, exists=lambda _: False)
+        except InvalidInput as refusal:
+            assert refusal.cause != InvalidInput.default_cause and refusal.remedy
+            assert refusal.message.isprintable(), text
+        else:
+            pytest.fail(f"{text!r} became {key}")
 
 
 @settings(max_examples=500, deadline=None)
