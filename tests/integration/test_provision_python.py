@@ -168,6 +168,16 @@ def test_an_environment_of_a_package_deeper_in_the_repository_comes_along(make_r
     assert "VIRTUAL_ENV" not in provisioned.env
 
 
+def test_of_two_environments_the_hidden_one_is_meant(make_repo: MakeRepo) -> None:
+    main = make_repo(files={**PROJECT, ".gitignore": ".venv\nvenv\n"})
+    make_venv(main, "venv")
+    make_venv(main, ".venv")
+    worktree = add_worktree(main)
+    provisioned = make_usable(main, worktree)
+    assert provisioned.env["VIRTUAL_ENV"] == str(worktree / ".venv")
+    assert run_in(worktree, provisioned, "python", "-c", "import sys; print(sys.prefix)").strip() == f"{worktree}/.venv"
+
+
 def test_installing_in_the_worktree_leaves_the_main_checkout_alone(make_repo: MakeRepo) -> None:
     main = make_repo(files=PROJECT)
     venv = make_venv(main)
