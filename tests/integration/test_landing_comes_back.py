@@ -120,6 +120,25 @@ def test_overlapping_dirt_holds_the_landing_and_is_not_touched(world: World, way
     assert world.events().count("merge.held") == 1
 
 
+def test_waiting_for_the_way_writes_nothing_new(world: World) -> None:
+    world.branch("feature", {"src/a.py": "theirs\n"})
+    (world.root / "src/a.py").write_text("mine\n")
+    merge_id = world.submit("feature")
+    world.run()
+
+    def rows() -> tuple[object, ...]:
+        return tuple(
+            world.db.read(lambda conn, table=table: conn.exec_driver_sql(f"SELECT count(*) FROM {table}").scalar())  # type: ignore[misc]
+            for table in ("receipts", "events", "landing_intents")
+        )
+
+    before = rows()
+    for _ in range(3):
+        world.queue.step(world.now())
+    assert rows() == before
+    assert world.merge(merge_id)["state"] == "held"
+
+
 @pytest.mark.req("G8")
 def test_dirt_that_does_not_overlap_is_kept_byte_for_byte(world: World) -> None:
     world.branch("feature", {"src/a.py": "a = 2\n"})

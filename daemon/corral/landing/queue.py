@@ -14,8 +14,6 @@ started again. Safe to call at any time, any number of times.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from enum import Enum, auto
@@ -30,7 +28,7 @@ from corral.errors import ConfigInvalid, CorralError, GitFailed
 from corral.git import candidates, refs
 from corral.git.command import Git, Identity
 from corral.git.identity import effective
-from corral.landing import bench, landfall
+from corral.landing import bench, landfall, proof
 from corral.landing.trial import Room, Subject, Trial
 from corral.landing.verification import Verdict, end_marked
 from corral.models.crash import crash_point
@@ -174,14 +172,17 @@ class Queue:
         if tip is None:
             return self._hold(merge, f"There is no branch {merge['target']} any more.", now)
         landing = self._verify_settings(refs.branch_ref(merge["target"]))
-        fingerprint = self._fingerprint(landing)
+        fingerprint = proof.fingerprint(landing, self._settings().worktrees)
         if merge["candidate_sha"] is None or merge["tip_sha"] != tip:
             built = self._build(repo, merge, tip, fingerprint, now)
             if isinstance(built, _Next):
                 return built
             merge = built
         if not landing.verify:
-            return self._land(repo, merge, self._unverified(merge["candidate_tree"], fingerprint, now), now)
+            said = "No verification command is configured (landing.verify)."
+            tree = merge["candidate_tree"]
+            none = self._db.write(lambda conn: proof.unverified(conn, tree, fingerprint, said, now))
+            return self._land(repo, merge, none, now)
         green, own = self._db.read(
             lambda conn: (
                 receipts.latest(conn, merge["candidate_tree"], fingerprint, ReceiptStatus.PASSED),
@@ -191,7 +192,7 @@ class Queue:
         if green is not None:
             return self._land(repo, merge, green, now)
         if own is None or (own["status"], own["fingerprint"]) != (ReceiptStatus.FAILED.value, fingerprint):
-            return self._verify(repo, merge, landing, merge["candidate_sha"], merge["candidate_tree"], now)
+            return self._verify(repo, merge, landing, fingerprint, merge["candidate_sha"], merge["candidate_tree"], now)
         return self._blame(repo, merge, own, landing, fingerprint, now)
 
     def _build(self, repo: Git, merge: Row, tip: str, fingerprint: str, now: datetime) -> Row | _Next:
@@ -229,10 +230,9 @@ class Queue:
         tree = repo.must("rev-parse", "--verify", f"{head}^{{tree}}")
 
         def store(conn: Connection) -> Row | None:
-            receipt = receipts.latest(conn, tree, fingerprint, ReceiptStatus.PASSED) or receipts.add(
-                conn, tree=tree, fingerprint=fingerprint, status=ReceiptStatus.UNVERIFIED, now=now,
-                reason=f"The commit was on {merge['target']} already.",
-            )  # fmt: skip
+            known = receipts.latest(conn, tree, fingerprint, ReceiptStatus.PASSED)
+            said = f"The commit was on {merge['target']} already."
+            receipt = known or proof.unverified(conn, tree, fingerprint, said, now)
             return landfall.end(
                 conn, self._on_settled, merge["merge_id"], MergeState.LANDED, now=now,
                 landed_sha=head, receipt_id=receipt["receipt_id"], reason=f"{merge['target']} had it already.",
@@ -240,17 +240,6 @@ class Queue:
 
         self._db.write(store)
         return _Next.AGAIN
-
-    def _unverified(self, tree: str, fingerprint: str, now: datetime) -> Row:
-        reason = "No verification command is configured (landing.verify)."
-        return self._db.write(
-            lambda conn: (
-                receipts.latest(conn, tree, fingerprint, ReceiptStatus.UNVERIFIED)
-                or receipts.add(
-                    conn, tree=tree, fingerprint=fingerprint, status=ReceiptStatus.UNVERIFIED, reason=reason, now=now
-                )
-            )
-        )
 
     def _blame(self, repo: Git, merge: Row, own: Row, landing: Landing, fingerprint: str, now: datetime) -> _Next:
         """The merged tree is red. Whether the request is to blame is for the tip without it to say."""
@@ -268,7 +257,7 @@ class Queue:
         if red is not None and red["created_at"] >= own["created_at"]:
             where = f"{merge['target']} at {merge['tip_sha'][:12]}"
             return self._hold(merge, f"The target itself is red: {where}, without this change. {red['reason']}", now)
-        return self._verify(repo, merge, landing, merge["tip_sha"], tree, now)
+        return self._verify(repo, merge, landing, fingerprint, merge["tip_sha"], tree, now)
 
     # -- outcomes -------------------------------------------------------------------------------------------------
 
@@ -299,14 +288,10 @@ class Queue:
     def _bench(self) -> Path:
         return self._project.root / self._settings().worktrees.root / bench.NAME
 
-    def _fingerprint(self, landing: Landing) -> str:
-        """Names what a receipt is a receipt of, beside the tree: the commands, and how their worktree is made usable."""
-        worktrees = self._settings().worktrees
-        text = json.dumps([landing.verify, worktrees.setup, worktrees.recipes])
-        return hashlib.sha256(text.encode()).hexdigest()
-
-    def _verify(self, repo: Git, merge: Row, landing: Landing, sha: str, tree: str, now: datetime) -> _Next:
-        subject = Subject(merge["merge_id"], merge["candidate_sha"], sha, tree, self._fingerprint(landing))
+    def _verify(
+        self, repo: Git, merge: Row, landing: Landing, fingerprint: str, sha: str, tree: str, now: datetime
+    ) -> _Next:
+        subject = Subject(merge["merge_id"], merge["candidate_sha"], sha, tree, fingerprint)
         if self._db.write(lambda conn: merges.verifying(conn, subject.merge_id, subject.candidate_sha, now)) is None:
             return _Next.AGAIN
         crash_point("queue.verifying_stored")
@@ -348,11 +333,7 @@ class Queue:
         tries = merge["tries"] + 1
 
         def store(conn: Connection) -> None:
-            receipt = receipts.add(
-                conn, tree=subject.tree, fingerprint=subject.fingerprint, status=verdict.status, now=now,
-                commands=trial.commands, exit_code=verdict.exit_code, tests=verdict.tests, duration_s=verdict.duration_s,
-                log=self._named(verdict.log), reason=verdict.reason,
-            )  # fmt: skip
+            receipt = proof.of_verdict(conn, trial, verdict, self._project.root, now)
             if trial.flaky and verdict.status is ReceiptStatus.PASSED:
                 events.record(
                     conn,
@@ -387,11 +368,6 @@ class Queue:
         self._db.write(store)
         crash_point("queue.verdict_stored")
         self._nudge()
-
-    def _named(self, log: Path | None) -> str | None:
-        if log is None:
-            return None
-        return str(log.relative_to(self._project.root)) if log.is_relative_to(self._project.root) else str(log)
 
 
 def _message(merge: Row) -> str:
