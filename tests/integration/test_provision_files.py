@@ -118,7 +118,6 @@ def test_neither_worktrees_nor_submodules_nor_corrals_own_files_come(main: Path)
     put(main, "lib/module/.git", "gitdir: elsewhere\n")
     put(main, "lib/module/x.local")
     put(main, "node_modules/x/x.local")
-    put(main, "node_modules/.cache/x.local")
     put(main, "node_modules/.git/config")
     put(main, "node_modules/.corral/worktrees/w/x")
     put(main, "x.local")
@@ -132,6 +131,13 @@ def test_neither_worktrees_nor_submodules_nor_corrals_own_files_come(main: Path)
     assert not (worktree / ".corral").exists()
     assert not (worktree / "lib").exists()
     assert sorted(child.name for child in (worktree / "node_modules").iterdir()) == [".gitignore", "x"]
+
+
+def test_the_listing_does_not_reach_into_what_a_recipe_brings(main: Path) -> None:
+    put(main, "node_modules/.cache/x.local")
+    put(main, "node_modules/left/x.local")
+    worktree, _ = brought(main, "*.local\n")
+    assert sorted(child.name for child in (worktree / "node_modules").iterdir()) == [".gitignore", "left"]
 
 
 def test_clones_leave_out_nested_checkouts(make_repo: MakeRepo) -> None:
