@@ -6,7 +6,7 @@ import json
 
 _TEXT = """\
 # How Corral works in this repository; commit this file. What is not written here has its default.
-# All settings: docs/configuration.md. This machine only: .corral/local.yaml. In force: `corral config show`.
+# All settings: docs/configuration.md. This machine only: .corral/local.yaml. Checked by `corral doctor`.
 
 landing:
   # Finished work lands on this branch, and only there.
