@@ -169,9 +169,11 @@ def _meet(a: Sequence[Any], b: Sequence[Any], meets: Callable[[Any, Any], bool])
     compatible: dict[Any, int] = {}
     reached = 1 | (loops & 1) << 1
     for element in a:
+        if not reached:
+            return False
         if element is None:
             # Here `a` takes anything, so `b` may go on to each later place.
-            reached = everywhere & -(reached & -reached) if reached else 0
+            reached = everywhere & -(reached & -reached)
             continue
         if element not in compatible:
             compatible[element] = sum(

@@ -124,6 +124,8 @@ def _unwrapped(words: Sequence[Word]) -> tuple[int, dict[str, str]]:
         wrapper = _WRAPPERS.get(program(word))
         if word.text in _RESERVED and not word.quoted:
             at += 1
+        elif word.text == "function":
+            at += 2
         elif assignment:
             environment[assignment[1]] = assignment[2]
             at += 1

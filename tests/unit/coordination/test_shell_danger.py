@@ -143,6 +143,7 @@ FRAMES = [
     "while {}; do ls; done",
     "case x in a) {} ;; esac",
     "f() {{ {}; }}; f",
+    "function f {{ {}; }}; f",
     "echo $({})",
     'echo "now: $({})"',
     "echo `{}`",
