@@ -121,9 +121,10 @@ class Result:
 
     def failure(self) -> GitFailed:
         """The error to raise where this result cannot be lived with."""
-        said = next((line for line in self.stderr.splitlines() if line.strip()), f"exit code {self.rc}")
+        lines = [line for line in self.stderr.splitlines() if line.strip()]
+        said = next((line for line in lines if line.startswith(("fatal: ", "error: "))), "".join(lines[:1]))
         return GitFailed(
-            f"git {self.argv[0]} failed: {said.removeprefix('fatal: ').removeprefix('error: ')[:300]}",
+            f"git {self.argv[0]} failed: {said[:300] or f'exit code {self.rc}'}",
             cause="Another git command is running, or one was killed and left its lock file."
             if self.outcome is Outcome.LOCK
             else "",

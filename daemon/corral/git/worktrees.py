@@ -19,7 +19,7 @@ import portalocker
 
 from corral.errors import Conflict, CorralError, GitFailed, NotFound, Unsupported, WorkAtRisk
 from corral.git import refs, staging, status
-from corral.git.command import OID, Git, Outcome, discovered_top, open_checkout
+from corral.git.command import OID, Git, Outcome, Result, discovered_top, open_checkout
 from corral.git.identity import CORRAL, as_env
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ INITIALIZING = "initializing"
 _PARALLEL = {"checkout.workers": "0", "checkout.thresholdForParallelism": "1000"}
 _LOCK_WAIT_S = 120.0
 _CHECKOUT_S = 1800.0
-_ATTEMPTS = 3
+_ATTEMPTS = 10
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Entry:
 
 def entries(repo: Git) -> list[Entry]:
     """All worktrees, the main one (or the bare repository) first."""
-    text = repo.check("worktree", "list", "--porcelain", "-z").text
+    text = _list(repo).text
     found = []
     for block in text.split("\0\0"):
         fields = dict(line.partition(" ")[::2] for line in block.split("\0") if line)
@@ -63,6 +63,18 @@ def entries(repo: Git) -> list[Entry]:
                 )
             )
     return found
+
+
+def _list(repo: Git) -> Result:
+    result = repo.run("worktree", "list", "--porcelain", "-z")
+    for _ in range(_ATTEMPTS):
+        if result.ok:
+            break
+        with _list_lock(repo):  # git gives up on an entry that is just being written
+            result = repo.run("worktree", "list", "--porcelain", "-z")
+    if not result.ok:
+        raise result.failure()
+    return result
 
 
 def holding(repo: Git, ref: str) -> list[Entry]:
@@ -149,7 +161,8 @@ def _make(repo: Git, path: Path, what: list[str]) -> None:
                 )  # fmt: skip
             if result.ok:
                 break
-            if result.outcome is not Outcome.LOCK or attempt + 1 == _ATTEMPTS:
+            # A `worktree prune` of somebody's, a gc's for one, can take a new entry before git has locked it.
+            if result.rc < 0 or result.outcome is Outcome.REFUSED or attempt + 1 == _ATTEMPTS:
                 raise result.failure()
         top = discovered_top(path)
         if top is None or top.resolve() != path.resolve():

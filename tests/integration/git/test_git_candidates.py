@@ -105,8 +105,14 @@ def _nothing() -> None:
 
 CASES: dict[str, tuple[Callable[[Path], list[Callable[[], None]]], dict[str, str]]] = {
     "content": (lambda r: [write(r, "f", LINES), write(r, "f", "ours\n"), write(r, "f", "theirs\n")], {"f": "content"}),
-    "odd name": (lambda r: [_nothing, write(r, "a b\nü", "ours\n"), write(r, "a b\nü", "theirs\n")], {"a b\nü": "add/add"}),
-    "modify/delete": (lambda r: [write(r, "f", LINES), write(r, "f", LINES + "x\n"), _drop(r, "f")], {"f": "modify/delete"}),
+    "odd name": (
+        lambda r: [_nothing, write(r, "a b\nü", "ours\n"), write(r, "a b\nü", "theirs\n")],
+        {"a b\nü": "add/add"},
+    ),
+    "modify/delete": (
+        lambda r: [write(r, "f", LINES), write(r, "f", LINES + "x\n"), _drop(r, "f")],
+        {"f": "modify/delete"},
+    ),
     "rename/delete": (lambda r: [write(r, "f", LINES), _move(r, "f", "g"), _drop(r, "f")], {"g": "rename/delete"}),
     "rename/rename": (
         lambda r: [write(r, "f", LINES), _move(r, "f", "g"), _move(r, "f", "h")],

@@ -15,7 +15,8 @@ from tests.conftest import commit, git
 
 @pytest.mark.req("X6")
 @pytest.mark.parametrize(
-    "text", ["--output=pwned", "-c", "@{-1}", "main@{0}", "HEAD:README.md", "main\n", "a..b", "refs/heads/--x", ":/first", ""]
+    "text",
+    ["--output=pwned", "-c", "@{-1}", "main@{0}", "HEAD:README.md", "main\n", "a..b", "refs/heads/--x", ":/first", ""],
 )
 def test_a_users_text_cannot_be_more_than_a_commit(repo: Path, text: str) -> None:
     git(repo, "update-ref", "refs/heads/--x", "HEAD")

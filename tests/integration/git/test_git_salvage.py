@@ -38,7 +38,11 @@ def test_everything_but_the_ignored_is_in_it_and_the_worktree_is_as_before(repo:
     saved = salvage.snapshot(me, "w1", AT, reason="session\nended")
     assert saved and saved.files == sorted(["src/a.py", "gone", odd, "link"])
     assert saved.ref == "refs/corral/salvage/w1/20260102T030405678901Z"
-    assert before == ((repo / ".git/index").read_bytes(), git(repo, "status", "--porcelain"), git(repo, "rev-parse", "HEAD"))
+    assert before == (
+        (repo / ".git/index").read_bytes(),
+        git(repo, "status", "--porcelain"),
+        git(repo, "rev-parse", "HEAD"),
+    )
     assert show(repo, f"{saved.sha}:src/a.py") == "and changed again"
     assert show(repo, f"{saved.sha}^2:src/a.py") == "staged", "the index held something else"
     assert git(repo, "rev-parse", f"{saved.sha}^1") == before[2] == saved.base_sha
@@ -46,7 +50,13 @@ def test_everything_but_the_ignored_is_in_it_and_the_worktree_is_as_before(repo:
         ".gitignore", "README.md", odd, "link", "src/a.py", "src/b.py",
     ]  # fmt: skip
     (found,) = salvage.listing(open_repository(repo / ".git"), "w1")
-    assert (found.name, found.ref, found.sha, found.reason, found.files) == ("w1", saved.ref, saved.sha, "session ended", saved.files)
+    assert (found.name, found.ref, found.sha, found.reason, found.files) == (
+        "w1",
+        saved.ref,
+        saved.sha,
+        "session ended",
+        saved.files,
+    )
     assert found.at == AT.replace(microsecond=0)
 
 

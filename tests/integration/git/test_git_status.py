@@ -85,7 +85,10 @@ def test_leftovers_are_committed_whole_but_for_the_excluded(repo: Path) -> None:
         open_checkout(repo), "Left over", {"Corral-Task": "t1"}, ME, exclude=["node_modules", ".env[1]"]
     )
     assert sha == git(repo, "rev-parse", "main")
-    assert git(repo, "log", "-1", "--format=%an <%ae> %cn|%s|%(trailers:key=Corral-Task,valueonly)") == "Me <me@x> Me|Left over|t1"
+    assert (
+        git(repo, "log", "-1", "--format=%an <%ae> %cn|%s|%(trailers:key=Corral-Task,valueonly)")
+        == "Me <me@x> Me|Left over|t1"
+    )
     assert git(repo, "-c", "core.quotePath=false", "diff", "--name-only", "-z", "HEAD~1", "HEAD").split("\0")[:3] == [
         "new/er/ü\n", "src/a.py", "src/b.py",
     ]  # fmt: skip

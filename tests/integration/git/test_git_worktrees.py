@@ -152,7 +152,9 @@ def test_a_clean_worktree_goes_and_its_branch_stays(me: Git, repo: Path, place: 
 
 
 @pytest.mark.req("G12")
-@pytest.mark.parametrize("work", ["modified", "staged", "untracked", "deleted", "detached", "nested", "hidden untracked"])
+@pytest.mark.parametrize(
+    "work", ["modified", "staged", "untracked", "deleted", "detached", "nested", "hidden untracked"]
+)
 def test_a_worktree_with_work_of_its_own_stays(me: Git, repo: Path, place: Path, work: str) -> None:
     add(me, repo, place)
     if work == "modified":

@@ -1,0 +1,198 @@
+"""kill -9 in the middle of git, and what is left behind: locks, half-made worktrees, half-done landings."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import psutil
+import pytest
+
+from corral.errors import Conflict, CorralError, GitFailed
+from corral.git import landing, refs, stale, worktrees
+from corral.git.command import Git, Outcome, open_checkout, open_repository
+from corral.git.landing import InTheWay, Landed
+from tests.conftest import commit, git
+from tests.integration.git.test_git_wrapper import shim
+
+pytestmark = pytest.mark.faults
+ROOT = Path(__file__).parents[2]
+NOW = datetime.now(timezone.utc)
+
+
+def whole_or_nothing(repo: Path, place: Path, usable: bool) -> None:
+    """After a repair: a worktree as good as new, or no trace."""
+    me = open_repository(repo / ".git")
+    assert git(repo, "fsck", "--connectivity-only", "--no-dangling") == ""
+    if usable:
+        assert git(place, "status", "--porcelain", "--branch") == "## corral/w1"
+        assert [e.locked for e in worktrees.entries(me)[1:]] == [None]
+    else:
+        assert not place.exists() and len(worktrees.entries(me)) == 1
+        assert refs.read(me, "refs/heads/corral/w1") is None
+        worktrees.add(me, place, "corral/w1", git(repo, "rev-parse", "main"))
+    assert git(repo, "status", "--porcelain") == ""
+
+
+@pytest.mark.req("G2")
+@pytest.mark.parametrize("verb", ["worktree add", "read-tree"])
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_git_killed_while_a_worktree_is_made_leaves_nothing(
+    repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str, when: str
+) -> None:
+    run = "kill -9 $$" if when == "before" else '"$REAL" "$@"; kill -9 $$'
+    with monkeypatch.context() as patched:
+        shim(tmp_path / "bin", patched, f'case " $* " in *" {verb} "*) {run};; esac; exec "$REAL" "$@"')
+        with pytest.raises(GitFailed):
+            worktrees.add(open_repository(repo / ".git"), tmp_path / "w1", "corral/w1", git(repo, "rev-parse", "HEAD"))
+    whole_or_nothing(repo, tmp_path / "w1", usable=False)
+
+
+ADD = """
+import sys
+from pathlib import Path
+from corral.git import worktrees
+from corral.git.command import open_repository
+me = open_repository(Path(sys.argv[1]))
+me.run("version")
+print("ready", flush=True)
+worktrees.add(me, Path(sys.argv[2]), "corral/w1", sys.argv[3])
+"""
+
+
+def kill_session_of(process: subprocess.Popen[bytes], pids: set[int]) -> None:
+    for pid in {process.pid, *pids}:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+    process.wait()
+
+
+@pytest.mark.req("G2")
+def test_killing_daemon_and_git_at_any_moment_of_an_allocation_is_repaired(tmp_path: Path) -> None:
+    repo = tmp_path / "big"
+    repo.mkdir()
+    git(repo, "init", "-q", "-b", "main")
+    sha = commit(repo, {f"d{n % 20}/f{n}": f"{n}\n" * 50 for n in range(600)})
+    me, place = open_repository(repo / ".git"), tmp_path / "w1"
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "daemon")}
+    seed = random.randrange(1 << 30)
+    chance, seen = random.Random(seed), set()
+    for _ in range(25):
+        process = subprocess.Popen(
+            [sys.executable, "-c", ADD, str(repo / ".git"), str(place), sha], env=env, stdout=subprocess.PIPE
+        )
+        assert process.stdout and process.stdout.readline() == b"ready\n"
+        time.sleep(chance.uniform(0, 0.06))  # the moment of the kill is what varies; nothing waits for it
+        children = {child.pid for child in psutil.Process(process.pid).children(recursive=True)}
+        kill_session_of(process, children)
+        process.stdout.close()
+        deadline = time.monotonic() + 20
+        while True:
+            try:
+                usable = worktrees.repair(me, place, "corral/w1")
+                break
+            except Conflict:  # a child that was started after the look still works
+                assert time.monotonic() < deadline, f"seed {seed}"
+                time.sleep(0.01)
+        seen.add(usable)
+        whole_or_nothing(repo, place, usable)
+        worktrees.remove(me, place)
+        assert refs.delete(me, "refs/heads/corral/w1", sha), f"seed {seed}"
+    print(seen)
+    assert seen, f"seed {seed}"
+
+
+@pytest.mark.req("G5")
+def test_a_stale_lock_goes_only_where_it_is_ours_and_nobody_holds_it(repo: Path, tmp_path: Path) -> None:
+    me = open_repository(repo / ".git")
+    place = tmp_path / "w1"
+    worktrees.add(me, place, "corral/w1", git(repo, "rev-parse", "HEAD"))
+    work = open_checkout(place)
+    ours = [work.git_dir / "index.lock", work.git_dir / "HEAD.lock", repo / ".git/refs/heads/corral/w1.lock"]
+    theirs = [repo / ".git/index.lock", repo / ".git/refs/heads/main.lock", repo / ".git/config.lock"]
+    for lock in (*ours, *theirs):
+        lock.touch()
+    later = NOW + timedelta(hours=1)
+
+    def clear(now: datetime) -> set[Path]:
+        return set(stale.clear(me, now, refs=["refs/corral/", "refs/heads/corral/"], worktrees=[place]))
+
+    assert clear(datetime.now(timezone.utc)) == set(), "a young lock is respected"
+    with ours[0].open("w"):
+        assert clear(later) == set(ours[1:]), "a lock that somebody has open is respected"
+    assert clear(later) == {ours[0]}
+    assert all(lock.exists() for lock in theirs)
+    assert {lock.path for lock in stale.lock_files(me, later)} == set(theirs)
+
+
+@pytest.mark.req("G5")
+def test_a_killed_ref_transaction_is_a_lock_and_not_a_lost_race(repo: Path) -> None:
+    sha = git(repo, "rev-parse", "HEAD")
+    env = {**os.environ}
+    holder = subprocess.Popen(
+        ["git", "update-ref", "--stdin"], cwd=repo, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert holder.stdin and holder.stdout
+    holder.stdin.write(f"start\ncreate refs/corral/x {sha}\nprepare\n".encode())
+    holder.stdin.flush()
+    assert holder.stdout.readline() == b"start: ok\n" and holder.stdout.readline() == b"prepare: ok\n"
+    holder.kill()
+    holder.wait()
+    holder.stdin.close()
+    holder.stdout.close()
+    me = open_repository(repo / ".git")
+    assert (repo / ".git/refs/corral/x.lock").exists()
+    result = me.run("update-ref", "refs/corral/x", sha, config={"core.filesRefLockTimeout": "10"})
+    assert result.outcome is Outcome.LOCK
+    assert stale.clear(me, NOW + timedelta(hours=1), refs=["refs/corral/"], worktrees=[])
+    assert refs.compare_and_swap(me, "refs/corral/x", sha, "")
+
+
+@pytest.mark.req("G7", "G8")
+@pytest.mark.parametrize("moment", ["before", "after", "half"])
+def test_a_landing_killed_in_the_users_checkout_is_finished_by_the_next(
+    repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    old = git(repo, "rev-parse", "HEAD")
+    git(repo, "checkout", "-q", "-b", "work")
+    new = commit(repo, {"src/a.py": "landed\n", "new.py": "new\n"})
+    git(repo, "checkout", "-q", "main")
+    me = open_repository(repo / ".git")
+    # "half": the files and the index are the new ones, the branch is not: what a kill between the two leaves.
+    run = {
+        "before": "kill -9 $$",
+        "after": '"$REAL" "$@"; kill -9 $$',
+        "half": f'"$REAL" -C {repo} read-tree -m -u {old} {new}; kill -9 $$',
+    }[moment]
+    with monkeypatch.context() as patched:
+        shim(tmp_path / "bin", patched, f'case " $* " in *" merge --ff-only "*) {run};; esac; exec "$REAL" "$@"')
+        try:
+            first: object = landing.land(me, "refs/heads/main", new, old)
+        except CorralError as error:
+            first = error
+    assert isinstance(first, Landed) == (moment == "after") and not isinstance(first, InTheWay)
+    assert landing.land(me, "refs/heads/main", new, old) == Landed(new)
+    assert git(repo, "status", "--porcelain") == "" and git(repo, "rev-parse", "main") == new
+
+
+def test_the_lock_on_the_list_of_worktrees_dies_with_its_holder(repo: Path, tmp_path: Path) -> None:
+    script = (
+        "import sys, time, portalocker\n"
+        "lock = portalocker.Lock(sys.argv[1], mode='a').acquire()\nprint('held', flush=True)\ntime.sleep(1000)\n"
+    )
+    holder = subprocess.Popen(
+        [sys.executable, "-c", script, str(repo / ".git/corral.worktrees")], stdout=subprocess.PIPE
+    )
+    assert holder.stdout and holder.stdout.readline() == b"held\n"
+    holder.kill()
+    holder.wait()
+    holder.stdout.close()
+    worktrees.add(Git(repo / ".git"), tmp_path / "w1", "corral/w1", git(repo, "rev-parse", "HEAD"))
