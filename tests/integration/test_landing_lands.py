@@ -164,6 +164,15 @@ def test_a_hostile_branch_is_refused(world: World, name: str) -> None:
     assert world.held_refs() == []
 
 
+@pytest.mark.req("G11")
+def test_a_detached_commit_lands_under_its_own_name(world: World) -> None:
+    first, second = world.branch("one", {"a.txt": "1\n"}), world.branch("two", {"b.txt": "1\n"})
+    ids = [world.submit(sha[:12]) for sha in (first, second)]
+    world.run()
+    assert [world.merge(merge_id)["branch"] for merge_id in ids] == [first, second]
+    assert {world.merge(merge_id)["state"] for merge_id in ids} == {"landed"}
+
+
 def test_a_branch_for_itself_and_an_unknown_target_are_refused(world: World) -> None:
     with pytest.raises(InvalidInput):
         requests.submit(world.db, world.repo(), branch="main", target="main", now=world.now())

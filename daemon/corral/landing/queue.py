@@ -164,8 +164,9 @@ class Queue:
 
     def _may_repair(self, merge: Row, blocked_by: Row) -> bool:
         receipt = self._db.read(lambda conn: receipts.get(conn, blocked_by["receipt_id"]))
-        red = receipt is not None and receipt["status"] == ReceiptStatus.FAILED
-        return red and receipt is not None and merge["created_at"] > receipt["created_at"]
+        if receipt is None or receipt["status"] != ReceiptStatus.FAILED:
+            return False
+        return bool(merge["created_at"] > receipt["created_at"])
 
     def _advance(self, repo: Git, merge: Row, now: datetime) -> _Next:
         tip = refs.read(repo, refs.branch_ref(merge["target"]))

@@ -55,14 +55,18 @@ def submit(
         raise InvalidInput(
             f"{branch} cannot be merged into itself.", remedy="Name another branch, or another --target."
         )
-    head = _head_of(repo, branch)
+    title = _one_line(title or branch)
+    head = _branch_head(repo, branch)
+    if head is None:
+        # Not a branch: what HEAD or a tag means differs from place to place and from day to day, a commit does not.
+        branch = head = refs.resolve(repo, branch)
     if refs.is_ancestor(repo, head, tip):
         return None
     base, reserved = refs.merge_base(repo, tip, head), new_id()
     candidates.hold(repo, reserved, head)
     merge_id = db.write(
         lambda conn: merges.submit(
-            conn, merge_id=reserved, task_id=None, session_id=session_id, title=_one_line(title or branch), priority=priority,
+            conn, merge_id=reserved, task_id=None, session_id=session_id, title=title, priority=priority,
             branch=branch, target=target, base_sha=base, head_sha=head, now=now,
         )
     )  # fmt: skip
@@ -82,7 +86,9 @@ def retry(db: Database, repo: Git, merge_id: str, *, now: datetime, follow_branc
         Conflict: It landed, is in the queue, or was replaced by a newer request of the same branch.
     """
     merge = db.read(lambda conn: merges.get(conn, merge_id))
-    head = _head_of(repo, merge["branch"]) if follow_branch else str(merge["head_sha"])
+    head = str(merge["head_sha"])
+    if follow_branch:
+        head = _branch_head(repo, merge["branch"]) or refs.resolve(repo, merge["branch"])
 
     def reopen(conn: Connection) -> Row:
         rivals = [
@@ -176,13 +182,11 @@ def log_file(db: Database, logs_dir: Path, merge_id: str) -> Path | None:
     return path if path is not None and path.is_file() else None
 
 
-def _head_of(repo: Git, branch: str) -> str:
-    """The commit of a branch, or of a commit-ish; a branch comes first."""
+def _branch_head(repo: Git, branch: str) -> str | None:
     try:
-        head = refs.read(repo, refs.branch_ref(branch))
+        return refs.read(repo, refs.branch_ref(branch))
     except InvalidInput:
-        head = None
-    return head if head is not None else refs.resolve(repo, branch)
+        return None
 
 
 def _one_line(text: str) -> str:
