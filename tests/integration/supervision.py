@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 from corral.config.model import Settings
 from corral.config.paths import Project, find_project
@@ -63,6 +69,7 @@ class House:
             nudge=self._nudge,
             watch_exit=self._watch,
         )
+        self.supervisor.recover(utc_now())
 
     def submit(self, command: str = "true", **fields: Any) -> str:
         fields = {"title": f"run {command[:30]}", "command": command, **fields}
@@ -103,6 +110,11 @@ class House:
         """Until nothing is at work and every worktree that was to go is gone."""
         self.until(lambda: not self.supervisor.running_count(), timeout_s)
 
+    def idle(self) -> bool:
+        """Whether nothing is left to do: no open task, no worktree on its way out."""
+        waiting = self.db.read(lambda conn: task_rows.standing(conn, only_open=True))
+        return not waiting and not self.supervisor.running_count() and not self.worktrees.listing()
+
     def close(self) -> None:
         """As the server's stop: bounded, and nothing is left behind."""
         self.supervisor.stop_all(utc_now())
@@ -127,13 +139,32 @@ class House:
 
     def _watch(self, pid: int) -> None:
         def wait() -> None:
-            fd = os.pidfd_open(pid)
-            try:
-                import select
-
-                select.select([fd], [], [])
-            finally:
-                os.close(fd)
+            with suppress(psutil.Error):
+                while psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+                    time.sleep(0.01)
             self.nudged.set()
 
         threading.Thread(target=wait, daemon=True).start()
+
+
+IMPATIENT = settings_with(tasks={"max_retries": 0}, supervisor={"stop_grace_s": 1})
+
+
+def live_on(root: Path, items: list[dict[str, Any]]) -> None:
+    """Be the daemon of ``root`` until everything has ended; says ``up``, and each task's id once it is acknowledged."""
+    print("up", flush=True)
+    house = House(root, IMPATIENT)
+    for item in items:
+        print(house.submit_all([item])[0], flush=True)
+    house.until(lambda: house.idle(), 60)
+    print("done", flush=True)
+    house.close()
+
+
+def in_a_process(root: Path, items: list[dict[str, Any]], **extra: str) -> subprocess.Popen[str]:
+    """Start :func:`live_on` in a child process; ``CORRAL_CRASH_AT`` may be among ``extra``."""
+    code = "import sys, json; from tests.integration.supervision import *; live_on(Path(sys.argv[1]), json.loads(sys.argv[2]))"
+    top = Path(__file__).parents[2]
+    env = {**os.environ, **extra, "PYTHONPATH": f"{top}{os.pathsep}{top / 'daemon'}"}
+    argv = [sys.executable, "-c", code, str(root), json.dumps(items)]
+    return subprocess.Popen(argv, cwd=top, env=env, stdout=subprocess.PIPE, text=True)

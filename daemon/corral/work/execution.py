@@ -137,6 +137,7 @@ def conclude(site: Site, task: Row, worktree: Row | None, ending: Ending) -> Non
         site.nudge("landing")
     if worktree is not None:
         reclaim(site.grounds, worktree["worktree_id"], reason=f"task {task['task_id']} {status}")
+        site.nudge("landing")  # a branch that has landed can go once no worktree has it
 
 
 def _close(conn: Connection, site: Site, task: Row, worktree: Row | None, ending: Ending) -> str:

@@ -1,0 +1,227 @@
+"""The daemon's supervisor is killed at every named point, and at random; the next one finishes or undoes everything."""
+
+from __future__ import annotations
+
+import random
+import signal
+import sqlite3
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from corral.git import salvage
+from corral.git.command import open_repository
+from corral.runners.process import find_marked
+from corral.store import merges
+from tests.conftest import git
+from tests.integration.supervision import IMPATIENT, House, in_a_process, utc_now
+
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(300)]
+
+POINTS = (
+    "worktree.intended",
+    "worktree.added",
+    "task.start",
+    "task.started",
+    "task.closed",
+    "worktree.salvaged",
+    "worktree.removed",
+)
+
+
+def work(number: int) -> dict[str, Any]:
+    """Half of it committed, half left over."""
+    command = f"echo {number} > one-{number}.txt && git add . && git commit -q -m half && sleep 0.1 && echo x > two-{number}.txt"
+    return {"title": f"work {number}", "command": command, "author_name": "A", "author_email": "a@b.test"}
+
+
+BROKEN = {"title": "broken", "command": "echo half > half.txt; exit 1"}
+
+
+def check(root: Path, acknowledged: list[str], heads_for: int) -> None:
+    """A fresh supervisor brings everything to its end, and nothing is lost, doubled or left lying about."""
+    house = House(root, IMPATIENT)
+    try:
+        house.until(house.idle, 60)
+        for task_id in acknowledged:
+            detail = house.detail(task_id)
+            number = detail["title"].removeprefix("work ")
+            if detail["title"] == "broken":
+                assert detail["status"] == "dead" and detail["attempts"] == 1
+                continue
+            assert (detail["status"], detail["attempts"]) == ("completed", 1), detail
+            (merge,) = [row for row in house.db.read(merges.listing) if row["task_id"] == task_id]
+            files = git(root, "ls-tree", "--name-only", merge["head_sha"]).split()
+            assert {f"one-{number}.txt", f"two-{number}.txt"} <= set(files)
+            assert git(root, "rev-parse", f"refs/heads/{merge['branch']}") == merge["head_sha"]
+            assert not find_marked(task_id)
+        assert len(house.db.read(merges.listing)) == heads_for
+        branches = git(root, "for-each-ref", "--format=%(refname:short)", "refs/heads/corral").split()
+        assert sorted(branches) == sorted(row["branch"] for row in house.db.read(merges.listing))
+        assert len(git(root, "worktree", "list").splitlines()) == 1
+        assert list((root / ".corral" / "worktrees").iterdir()) == []
+        assert git(root, "fsck", "--connectivity-only", "--no-dangling") == ""
+        assert git(root, "status", "--porcelain") == ""
+    finally:
+        house.close()
+
+
+def stored(root: Path) -> dict[str, str]:
+    """The title of every task in the database that a killed daemon left; the last ones may lack only their answer."""
+    with closing(sqlite3.connect(root / ".corral" / "corral.db")) as conn:
+        return dict(conn.execute("SELECT task_id, title FROM tasks"))
+
+
+@pytest.mark.req("FR-QUEUE-005")
+@pytest.mark.parametrize("point", POINTS)
+def test_killed_at_a_named_point(repo: Path, point: str) -> None:
+    child = in_a_process(repo, [work(1), BROKEN], CORRAL_CRASH_AT=point)
+    said = child.communicate(timeout=60)[0].split()[1:]
+    assert child.returncode == -signal.SIGKILL, "the point was never reached"
+    titles = stored(repo)
+    assert set(said) <= set(titles), "an acknowledged task is gone"
+    check(repo, list(titles), heads_for=sum(title != "broken" for title in titles.values()))
+    if "broken" in titles.values():
+        assert any("half.txt" in one.files for one in salvage.listing(open_repository(repo / ".git")))
+
+
+@pytest.mark.req("FR-QUEUE-005")
+def test_killed_again_and_again_at_random(repo: Path) -> None:
+    rng = random.Random(11)
+    acknowledged: list[str] = []
+    House(repo, IMPATIENT).close()
+    for kill in range(12):
+        items = [work(10 * kill + n) for n in range(3)]
+        child = in_a_process(repo, items)
+        assert child.stdout is not None and child.stdout.readline() == "up\n"
+        time.sleep(rng.random() * 1.5)
+        child.kill()
+        acknowledged += [word for word in child.communicate()[0].split() if word != "done"]
+    everything = list(stored(repo))
+    assert set(acknowledged) <= set(everything), "an acknowledged task is gone"
+    assert acknowledged
+    check(repo, everything, heads_for=len(everything))
+
+
+def test_what_an_orphaned_worker_still_does_cannot_reach_the_new_attempt(repo: Path) -> None:
+    """kill -9 of the daemon leaves the worker running: it is ended, and its work salvaged, before the task starts again."""
+    gate = repo.parent / "gate"
+    command = f"echo $$ >> {repo.parent}/pids; echo orphan > orphan.txt; while [ ! -e {gate} ]; do sleep 0.05; done"
+    child = in_a_process(repo, [{"title": "long", "command": command}])
+    assert child.stdout is not None
+    child.stdout.readline()
+    task_id = child.stdout.readline().strip()
+    _until(lambda: (repo.parent / "pids").exists() and (repo.parent / "pids").read_text().strip() != "")
+    child.kill()
+    child.communicate()
+    assert find_marked(task_id)
+    house = House(repo, IMPATIENT)
+    try:
+        house.until(lambda: len((repo.parent / "pids").read_text().split()) == 2, 20)
+        first, second = map(int, (repo.parent / "pids").read_text().split())
+        assert first not in find_marked(task_id) and second in find_marked(task_id)
+        gate.touch()
+        assert house.until_status(task_id, "completed")["attempts"] == 1
+        house.until(house.idle, 20)
+        kinds = [event["kind"] for event in house.detail(task_id)["history"]]
+        assert "task.interrupted" in kinds and "task.resumed" in kinds
+        assert any("orphan.txt" in one.files for one in salvage.listing(house.grounds.repo))
+    finally:
+        house.close()
+
+
+def test_stopping_the_daemon_interrupts_salvages_and_the_next_one_goes_on(repo: Path) -> None:
+    gate = repo.parent / "gate"
+    command = f"trap '' TERM; echo kept > kept.txt; touch ready; while [ ! -e {gate} ]; do sleep 0.05; done"
+    house = House(repo, IMPATIENT)
+    ids = house.submit_all([{"title": f"t{n}", "command": command} for n in range(3)])
+    house.until(lambda: len(list((repo / ".corral" / "worktrees").glob("*/ready"))) == 3)
+    began = time.monotonic()
+    house.close()
+    assert time.monotonic() - began < 15
+    assert not any(find_marked(task_id) for task_id in ids)
+    after = House(repo, IMPATIENT)
+    try:
+        assert len(salvage.listing(after.grounds.repo)) == 3
+        gate.touch()
+        after.until(lambda: all(after.status(task_id) == "completed" for task_id in ids))
+        assert {after.detail(task_id)["attempts"] for task_id in ids} == {1}
+    finally:
+        after.close()
+
+
+def test_draining_lets_workers_finish_and_starts_no_more(repo: Path) -> None:
+    house = House(
+        repo, IMPATIENT.model_copy(update={"supervisor": IMPATIENT.supervisor.model_copy(update={"max_agents": 1})})
+    )
+    gate = repo.parent / "gate"
+    first = house.submit(f"while [ ! -e {gate} ]; do sleep 0.02; done")
+    second = house.submit("true")
+    house.until(lambda: house.detail(first)["started_at"] is not None)
+    house.supervisor.drain(utc_now())
+    gate.touch()
+    house.until(lambda: house.supervisor.running_count() == 0)
+    assert (house.status(first), house.status(second)) == ("completed", "pending")
+    house.close()
+
+
+def test_a_spawned_piece_of_work_that_breaks_in_an_unforeseen_way_requeues_its_task(repo: Path) -> None:
+    class Broken:
+        name = "command"
+
+        def available(self) -> None: ...
+
+        def start(self, _assignment: object, _now: object) -> Any:
+            raise ZeroDivisionError("a defect")
+
+    house = House(repo, IMPATIENT, {"command": Broken()})
+    task_id = house.submit("true")
+    with pytest.raises(ZeroDivisionError):
+        house.until(lambda: house.status(task_id) == "dead" and not house.worktrees.listing())
+    house.failures.clear()
+    assert house.detail(task_id)["error_code"] == "worker_lost"
+    house.close()
+
+
+def test_thirty_two_worktrees_at_once(repo: Path) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    house = House(repo, IMPATIENT)
+    with ThreadPoolExecutor(32) as pool:
+        made = list(
+            pool.map(lambda n: house.worktrees.create(f"w{n}", session_id=None, base=None, now=utc_now()), range(32))
+        )
+    assert len({row["path"] for row in made}) == 32 == len({row["port_base"] for row in made})
+    assert all((Path(row["path"]) / "src" / "a.py").exists() and row["state"] == "ready" for row in made)
+    with ThreadPoolExecutor(32) as pool:
+        gone = list(pool.map(lambda row: house.worktrees.remove(row["name"], utc_now()), made))
+    assert all(row["removed"] for row in gone)
+    assert git(repo, "for-each-ref", "--format=%(refname)").split() == ["refs/heads/main"]
+    house.close()
+
+
+def test_a_kill_in_the_middle_of_thirty_two_allocations(repo: Path) -> None:
+    child = in_a_process(repo, [{"title": f"t{n}", "command": "true"} for n in range(32)])
+    assert child.stdout is not None
+    for _ in range(33):
+        child.stdout.readline()
+    _until(lambda: len(list((repo / ".corral" / "worktrees").glob("*"))) >= 4)
+    child.kill()
+    child.communicate()
+    house = House(repo, IMPATIENT)
+    try:
+        house.until(house.idle, 60)
+        assert git(repo, "for-each-ref", "--format=%(refname)").split() == ["refs/heads/main"]
+        assert len(git(repo, "worktree", "list").splitlines()) == 1
+    finally:
+        house.close()
+
+
+def _until(so: Any, timeout_s: float = 30) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not so():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
