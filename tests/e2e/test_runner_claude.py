@@ -24,6 +24,7 @@ from tests.integration.running import clock, finish, kill, look, make_assignment
 
 pytestmark = pytest.mark.e2e
 Start = Callable[..., Running]
+FOREVER = "tail -f /dev/null"  # the client refuses a long sleep
 IDENTITY = {
     "GIT_AUTHOR_NAME": "Ada",
     "GIT_AUTHOR_EMAIL": "ada@example.test",
@@ -83,8 +84,8 @@ def test_it_writes_and_commits_in_its_worktree(start: Start, tmp_path: Path, sta
 
 
 def test_usage_and_progress_are_known_while_it_works(start: Start) -> None:
-    running = start(script(bash("sleep 30"), text("never")))
-    seen = look(running, lambda seen: seen.progress == "Bash sleep 30")
+    running = start(script(bash(FOREVER), text("never")))
+    seen = look(running, lambda seen: seen.progress == f"Bash {FOREVER}")
     assert seen.usage == Usage(100, 1, 0.0, 1)
     running.stop(clock(), "cancelled", "Cancelled.")
     assert finish(running).error_code == "cancelled"
@@ -156,7 +157,7 @@ def test_limits_on_what_it_may_use(start: Start, limits: Limits, code: str, mess
 def test_a_worker_that_hangs_is_stopped_and_nothing_of_it_is_left(
     start: Start, assignments: list[Assignment], tmp_path: Path
 ) -> None:
-    running = start(script(bash("setsid sleep 6000 & echo $! > pid; sleep 7000"), text("never")))
+    running = start(script(bash("setsid sleep 6000 & echo $! > pid; tail -f /dev/null"), text("never")))
     wait(lambda: (running.observe(clock()), (tmp_path / "worktree/pid").exists())[1])
     task_id = assignments[0].task_id
     assert any("sleep 6000" in line for line in commands_of(task_id))
@@ -179,7 +180,7 @@ def test_a_model_that_never_answers_is_stalled(start: Start, stage: Stage) -> No
 
 @pytest.mark.faults
 def test_a_client_that_is_killed_is_told_apart(start: Start, assignments: list[Assignment]) -> None:
-    running = start(script(bash("sleep 7000"), text("never")))
+    running = start(script(bash(FOREVER), text("never")))
     look(running, lambda seen: seen.progress)
     os.kill(running.pid, signal.SIGKILL)
     finished = finish(running)
@@ -195,11 +196,21 @@ def test_an_agent_in_the_background_is_waited_for(start: Start, tmp_path: Path) 
     assert (tmp_path / "worktree/by-agent.txt").read_text() == "made\n"
 
 
+def test_an_agent_in_the_background_that_hangs_is_no_success(start: Start, stage: Stage) -> None:
+    inner = script(bash(FOREVER), text("never"))
+    agent = tool("Agent", description="d", prompt=inner, subagent_type="general-purpose", run_in_background=True)
+    running = start(script(agent, text("My part is done.")), limits=Limits(timeout_s=600))
+    look(running, lambda seen: seen.usage.cost_usd > 0)
+    assert running.tell("Hurry.")
+    running.observe(clock() + timedelta(seconds=600))
+    assert finish(running).error_code == "timeout"
+
+
 def test_a_server_left_in_the_background_does_not_void_a_success(
     start: Start, assignments: list[Assignment], tmp_path: Path
 ) -> None:
     limits = Limits(stall_s=300)
-    running = start(script(bash("sleep 7000", run_in_background=True), text("Served.")), limits=limits)
+    running = start(script(bash(FOREVER, run_in_background=True), text("Served.")), limits=limits)
     look(running, lambda seen: seen.progress == "Served.")
     wait(lambda: (running.observe(clock()), '"type":"result"' in (tmp_path / "logs/1.log").read_text())[1])
     assert running.observe(clock() + timedelta(seconds=200)).finished is None

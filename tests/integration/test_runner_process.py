@@ -98,6 +98,7 @@ def test_input_is_written_without_waiting_for_a_slow_reader(tmp_path: Path) -> N
     process = spawn(["sh", "-c", "sleep 0.3; wc -c"], cwd=tmp_path, env=dict(os.environ), log=log, takes_input=True)
     feed = Feed(process)
     assert feed.send(b"x" * 3_000_000)
+    assert feed.waiting
     assert feed.send(b"end")
 
     def written() -> bool:

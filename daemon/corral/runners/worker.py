@@ -21,7 +21,7 @@ from corral.runners.protocol import Assignment, Finished, Observation, Usage, fa
 
 _SAMPLE_S = 1.0
 _LINGER_S = 5.0
-_BUSY_SHARE = 0.1
+_BUSY_SHARE = 0.05
 
 
 class Output(Protocol):
