@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import time
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -61,7 +63,7 @@ def stop_and_wait(where: Project, *, drain: bool = False) -> bool:
         speaker.request("POST", "/daemon/stop", {"drain": drain})
         speaker.close()
         began = time.monotonic()
-        while _lives(where, int(health["pid"])):
+        while _lives(where, int(health["pid"])) or _runs(int(health["pid"])):
             if not drain and time.monotonic() - began > STOP_S:
                 raise DaemonUnreachable(
                     "The daemon did not leave in time.",
@@ -85,6 +87,20 @@ def _lives(where: Project, pid: int) -> bool:
     except FileNotFoundError:
         return False
     return False
+
+
+def _runs(pid: int) -> bool:
+    """Whether the process is still there; one that is dead and waits to be reaped is not."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return False  # the id belongs to somebody else by now
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (OSError, IndexError):
+        return not Path("/proc/self").exists()  # without /proc the signal is all there is to go by
 
 
 def _announced_pid(where: Project) -> int | None:

@@ -88,9 +88,14 @@ def make_token(file: Path) -> str:
     except (FileNotFoundError, UnicodeDecodeError):
         pass  # none yet, or not one of ours: a new one is made below
     token = secrets.token_urlsafe(32)
-    partial = file.with_suffix(".new")
+    write_private(file, token + "\n")
+    return token
+
+
+def write_private(file: Path, text: str) -> None:
+    """Write a file that only its owner can read: aside and moved in, so that nobody sees half of it or follows a link."""
+    partial = file.with_name(file.name + ".new")
     partial.unlink(missing_ok=True)
     partial.touch(mode=0o600, exist_ok=False)
-    partial.write_text(token + "\n", encoding="ascii")
+    partial.write_text(text, encoding="utf-8")
     partial.replace(file)
-    return token

@@ -16,14 +16,18 @@ from corral.config.paths import Project
 from corral.git.command import open_checkout, open_repository
 from corral.landing.landfall import OnSettled
 from corral.landing.queue import Queue
+from corral.models.instants import iso
+from corral.models.states import RETURNED_MERGES, SessionStatus
 from corral.observe import logs
 from corral.runners.claude import ClaudeRunner
 from corral.runners.command import CommandRunner
 from corral.runners.protocol import Runner
 from corral.server.jobs import Job, now
+from corral.server.reload import Reloader
 from corral.server.services import Services
 from corral.server.settings import SettingsHolder
 from corral.server.timers import SessionKeeper
+from corral.store import sessions as session_rows
 from corral.store.engine import Database
 from corral.store.migrate import open_schema
 from corral.work import tasks
@@ -36,9 +40,16 @@ log = logs.logger("daemon")
 
 
 def merge_settled(settings: SettingsHolder) -> OnSettled:
-    """What the end of a merge request means for tasks: dependents become ready, or fail."""
+    """What the end of a merge request means: dependents become ready, or fail; a live session learns what came back."""
 
     def settled(conn: Connection, merge: dict[str, Any], at: datetime) -> None:
+        if merge["session_id"] and merge["state"] in RETURNED_MERGES:
+            row = session_rows.get(conn, merge["session_id"])
+            if row is not None and row["status"] != SessionStatus.DISCONNECTED:
+                text = (
+                    f"{merge['branch']} did not land on {merge['target']} ({merge['state']}): {merge['reason'][:1000]}"
+                )
+                session_rows.notify(conn, merge["session_id"], text, iso(at))
         if merge["task_id"] is not None:
             tasks.merge_settled(conn, merge["task_id"], merge["state"], at, unblock_on=settings().tasks.unblock_on)
 
@@ -112,6 +123,7 @@ def assemble(project: Project, pool: ThreadPoolExecutor) -> Services:
         started_at=now(),
         fold=git.run("config", "--type=bool", "--get", "core.ignoreCase").text.strip() == "true",
         jobs=jobs,
+        reloader=Reloader(settings.reload, lambda: nudge("settings")),
     )
     nudges["changed"] = services.changed
     settings.on_change.append(lambda _new: services.nudge("supervisor"))
@@ -121,6 +133,7 @@ def assemble(project: Project, pool: ThreadPoolExecutor) -> Services:
     supervisor.recover(now())
     jobs["supervisor"] = Job("supervisor", supervisor.step)
     jobs["landing"] = Job("landing", queue.step)
+    jobs["settings"] = Job("settings", services.reloader.step)
     jobs["sessions"] = Job("sessions", SessionKeeper(services).step)
     return services
 

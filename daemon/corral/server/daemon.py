@@ -22,9 +22,10 @@ import uvicorn
 from corral import PROTOCOL, __version__
 from corral.config.paths import Project, socket_path
 from corral.config.watch import ConfigWatcher
+from corral.errors import Unsupported
 from corral.models.instants import iso
 from corral.observe import logs
-from corral.server.access import Access, make_token
+from corral.server.access import Access, make_token, write_private
 from corral.server.app import build
 from corral.server.assembly import assemble
 from corral.server.instance import Instance
@@ -51,7 +52,6 @@ def serve(instance: Instance, ready: Callable[[], None]) -> None:
     """
     for name in [name for name in os.environ if name.startswith("GIT_")]:
         del os.environ[name]
-    os.umask(0o077)
     project = instance.project
     pool = ThreadPoolExecutor(THREADS, thread_name_prefix="work")
     services = assemble(project, pool)
@@ -62,6 +62,7 @@ def serve(instance: Instance, ready: Callable[[], None]) -> None:
         pool.shutdown(wait=False, cancel_futures=True)
         project.daemon_json.unlink(missing_ok=True)
         log.info("stopped", pid=os.getpid())
+        logs.close()
         instance.release()
 
 
@@ -96,8 +97,7 @@ async def _run(services: Services, ready: Callable[[], None]) -> None:
     serving = loop.create_task(_without_signals(server, [unix, tcp]))
     while not server.started and not serving.done():
         await asyncio.sleep(0.005)
-    watcher = ConfigWatcher(project, services.settings.reload)
-    watcher.start()
+    watcher = _watch_config(services)
     for job in services.jobs.values():
         job.start()
     _announce(project, tcp)
@@ -105,12 +105,24 @@ async def _run(services: Services, ready: Callable[[], None]) -> None:
     ready()
     await stop.wait()
     log.info("stopping", drain=how["drain"])
-    watcher.stop()
+    if watcher is not None:
+        watcher.stop()
     await loop.run_in_executor(None, _end_work, services, how["drain"])
     project.daemon_json.unlink(missing_ok=True)
     server.should_exit = True
     await serving
     socket_path(project).unlink(missing_ok=True)
+
+
+def _watch_config(services: Services) -> ConfigWatcher | None:
+    """Take over changed files soon; on a system that has no watches left, only the next start does."""
+    watcher = ConfigWatcher(services.project, services.reloader.ask)
+    try:
+        watcher.start()
+    except Unsupported as error:
+        log.warning("config_not_watched", reason=error.message, remedy=error.remedy)
+        return None
+    return watcher
 
 
 async def _without_signals(server: uvicorn.Server, sockets: list[socket.socket]) -> None:
@@ -183,8 +195,6 @@ def _announce(project: Project, tcp: socket.socket) -> None:
         "protocol": PROTOCOL,
         "started_at": iso(now()),
     }
-    partial = project.daemon_json.with_suffix(".new")
-    partial.write_text(json.dumps(said) + "\n", encoding="utf-8")
-    partial.replace(project.daemon_json)
+    write_private(project.daemon_json, json.dumps(said) + "\n")
     # For a hook that finds no `corral` on its PATH: how this very installation is started, an argument a line.
-    (project.run_dir / "command").write_text(f"{sys.executable}\n-m\ncorral\n", encoding="utf-8")
+    write_private(project.run_dir / "command", f"{sys.executable}\n-m\ncorral\n")

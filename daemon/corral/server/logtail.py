@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -26,16 +27,19 @@ class LogPart(BaseModel):
     complete: bool
 
 
-def read_part(file: Path, offset: int) -> tuple[str, int]:
-    """Text from ``offset`` (bytes) on, ending at a line's end where there is one, and the next offset."""
+def read_part(file: Path, offset: int, *, growing: bool) -> tuple[str, int]:
+    """Text from ``offset`` (bytes) on, and the next offset.
+
+    Whole lines only while there may be more, so that no secret is cut in two on its way through the redaction.
+    """
     try:
         with file.open("rb") as handle:
             handle.seek(offset)
             data = handle.read(PART)
     except FileNotFoundError:
         return "", offset
-    if len(data) == PART and b"\n" in data:
-        data = data[: data.rindex(b"\n") + 1]
+    if len(data) == PART or growing:
+        data = data[: data.rindex(b"\n") + 1] if b"\n" in data else data if len(data) == PART else b""
     return redact(data.decode("utf-8", "replace")), offset + len(data)
 
 
@@ -46,7 +50,7 @@ async def follow(
     deadline = time.monotonic() + wait_s
     while True:
         open_end = await running()  # asked before reading: what was written before the end is then read
-        text, following = await services.work(lambda: read_part(file, offset))
+        text, following = await services.work(functools.partial(read_part, file, offset, growing=open_end))
         if text or not open_end or time.monotonic() >= deadline:
             return LogPart(text=text, next_offset=following, complete=not open_end and not text)
         await asyncio.sleep(POLL_S)

@@ -17,6 +17,7 @@ from corral.coordination.witness import Witness
 from corral.git.command import Git
 from corral.landing.queue import Queue
 from corral.server.jobs import Job, now
+from corral.server.reload import Reloader
 from corral.server.settings import SettingsHolder
 from corral.store.engine import Database
 from corral.work.supervisor import Supervisor
@@ -44,6 +45,7 @@ class Services:
     pool: ThreadPoolExecutor
     started_at: datetime
     fold: bool
+    reloader: Reloader
     witness: Witness = field(default_factory=Witness)
     jobs: dict[str, Job] = field(default_factory=dict)
     stop_requested: Callable[[bool], None] = lambda _drain: None

@@ -82,7 +82,11 @@ class SettingsHolder:
         if cached is not None and cached[0] == tip:
             return cached[1]
         committed = refs.show_file(self._git, tip, CONFIG_IN_TREE) if tip else None
-        settings = self._load(committed).settings
+        try:
+            settings = self._load(committed).settings
+        except ConfigInvalid as error:
+            self.error = error
+            raise
         with self._guard:
             self._landing[target] = (tip, settings)
         return settings

@@ -47,6 +47,7 @@ def open_schema(path: Path) -> None:
 
     try:
         existed = path.exists() and path.stat().st_size > 0
+        path.touch(mode=0o600)
         with engine.connect() as conn:
             if existed:
                 verdict = conn.exec_driver_sql("PRAGMA quick_check(1)").scalar()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from fastapi import APIRouter, Query
@@ -90,19 +89,13 @@ async def cancel(services: Given, merge_id: str) -> dict[str, Any]:
     return shapes.summary(row)
 
 
-def log_file(logs_dir: Path, merge_id: str) -> Path | None:
-    """The output of a request's last verification run; None if none ran for it."""
-    runs = sorted((logs_dir / "merges" / merge_id).glob("*.log"), key=lambda path: (len(path.name), path.name))
-    return runs[-1] if runs else None
-
-
 @router.get("/{merge_id}/log")
 async def log(
     services: Given, merge_id: str, offset: int = Query(0, ge=0), wait_s: float = Query(0, ge=0, le=30)
 ) -> LogPart:
     """A part of the output of a request's last verification; waits up to ``wait_s`` for more."""
     row = await services.read(lambda conn: merges.get(conn, merge_id))
-    file = await services.work(lambda: log_file(services.project.logs_dir, row["merge_id"]))
+    file = await services.work(lambda: requests.log_file(services.db, services.project.logs_dir, row["merge_id"]))
     if file is None:
         return LogPart(text="", next_offset=0, complete=row["state"] not in OPEN_MERGES)
 

@@ -1,0 +1,83 @@
+"""Who may speak to the daemon over TCP."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.coordinated import Coordinated
+
+
+def _call(
+    house: Coordinated, method: str = "GET", path: str = "/api/v1/health", body: str | None = None, **headers: str
+) -> tuple[int, Any, dict[str, str]]:
+    said = json.loads((house.root / ".corral/run/daemon.json").read_text())
+    connection = http.client.HTTPConnection("127.0.0.1", said["port"], timeout=10)
+    sent = {"Host": f"127.0.0.1:{said['port']}", **{name.replace("_", "-"): value for name, value in headers.items()}}
+    connection.request(method, path, body=body, headers={name: value for name, value in sent.items() if value})
+    answer = connection.getresponse()
+    content = answer.read()
+    connection.close()
+    return answer.status, json.loads(content), {name.lower(): value for name, value in answer.getheaders()}
+
+
+@pytest.fixture
+def bearer(house: Coordinated) -> str:
+    house.run("daemon", "start")
+    return "Bearer " + (house.root / ".corral/run/token").read_text().strip()
+
+
+def test_with_the_token_everything_is_served(house: Coordinated, bearer: str) -> None:
+    status, health, headers = _call(house, Authorization=bearer)
+    assert (status, health["project"]) == (200, str(house.root))
+    assert not [name for name in headers if name.startswith("access-control")]
+    status, document, _ = _call(house, path="/openapi.json", Authorization=bearer)
+    assert status == 200
+    assert "/api/v1/tasks" in document["paths"]
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Authorization": ""},
+        {"Authorization": "Bearer wrong"},
+        {"Authorization": "Basic TOKEN"},
+        {"Authorization": "TOKEN", "Host": "evil.test"},
+        {"Authorization": "TOKEN", "Host": "evil.test:80"},
+        {"Authorization": "TOKEN", "Origin": "null"},
+        {"Authorization": "TOKEN", "Origin": "http://localhost:3000"},
+    ],
+)
+def test_everything_else_is_refused_without_effect(house: Coordinated, bearer: str, headers: dict[str, str]) -> None:
+    sent = {name: value.replace("TOKEN", bearer) for name, value in headers.items()}
+    body = json.dumps({"title": "evil", "command": "touch /tmp/evil"})
+    status, answer, _ = _call(house, "POST", "/api/v1/tasks", body, Content_Type="application/json", **sent)
+    assert status in (401, 403)
+    assert answer["error"]["code"] == "CORRAL-ERR-011"
+    assert house.json("task", "list") == []
+
+
+def test_a_form_cannot_submit(house: Coordinated, bearer: str) -> None:
+    body = json.dumps({"title": "evil", "command": "true"})
+    status, _, _ = _call(house, "POST", "/api/v1/tasks", body, Content_Type="text/plain", Authorization=bearer)
+    assert status == 403
+    assert house.json("task", "list") == []
+
+
+def test_the_token_is_in_no_log_and_no_command_line(house: Coordinated, bearer: str) -> None:
+    import psutil
+
+    token = bearer.split()[1]
+    _call(house, Authorization=bearer)
+    _call(house, Authorization="Bearer " + token + "x")
+    for file in Path(house.root / ".corral/logs").rglob("*"):
+        assert not file.is_file() or token not in file.read_text(errors="replace")
+    assert not any(token in " ".join(process.info["cmdline"] or []) for process in psutil.process_iter(["cmdline"]))
+
+
+def test_the_socket_needs_no_token(house: Coordinated) -> None:
+    assert house.ask("GET", "/health")["pid"] == house.daemon_pid()

@@ -1,0 +1,213 @@
+"""The daemon's life: one per project, started by need, stopped for certain, recovered by itself."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from corral.client import Client
+from corral.config.paths import find_project, socket_path
+from tests.conftest import git
+from tests.coordinated import Coordinated, eventually
+
+
+def test_twenty_clients_at_once_start_exactly_one_daemon(house: Coordinated) -> None:
+    health: list[int] = []
+
+    def ask() -> None:
+        client = Client(find_project(house.root))
+        health.append(int(client.request("GET", "/health")["pid"]))
+        client.close()
+
+    threads = [threading.Thread(target=ask) for _ in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(health) == 20
+    assert len(set(health)) == 1
+
+
+def test_it_is_detached_and_leaves_no_child_of_the_starter(house: Coordinated) -> None:
+    house.run("daemon", "start")
+    process = psutil.Process(house.daemon_pid() or 0)
+    assert os.getsid(process.pid) != os.getsid(0)
+    assert process.pid not in {child.pid for child in psutil.Process().children(recursive=True)}
+    assert process.cwd() == "/"
+
+
+def test_stop_waits_for_death_and_a_second_stop_is_harmless(house: Coordinated) -> None:
+    house.run("daemon", "start")
+    pid = house.daemon_pid()
+    assert pid is not None
+    assert house.run("daemon", "stop").stdout.strip() == "stopped"
+    assert not psutil.pid_exists(pid)
+    assert not socket_path(find_project(house.root)).exists()
+    assert "not running" in house.run("daemon", "stop").stdout
+    assert house.run("daemon", "status", check=False).returncode == 5
+
+
+def test_status_tells_without_starting(house: Coordinated) -> None:
+    off = house.run("daemon", "status", "--json", check=False)
+    assert json.loads(off.stdout)["running"] is False
+    assert house.daemon_pid() is None
+    house.run("daemon", "start")
+    on = house.json("daemon", "status")
+    assert on["running"] is True
+    assert on["pid"] == house.daemon_pid()
+    assert on["address"].startswith("http://127.0.0.1:")
+    assert on["version"]
+
+
+def test_after_kill_9_the_next_command_starts_it_again_over_the_stale_socket(house: Coordinated) -> None:
+    task = house.submit("hello", "echo hello > hello.txt")
+    house.run("wait", task, "--timeout", "30")
+    house.kill_daemon()
+    assert socket_path(find_project(house.root)).exists()
+    assert house.json("task", "detail", task)["merge"]["state"] == "landed"
+
+
+def test_restart_takes_over_and_changes_the_process(house: Coordinated) -> None:
+    house.run("daemon", "start")
+    before = house.daemon_pid()
+    house.run("daemon", "restart")
+    assert house.daemon_pid() not in (None, before)
+
+
+def test_run_files_are_private(house: Coordinated) -> None:
+    house.run("daemon", "start")
+    run = house.root / ".corral" / "run"
+    assert stat.S_IMODE(run.stat().st_mode) == 0o700
+    for name in ("token", "daemon.json", "corral.sock"):
+        assert stat.S_IMODE((run / name).stat().st_mode) & 0o077 == 0, name
+
+
+def test_every_subfolder_and_worktree_meets_the_same_daemon(house: Coordinated, tmp_path: Path) -> None:
+    house.run("daemon", "start")
+    git(house.root, "worktree", "add", "-q", str(tmp_path / "linked"), "-b", "side")
+    pids = {house.json("daemon", "status", cwd=folder)["pid"] for folder in (house.root, house.root / "src", tmp_path / "linked")}
+    assert len(pids) == 1
+
+
+def test_two_projects_have_two_daemons(coordinate: Callable[..., Coordinated]) -> None:
+    one, two = coordinate(), coordinate()
+    one.submit("one", "true")
+    two.submit("two", "true")
+    assert one.daemon_pid() != two.daemon_pid()
+    assert [row["title"] for row in one.json("task", "list")] == ["one"]
+
+
+def test_stop_ends_a_worker_marks_its_task_and_the_next_start_resumes_it(house: Coordinated) -> None:
+    marker = house.root / "began"
+    script = f"echo x >> {marker}; [ $(wc -l < {marker}) -gt 1 ] || sleep 600; echo done > out.txt"
+    task = house.submit("long", script)
+    eventually(marker.exists)
+    worker = int(house.json("task", "detail", task).get("pid") or 0) or None
+    house.run("daemon", "stop")
+    if worker:
+        assert not psutil.pid_exists(worker)
+    house.run("daemon", "start")
+    house.run("wait", task, "--timeout", "30")
+    detail = house.json("task", "detail", task)
+    assert detail["attempts"] == 1
+    assert detail["merge"]["state"] == "landed"
+
+
+def test_drain_lets_a_running_task_finish(house: Coordinated) -> None:
+    marker = house.root / "began"
+    task = house.submit("short", f"touch {marker}; sleep 2; echo done > out.txt")
+    later = house.submit("later", "echo later > later.txt", "--wait-for", task)
+    eventually(marker.exists)
+    house.run("daemon", "stop", "--drain")
+    house.run("daemon", "start")
+    house.run("wait", task, later, "--timeout", "30")
+    assert house.json("task", "detail", task)["attempts"] == 1
+
+
+def test_a_task_of_a_killed_daemon_goes_on_without_an_attempt_counted(house: Coordinated) -> None:
+    marker = house.root / "began"
+    script = f"echo x >> {marker}; [ $(wc -l < {marker}) -gt 1 ] || sleep 600; echo done > out.txt"
+    task = house.submit("long", script)
+    eventually(marker.exists)
+    house.kill_daemon()
+    house.run("wait", task, "--timeout", "40")
+    detail = house.json("task", "detail", task)
+    assert (detail["status"], detail["attempts"]) == ("completed", 1)
+    assert detail["merge"]["state"] == "landed"
+
+
+def test_a_changed_configuration_is_taken_over_and_a_broken_one_is_reported(house: Coordinated) -> None:
+    file = house.root / ".corral" / "config.yaml"
+    before = house.ask("GET", "/config")["settings"]["supervisor"]["max_agents"]
+    file.write_text(file.read_text().replace(f"max_agents: {before}", "max_agents: 3"))
+    eventually(lambda: house.ask("GET", "/config")["settings"]["supervisor"]["max_agents"] == 3)
+    file.write_text(file.read_text().replace("max_agents: 3", "max_agents: many"))
+    error = eventually(lambda: house.json("status")["config_error"])
+    assert "supervisor.max_agents" in json.dumps(error)
+    assert house.ask("GET", "/config")["settings"]["supervisor"]["max_agents"] == 3
+
+
+def test_an_invalid_configuration_keeps_the_daemon_from_starting_and_says_every_field(house: Coordinated) -> None:
+    file = house.root / ".corral" / "config.yaml"
+    file.write_text("supervisor: {max_agents: many}\nlocks: {enforcement: maybe}\n")
+    done = house.run("task", "list", check=False)
+    assert done.returncode == 2
+    assert "supervisor.max_agents" in done.stderr
+    assert "locks.enforcement" in done.stderr
+
+
+def test_a_start_that_fails_says_why(house: Coordinated) -> None:
+    (house.root / ".corral" / "corral.db").write_bytes(b"garbage" * 1000)
+    done = house.run("task", "list", check=False)
+    assert done.returncode == 1
+    assert "CORRAL-ERR-008" in done.stderr
+    assert (house.root / ".corral" / "corral.db").read_bytes() == b"garbage" * 1000
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root writes where it wants")
+def test_a_read_only_corral_folder_is_an_error_with_a_remedy(house: Coordinated) -> None:
+    (house.root / ".corral").chmod(0o500)
+    try:
+        done = house.run("task", "list", check=False)
+    finally:
+        (house.root / ".corral").chmod(0o700)
+    assert done.returncode == 5
+    assert "writable" in done.stderr
+
+
+def test_git_variables_of_the_starter_do_not_reach_the_daemon(house: Coordinated, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    git(tmp_path, "init", "-q", str(other))
+    house.run("daemon", "start", GIT_DIR=str(other / ".git"), GIT_INDEX_FILE="/nonexistent")
+    task = house.submit("hello", "echo hello > hello.txt")
+    house.run("wait", task, "--timeout", "30")
+    assert git(house.root, "show", "main:hello.txt") == "hello"
+
+
+def test_the_log_is_json_with_the_required_fields(house: Coordinated) -> None:
+    house.run("daemon", "start")
+    lines = [json.loads(line) for line in house.run("daemon", "logs").stdout.splitlines()]
+    assert lines
+    assert {"timestamp", "level", "component", "event"} <= set(lines[0])
+
+
+def test_an_interrupted_command_exits_with_130(house: Coordinated) -> None:
+    house.run("daemon", "start")
+    house.submit("long", "sleep 60")
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2] / "daemon")}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "corral", "wait", "--all"], cwd=house.root, env=environment, stderr=subprocess.PIPE
+    )
+    eventually(lambda: len(psutil.Process(process.pid).net_connections("unix")) > 0)
+    process.send_signal(2)
+    _, errors = process.communicate(timeout=20)
+    assert process.returncode == 130, errors
