@@ -106,7 +106,6 @@ def test_killing_daemon_and_git_at_any_moment_of_an_allocation_is_repaired(tmp_p
         whole_or_nothing(repo, place, usable)
         worktrees.remove(me, place)
         assert refs.delete(me, "refs/heads/corral/w1", sha), f"seed {seed}"
-    print(seen)
     assert seen, f"seed {seed}"
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from corral.errors import InvalidInput
-from corral.git import refs, worktrees
+from corral.git import refs, worktree_list
 from corral.git.command import Git, Outcome, Result, open_checkout
 
 
@@ -55,7 +55,7 @@ def land(repo: Git, target_ref: str, new_sha: str, old_sha: str) -> Landed | Mov
     blocked = _rewritten_elsewhere(repo, target_ref)
     if blocked:
         return blocked
-    having = worktrees.holding(repo, target_ref)
+    having = worktree_list.holding(repo, target_ref)
     if len(having) > 1:
         places = ", ".join(str(entry.path) for entry in having)
         return InTheWay(f"{target_ref} is checked out in several worktrees: {places}", [])
@@ -83,7 +83,8 @@ def _through(repo: Git, path: Path, target_ref: str, new_sha: str) -> Landed | M
         return Moved(now)
     if result.outcome is Outcome.LOCK:
         return InTheWay(f"a git command is running in {path}, or was killed there and left its lock", [])
-    if result.outcome is Outcome.REFUSED or result.rc == 128:
+    # Without a word it is no refusal: an object is missing, e.g. taken by a `gc --prune=now` before it was held.
+    if result.stderr.strip() and (result.outcome is Outcome.REFUSED or result.rc == 128):
         return InTheWay(_reason(path, result), _named_paths(result.stderr))
     raise result.failure()
 
@@ -102,12 +103,12 @@ def _named_paths(stderr: str) -> list[str]:
 
 def _rewritten_elsewhere(repo: Git, target_ref: str) -> InTheWay | None:
     """A rebase of the target, somewhere: its end would fail, or undo the landing."""
-    for admin in worktrees.admin_dirs(repo):
+    for admin in worktree_list.admin_dirs(repo):
         for state in ("rebase-merge", "rebase-apply"):
             try:
                 name = (admin / state / "head-name").read_text(errors="surrogateescape").strip()
             except OSError:
                 continue
             if name == target_ref:
-                return InTheWay(f"{target_ref} is being rebased in {worktrees.folder_of(admin)}", [])
+                return InTheWay(f"{target_ref} is being rebased in {worktree_list.folder_of(admin)}", [])
     return None

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 
 from corral.git.command import Git
-from corral.git.worktrees import admin_dirs, folder_of
+from corral.git.worktree_list import admin_dirs, folder_of
 
 _IN_EVERY_WORKTREE = ("index.lock", "HEAD.lock")
 _IN_COMMON = ("config.lock", "packed-refs.lock", "shallow.lock", "gc.pid.lock", "objects/maintenance.lock")

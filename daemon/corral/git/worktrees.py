@@ -9,103 +9,33 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import portalocker
-
 from corral.errors import Conflict, CorralError, GitFailed, NotFound, Unsupported, WorkAtRisk
-from corral.git import refs, staging, status
-from corral.git.command import OID, Git, Outcome, Result, discovered_top, open_checkout
+from corral.git import refs, staging, stale, status
+from corral.git.command import OID, Git, Outcome, discovered_top, open_checkout
 from corral.git.identity import CORRAL, as_env
+from corral.git.worktree_list import (
+    Entry,
+    admin_dirs,
+    checkout_of,
+    entries,
+    folder_of,
+    holding,
+    list_lock,
+)
 
 if TYPE_CHECKING:
     from corral.git.salvage import Snapshot
 
+__all__ = ["Entry", "add", "add_detached", "checkout_of", "entries", "holding", "remove", "remove_salvaged", "repair"]
+
 INITIALIZING = "initializing"
 _PARALLEL = {"checkout.workers": "0", "checkout.thresholdForParallelism": "1000"}
-_LOCK_WAIT_S = 120.0
 _CHECKOUT_S = 1800.0
 _ATTEMPTS = 10
-
-
-@dataclass(frozen=True)
-class Entry:
-    """A worktree as git lists it; ``branch`` is a full ref, ``locked`` the reason (maybe ``""``), None: not locked."""
-
-    path: Path
-    head: str | None
-    branch: str | None
-    locked: str | None
-    prunable: bool
-    bare: bool
-
-
-def entries(repo: Git) -> list[Entry]:
-    """All worktrees, the main one (or the bare repository) first."""
-    text = _list(repo).text
-    found = []
-    for block in text.split("\0\0"):
-        fields = dict(line.partition(" ")[::2] for line in block.split("\0") if line)
-        if fields:
-            head = fields.get("HEAD", "")
-            found.append(
-                Entry(
-                    path=Path(fields["worktree"]),
-                    head=head if head.strip("0") else None,
-                    branch=fields.get("branch"),
-                    locked=fields.get("locked"),
-                    prunable="prunable" in fields,
-                    bare="bare" in fields,
-                )
-            )
-    return found
-
-
-def _list(repo: Git) -> Result:
-    result = repo.run("worktree", "list", "--porcelain", "-z")
-    for _ in range(_ATTEMPTS):
-        if result.ok:
-            break
-        with _list_lock(repo):  # git gives up on an entry that is just being written
-            result = repo.run("worktree", "list", "--porcelain", "-z")
-    if not result.ok:
-        raise result.failure()
-    return result
-
-
-def holding(repo: Git, ref: str) -> list[Entry]:
-    """The worktrees that have a branch checked out, those whose folder was deleted excepted."""
-    found = [entry for entry in entries(repo) if entry.branch == ref and not entry.prunable]
-    main = Git(repo.common_dir, repo.common_dir.parent)
-    # A `core.bare` that was flipped by accident hides the user's checkout from git, but not from us.
-    if repo.common_dir.name == ".git" and (repo.common_dir / "index").exists() and main.branch() == ref:
-        here = Entry(repo.common_dir.parent, main.head(), ref, None, False, False)
-        found = [here, *(entry for entry in found if entry.path.resolve() != here.path.resolve())]
-    return found
-
-
-def checkout_of(repo: Git, full_ref: str) -> Path | None:
-    """The top of the worktree that has this branch checked out."""
-    found = holding(repo, full_ref)
-    return found[0].path if found else None
-
-
-def admin_dirs(repo: Git) -> list[Path]:
-    """The git directories of all worktrees: the common one, and one for each linked worktree."""
-    return [repo.common_dir, *sorted((repo.common_dir / "worktrees").glob("*"))]
-
-
-def folder_of(admin: Path) -> Path:
-    """The folder that a git directory from :func:`admin_dirs` belongs to."""
-    try:
-        text = (admin / "gitdir").read_text(errors="surrogateescape").rstrip("\n")
-    except OSError:
-        return admin.parent if admin.name == ".git" else admin
-    return Path(os.path.normpath(admin / text)).parent
 
 
 def add(repo: Git, path: Path, branch: str, base_sha: str) -> None:
@@ -154,7 +84,7 @@ def _make(repo: Git, path: Path, what: list[str]) -> None:
     *options, commit = what
     try:
         for attempt in range(_ATTEMPTS):
-            with _list_lock(repo):
+            with list_lock(repo):
                 _forget_missing(repo, path)
                 result = repo.run(
                     "worktree", "add", "--no-checkout", "--lock", "--reason", INITIALIZING, *options, "--", str(path), commit
@@ -184,7 +114,7 @@ def _fill(checkout: Git) -> None:
 
 def _undo(repo: Git, path: Path) -> None:
     """Take away a worktree that never became usable: nobody but git has written into it."""
-    with _list_lock(repo):
+    with list_lock(repo):
         admin = _admin_of(repo, path)
         if admin is not None and not _is_initializing(admin):
             return
@@ -205,7 +135,7 @@ def remove(repo: Git, path: Path) -> None:
     entry = _linked(repo, path)
     if entry.branch is None and entry.head and refs.holder(repo, entry.head) is None:
         raise WorkAtRisk(f"{path} is on a commit that no branch holds.", details={"head": entry.head})
-    with _list_lock(repo):
+    with list_lock(repo):
         result = repo.run("worktree", "remove", str(entry.path), timeout_s=_CHECKOUT_S)
     if result.ok:
         return
@@ -236,7 +166,7 @@ def remove_salvaged(repo: Git, path: Path, snapshot: Snapshot) -> None:
             cause="Something still works there, or it holds another repository or files that cannot be read.",
             details={"nested": nested, "unread": unread},
         )
-    with _list_lock(repo):
+    with list_lock(repo):
         repo.check("worktree", "remove", "--force", str(entry.path), timeout_s=_CHECKOUT_S)
     if entry.branch is not None:
         _delete_if_held(repo, entry.branch)
@@ -273,7 +203,7 @@ def repair(repo: Git, path: Path, branch: str | None) -> bool:
     if occupied and not _is_bare_beginning(path):
         _adopt(repo, path, ref)
         return True
-    with _list_lock(repo):
+    with list_lock(repo):
         if admin is not None and admin.is_dir():
             _keep_what_only_it_holds(repo, admin, path.name)
             shutil.rmtree(admin)
@@ -287,8 +217,6 @@ def repair(repo: Git, path: Path, branch: str | None) -> bool:
 
 
 def _finish(checkout: Git) -> None:
-    from corral.git import stale  # psutil is only needed after a crash
-
     lock = checkout.git_dir / "index.lock"
     if lock.exists():
         if stale.is_open(lock):
@@ -305,7 +233,7 @@ def _adopt(repo: Git, path: Path, ref: str | None) -> None:
             remedy="Copy what is needed, then delete the folder.",
         )
     spare = path.with_name(f".{path.name}.corral-adopt")
-    with _list_lock(repo):
+    with list_lock(repo):
         if spare.is_dir():  # from an adoption that was killed; it never holds more than the .git file
             (spare / ".git").unlink(missing_ok=True)
             spare.rmdir()
@@ -381,16 +309,3 @@ def _names_a_commit(admin: Path) -> bool:
 def _is_bare_beginning(path: Path) -> bool:
     """Whether a folder holds the .git file and nothing else."""
     return [item.name for item in path.iterdir()] == [".git"] and (path / ".git").is_file()
-
-
-@contextmanager
-def _list_lock(repo: Git) -> Iterator[None]:
-    # portalocker polls; the holder only ever does milliseconds of work, but for the removal of a large worktree.
-    with portalocker.Lock(
-        repo.common_dir / "corral.worktrees",
-        mode="a",
-        timeout=_LOCK_WAIT_S,
-        check_interval=0.005,
-        fail_when_locked=False,
-    ):
-        yield

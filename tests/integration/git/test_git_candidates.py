@@ -25,10 +25,10 @@ def build(repo: Path, tip: str = "main", head: str = "side") -> Candidate | Conf
     return candidates.build(me, git(repo, "rev-parse", tip), git(repo, "rev-parse", head), "Land it\n", ME, AT)
 
 
-def forked(repo: Path, base: Callable[[], None], ours: Callable[[], None], theirs: Callable[[], None]) -> None:
+def forked(repo: Path, base: Callable[[], object], ours: Callable[[], object], theirs: Callable[[], object]) -> None:
     """``base`` on both, ``ours`` on main, ``theirs`` on side."""
 
-    def step(change: Callable[[], None]) -> None:
+    def step(change: Callable[[], object]) -> None:
         change()
         git(repo, "add", "-A")
         git(repo, "commit", "-q", "--allow-empty", "-m", "step")
@@ -40,8 +40,8 @@ def forked(repo: Path, base: Callable[[], None], ours: Callable[[], None], their
     step(ours)
 
 
-def write(repo: Path, name: str, text: str) -> Callable[[], None]:
-    return lambda: commit(repo, {name: text}) and None
+def write(repo: Path, name: str, text: str) -> Callable[[], object]:
+    return lambda: commit(repo, {name: text})
 
 
 def test_a_clean_merge_is_one_commit_with_both_parents(repo: Path) -> None:
@@ -66,23 +66,23 @@ def test_a_fast_forward_is_the_head_itself_and_a_merged_head_is_nothing(repo: Pa
     assert build(repo, "side", "main") == build(repo, "side", "side") == Nothing()
 
 
-def _mode(repo: Path, name: str, mode: int) -> Callable[[], None]:
+def _mode(repo: Path, name: str, mode: int) -> Callable[[], object]:
     return lambda: (repo / name).chmod(mode)
 
 
-def _binary(repo: Path, data: bytes) -> Callable[[], None]:
-    return lambda: (repo / "f").write_bytes(data) and None
+def _binary(repo: Path, data: bytes) -> Callable[[], object]:
+    return lambda: (repo / "f").write_bytes(data)
 
 
-def _move(repo: Path, old: str, new: str) -> Callable[[], None]:
-    return lambda: git(repo, "mv", old, new) and None
+def _move(repo: Path, old: str, new: str) -> Callable[[], object]:
+    return lambda: git(repo, "mv", old, new)
 
 
-def _drop(repo: Path, name: str) -> Callable[[], None]:
-    return lambda: git(repo, "rm", "-qr", name) and None
+def _drop(repo: Path, name: str) -> Callable[[], object]:
+    return lambda: git(repo, "rm", "-qr", name)
 
 
-def _link(repo: Path, name: str, to: str) -> Callable[[], None]:
+def _link(repo: Path, name: str, to: str) -> Callable[[], object]:
     def change() -> None:
         (repo / name).unlink(missing_ok=True)
         (repo / name).symlink_to(to)
@@ -90,7 +90,7 @@ def _link(repo: Path, name: str, to: str) -> Callable[[], None]:
     return change
 
 
-def _gitlink(repo: Path, digit: str) -> Callable[[], None]:
+def _gitlink(repo: Path, digit: str) -> Callable[[], object]:
     def change() -> None:
         git(repo, "update-index", "--add", "--cacheinfo", f"160000,{digit * 40},sub")
         (repo / "sub").mkdir(exist_ok=True)
@@ -103,7 +103,7 @@ def _nothing() -> None:
     pass
 
 
-CASES: dict[str, tuple[Callable[[Path], list[Callable[[], None]]], dict[str, str]]] = {
+CASES: dict[str, tuple[Callable[[Path], list[Callable[[], object]]], dict[str, str]]] = {
     "content": (lambda r: [write(r, "f", LINES), write(r, "f", "ours\n"), write(r, "f", "theirs\n")], {"f": "content"}),
     "odd name": (
         lambda r: [_nothing, write(r, "a b\nü", "ours\n"), write(r, "a b\nü", "theirs\n")],
