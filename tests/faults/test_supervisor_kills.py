@@ -21,16 +21,6 @@ from tests.integration.supervision import IMPATIENT, House, in_a_process, utc_no
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(300)]
 
-POINTS = (
-    "worktree.intended",
-    "worktree.added",
-    "task.start",
-    "task.started",
-    "task.closed",
-    "worktree.salvaged",
-    "worktree.removed",
-)
-
 
 def work(number: int) -> dict[str, Any]:
     """Half of it committed, half left over."""
@@ -39,6 +29,19 @@ def work(number: int) -> dict[str, Any]:
 
 
 BROKEN = {"title": "broken", "command": "echo half > half.txt; exit 1"}
+
+POINTS = (
+    ("worktree.intended", work(1)),
+    ("worktree.added", work(1)),
+    ("task.start", work(1)),
+    ("task.started", work(1)),
+    ("task.started", BROKEN),
+    ("task.closed", work(1)),
+    ("task.closed", BROKEN),
+    ("worktree.salvaged", BROKEN),
+    ("worktree.removed", work(1)),
+    ("worktree.removed", BROKEN),
+)
 
 
 def check(root: Path, acknowledged: list[str], heads_for: int) -> None:
@@ -76,9 +79,9 @@ def stored(root: Path) -> dict[str, str]:
 
 
 @pytest.mark.req("FR-QUEUE-005")
-@pytest.mark.parametrize("point", POINTS)
-def test_killed_at_a_named_point(repo: Path, point: str) -> None:
-    child = in_a_process(repo, [work(1), BROKEN], CORRAL_CRASH_AT=point)
+@pytest.mark.parametrize(("point", "item"), POINTS)
+def test_killed_at_a_named_point(repo: Path, point: str, item: dict[str, Any]) -> None:
+    child = in_a_process(repo, [item], CORRAL_CRASH_AT=point)
     said = child.communicate(timeout=60)[0].split()[1:]
     assert child.returncode == -signal.SIGKILL, "the point was never reached"
     titles = stored(repo)

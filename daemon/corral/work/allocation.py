@@ -198,18 +198,27 @@ def put_right(grounds: Grounds, row: Row) -> bool:
 
 def _take_down(grounds: Grounds, row: Row, reason: str) -> None:
     repo, path = grounds.repo, Path(row["path"])
-    if not worktrees.repair(repo, path, row["branch"]):
-        return
     submitted = grounds.db.read(lambda conn: rows.is_submitted(conn, row))
+    # git lets go of a branch that something else holds; one that waits to be merged has to keep its name
+    if not worktrees.repair(repo, path, None if submitted and not path.exists() else row["branch"]):
+        return
     if not (submitted and _removed_clean(repo, path)):
-        found = _preserve(grounds, row, reason, always=row["purpose"] == WorktreePurpose.TASK and not submitted)
-        crash_point("worktree.salvaged")
-        if found is not None:
-            worktrees.remove_salvaged(repo, path, found)
-        else:
-            worktrees.remove(repo, path)
+        _remove_preserved(grounds, row, reason, submitted=submitted)
     if not submitted:
         worktrees.repair(repo, path, row["branch"])  # the branch goes too, unless it alone holds something
+
+
+def _remove_preserved(grounds: Grounds, row: Row, reason: str, *, submitted: bool) -> None:
+    repo, path, ref = grounds.repo, Path(row["path"]), refs.branch_ref(row["branch"])
+    tip = refs.read(repo, ref)
+    found = _preserve(grounds, row, reason, always=row["purpose"] == WorktreePurpose.TASK and not submitted)
+    crash_point("worktree.salvaged")
+    if found is None:
+        worktrees.remove(repo, path)
+        return
+    worktrees.remove_salvaged(repo, path, found)
+    if submitted and tip is not None and refs.read(repo, ref) is None:
+        refs.compare_and_swap(repo, ref, tip, "")
 
 
 def _removed_clean(repo: Git, path: Path) -> bool:

@@ -1,0 +1,208 @@
+"""Worktrees for people and sessions: made whole or not at all, given back without losing anything, found again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from corral.coordination import sessions
+from corral.errors import Conflict, CorralError, InvalidInput, NotFound, WorkAtRisk
+from corral.git import salvage
+from corral.store import worktrees as rows
+from corral.work.allocation import begin_reclaim
+from tests.conftest import commit, git
+from tests.integration.supervision import House, settings_with, utc_now
+
+Open = Callable[..., House]
+
+
+@pytest.fixture
+def house(repo: Path) -> Iterator[Open]:
+    opened: list[House] = []
+
+    def open_house(**sections: Any) -> House:
+        opened.append(House(repo, settings_with(**sections)))
+        return opened[-1]
+
+    yield open_house
+    for one in opened:
+        one.close()
+
+
+def create(one: House, name: str = "mine", session_id: str | None = None, base: str | None = None) -> dict[str, Any]:
+    return one.worktrees.create(name, session_id=session_id, base=base, now=utc_now())
+
+
+def test_a_worktree_starts_at_the_targets_tip_on_its_own_branch(house: Open, repo: Path) -> None:
+    made = create(house())
+    path = Path(made["path"])
+    assert path == repo / ".corral" / "worktrees" / "mine" and made["state"] == "ready"
+    assert git(path, "rev-parse", "HEAD") == git(repo, "rev-parse", "main")
+    assert git(path, "symbolic-ref", "HEAD") == "refs/heads/corral/mine"
+    assert int(made["env"]["PORT"]) == made["port_base"]
+    assert git(repo, "status", "--porcelain") == ""
+
+
+def test_asking_twice_gives_the_same_one_and_another_asker_is_refused(house: Open) -> None:
+    one = house()
+    first = create(one, session_id="s1")
+    assert create(one, session_id="s1")["worktree_id"] == first["worktree_id"]
+    with pytest.raises(Conflict, match="mine"):
+        create(one, session_id="s2")
+
+
+def test_a_base_of_ones_own(house: Open, repo: Path) -> None:
+    first = git(repo, "rev-parse", "HEAD")
+    commit(repo, {"later.txt": "x\n"})
+    made = create(house(), base=first)
+    assert made["base_sha"] == first and not (Path(made["path"]) / "later.txt").exists()
+
+
+@pytest.mark.parametrize("name", ["../out", "a/b", "-x", "", "x..y", "x.lock", "a b"])
+def test_a_name_that_is_no_name_changes_nothing(house: Open, name: str) -> None:
+    one = house()
+    with pytest.raises(InvalidInput):
+        create(one, name)
+    assert one.worktrees.listing() == []
+
+
+def test_a_folder_that_stands_there_is_not_touched(house: Open, repo: Path) -> None:
+    one = house()
+    folder = repo / ".corral" / "worktrees" / "mine"
+    folder.mkdir(parents=True)
+    (folder / "precious.txt").write_text("x")
+    with pytest.raises(Conflict, match="exists already"):
+        create(one)
+    assert (folder / "precious.txt").read_text() == "x" and one.worktrees.listing() == []
+
+
+def test_a_branch_of_that_name_is_left_alone(house: Open, repo: Path) -> None:
+    git(repo, "branch", "corral/mine")
+    assert create(house())["branch"] == "corral/mine-2"
+
+
+def test_removing_keeps_commits_on_the_branch_and_salvages_the_rest(house: Open, repo: Path) -> None:
+    one = house()
+    made = create(one)
+    sha = commit(Path(made["path"]), {"done.txt": "x\n"})
+    gone = one.worktrees.remove("mine", utc_now())
+    assert gone["removed"] and not Path(made["path"]).exists()
+    assert git(repo, "rev-parse", "corral/mine") == sha
+
+    other = create(one, "other")
+    (Path(other["path"]) / "loose.txt").write_text("loose\n")
+    gone = one.worktrees.remove("other", utc_now())
+    assert gone["removed"] and git(repo, "show", f"{gone['salvage_ref']}:loose.txt") == "loose"
+
+
+def test_a_clean_worktree_leaves_nothing_behind(house: Open, repo: Path) -> None:
+    one = house()
+    create(one)
+    one.worktrees.remove("mine", utc_now())
+    assert git(repo, "for-each-ref", "--format=%(refname)").split() == ["refs/heads/main"]
+
+
+def test_what_was_salvaged_comes_back_in_a_worktree_of_its_own(house: Open) -> None:
+    one = house()
+    made = create(one)
+    (Path(made["path"]) / "src" / "a.py").write_text("changed\n")
+    one.worktrees.remove("mine", utc_now())
+    (saved,) = one.worktrees.salvaged()
+    assert saved["name"] == "mine" and saved["files"] == ["src/a.py"]
+    back = one.worktrees.recover("mine", utc_now())
+    again = one.worktrees.recover(saved["ref"], utc_now())
+    assert (back["name"], again["name"]) == ("mine-recovered", "mine-recovered-2")
+    for row in (back, again):
+        assert (Path(row["path"]) / "src" / "a.py").read_text() == "changed\n" and row["state"] == "ready"
+    with pytest.raises(NotFound):
+        one.worktrees.recover("nobody", utc_now())
+
+
+def test_nobodys_floor_is_pulled_away(house: Open) -> None:
+    one = house()
+    made = create(one)
+    arrival = sessions.Arrival(session_id="s1", worktree=made["path"])
+    one.db.write(lambda conn: sessions.register(conn, arrival, utc_now()))
+    with pytest.raises(WorkAtRisk, match="is at work in mine"):
+        one.worktrees.remove("mine", utc_now())
+    one.db.write(lambda conn: sessions.end(conn, "s1", "over", utc_now()))
+    assert one.worktrees.remove("mine", utc_now())["removed"]
+
+
+def test_an_ended_subagents_worktree_goes_and_another_sessions_stays(house: Open) -> None:
+    one = house()
+    create(one, "sub", session_id="agent")
+    kept = create(one, "other", session_id="else")
+    one.worktrees.release_subagent("agent", utc_now())
+    assert [row["name"] for row in one.worktrees.listing()] == ["other"]
+    assert one.worktrees.live_paths() == [Path(kept["path"])]
+    assert one.worktrees.give_back(Path(kept["path"]), utc_now()) and one.worktrees.listing() == []
+    assert not one.worktrees.give_back(Path("/nowhere"), utc_now())
+
+
+def test_a_setup_that_fails_leaves_nothing_and_says_which_command(house: Open, repo: Path) -> None:
+    one = house(worktrees={"setup": ["echo begin", "exit 7"]})
+    with pytest.raises(CorralError, match="exit 7") as failed:
+        create(one)
+    assert "7" in failed.value.cause
+    assert one.worktrees.listing() == [] and not (repo / ".corral" / "worktrees" / "mine").exists()
+    assert git(repo, "for-each-ref", "--format=%(refname)").split() == ["refs/heads/main"]
+
+
+def test_a_folder_deleted_by_hand_is_forgotten(house: Open, repo: Path) -> None:
+    import shutil
+
+    one = house()
+    made = create(one)
+    shutil.rmtree(made["path"])
+    assert one.worktrees.remove("mine", utc_now())["removed"]
+    assert len(git(repo, "worktree", "list").splitlines()) == 1
+    assert create(one)["state"] == "ready"
+
+
+def test_a_restart_finishes_what_was_going(house: Open, repo: Path) -> None:
+    one = house()
+    going, staying = create(one, "going"), create(one, "staying")
+    (Path(going["path"]) / "loose.txt").write_text("x\n")
+    row = one.db.read(lambda conn: rows.live_by_name(conn, "going"))
+    assert row is not None
+    begin_reclaim(one.grounds, row)
+    next_one = house()
+    next_one.until(lambda: [row["name"] for row in next_one.worktrees.listing()] == ["staying"])
+    assert Path(staying["path"]).exists() and not Path(going["path"]).exists()
+    assert [saved.files for saved in salvage.listing(one.grounds.repo)] == [["loose.txt"]]
+
+
+def test_how_far_a_checkout_is_behind(house: Open, repo: Path) -> None:
+    one = house()
+    made = create(one)
+    assert one.worktrees.commits_behind(made["path"]) == 0
+    commit(repo, {"x.txt": "1\n"})
+    commit(repo, {"x.txt": "2\n"})
+    assert one.worktrees.commits_behind(f"{made['path']}/src") == 2
+    assert one.worktrees.commits_behind("/") is None and one.worktrees.commits_behind(None) is None
+
+
+def test_a_path_with_spaces_and_letters_of_the_world(make_repo: Callable[..., Path]) -> None:
+    root = make_repo("my répo 日本")
+    one = House(root)
+    try:
+        detail = one.until_status(one.submit("echo x > 'neue Datei.txt'"), "completed")
+        assert detail["merge"] is not None
+    finally:
+        one.close()
+
+
+def test_a_repository_without_a_commit_is_told_so(tmp_path: Path) -> None:
+    root = tmp_path / "empty"
+    root.mkdir()
+    git(root, "init", "-q", "-b", "main")
+    one = House(root)
+    try:
+        detail = one.until_status(one.submit("true"), "failed")
+        assert detail["error_code"] == "not_found" and "no commit" in detail["error_message"]
+    finally:
+        one.close()
