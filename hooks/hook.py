@@ -15,7 +15,7 @@ import time
 
 DEADLINE_S = {"SessionEnd": 1.0, "WorktreeCreate": 280.0, "WorktreeRemove": 50.0}
 USUAL_DEADLINE_S = 4.0
-START_WAIT_S = 2.0
+START_WAIT_S = 5.0
 DENIAL = b"""{"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": "deny",
 "permissionDecisionReason": "Corral's daemon does not answer, so nothing is edited. Run `corral daemon start`."}}"""
 

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from corral.config.paths import find_project, socket_path
+
 Body = dict[str, Any]
 Answer = Callable[[str, Body], "Body | bytes | None"]
 
@@ -105,4 +107,7 @@ def coordinate(root: Path) -> Path:
     """Make a repository look as ``corral init`` leaves it, and return where the daemon's socket belongs."""
     (root / ".corral" / "run").mkdir(parents=True)
     (root / ".corral" / "config.yaml").write_text("{}\n")
-    return root / ".corral" / "run" / "corral.sock"
+    sock = socket_path(find_project(root))
+    sock.parent.mkdir(parents=True, exist_ok=True)
+    (root / ".corral" / "run" / "daemon.json").write_text(json.dumps({"socket": str(sock)}))
+    return sock

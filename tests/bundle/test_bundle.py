@@ -61,14 +61,11 @@ def test_every_event_is_handled_once() -> None:
     assert set(HOOKS) == {
         *("SessionStart", "SessionEnd", "UserPromptSubmit", "Stop", "Notification", "PermissionRequest"),
         *("PreToolUse", "PostToolUse", "PostToolUseFailure", "SubagentStart", "SubagentStop"),
-        *("WorktreeCreate", "WorktreeRemove"),
     }
 
 
 def test_events_without_a_bridge_go_through_the_script() -> None:
-    assert {event for event, _ in THROUGH_THE_SCRIPT} == {
-        *("SessionStart", "SessionEnd", "WorktreeCreate", "WorktreeRemove")
-    }
+    assert {event for event, _ in THROUGH_THE_SCRIPT} == {"SessionStart", "SessionEnd"}
 
 
 @pytest.mark.parametrize(("event", "hook"), THROUGH_THE_SCRIPT)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -32,7 +33,8 @@ def client_env(stage: Stage, sealed: Path) -> Callable[..., dict[str, str]]:
     """Make a client's environment: ``client_env(home, path="...", extra={...})``; HOME is the sealed one by default."""
 
     def make(home: Path | None = None, *, path: str = "", extra: dict[str, str] | None = None) -> dict[str, str]:
-        return client_environment(stage, home or sealed, path=path, extra=extra)
+        shared = {"XDG_RUNTIME_DIR": os.environ["XDG_RUNTIME_DIR"]}  # where a socket is whose path would be too long
+        return client_environment(stage, home or sealed, path=path, extra={**shared, **(extra or {})})
 
     return make
 

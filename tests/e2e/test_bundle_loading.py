@@ -183,29 +183,6 @@ def delegation(agent: str, *steps: dict[str, Any]) -> dict[str, Any]:
     return tool("Agent", description="build", prompt=prompt, subagent_type=agent, run_in_background=False)
 
 
-def test_a_builder_works_in_the_worktree_that_the_daemon_gives(
-    repo: Path, sock: Path, tmp_path: Path, env: dict[str, str], run_claude: RunClaude
-) -> None:
-    place = tmp_path / "given"
-
-    def answer(event: str, _body: Body) -> Body:
-        if event != "WorktreeCreate":
-            return {}
-        git(repo, "worktree", "add", "-q", "-b", "corral/given", str(place))
-        return {"hookSpecificOutput": {"hookEventName": event, "worktreePath": str(place)}}
-
-    work = delegation("corral:builder", tool("Write", file_path="built.txt", content="x"), text("built"))
-    with listening(sock, answer) as heard:
-        run_claude(repo, script(work, text("bye")), *PLUGIN, "--allowedTools", "Agent", env=env)
-    assert (place / "built.txt").exists()
-    (edit,) = bodies(heard, "PreToolUse")
-    (begun,), (ended,) = bodies(heard, "SubagentStart"), bodies(heard, "SubagentStop")
-    (asked,) = bodies(heard, "WorktreeCreate")
-    assert (edit["agent_type"], edit["cwd"]) == ("corral:builder", str(place))
-    assert edit["agent_id"] == begun["agent_id"] == ended["agent_id"] == asked["name"].removeprefix("agent-")
-    assert ended["last_assistant_message"] == "built"
-
-
 def test_a_repository_without_corral_keeps_isolation_and_is_not_changed(
     repo: Path, stage: Stage, env: dict[str, str], run_claude: RunClaude
 ) -> None:

@@ -256,7 +256,7 @@ def test_a_session_starts_the_daemon_detached(repo: Path, tmp_path: Path, found:
     sock = coordinate(repo)
     note = starter(tmp_path / "bin" / "corral", sock)
     if found == "recorded":
-        (sock.parent / "command").write_text(f"{tmp_path / 'bin' / 'corral'}\n-m\ncorral\n")
+        (repo / ".corral" / "run" / "command").write_text(f"{tmp_path / 'bin' / 'corral'}\n-m\ncorral\n")
     done = fire(repo, "SessionStart", path=os.fspath(tmp_path / "bin") if found == "on the PATH" else "")
     answer = json.loads(done.stdout)
     assert answer["sid"] != os.getsid(0)
@@ -265,11 +265,11 @@ def test_a_session_starts_the_daemon_detached(repo: Path, tmp_path: Path, found:
     assert note.read_text().splitlines() == [expected]
 
 
-def test_a_daemon_that_does_not_come_up_delays_a_session_by_two_seconds_at_most(repo: Path, tmp_path: Path) -> None:
+def test_a_daemon_that_does_not_come_up_delays_a_session_by_five_seconds_at_most(repo: Path, tmp_path: Path) -> None:
     note = starter(tmp_path / "bin" / "corral", coordinate(repo), answers=False)
     began = time.monotonic()
     assert silent(fire(repo, "SessionStart", path=os.fspath(tmp_path / "bin")))
-    assert time.monotonic() - began < 2 + 2
+    assert time.monotonic() - began < 5 + 2
     assert note.read_text().splitlines() == ["daemon start --detach"]
     assert len(logged(repo)) == 1
 

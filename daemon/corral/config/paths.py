@@ -7,7 +7,6 @@ A project is a git common directory: every worktree, subfolder and session of a 
 
 from __future__ import annotations
 
-import hashlib
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -147,6 +146,8 @@ def socket_path(project: Project) -> Path:
     usual = project.run_dir / "corral.sock"
     if len(os.fsencode(usual)) <= SOCKET_LIMIT:
         return usual
+    import hashlib  # costs the bridge and the hooks' clients more than all the rest here, and is hardly ever needed
+
     digest = hashlib.sha256(os.fsencode(project.home)).hexdigest()[:20]
     return runtime_dir() / f"{digest}.sock"
 
