@@ -9,7 +9,7 @@ import pytest
 
 from corral.git import candidates, commits, doctor, landing, refs, salvage, status, worktrees
 from corral.git.candidates import Candidate
-from corral.git.command import Identity, open_checkout, open_repository
+from corral.git.command import Identity, discovered_top, open_checkout, open_repository
 from corral.git.landing import Landed
 from tests.conftest import commit, git
 
@@ -100,8 +100,8 @@ def test_a_hidden_bare_repository_is_not_taken_for_the_repository(repo: Path, tm
     git(repo, "init", "-q", "--bare", "vendor/hidden")
     marker = tmp_path / "marker"
     plant(repo / "vendor/hidden/config", repo / "vendor/hidden/hooks", marker)
-    from corral.git.command import discovered_top
-
+    git(repo, "config", "--file", "vendor/hidden/config", "core.bare", "false")
+    git(repo, "config", "--file", "vendor/hidden/config", "core.worktree", str(tmp_path))
     assert discovered_top(repo / "vendor/hidden") is None
     assert not marker.exists()
 
