@@ -1,0 +1,46 @@
+"""``python -m bench [name…] [--quick]``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator
+
+from bench import claims, commands, hooks, idle, operations, tasks, worktrees
+from bench.measure import Measure, table
+from bench.world import QUICK, Sizes, World, world
+
+SECTIONS: dict[str, Callable[[World], Iterator[Measure]]] = {
+    "commands": commands.measure,
+    "idle": idle.measure,
+    "operations": operations.measure,
+    "tasks": tasks.measure,
+    "claims": claims.measure,
+    "hooks": hooks.measure,
+    "client": hooks.measure_client,
+    "worktrees": worktrees.measure,
+    "landing": worktrees.measure_landing,
+    "batch": worktrees.measure_batch,
+}
+
+
+def main(arguments: list[str]) -> int:
+    """Measure what was named, or everything."""
+    parser = argparse.ArgumentParser(prog="python -m bench", description="Corral's budgets, measured on this machine.")
+    parser.add_argument("names", nargs="*", metavar="name", help=f"of: {', '.join(SECTIONS)}; by default all")
+    parser.add_argument("--quick", action="store_true", help="tiny sizes: shows that it runs, says nothing about speed")
+    options = parser.parse_args(arguments)
+    unknown = [name for name in options.names if name not in SECTIONS]
+    if unknown:
+        parser.error(f"there is no {unknown[0]}; choose of {', '.join(SECTIONS)}")
+    measures: list[Measure] = []
+    with world(QUICK if options.quick else Sizes()) as here:
+        for name in options.names or SECTIONS:
+            print(f"{name} …", file=sys.stderr, flush=True)
+            measures += SECTIONS[name](here)
+    print(table(measures))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

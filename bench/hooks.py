@@ -1,0 +1,132 @@
+"""What a hook costs: the script, the bridge, and both inside the real client."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tests.coordinated import Coordinated
+from tests.e2e.client import client_environment, find_client, run_client
+from tests.e2e.stage import Stage, script, text, tool
+
+from bench.measure import Measure, in_turns, p50, spread
+from bench.world import SOURCE, World, python
+
+NOTHING = "import sys\nsys.stdin.buffer.read()\n"
+PLUGIN = ("--plugin-dir", str(SOURCE))
+
+
+def _payload(house: Coordinated, name: str) -> dict[str, Any]:
+    return {
+        "session_id": "bench-session",
+        "cwd": str(house.root),
+        "hook_event_name": "PreToolUse",
+        "tool_name": "Edit",
+        "tool_use_id": f"use-{name}",
+        "tool_input": {"file_path": str(house.root / f"{name}.txt")},
+    }
+
+
+class _Bridge:
+    """A session's bridge, spoken to as the client does."""
+
+    def __init__(self, cwd: Path) -> None:
+        self._process = subprocess.Popen(
+            python("-m", "corral", "mcp"), cwd=cwd, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        self._ask({"method": "initialize", "params": {}})
+
+    def _ask(self, message: dict[str, Any]) -> Any:
+        assert self._process.stdin and self._process.stdout
+        self._process.stdin.write(json.dumps({"jsonrpc": "2.0", "id": 1, **message}).encode() + b"\n")
+        self._process.stdin.flush()
+        return json.loads(self._process.stdout.readline())
+
+    def hook(self, payload: dict[str, Any]) -> None:
+        self._ask({"method": "tools/call", "params": {"name": "hook", "arguments": payload}})
+
+    def close(self) -> None:
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe
+            pipe.close()
+        self._process.wait(timeout=10)
+
+
+def measure(world: World) -> Iterator[Measure]:
+    """``hook.py`` beside a script that only reads its input; the bridge beside one that has nobody to ask."""
+    house = world.coordinated(20)
+    house.run("daemon", "start")
+    empty = world.folder / "nothing.py"
+    empty.write_text(NOTHING)
+    said = json.dumps(_payload(house, "by-script")).encode()
+
+    def run(file: Path) -> None:
+        subprocess.run(
+            python("-I", "-S", str(file), "PreToolUse"), input=said, cwd=house.root, check=True, capture_output=True
+        )
+
+    turns = world.sizes.turns * 2
+    taken, floor = in_turns(turns, lambda: run(SOURCE / "hooks" / "hook.py"), lambda: run(empty))
+    yield Measure(
+        "hook.py, an edit", p50(taken), "ms", p50(floor), ratio=1.5, note=f"{spread(taken)}; floor: an empty script"
+    )
+    outside = world.folder / "outside"
+    outside.mkdir(exist_ok=True)
+    bridge, idle = _Bridge(house.root), _Bridge(outside)
+    payload = _payload(house, "by-bridge")
+    bridge.hook(payload)
+    taken, floor = in_turns(turns * 10, lambda: bridge.hook(payload), lambda: idle.hook(payload))
+    bridge.close()
+    idle.close()
+    yield Measure(
+        "bridge, an edit", p50(taken), "ms", p50(floor), limit=5, note=f"{spread(taken)}; floor: one without a daemon"
+    )
+
+
+def _gaps(stage: Stage, root: Path) -> list[float]:
+    """Between one request with a tool call for an answer and the next: the tool, its hooks, and the client itself; ms."""
+    requests = [r for r in stage.requests_in(root) if r.step is not None and r.body.get("stream")]
+    return [
+        (later.at - sooner.at) * 1000
+        for sooner, later in itertools.pairwise(requests)
+        if sooner.step and "tool" in sooner.step and len(later.results) == len(sooner.results) + 1
+    ]
+
+
+def measure_client(world: World) -> Iterator[Measure]:
+    """Writes of the real client against a scripted API: coordinated, beside the same hooks with nobody to ask."""
+    client = find_client()
+    if client is None:
+        return
+    house, plain = world.coordinated(20), world.repository(20)
+    house.run("daemon", "start")
+    tools = world.folder / "bin"
+    tools.mkdir(exist_ok=True)
+    (tools / "corral").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m corral "$@"\n')
+    (tools / "corral").chmod(0o755)
+    results: dict[str, list[float]] = {"coordinated": [], "nobody": [], "none": []}
+    extra = {"PYTHONPATH": os.environ["PYTHONPATH"], "XDG_RUNTIME_DIR": os.environ["XDG_RUNTIME_DIR"]}
+    for _ in range(3 if world.sizes.turns > 2 else 1):
+        for name, root, flags in (("coordinated", house.root, PLUGIN), ("nobody", plain, PLUGIN), ("none", plain, ())):
+            steps = [
+                tool("Write", file_path=f"$CWD/{name}{n}.txt", content="x\n") for n in range(world.sizes.tool_calls)
+            ]
+            with Stage() as stage:
+                env = client_environment(stage, Path(os.environ["HOME"]), path=str(tools), extra=extra)
+                run_client(client, root, script(*steps, text("done")), env, *flags, timeout_s=180)
+                results[name] += _gaps(stage, root)
+            for file in root.glob(f"{name}*.txt"):
+                file.unlink()
+    if not all(results.values()):
+        return
+    without = p50(results["none"])
+    note = f"{spread(results['coordinated'])}; floor: the same hooks, nobody to ask; without hooks {without:.1f}"
+    yield Measure(
+        "a Write of the real client", p50(results["coordinated"]), "ms", p50(results["nobody"]), ratio=1.5, note=note
+    )

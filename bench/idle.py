@@ -1,0 +1,70 @@
+"""A daemon that starts, and one that has nothing to do."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+
+from bench.measure import Measure, spread, timed
+from bench.reference import reference
+from bench.world import World
+
+
+def _megabytes(pid: int) -> tuple[float, float]:
+    """Resident and proportional size; the second is 0 where the system does not tell."""
+    full = psutil.Process(pid).memory_full_info()
+    return full.rss / 1e6, getattr(full, "pss", 0) / 1e6
+
+
+def _children_faults(pid: int) -> int | None:
+    """Page faults of children that have ended: it grows with every process that was ever started. None: not Linux."""
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[8])
+    except OSError:
+        return None
+
+
+def _start_reference(world: World) -> float:
+    began = time.perf_counter()
+    with reference(world.folder):
+        return (time.perf_counter() - began) * 1000
+
+
+def measure(world: World) -> Iterator[Measure]:
+    """Start to first answer, memory, processor time and processes of an idle daemon."""
+    house = world.coordinated(20)
+    starts, floors = [], []
+    client = house.client()
+    for _ in range(max(2, world.sizes.turns // 3)):
+        client.close()
+        house.stop()
+        starts.append(timed(client.ensure_daemon))
+        floors.append(_start_reference(world))
+    yield Measure(
+        "daemon, start to first answer", min(starts) / 1000, "s", min(floors) / 1000, 1.0,
+        note=f"ms: {spread(starts)}; floor: the reference daemon",
+    )  # fmt: skip
+    pid = house.daemon_pid()
+    assert pid is not None
+    client.close()
+    time.sleep(world.sizes.idle_s / 2)
+    process = psutil.Process(pid)
+    before, faults = process.cpu_times(), _children_faults(pid)
+    time.sleep(world.sizes.idle_s)
+    after, later = process.cpu_times(), _children_faults(pid)
+    spent = after.user + after.system - before.user - before.system
+    yield Measure(
+        f"daemon, idle for {world.sizes.idle_s:g} s: processor", 100 * spent / world.sizes.idle_s, "%", limit=0.5
+    )
+    forked = 0.0 if faults == later else 1.0
+    yield Measure(
+        "daemon, idle: processes forked", forked, "", limit=0, note="" if faults is not None else "cannot be told"
+    )
+    with reference(world.folder) as (_socket, bare):
+        floor = _megabytes(bare)
+    resident, proportional = _megabytes(pid)
+    yield Measure("daemon, idle: resident memory", resident, "MB", floor[0], 120)
+    yield Measure("daemon, idle: proportional memory", proportional, "MB", floor[1], 120)

@@ -1,0 +1,54 @@
+"""Tasks over the socket: submit, list, batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from uuid import uuid4
+
+from bench.load import drive, http, line
+from bench.measure import Measure, in_turns, p50, p95, spread
+from bench.operations import QUIET
+from bench.reference import reference
+from bench.world import World
+from corral.config.paths import find_project, socket_path
+
+
+def _submissions(count: int) -> list[bytes]:
+    return [http("POST", "/tasks", {"title": f"task {number}", "command": "true"}) for number in range(count)]
+
+
+def measure(world: World) -> Iterator[Measure]:
+    """Submit with few and with many tasks; a list of 1,000; a batch of 100."""
+    sizes = world.sizes
+    house = world.coordinated(20, QUIET)
+    house.run("daemon", "start")
+    socket = socket_path(find_project(house.root))
+    client = house.client()
+
+    def batch(count: int) -> object:
+        tasks = [{"title": f"task {number}", "command": "true"} for number in range(count)]
+        return client.request("POST", "/tasks/batch", {"tasks": tasks}, timeout_s=120)
+
+    batch(sizes.few_rows)
+    few = drive(socket, [_submissions(sizes.requests // 3)])
+    made = sizes.few_rows + sizes.requests // 3
+    while made < sizes.many_rows:
+        batch(min(1000, sizes.many_rows))
+        made += min(1000, sizes.many_rows)
+    many = drive(socket, [_submissions(sizes.requests // 3)])
+    with reference(world.folder) as (bare, _pid):
+        said = [line(op="submit", id=str(uuid4()), title="task") for _ in range(sizes.many_rows)]
+        floor = drive(bare, [said])
+    yield Measure(
+        f"task submit, {sizes.many_rows:,} tasks: p95", p95(many.latencies), "ms", p95(floor.latencies), 10,
+        note=f"p50 {p50(many.latencies):.2f}; with {sizes.few_rows} tasks p95 {p95(few.latencies):.2f}",
+    )  # fmt: skip
+    listed, health = in_turns(
+        sizes.turns,
+        lambda: client.request("GET", "/tasks", query={"limit": 1000}),
+        lambda: client.request("GET", "/health"),
+    )
+    yield Measure("task list of 1,000", min(listed), "ms", min(health), 50, note=f"{spread(listed)}; floor: health")
+    (batches,) = in_turns(max(2, sizes.turns // 3), lambda: batch(100))
+    yield Measure("batch of 100 tasks", p95(batches), "ms", 100 * p50(floor.latencies), 500, note=spread(batches))
+    client.close()

@@ -1,0 +1,130 @@
+"""Worktrees, one landing, and a batch from submit to landed, each beside the same git commands in a shell."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from bench.measure import Measure, in_turns, spread, timed
+from bench.world import World, git
+
+AGENTS = 10
+TASKS = 20
+
+
+def measure(world: World) -> Iterator[Measure]:
+    """Allocate a worktree beside a bare ``git worktree add``."""
+    files = world.sizes.files
+    house = world.coordinated(files)
+    house.run("daemon", "start")
+    client, count = house.client(), itertools.count()
+
+    def ours() -> None:
+        client.request("POST", "/worktrees", {"name": f"ours-{next(count)}"}, timeout_s=120)
+
+    def bare() -> None:
+        name = f"bare-{next(count)}"
+        git(house.root, "worktree", "add", "-q", "-b", name, str(world.folder / name))
+
+    taken, floor = in_turns(max(2, world.sizes.turns // 3), ours, bare)
+    client.close()
+    note = f"{spread(taken)}; budget of the warm pool, which a later stage brings"
+    yield Measure(f"worktree for a task, {files:,} files", min(taken), "ms", min(floor), 100, note=note)
+
+
+def _branch(root: Path, number: int, files: int) -> str:
+    """A branch from the first commit that changes one file of its own, made without a checkout."""
+    name, path = f"side-{number}", f"d{number % files // 100:03}/f{number % files:05}.txt"
+    index = root / ".git" / "bench-index"
+    command = """
+    export GIT_INDEX_FILE="$1"; git read-tree "$2" &&
+    blob=$(printf 'changed on %s\\n' "$3" | git hash-object -w --stdin) &&
+    git update-index --cacheinfo "100644,$blob,$4" && tree=$(git write-tree) &&
+    git update-ref "refs/heads/$3" "$(git commit-tree "$tree" -p "$2" -m "$3")"
+    """
+    first = git(root, "rev-list", "--max-parents=0", "main")
+    subprocess.run(["sh", "-c", command, "sh", str(index), first, name, path], cwd=root, check=True)
+    return name
+
+
+_LAND = """
+tip=$(git rev-parse main) && tree=$(git merge-tree --write-tree main "$1") &&
+new=$(git commit-tree "$tree" -p "$tip" -p "$1" -m "Merge $1") && git merge -q --ff-only "$new"
+"""
+
+
+def measure_landing(world: World) -> Iterator[Measure]:
+    """Land one clean merge into the branch that the main checkout has, beside the least that git needs for it."""
+    files, turns = world.sizes.files, world.sizes.turns
+    house = world.coordinated(files)
+    house.run("daemon", "start")
+    client = house.client()
+    branches = iter([_branch(house.root, number, files) for number in range(2 * turns)])
+
+    def ours() -> None:
+        made = client.request("POST", "/merges", {"branch": next(branches)})
+        answer: dict[str, Any] = {"settled": False}
+        while not answer["settled"]:
+            answer = client.request("GET", "/wait", query={"merge": [made["merge_id"]]})
+        if not answer["done"]:
+            raise RuntimeError(f"not landed: {answer}")
+
+    def bare() -> None:
+        subprocess.run(["sh", "-c", _LAND, "sh", next(branches)], cwd=house.root, check=True)
+
+    taken, floor = in_turns(turns, ours, bare)
+    client.close()
+    note = f"{spread(taken)}; floor: merge-tree, commit-tree, merge --ff-only in a shell"
+    yield Measure(f"landing one clean merge, {files:,} files", min(taken), "ms", min(floor), 150, note=note)
+
+
+_LOOP = """
+set -e
+for n in $(seq "$1"); do
+  git worktree add -q -b "loop-$n" "$2/loop-$n" main
+  (cd "$2/loop-$n" && echo "$n" > "loop-$n.txt" && git add . && git commit -q -m "loop $n")
+  git merge -q --no-edit "loop-$n"
+  git worktree remove "$2/loop-$n"
+  git branch -q -d "loop-$n"
+done
+"""
+
+
+def measure_batch(world: World) -> Iterator[Measure]:
+    """Tasks that each write one line, from the submission until the last has landed, beside a shell loop."""
+    files = world.sizes.files_of_tasks
+    tasks = min(TASKS, files)
+    house = world.coordinated(files, f"supervisor: {{max_agents: {AGENTS}}}\n")
+    house.run("daemon", "start")
+    client, rounds = house.client(), itertools.count()
+
+    def ours() -> None:
+        turn = next(rounds)
+        batch = [{"title": f"task {n}", "command": f"echo {n} > round{turn}-{n}.txt"} for n in range(tasks)]
+        ids = client.request("POST", "/tasks/batch", {"tasks": batch})["task_ids"]
+        answer: dict[str, Any] = {"settled": False}
+        while not answer["settled"]:
+            answer = client.request("GET", "/wait", query={"task": ids})
+        if not answer["done"]:
+            raise RuntimeError(f"not landed: {answer}")
+
+    def bare() -> None:
+        place = world.folder / f"loop{next(rounds)}"
+        root = house.root.with_name(f"{house.root.name}-plain")
+        if not root.exists():
+            git(house.root, "clone", "-q", str(house.root), str(root))
+        subprocess.run(["sh", "-c", _LOOP, "sh", str(tasks), str(place)], cwd=root, check=True)
+        for name in [f"loop-{n}" for n in range(1, tasks + 1)]:
+            (root / f"{name}.txt").unlink()
+        git(root, "commit", "-q", "-a", "-m", "again")
+
+    turns = 1 if tasks < TASKS else 3
+    taken = [timed(ours) / 1000 for _ in range(turns)]
+    floor = [timed(bare) / 1000 for _ in range(turns)]
+    client.close()
+    note = f"{spread(taken)}; floor: a shell loop of worktree add, command, commit, merge, remove"
+    what = f"{tasks} no-op tasks, {AGENTS} agents, {files:,} files"
+    yield Measure(what, min(taken), "s", min(floor), ratio=1.5, note=note)
