@@ -1,27 +1,35 @@
 #!/bin/sh
 # Corral's installer. Needs git and a Python (3.10 or newer) with nothing added; touches neither the system's Python nor its packages.
 #
-#   ./install.sh [REPO]         install the `corral` command and the Claude Code plugin for this user; prepare REPO if given
-#   ./install.sh --demo         show a batch of tasks landing, in a temporary folder; add --claude for real Claude Code workers
-#   ./install.sh --test         run every check and test
-#   ./install.sh --uninstall    take back what the first form did
+#   ./install.sh [REPO [OPTION…]]   install the `corral` command and the Claude Code plugin for this user; with REPO,
+#                                   run `corral init REPO OPTION…` too (--yes: do not ask)
+#   ./install.sh --demo [--claude]  show a batch of tasks landing, in a temporary folder; --claude: with real Claude Code workers
+#   ./install.sh --test             run every check and test
+#   ./install.sh --uninstall        take back what the first form did
 #
-# Safe to run again at any time.
+# CORRAL_PYTHON=/path/to/python3 names the Python to use. Safe to run again at any time.
 set -eu
-
-here=$(cd "$(dirname "$0")" && pwd -P)
-data=${XDG_DATA_HOME:-$HOME/.local/share}/corral
-bin=$HOME/.local/bin
 
 say() { printf '%s\n' "$*"; }
 die() { printf 'install.sh: %s\n' "$1" >&2; shift; for line in "$@"; do printf '  %s\n' "$line" >&2; done; exit 1; }
 
-usage() { sed -n '4,9s/^# \{0,1\}//p' "$0"; }
+[ -n "${HOME:-}" ] || die "HOME is not set." "Set it to your home folder, then run this again."
+here=$(cd "$(dirname "$0")" && pwd -P)
+data=${XDG_DATA_HOME:-$HOME/.local/share}/corral
+bin=$HOME/.local/bin
+
+usage() { sed -n '4,10s/^# \{0,1\}//p' "$0"; }
+
+is_supported() { command -v "$1" >/dev/null 2>&1 && "$1" -c 'import sys; sys.exit(sys.version_info < (3, 10))' >/dev/null 2>&1; }
 
 find_python() {
-    for candidate in ${CORRAL_PYTHON:-} python3 python3.13 python3.12 python3.11 python3.10 python3.14 python; do
-        command -v "$candidate" >/dev/null 2>&1 || continue
-        if "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 10))' >/dev/null 2>&1; then
+    if [ -n "${CORRAL_PYTHON:-}" ]; then
+        is_supported "$CORRAL_PYTHON" || die "CORRAL_PYTHON is $CORRAL_PYTHON, which is no Python 3.10 or newer."
+        command -v "$CORRAL_PYTHON"
+        return
+    fi
+    for candidate in python3 python3.14 python3.13 python3.12 python3.11 python3.10 python; do
+        if is_supported "$candidate"; then
             command -v "$candidate"
             return
         fi
@@ -30,14 +38,18 @@ find_python() {
 }
 
 check_needs() {
-    command -v git >/dev/null 2>&1 || die "git was not found." "Install it (for example: apt install git) and run this again."
+    command -v git >/dev/null 2>&1 || die "git was not found." "Install git 2.38 or newer (for example: apt install git) and run this again."
+    git_version=$(git version | sed 's/^git version \([0-9]*\.[0-9]*\).*/\1/')
+    if [ "${git_version%.*}" -lt 2 ] || { [ "${git_version%.*}" -eq 2 ] && [ "${git_version#*.}" -lt 38 ]; }; then
+        die "git $git_version is too old." "Install git 2.38 or newer and run this again."
+    fi
     python=$(find_python)
     "$python" -c 'import sqlite3, ssl' 2>/dev/null || die "$python lacks its sqlite3 or ssl module." \
         "Use a complete Python: CORRAL_PYTHON=/path/to/python3 ./install.sh"
 }
 
-# A Python without pip: take pip's own wheel from the package index and let it fetch virtualenv into a temporary folder.
-bootstrap_virtualenv() {
+# bootstrap_pip DIR: a Python without pip takes pip's own wheel from the package index; a wheel of pip can be run as it is.
+bootstrap_pip() {
     "$python" - "$1" <<'PY'
 import configparser, html.parser, os, pathlib, re, sys, urllib.parse, urllib.request
 
@@ -68,42 +80,50 @@ name = pathlib.PurePosixPath(urllib.parse.urlsplit(url).path).name
 PY
 }
 
-# make_venv DIR: an environment of its own at DIR, by uv, else venv, else virtualenv from the package index.
+# make_venv DIR: an environment with pip at DIR, by venv, else by virtualenv from the package index.
 make_venv() {
-    [ -x "$1/bin/python" ] && "$1/bin/python" -c '' 2>/dev/null && return
     rm -rf "$1"
     mkdir -p "$(dirname "$1")"
-    if command -v uv >/dev/null 2>&1; then
-        uv venv --quiet --python "$python" "$1"
-    elif "$python" -c 'import venv, ensurepip' >/dev/null 2>&1; then
+    if "$python" -c 'import venv, ensurepip' >/dev/null 2>&1; then
         "$python" -m venv "$1"
-    else
-        say "This Python has no venv; fetching virtualenv ..."
-        tools=$(mktemp -d)
-        if "$python" -m pip --version >/dev/null 2>&1; then
-            "$python" -m pip install --quiet --disable-pip-version-check --target "$tools/site" virtualenv || fetched=no
-        else
-            bootstrap_virtualenv "$tools" || fetched=no
-            [ "${fetched:-}" = no ] || "$python" "$tools"/pip-*.whl/pip install --quiet --disable-pip-version-check --target "$tools/site" virtualenv || fetched=no
-        fi
-        if [ "${fetched:-}" = no ] || ! PYTHONPATH="$tools/site" "$python" -m virtualenv --quiet "$1"; then
-            rm -rf "$tools" "$1"
-            die "no environment could be made: $python has neither venv nor pip, and virtualenv could not be fetched." \
-                "Install one of: uv, python3-venv (for example: apt install python3-venv); or allow access to a package index."
-        fi
-        rm -rf "$tools"
+        return
     fi
+    say "This Python has no venv; fetching virtualenv ..."
+    tools=$(mktemp -d)
+    if ! { fetch_virtualenv "$tools" && PYTHONPATH="$tools/site" "$python" -m virtualenv --quiet "$1"; }; then
+        rm -rf "$tools" "$1"
+        die "no environment could be made: $python has no venv, and virtualenv could not be fetched." \
+            "Install one of: uv, python3-venv (for example: apt install python3-venv); or allow access to a package index."
+    fi
+    rm -rf "$tools"
 }
 
-# install_into DIR ARGS...: install packages into that environment.
+fetch_virtualenv() {
+    if "$python" -m pip --version >/dev/null 2>&1; then
+        set -- "$1" -m pip
+    else
+        bootstrap_pip "$1" || return 1
+        set -- "$1" "$(echo "$1"/pip-*.whl)/pip"
+    fi
+    tools_dir=$1
+    shift
+    PIP_ROOT_USER_ACTION=ignore "$python" "$@" install --quiet --disable-pip-version-check --target "$tools_dir/site" virtualenv
+}
+
+# install_into DIR ARGS...: install packages into an environment of its own at DIR, by uv where there is one, else by pip.
 install_into() {
     venv=$1
     shift
     if command -v uv >/dev/null 2>&1; then
-        uv pip install --quiet --python "$venv/bin/python" "$@"
-    else
-        "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "$@"
-    fi || die "the packages could not be installed." "Check the access to a package index (PIP_INDEX_URL), then run this again."
+        if { "$venv/bin/python" -c '' 2>/dev/null || uv venv --quiet --clear --python "$python" "$venv"; } \
+            && uv pip install --quiet --python "$venv/bin/python" --reinstall-package corral "$@"; then
+            return
+        fi
+        say "uv could not install the packages; trying pip ..."
+    fi
+    "$venv/bin/python" -c 'import pip' 2>/dev/null || make_venv "$venv"
+    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "$@" \
+        || die "the packages could not be installed." "Check the access to a package index (PIP_INDEX_URL), then run this again."
 }
 
 install_plugin() {
@@ -123,7 +143,6 @@ install_plugin() {
 install_for_user() {
     check_needs
     say "Installing into $data ..."
-    make_venv "$data/venv"
     install_into "$data/venv" --upgrade "$here"
     mkdir -p "$bin"
     if [ -e "$bin/corral" ] && [ "$(readlink "$bin/corral" 2>/dev/null)" != "$data/venv/bin/corral" ]; then
@@ -133,11 +152,27 @@ install_for_user() {
     say "command: $bin/corral ($("$bin/corral" --version))"
     install_plugin
     case ":$PATH:" in *":$bin:"*) ;; *) say "Add $bin to your PATH: export PATH=\"$bin:\$PATH\"" ;; esac
-    if [ -n "${1:-}" ]; then
-        "$bin/corral" init "$1"
+    if [ $# -gt 0 ]; then
+        "$bin/corral" init "$@"
     else
         say "Next: go into a repository and run \`corral init\`."
     fi
+}
+
+# Daemons that run from this installation would go on without their files: stop each the regular way, and say where it was.
+stop_daemons() {
+    "$data/venv/bin/python" - "$data/venv" <<'PY' || true
+import contextlib, subprocess, sys
+import psutil
+
+venv = sys.argv[1]
+for process in psutil.process_iter():
+    with contextlib.suppress(psutil.Error):
+        line = process.cmdline()
+        if line[:1] == [f"{venv}/bin/python"] and line[1:4] == ["-m", "corral.server", "--project"]:
+            print(f"Stopping the daemon of {line[4]} (its .corral folder stays) ...", flush=True)
+            subprocess.run([f"{venv}/bin/corral", "-C", line[4], "daemon", "stop"], stdout=subprocess.DEVNULL)
+PY
 }
 
 uninstall_for_user() {
@@ -145,6 +180,7 @@ uninstall_for_user() {
         claude plugin uninstall corral@corral --scope user >/dev/null 2>&1 || true
         claude plugin marketplace remove corral >/dev/null 2>&1 || true
     fi
+    [ ! -x "$data/venv/bin/python" ] || stop_daemons
     [ "$(readlink "$bin/corral" 2>/dev/null)" != "$data/venv/bin/corral" ] || rm -f "$bin/corral"
     rm -rf "$data/venv"
     rmdir "$data" 2>/dev/null || true
@@ -155,14 +191,12 @@ uninstall_for_user() {
 demo() {
     check_needs
     say "Preparing (once) ..."
-    make_venv "$here/.venv"
     install_into "$here/.venv" --editable "$here"
     exec "$here/.venv/bin/corral" demo "$@"
 }
 
 tests() {
     check_needs
-    make_venv "$here/.venv"
     install_into "$here/.venv" --editable "$here[test]"
     cd "$here"
     exec "$here/.venv/bin/python" -m tests.run "$@"
@@ -174,5 +208,5 @@ case "${1:-}" in
     --uninstall) uninstall_for_user ;;
     -h | --help) usage ;;
     -*) usage >&2; die "unknown option: $1" ;;
-    *) install_for_user "${1:-}" ;;
+    *) install_for_user "$@" ;;
 esac
