@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator
 from datetime import datetime
+from itertools import islice
 from typing import Any
 
 from sqlalchemy import Connection
@@ -21,6 +22,9 @@ from corral.store import events, tasks
 Row = dict[str, Any]
 
 HIGHEST = 10
+
+_PAGE = 64
+"""How many candidates have their claims read at once."""
 
 
 def claim(conn: Connection, *, session_id: str, lease_s: float, ageing_s: float, now: datetime) -> Row | None:
@@ -37,10 +41,8 @@ def claim(conn: Connection, *, session_id: str, lease_s: float, ageing_s: float,
         The leased row, with its new ``fencing_token``; None if nothing can start now.
     """
     taken = [parse_key(text) for claims in tasks.claims_in(conn, TaskStatus.RUNNING).values() for text in claims]
-    blocked: dict[str, bool] = {}
-    for candidate in in_order(conn, now, ageing_s):
-        if taken and _is_blocked(conn, candidate["task_id"], taken, blocked):
-            continue
+    candidates = in_order(conn, now, ageing_s)
+    for candidate in _unblocked(conn, candidates, taken) if taken else candidates:
         row = tasks.lease(
             conn,
             candidate["task_id"],
@@ -70,11 +72,18 @@ def lifted(row: Row, now: datetime, ageing_s: float) -> int:
     return min(HIGHEST, int(row["priority"]) + int(waited_s // ageing_s))
 
 
-def _is_blocked(conn: Connection, task_id: str, taken: list[LockKey], known: dict[str, bool]) -> bool:
-    for text in tasks.claims_of(conn, task_id):
+def _unblocked(conn: Connection, candidates: Iterator[Row], taken: list[LockKey]) -> Iterator[Row]:
+    """Those whose claims overlap with none of the keys that are taken."""
+    known: dict[str, bool] = {}
+
+    def is_blocked(text: str) -> bool:
         if text not in known:
             key = parse_key(text)
             known[text] = any(keys_overlap(key, other) for other in taken)
-        if known[text]:
-            return True
-    return False
+        return known[text]
+
+    while page := list(islice(candidates, _PAGE)):
+        claims = tasks.claims_of(conn, *(candidate["task_id"] for candidate in page))
+        for candidate in page:
+            if not any(map(is_blocked, claims[candidate["task_id"]])):
+                yield candidate

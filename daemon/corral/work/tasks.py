@@ -127,7 +127,7 @@ def detail(conn: Connection, task_id: str) -> Row:
         "usage": shapes.usage(row),
         "merge": merge_shapes.of_task(merge, receipts.get(conn, merge["receipt_id"])) if merge else None,
         "wait_for": dependencies.parents_of(conn, row["task_id"]),
-        "claims": tasks.claims_of(conn, row["task_id"]),
+        "claims": tasks.claims_of(conn, row["task_id"])[row["task_id"]],
         "history": [{"at": event["at"], "kind": event["kind"], "data": event["data"]} for event in history],
     }
 
