@@ -24,7 +24,8 @@ _CREATE = (
     "if command -v corral >/dev/null 2>&1; then printf '%s' \"$input\" | corral hook WorktreeCreate && exit 0; fi; "
     'name=$(printf \'%s\' "$input" | sed -n \'s/.*"name" *: *"\\([A-Za-z0-9._-]*\\)".*/\\1/p\'); '
     '[ -n "$name" ] || exit 1; '
-    'common=$(cd "$(git rev-parse --git-common-dir)" && pwd) && top=$(dirname "$common") && '
+    'common=$(cd "$(git rev-parse --git-common-dir)" && pwd -P) && top=$(git rev-parse --show-toplevel) && '
+    '{ [ "$(git rev-parse --absolute-git-dir)" = "$common" ] || top=$(dirname "$common"); } && '
     'path="$top/.claude/worktrees/$name" && '
     '{ [ -e "$path/.git" ] || git -C "$top" worktree add --no-track -b "worktree-$name" "$path" HEAD >&2 || '
     'git -C "$top" worktree add "$path" "worktree-$name" >&2; } && printf \'%s\\n\' "$path"'

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import os
+import shlex
 import shutil
 import sys
 from pathlib import Path
@@ -19,7 +20,7 @@ from corral.cli.options import Json, here
 from corral.cli.output import emit, paint, say
 from corral.client import Client
 from corral.config.initial import default_config
-from corral.config.paths import Project, find_project
+from corral.config.paths import Checkout, Project, find_checkout, find_project
 from corral.errors import Conflict, InvalidInput, NotFound, Unsupported, WorkAtRisk
 from corral.git import refs
 from corral.git.command import Git, open_repository
@@ -56,6 +57,7 @@ def init(
     """Prepare a repository: write .corral/, and after showing it, two hooks into .claude/settings.json."""
     project = find_project(path or here(), initialised=False)
     git = open_repository(project.common_dir)
+    _refuse_unknown_checkout(project, find_checkout(path or here()), git)
     branch = _target(git, target)
     files = _files(project, branch, verify, chosen=target is not None or bool(verify))
     settings = None if project.bare else project.root / ".claude" / "settings.json"
@@ -74,7 +76,19 @@ def init(
     if as_json:
         emit({"project": str(project.root), "target": branch, "written": [str(file) for file in files]})
         return
-    _next_steps(project, verify)
+    _next_steps(project, unverified=project.config_file in files and not verify)
+
+
+def _refuse_unknown_checkout(project: Project, checkout: Checkout | None, git: Git) -> None:
+    """A main checkout that only knows where its git directory is, and not the other way round, would not see what lands."""
+    elsewhere = project.bare and checkout is not None and checkout.git_dir == project.common_dir
+    if checkout is None or not elsewhere or git.run("config", "--get", "core.worktree").ok:
+        return
+    raise Unsupported(
+        f"Git does not know that {checkout.top} belongs to {project.common_dir}.",
+        cause="The repository was made with --separate-git-dir, so that landings could not be brought into the checkout.",
+        remedy=f"Tell it, then run `corral init` again: git config core.worktree {shlex.quote(str(checkout.top))}",
+    )
 
 
 def _target(git: Git, named: str | None) -> str:
@@ -148,8 +162,8 @@ def _write(project: Project, files: dict[Path, str]) -> None:
         # The marker of an initialised repository comes last: half an init is no init.
         for file, text in sorted(files.items(), key=lambda item: item[0] == project.config_file):
             _replace(file, text.encode())
-        for folder in (project.run_dir, project.logs_dir):
-            folder.mkdir(mode=0o700, exist_ok=True)
+        for folder in (project.run_dir, project.logs_dir, project.database.parent):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise InvalidInput(
             f"{error.filename or project.home} cannot be written.",
@@ -182,9 +196,9 @@ def _recorded(project: Project) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def _next_steps(project: Project, verify: list[str] | None) -> None:
+def _next_steps(project: Project, *, unverified: bool) -> None:
     say(paint(f"{project.root} is ready.", "green"))
-    if not verify:
+    if unverified:
         say("  landing.verify in .corral/config.yaml is empty: work lands unverified until you name your test command.")
     if not project.bare:
         say(
@@ -217,6 +231,9 @@ def uninstall(
     if not project.bare:
         _give_back(settings, claude_settings.undo(settings, _recorded(project)))
     shutil.rmtree(project.home)
+    if project.database.parent != project.home:
+        shutil.rmtree(project.database.parent, ignore_errors=True)
+    (project.common_dir / "corral.worktrees").unlink(missing_ok=True)  # the lock on the list of worktrees
     if as_json:
         emit({"removed": str(project.home)})
     else:

@@ -16,6 +16,9 @@ from corral.errors import NotAProject
 SOCKET_LIMIT = 100
 """Bytes a Unix socket path may have everywhere (the kernel's own limit is 108 on Linux, 104 on macOS)."""
 
+DATABASE_LIMIT = 480
+"""Bytes the database's path may have: SQLite takes 512, with the name of a journal behind it."""
+
 
 @dataclass(frozen=True)
 class Checkout:
@@ -54,8 +57,12 @@ class Project:
 
     @property
     def database(self) -> Path:
-        """The database; only the daemon opens it."""
-        return self.home / "corral.db"
+        """The database; only the daemon opens it. Below the user's state folder where the usual path is too long."""
+        usual = self.home / "corral.db"
+        if len(os.fsencode(usual)) <= DATABASE_LIMIT:
+            return usual
+        state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+        return Path(state) / "corral" / _digest(self.home) / "corral.db"
 
     @property
     def run_dir(self) -> Path:
@@ -119,17 +126,16 @@ def find_project(start: Path, *, initialised: bool = True) -> Project:
         NotAProject: No git repository here, or not a coordinated one.
     """
     checkout = find_checkout(start)
-    if checkout is not None:
-        common = checkout.common_dir
-    else:
-        bare = _bare_repository(start)
-        if bare is None:
-            raise NotAProject(
-                f"{start} is not inside a git repository.",
-                cause="No .git was found here or in any folder above.",
-                remedy="Go into a repository, or make one: `git init`, then a first commit.",
-            )
-        common = bare
+    common = checkout.common_dir if checkout is not None else None
+    # Inside a git directory the nearest one counts: a submodule's lies in that of the repository around it.
+    if common is None or Path(start).resolve().is_relative_to(common):
+        common = _bare_repository(start) or common
+    if common is None:
+        raise NotAProject(
+            f"{start} is not inside a git repository.",
+            cause="No .git was found here or in any folder above.",
+            remedy="Go into a repository, or make one: `git init`, then a first commit.",
+        )
     beside = common.parent if common.name == ".git" else None
     project = Project(beside or common, common, (beside or common) / ".corral", beside is None)
     if initialised and not project.initialised:
@@ -146,10 +152,7 @@ def socket_path(project: Project) -> Path:
     usual = project.run_dir / "corral.sock"
     if len(os.fsencode(usual)) <= SOCKET_LIMIT:
         return usual
-    import hashlib  # costs the bridge and the hooks' clients more than all the rest here, and is hardly ever needed
-
-    digest = hashlib.sha256(os.fsencode(project.home)).hexdigest()[:20]
-    return runtime_dir() / f"{digest}.sock"
+    return runtime_dir() / f"{_digest(project.home)}.sock"
 
 
 def runtime_dir() -> Path:
@@ -165,6 +168,13 @@ def bundle_dir() -> Path:
     package = Path(__file__).resolve().parent.parent
     packed = package / "_bundle"
     return packed if packed.is_dir() else package.parent.parent
+
+
+def _digest(path: Path) -> str:
+    """A short name for a long path."""
+    import hashlib  # costs the bridge and the hooks' clients more than all the rest here, and is hardly ever needed
+
+    return hashlib.sha256(os.fsencode(path)).hexdigest()[:20]
 
 
 def _pointer(file: Path, prefix: str) -> Path | None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from corral.errors import CorralError
+from corral.git import refs, worktrees
 from corral.git.command import open_checkout
 from corral.git.status import changes
-from corral.models.states import OPEN_MERGES, WorktreePurpose
+from corral.landing import bench
+from corral.models.states import OPEN_MERGES
 from corral.server.services import Services
 from corral.store import merges, sessions, tasks
 
@@ -25,7 +27,7 @@ def at_risk(services: Services) -> list[dict[str, str]]:
     at_work = {row["worktree"]: row["agent_name"] for row in services.db.read(sessions.live) if row["worktree"]}
     for row in services.worktrees.listing():
         path = Path(row["path"])
-        if row["purpose"] == WorktreePurpose.VERIFY or not path.is_dir():
+        if not path.is_dir():
             continue
         if row["path"] in at_work:
             risks.append({"what": f"worktree {row['name']}", "why": f"{at_work[row['path']]} is at work in it"})
@@ -38,8 +40,6 @@ def retire(services: Services) -> list[dict[str, str]]:
     """Give every worktree back, salvaging what only it holds; returns what had to stay."""
     stayed = []
     for row in services.worktrees.listing():
-        if row["purpose"] == WorktreePurpose.VERIFY:
-            continue
         try:
             after = services.worktrees.remove(row["name"], services.now())
         except CorralError as error:
@@ -47,4 +47,15 @@ def retire(services: Services) -> list[dict[str, str]]:
             continue
         if not after["removed"]:
             stayed.append({"what": f"worktree {row['name']}", "why": after["note"] or "it could not be removed"})
+    if not stayed:
+        _take_down_bench(services)
     return stayed
+
+
+def _take_down_bench(services: Services) -> None:
+    """The verification worktree goes too: nothing in it is anybody's work, and git forgets it."""
+    path = services.project.root / services.settings().worktrees.root / bench.NAME
+    tip = refs.read(services.git, services.settings.target())
+    if path.is_dir() and tip is not None:
+        bench.lay_out(services.git, path, tip)
+        worktrees.remove(services.git, path)
