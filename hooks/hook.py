@@ -14,8 +14,7 @@ import sys
 import time
 
 DEADLINE_S = {"SessionEnd": 1.0, "WorktreeCreate": 280.0, "WorktreeRemove": 50.0}
-USUAL_DEADLINE_S = 4.0
-START_WAIT_S = 5.0
+USUAL_DEADLINE_S, START_WAIT_S = 4.0, 5.0
 DENIAL = b"""{"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": "deny",
 "permissionDecisionReason": "Corral's daemon does not answer, so nothing is edited. Run `corral daemon start`."}}"""
 
@@ -59,18 +58,19 @@ def pointer(file: str, prefix: str) -> str:
 
 def ask(home: str, event: str, payload: bytes) -> bytes:
     """Post the event with ``_hook`` added, and return the JSON object that was answered."""
-    deadline = time.monotonic() + DEADLINE_S.get(event, USUAL_DEADLINE_S)
     if not (payload.startswith(b'{"') and payload.endswith(b"}")):
         raise ValueError("the event is not a JSON object")
     entrypoint = "".join(c for c in os.environ.get("CLAUDE_CODE_ENTRYPOINT", "") if c.isalnum() or c in "-_")
-    note = f',"_hook":{{"pid":{os.getppid()},"entrypoint":"{entrypoint}","source":"command"}}}}'
-    body = payload[:-1] + note.encode()
+    pid = 0 if event.startswith("Worktree") else os.getppid()  # the shell of a hook in the settings is no session
+    note = f',"_hook":{{"pid":{pid},"entrypoint":"{entrypoint}","source":"command"}}}}'
     head = (
         f"POST /api/v1/hooks/{event} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
-        f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+        f"Content-Type: application/json\r\nContent-Length: {len(payload) - 1 + len(note)}\r\n\r\n"
     )
-    link, reply = connect(home, event, deadline), b""
-    link.sendall(head.encode() + body)
+    allowed_s = DEADLINE_S.get(event, USUAL_DEADLINE_S)
+    link, reply = connect(home, event, allowed_s), b""
+    deadline = time.monotonic() + allowed_s  # beside what it took to start
+    link.sendall(head.encode() + payload[:-1] + note.encode())
     while chunk := link.recv(65536):
         reply += chunk
         link.settimeout(max(0.001, deadline - time.monotonic()))
@@ -80,7 +80,7 @@ def ask(home: str, event: str, payload: bytes) -> bytes:
     return answer
 
 
-def connect(home: str, event: str, deadline: float) -> _socket.socket:
+def connect(home: str, event: str, allowed_s: float) -> _socket.socket:
     """Reach the daemon; at the start of a session, start it if there is none."""
     path, patience, started = os.path.join(home, "run", "corral.sock"), time.monotonic() + START_WAIT_S, False
     while True:
@@ -89,7 +89,7 @@ def connect(home: str, event: str, deadline: float) -> _socket.socket:
                 named = pointer(os.path.join(home, "run", "daemon.json"), "").partition('"socket"')[2].split('"')
                 path = named[1] if len(named) > 1 else path
             link = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
-            link.settimeout(max(0.001, deadline - time.monotonic()))
+            link.settimeout(allowed_s)
             link.connect(path)
             return link
         except OSError:

@@ -168,7 +168,8 @@ class Gate:
         try:
             if not event.isalpha():
                 raise ValueError("no event is named")
-            body = json.dumps({**reduced(arguments), "_hook": {"bridge": str(os.getpid()), "source": "bridge"}})
+            origin = {"bridge": str(os.getpid()), "pid": os.getppid(), "source": "bridge"}
+            body = json.dumps({**reduced(arguments), "_hook": origin})
             answer = self._daemon.post(f"/api/v1/hooks/{event}", body.encode(), time.monotonic() + DEADLINE_S).decode()
             if not isinstance(json.loads(answer), dict):
                 raise ValueError(f"not a JSON object: {answer[:200]!r}")

@@ -21,6 +21,7 @@ class HookEvent:
         actor: The session that acts: the subagent's id inside a subagent, else the session's.
         parent: The session's id inside a subagent, else None.
         path: The absolute path an edit tool writes to, or empty.
+        prompt: What the session was asked to do, or empty; a client cuts it.
         bridge: The process id of the MCP bridge that carried the event, or empty for a command hook.
     """
 
@@ -40,6 +41,7 @@ class HookEvent:
     message: str
     notification: str
     last_words: str
+    prompt: str
     bridge: str
     client_pid: int | None
     entrypoint: str
@@ -83,6 +85,7 @@ def read(name: str, payload: Mapping[str, Any]) -> HookEvent | None:
         message=_text(payload, "message"),
         notification=_text(payload, "notification_type"),
         last_words=_text(payload, "last_assistant_message"),
+        prompt=_text(payload, "prompt"),
         bridge=str(origin.get("bridge") or ""),
         client_pid=pid if isinstance(pid, int) and not isinstance(pid, bool) and pid > 1 else None,
         entrypoint=_text(origin, "entrypoint"),

@@ -22,6 +22,8 @@ from corral.store import locks as lock_rows
 from corral.store import sessions as rows
 
 Row = dict[str, Any]
+ERRAND_LIMIT = 120
+"""Characters of a prompt that others are shown."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +116,14 @@ def alive(conn: Connection, arrival: Arrival, now: datetime) -> None:
     """A sign of life: cheap for a session that is known, a registration for one that is not (or was given up)."""
     if rows.beat(conn, arrival.session_id, iso(now)) is None:
         register(conn, arrival, now)
+
+
+def errand(prompt: str) -> str:
+    """What a prompt asks for, in a line for others; empty for a command, or where the client talks to its own model."""
+    first = next((line.strip() for line in prompt.splitlines() if line.strip()), "")
+    if first.startswith(("/", "<", "[SYSTEM")):
+        return ""
+    return first if len(first) <= ERRAND_LIMIT else first[: ERRAND_LIMIT - 1] + "…"
 
 
 def change(conn: Connection, session_id: str, values: Row) -> Row:

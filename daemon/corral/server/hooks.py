@@ -179,18 +179,20 @@ def _guarded(conn: Connection, event: HookEvent, unguarded: bool, now: datetime)
 
 
 async def _session_start(services: Services, event: HookEvent) -> Answer:
+    """Register and brief a session; its first prompt does it where the start was missed, by a daemon slow to come up."""
     now = services.now()
     newcomer = arrival(services, event)
     behind = await services.work(lambda: services.worktrees.commits_behind(newcomer.cwd))
 
     def begin(conn: Connection) -> Answer:
         me = sessions.register(conn, newcomer, now)
+        _note_errand(conn, event, me["task_id"])
         others = [row for row in session_rows.live(conn) if row["session_id"] != event.actor]
         held = [row for row in lock_rows.listing(conn, iso(now)) if row["session_id"] != event.actor]
         notices = session_rows.take_notices(conn, event.actor, iso(now))
         target = services.settings.target().removeprefix("refs/heads/")
         text = briefing(me, others, held, target=target, behind=behind, notices=notices)
-        return hook_events.context("SessionStart", [text])
+        return hook_events.context(event.name, [text])
 
     return await services.write(begin)
 
@@ -203,13 +205,20 @@ async def _session_end(services: Services, event: HookEvent) -> Answer:
 
 
 async def _prompt(services: Services, event: HookEvent) -> Answer:
+    if event.parent is None and await services.read(lambda conn: session_rows.get(conn, event.actor)) is None:
+        return await _session_start(services, event)
     now = services.now()
 
     def begin(conn: Connection) -> Answer:
-        _present(conn, services, event, now)
+        _note_errand(conn, event, _present(conn, services, event, now).task_id)
         return hook_events.context(event.name, session_rows.take_notices(conn, event.actor, iso(now)))
 
     return await services.write(begin)
+
+
+def _note_errand(conn: Connection, event: HookEvent, task_id: str | None) -> None:
+    if task_id is None and (asked := sessions.errand(event.prompt)):
+        session_rows.change(conn, event.actor, {"current_task": asked})
 
 
 async def _stop(services: Services, event: HookEvent) -> Answer:
