@@ -11,13 +11,14 @@ from typing import Annotated, Any
 import typer
 
 from corral import __version__
+from corral.cli.help import Grouped
 from corral.cli.options import Json, client, project
 from corral.cli.output import emit, progress, say
 from corral.client import Client
 from corral.config.paths import Project
-from corral.errors import CorralError, DaemonUnreachable
+from corral.errors import DaemonUnreachable, NotFound
 
-app = typer.Typer(help="The process that owns the database and the worktrees.", no_args_is_help=True)
+app = typer.Typer(cls=Grouped, help="The process that owns the database and the worktrees.", no_args_is_help=True)
 
 STOP_S = 20.0
 """The daemon itself is done within 15 seconds."""
@@ -162,7 +163,9 @@ def logs(
     """Show the daemon's log (JSON, one event a line)."""
     file = project().logs_dir / "corral.log"
     if not file.exists():
-        raise CorralError("There is no log yet.", cause="The daemon has not run here.", remedy="corral daemon start")
+        raise NotFound(
+            "There is no log yet.", cause="The daemon has not run here.", remedy="Run `corral daemon start`."
+        )
     with file.open(encoding="utf-8", errors="replace") as handle:
         for line in handle.readlines()[-lines:]:
             say(line.rstrip("\n"))

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from corral.cli.help import Grouped
 from corral.cli.options import Json, client, session_id
 from corral.cli.output import emit, say, table
 from corral.errors import InvalidInput
 
-app = typer.Typer(help="Who may write what.", no_args_is_help=True)
-Paths = Annotated[list[str], typer.Argument(help="Paths, globs, or logical keys such as 'api:GET /v1/users'.")]
+app = typer.Typer(cls=Grouped, help="Who may write what.", no_args_is_help=True)
+Paths = Annotated[
+    list[str], typer.Argument(help="Paths, globs, or logical keys such as 'api:GET /v1/users'.", metavar="PATH")
+]
 HELD = 4
 
 
@@ -24,7 +27,7 @@ def listing(as_json: Json = False) -> None:
         return
     for row in rows:
         row["kind"] = ("reserved" if not row["automatic"] else "editing") + ("" if row["exclusive"] else " (shared)")
-        row["until"] = row["expires_at"][:19].replace("T", " ")
+        row["until"] = _until(row)
     columns = [
         ("PATH", "file_path", 60),
         ("HELD BY", "locked_by", 24),
@@ -33,6 +36,10 @@ def listing(as_json: Json = False) -> None:
         ("REASON", "reason", 40),
     ]
     table(rows, columns, empty="Nothing is locked.")
+
+
+def _until(row: dict[str, Any]) -> str:
+    return str(row["expires_at"])[:19].replace("T", " ")
 
 
 @app.command()
@@ -44,7 +51,7 @@ def check(paths: Paths, as_json: Json = False) -> None:
     else:
         for row in rows:
             for found in row["conflicts"]:
-                held = f"{found['holder']} until {found['expires_at']}"
+                held = f"{found['holder']} until {_until(found)} UTC"
                 say(f"{row['file_path']}: held by {held}" + (f" ({found['reason']})" if found["reason"] else ""))
             if not row["locked"]:
                 say(f"{row['file_path']}: free")
@@ -55,9 +62,11 @@ def check(paths: Paths, as_json: Json = False) -> None:
 @app.command()
 def acquire(
     paths: Paths,
-    ttl: Annotated[float | None, typer.Option("--ttl", help="Seconds until it expires (default: locks.ttl_s).")] = None,
+    ttl: Annotated[
+        float | None, typer.Option("--ttl", help="Until it expires (default: locks.ttl_s).", metavar="SECONDS")
+    ] = None,
     shared: Annotated[bool, typer.Option("--shared", help="Others may share it too.")] = False,
-    reason: Annotated[str | None, typer.Option("--reason", help="What for; shown to others.")] = None,
+    reason: Annotated[str | None, typer.Option("--reason", help="What for; shown to others.", metavar="TEXT")] = None,
     as_json: Json = False,
 ) -> None:
     """Reserve paths, all or none, for this session (or for you)."""
@@ -67,18 +76,18 @@ def acquire(
         emit(answer)
         return
     for row in answer["locks"]:
-        say(f"{row['file_path']}: reserved by {row['locked_by']} until {row['expires_at']}")
+        say(f"{row['file_path']}: reserved by {row['locked_by']} until {_until(row)} UTC")
 
 
 @app.command()
 def release(
-    paths: Annotated[list[str] | None, typer.Argument(help="What to give up.")] = None,
+    paths: Annotated[list[str] | None, typer.Argument(help="What to give up.", metavar="PATH")] = None,
     everything: Annotated[bool, typer.Option("--all", help="Everything this session holds.")] = False,
     as_json: Json = False,
 ) -> None:
     """Give up your own locks."""
     if bool(paths) == everything:
-        raise InvalidInput("Name what to release, or say --all.")
+        raise InvalidInput("Say what to release.", remedy="Name paths, or say --all; not both.")
     answer = client().request("POST", "/locks/release", {"paths": paths or [], "session_id": session_id()})
     if as_json:
         emit(answer)

@@ -6,21 +6,26 @@ from typing import Annotated
 
 import typer
 
+from corral.cli.help import Grouped
 from corral.cli.options import Json, client, here, session_id
 from corral.cli.output import emit, paint, say, state, table
 from corral.cli.tasks import print_log
 from corral.client import segment
 from corral.config.paths import find_checkout
 from corral.errors import InvalidInput
+from corral.models.states import MergeState
 from corral.models.visible import visible
 
-app = typer.Typer(help="The way of a branch onto its target: merged, verified, landed.", no_args_is_help=True)
+app = typer.Typer(
+    cls=Grouped, help="The way of a branch onto its target: merged, verified, landed.", no_args_is_help=True
+_STATES = f"Only these; repeatable. One of: {', '.join(MergeState.values())}."
+)
 Id = Annotated[str, typer.Argument(help="A merge id, or its first characters.", metavar="ID")]
 
 
 @app.command("list")
 def listing(
-    status: Annotated[list[str] | None, typer.Option("--state", help="Only these states.")] = None,
+    status: Annotated[list[MergeState] | None, typer.Option("--state", help=_STATES, metavar="STATE")] = None,
     as_json: Json = False,
 ) -> None:
     """List merge requests in order of submission."""
@@ -69,11 +74,13 @@ def detail(merge_id: Id, as_json: Json = False) -> None:
 
 @app.command()
 def submit(
-    branch: Annotated[str | None, typer.Argument(help="A branch; by default the one checked out here.")] = None,
-    target: Annotated[
-        str | None, typer.Option("--target", help="Land on this branch (default: landing.target).")
+    branch: Annotated[
+        str | None, typer.Argument(help="A branch; by default the one checked out here.", metavar="BRANCH")
     ] = None,
-    title: Annotated[str | None, typer.Option("--title", help="For the merge commit.")] = None,
+    target: Annotated[
+        str | None, typer.Option("--target", help="Land on this branch (default: landing.target).", metavar="BRANCH")
+    ] = None,
+    title: Annotated[str | None, typer.Option("--title", help="For the merge commit.", metavar="TEXT")] = None,
     as_json: Json = False,
 ) -> None:
     """Put a branch into the queue, with its present head pinned."""
@@ -101,7 +108,9 @@ def _current_branch() -> str:
 @app.command()
 def retry(
     merge_id: Id,
-    follow_branch: Annotated[bool, typer.Option("--follow-branch", help="Take the branch's present head.")] = False,
+    follow_branch: Annotated[
+        bool, typer.Option("--follow-branch", help="Take the branch's present head instead of the pinned one.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Queue again what came back."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import typer
 
+from corral.cli.help import Grouped
 from corral.cli.output import say
 from corral.config.paths import bundle_dir
 
-app = typer.Typer(help="The Claude Code plugin.", no_args_is_help=True)
+app = typer.Typer(cls=Grouped, help="The Claude Code plugin.", no_args_is_help=True)
 
 
 @app.command()

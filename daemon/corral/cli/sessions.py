@@ -6,15 +6,18 @@ from typing import Annotated
 
 import typer
 
+from corral.cli.help import Grouped
 from corral.cli.options import Json, client
 from corral.cli.output import emit, table
+from corral.models.states import SessionStatus
 
-app = typer.Typer(help="Who is at work.", no_args_is_help=True)
+app = typer.Typer(cls=Grouped, help="Who is at work.", no_args_is_help=True)
+_STATES = f"Only these; repeatable. One of: {', '.join(SessionStatus.values())}."
 
 
 @app.command("list")
 def listing(
-    status: Annotated[list[str] | None, typer.Option("--status", help="active, idle or disconnected.")] = None,
+    status: Annotated[list[SessionStatus] | None, typer.Option("--status", help=_STATES, metavar="STATE")] = None,
     as_json: Json = False,
 ) -> None:
     """List the sessions, disconnected ones included."""

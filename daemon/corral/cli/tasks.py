@@ -8,43 +8,57 @@ from typing import Annotated, Any
 
 import typer
 
+from corral.cli.help import Grouped
 from corral.cli.options import Json, author, client, session_id
 from corral.cli.output import emit, paint, say, state, table
 from corral.client import segment
 from corral.errors import InvalidInput
+from corral.models.states import RunnerName, TaskStatus
 from corral.models.visible import visible
 
-app = typer.Typer(help="Work to be done: submit it, follow it, take it back.", no_args_is_help=True)
+app = typer.Typer(cls=Grouped, help="Work to be done: submit it, follow it, take it back.", no_args_is_help=True)
+_STATES = f"Only these; repeatable. One of: {', '.join(TaskStatus.values())}."
 Id = Annotated[str, typer.Argument(help="A task id, or its first four or more characters.", metavar="ID")]
 
 
 @app.command()
 def submit(
-    title: Annotated[str, typer.Option("--title", "-t", help="What it is about; the commit's subject.")],
+    title: Annotated[
+        str, typer.Option("--title", "-t", help="What it is about; the commit's subject.", metavar="TEXT")
+    ],
     command: Annotated[
-        str | None, typer.Option("--command", "-c", help="A shell command, run in its own worktree.")
+        str | None, typer.Option("--command", "-c", help="A shell command, run in its own worktree.", metavar="CMD")
     ] = None,
     prompt: Annotated[
-        str | None, typer.Option("--prompt", "-p", help="What a Claude Code worker is asked; - reads stdin.")
+        str | None,
+        typer.Option("--prompt", "-p", help="What a Claude Code worker is asked; - reads stdin.", metavar="TEXT"),
     ] = None,
     runner: Annotated[
-        str | None, typer.Option("--runner", help="command or claude; follows from the two above.")
+        RunnerName | None, typer.Option("--runner", help="Who executes it; by default as the two above say.")
     ] = None,
     priority: Annotated[int, typer.Option("--priority", min=0, max=10, help="10 first.")] = 5,
     wait_for: Annotated[
-        list[str] | None, typer.Option("--wait-for", help="A task that must land first.", metavar="ID")
+        list[str] | None, typer.Option("--wait-for", help="A task that must land first; repeatable.", metavar="ID")
     ] = None,
     claims: Annotated[
-        list[str] | None, typer.Option("--claims", help="A path or key it will change.", metavar="KEY")
+        list[str] | None, typer.Option("--claims", help="A path or key it will change; repeatable.", metavar="KEY")
     ] = None,
-    timeout: Annotated[float | None, typer.Option("--timeout", help="Seconds one attempt may take.")] = None,
-    max_turns: Annotated[int | None, typer.Option("--max-turns", min=1, help="For a Claude Code worker.")] = None,
-    max_cost_usd: Annotated[float | None, typer.Option("--max-cost-usd", help="For a Claude Code worker.")] = None,
-    target: Annotated[str | None, typer.Option("--target", help="Land on this branch.")] = None,
-    retries: Annotated[int | None, typer.Option("--retries", min=0, help="Instead of tasks.max_retries.")] = None,
-    ignore_dependency_failure: Annotated[bool, typer.Option("--ignore-dependency-failure")] = False,
+    timeout: Annotated[
+        float | None, typer.Option("--timeout", help="How long one attempt may take.", metavar="SECONDS")
+    ] = None,
+    max_turns: Annotated[int | None, typer.Option("--max-turns", min=1, help="Turns of a Claude Code worker.")] = None,
+    max_cost_usd: Annotated[
+        float | None, typer.Option("--max-cost-usd", help="Dollars of a Claude Code worker.")
+    ] = None,
+    target: Annotated[str | None, typer.Option("--target", help="Land on this branch.", metavar="BRANCH")] = None,
+    retries: Annotated[
+        int | None, typer.Option("--retries", min=0, help="Tries after a failure, instead of tasks.max_retries.")
+    ] = None,
+    ignore_dependency_failure: Annotated[
+        bool, typer.Option("--ignore-dependency-failure", help="Start even if a task it waits for fails.")
+    ] = False,
     key: Annotated[
-        str | None, typer.Option("--idempotency-key", help="The same key again gives the same task.")
+        str | None, typer.Option("--idempotency-key", help="The same key again gives the same task.", metavar="KEY")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -87,9 +101,11 @@ def batch_submit(
     try:
         content: Any = yaml.safe_load(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInput(f"{file} cannot be read.", cause=str(error)) from error
+        raise InvalidInput(f"{file} cannot be read.", cause=str(error), remedy="Name a readable file.") from error
     except yaml.YAMLError as error:
-        raise InvalidInput(f"{file} is not YAML or JSON.", cause=str(error)) from error
+        raise InvalidInput(
+            f"{file} is not YAML or JSON.", cause=str(error), remedy="Correct the file; nothing was submitted."
+        ) from error
     items = content.get("tasks") if isinstance(content, dict) else content
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
         raise InvalidInput(f"{file} holds no list of tasks.", remedy="Write a list of {title, command or prompt, …}.")
@@ -104,9 +120,9 @@ def batch_submit(
 
 @app.command("list")
 def listing(
-    status: Annotated[list[str] | None, typer.Option("--status", help="Only these states.")] = None,
-    priority: Annotated[int, typer.Option("--priority", help="Only this and above.")] = 0,
-    limit: Annotated[int | None, typer.Option("--limit", min=1)] = None,
+    status: Annotated[list[TaskStatus] | None, typer.Option("--status", help=_STATES, metavar="STATE")] = None,
+    priority: Annotated[int, typer.Option("--priority", min=0, max=10, help="Only this and above.")] = 0,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="At most so many.")] = None,
     as_json: Json = False,
 ) -> None:
     """List tasks, highest priority first."""

@@ -24,7 +24,9 @@ def wait(
         list[str] | None, typer.Argument(help="Tasks; with --all every open task and merge.", metavar="ID")
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="All that is open now.")] = False,
-    timeout: Annotated[float | None, typer.Option("--timeout", help="Seconds; then exit with 1.", min=0)] = None,
+    timeout: Annotated[
+        float | None, typer.Option("--timeout", help="Then stop waiting and exit with 1.", min=0, metavar="SECONDS")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Wait until tasks are completed and landed, or have failed. Exits with 0 only if all of it is done."""

@@ -6,11 +6,14 @@ from typing import Annotated
 
 import typer
 
+from corral.cli.help import Grouped
 from corral.cli.options import Json, client, session_id
 from corral.cli.output import emit, say, table
 from corral.client import segment
 
-app = typer.Typer(help="Worktrees of tasks and sessions, and the work that was saved from them.", no_args_is_help=True)
+app = typer.Typer(
+    cls=Grouped, help="Worktrees of tasks and sessions, and the work that was saved from them.", no_args_is_help=True
+)
 
 
 @app.command("list")
@@ -33,9 +36,9 @@ def listing(as_json: Json = False) -> None:
 
 @app.command()
 def create(
-    name: Annotated[str, typer.Argument(help="Its folder and, below corral/, its branch.")],
+    name: Annotated[str, typer.Argument(help="Its folder and, below corral/, its branch.", metavar="NAME")],
     base: Annotated[
-        str | None, typer.Option("--base", help="Begin at this commit (default: the target's tip).")
+        str | None, typer.Option("--base", help="Begin at this commit (default: the target's tip).", metavar="COMMIT")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -49,7 +52,10 @@ def create(
 
 
 @app.command()
-def remove(name: str, as_json: Json = False) -> None:
+def remove(
+    name: Annotated[str, typer.Argument(help="As `corral worktree list` shows it.", metavar="NAME")],
+    as_json: Json = False,
+) -> None:
     """Remove a worktree. What is found nowhere else is saved first; `recover` brings it back."""
     answer = client().request("DELETE", f"/worktrees/{segment(name)}", timeout_s=300)
     if as_json:
@@ -61,7 +67,9 @@ def remove(name: str, as_json: Json = False) -> None:
 
 @app.command()
 def recover(
-    name: Annotated[str | None, typer.Argument(help="A worktree's name or a salvage ref; without it: list.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="A worktree's name or a salvage ref; without it: list.", metavar="NAME")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """List the work that was saved, or bring some of it back into a worktree of its own."""

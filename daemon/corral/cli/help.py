@@ -1,0 +1,116 @@
+"""What the help pages add to usage and options: examples, related commands, and the commands by category."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from typer.core import TyperGroup
+
+CATEGORIES = {
+    "Begin": ("init", "doctor", "demo", "uninstall"),
+    "Work": ("status", "task", "merge", "wait"),
+    "Who works where": ("session", "lock", "worktree"),
+    "Corral itself": ("config", "daemon", "plugin", "mcp"),
+}
+
+PAGES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "init": (("init", "init ~/shop --target main --verify 'pytest -q'"), ("doctor", "config show", "uninstall")),
+    "doctor": (("doctor", "doctor --json"), ("status", "config validate", "daemon logs")),
+    "demo": (("demo", "demo --keep", "demo --claude"), ("init",)),
+    "uninstall": (("uninstall", "uninstall ~/shop --yes"), ("init", "worktree recover")),
+    "status": (("status", "status --json"), ("task list", "merge list", "session list")),
+    "wait": (("wait --all", "wait 3f2a 9c1e --timeout 600"), ("task detail", "merge detail")),
+    "mcp": (("mcp",), ("plugin path", "session list")),
+    "task": ((), ("wait", "merge", "status")),
+    "task submit": (
+        (
+            "task submit --title 'Say hello' --command 'echo hello > hello.txt'",
+            "task submit --title 'Fix the typo' --prompt 'Fix the typo in README.md.' --priority 8",
+            "task submit --title 'Use it' --prompt - --wait-for 3f2a < prompt.txt",
+        ),
+        ("wait", "task detail", "task batch-submit"),
+    ),
+    "task batch-submit": (("task batch-submit --file tasks.yaml",), ("task submit", "wait")),
+    "task list": (("task list", "task list --status running --status pending"), ("task detail", "status")),
+    "task detail": (("task detail 3f2a",), ("task logs", "merge detail")),
+    "task cancel": (("task cancel 3f2a --reason 'not needed any more'",), ("task retry", "worktree recover")),
+    "task retry": (("task retry 3f2a",), ("task detail", "merge retry")),
+    "task reprioritize": (("task reprioritize 3f2a 9",), ("task list",)),
+    "task logs": (("task logs 3f2a", "task logs 3f2a --follow"), ("task detail", "merge log")),
+    "merge": ((), ("task", "wait", "status")),
+    "merge list": (("merge list", "merge list --state conflict --state failed"), ("merge detail",)),
+    "merge detail": (("merge detail 7b0d",), ("merge log", "merge retry")),
+    "merge submit": (("merge submit", "merge submit my-branch --target main"), ("merge detail", "wait")),
+    "merge retry": (("merge retry 7b0d", "merge retry 7b0d --follow-branch"), ("merge detail",)),
+    "merge cancel": (("merge cancel 7b0d",), ("merge list",)),
+    "merge log": (("merge log 7b0d", "merge log 7b0d --follow"), ("merge detail", "task logs")),
+    "worktree": ((), ("task", "session")),
+    "worktree list": (("worktree list",), ("worktree create", "worktree recover")),
+    "worktree create": (("worktree create try-it", "worktree create hotfix --base v1.2"), ("worktree remove",)),
+    "worktree remove": (("worktree remove try-it",), ("worktree recover",)),
+    "worktree recover": (("worktree recover", "worktree recover try-it"), ("worktree list",)),
+    "session": ((), ("lock", "status")),
+    "session list": (("session list", "session list --status active"), ("lock list", "status")),
+    "lock": ((), ("session", "status")),
+    "lock list": (("lock list",), ("lock check", "session list")),
+    "lock check": (("lock check src/app.py", "lock check 'src/**/*.py'"), ("lock list", "lock acquire")),
+    "lock acquire": (
+        ("lock acquire src/app.py --reason 'renaming'", "lock acquire 'db:users' --ttl 600 --shared"),
+        ("lock release", "lock list"),
+    ),
+    "lock release": (("lock release src/app.py", "lock release --all"), ("lock list",)),
+    "config": ((), ("doctor", "init")),
+    "config show": (("config show", "config show landing"), ("config validate",)),
+    "config validate": (("config validate", "config validate --json"), ("config show", "doctor")),
+    "daemon": ((), ("status", "doctor")),
+    "daemon start": (("daemon start",), ("daemon status", "daemon logs")),
+    "daemon stop": (("daemon stop", "daemon stop --drain"), ("daemon start",)),
+    "daemon restart": (("daemon restart",), ("daemon status",)),
+    "daemon status": (("daemon status", "daemon status --json"), ("status",)),
+    "daemon logs": (("daemon logs", "daemon logs --lines 200 --follow"), ("doctor",)),
+    "plugin": ((), ("mcp", "doctor")),
+    "plugin path": (("plugin path",), ("doctor",)),
+}
+"""By command: examples, and what to look at next; both without the leading ``corral``."""
+
+
+def epilog(command: str) -> str:
+    """The end of a command's help page; the framework keeps the lines of a paragraph that begins with a backspace."""
+    examples, related = PAGES.get(command, ((), ()))
+    parts = ["\b\nExamples:" + "".join(f"\n  corral {line}" for line in examples)] if examples else []
+    parts += ["See also: " + ", ".join(f"corral {name}" for name in related)] if related else []
+    return "\n\n".join(parts)
+
+
+class Grouped(TyperGroup):
+    """A group whose help shows its commands by category with their whole first sentence, and gives them their examples."""
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command, with what :data:`PAGES` has for it."""
+        command = super().get_command(ctx, cmd_name)
+        if command is not None and not command.epilog:
+            command.epilog = epilog(" ".join([*_names(ctx), cmd_name]))
+        return command
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """One section for each category; a noun has one section."""
+        shown = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
+        sections = {"Commands": tuple(shown)} if _names(ctx) else CATEGORIES
+        for heading, names in sections.items():
+            rows = [(name, _first_sentence(shown[name])) for name in names if name in shown and not shown[name].hidden]
+            if rows:
+                with formatter.section(heading):
+                    formatter.write_dl(rows)
+
+
+def _names(ctx: Any) -> list[str]:
+    """The nouns that led here, without the program itself."""
+    names: list[str] = []
+    while ctx.parent is not None:
+        names.insert(0, ctx.info_name)
+        ctx = ctx.parent
+    return names
+
+
+def _first_sentence(command: Any) -> str:
+    return str(command.help or "").strip().split(". ")[0].split("\n")[0].rstrip(".") + "."
