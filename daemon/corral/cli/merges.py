@@ -18,8 +18,8 @@ from corral.models.visible import visible
 
 app = typer.Typer(
     cls=Grouped, help="The way of a branch onto its target: merged, verified, landed.", no_args_is_help=True
-_STATES = f"Only these; repeatable. One of: {', '.join(MergeState.values())}."
 )
+_STATES = f"Only these; repeatable. One of: {', '.join(MergeState.values())}."
 Id = Annotated[str, typer.Argument(help="A merge id, or its first characters.", metavar="ID")]
 
 
