@@ -154,9 +154,13 @@ class Queue:
                 continue
             try:
                 outcome = self._advance(repo, merge, now)
-            except (GitFailed, ConfigInvalid) as error:
+            except ConfigInvalid as error:
                 self._hold(merge, f"{error.message} {error.cause}", now)
                 return _Next.BLOCKED
+            except GitFailed as error:
+                said = f"{error.message} {error.cause}"
+                self._db.write(lambda conn: self._no_verdict(conn, merge, said, now))  # noqa: B023 - run before the loop goes on
+                return _Next.AGAIN
             if outcome is not _Next.BLOCKED:
                 return outcome
             blocked_by = blocked_by or self._db.read(lambda conn, m=merge: merges.get(conn, m["merge_id"]))  # type: ignore[misc]
@@ -324,6 +328,18 @@ class Queue:
         self._trial = None
         return True
 
+    def _no_verdict(self, conn: Connection, merge: Row, why: str, now: datetime, receipt_id: str | None = None) -> None:
+        """Something other than the change kept it from being judged: tried again a little later, a few times."""
+        tries = merge["tries"] + 1
+        if tries < MAX_TRIES:
+            reason = f"No verdict in try {tries} of {MAX_TRIES}: {why}"
+            wait_s = BACKOFF_S * 2 ** (tries - 1)
+            merges.requeue(conn, merge["merge_id"], now, reason=reason, tries=tries, not_before_at=after(now, wait_s))
+            return
+        reason = f"There was no verdict in {MAX_TRIES} tries, which says nothing against the change: {why}"
+        end = {"reason": reason, **({"receipt_id": receipt_id} if receipt_id else {})}
+        landfall.end(conn, self._on_settled, merge["merge_id"], MergeState.FAILED, now=now, **end)
+
     def _watch(self, trial: Trial) -> None:
         if trial.pid is not None:
             self._watch_exit(trial.pid)
@@ -331,7 +347,6 @@ class Queue:
     def _conclude(self, trial: Trial, verdict: Verdict, merge: Row, now: datetime) -> None:
         """Store what was found; what follows from it is for the next look at the line to say."""
         subject, merge_id = trial.subject, merge["merge_id"]
-        tries = merge["tries"] + 1
 
         def store(conn: Connection) -> None:
             receipt = proof.of_verdict(conn, trial, verdict, self._project.root, now)
@@ -347,24 +362,8 @@ class Queue:
             if verdict.status is not ReceiptStatus.ERROR:
                 if subject.sha == subject.candidate_sha:
                     merges.judged(conn, merge_id, subject.candidate_sha, receipt["receipt_id"])
-            elif tries < MAX_TRIES:
-                reason = f"No verdict in try {tries} of {MAX_TRIES}: {verdict.reason}"
-                wait_s = BACKOFF_S * 2 ** (tries - 1)
-                merges.requeue(conn, merge_id, now, reason=reason, tries=tries, not_before_at=after(now, wait_s))
             else:
-                reason = (
-                    f"The verification itself could not give a verdict in {MAX_TRIES} tries, "
-                    f"which says nothing against the change: {verdict.reason}"
-                )
-                landfall.end(
-                    conn,
-                    self._on_settled,
-                    merge_id,
-                    MergeState.FAILED,
-                    now=now,
-                    reason=reason,
-                    receipt_id=receipt["receipt_id"],
-                )
+                self._no_verdict(conn, merge, str(verdict.reason), now, receipt["receipt_id"])
 
         self._db.write(store)
         crash_point("queue.verdict_stored")

@@ -13,12 +13,14 @@ from typing import Any
 from sqlalchemy import Connection
 
 from corral.config.paths import Project
-from corral.git.command import open_checkout, open_repository
+from corral.git import stale
+from corral.git.command import open_repository
 from corral.landing.landfall import OnSettled
 from corral.landing.queue import Queue
 from corral.models.instants import iso
 from corral.models.states import RETURNED_MERGES, SessionStatus
 from corral.observe import logs
+from corral.observe.redaction import remember_secrets
 from corral.runners.claude import ClaudeRunner
 from corral.runners.command import CommandRunner
 from corral.runners.protocol import Runner
@@ -31,10 +33,11 @@ from corral.store import sessions as session_rows
 from corral.store.engine import Database
 from corral.store.migrate import open_schema
 from corral.work import tasks
-from corral.work.allocation import Grounds
-from corral.work.provision import provision
+from corral.work.allocation import Grounds, environment, make_usable
 from corral.work.supervisor import Supervisor
 from corral.work.worktrees import Worktrees
+
+FIRST_FREE_PORT = 1024
 
 log = logs.logger("daemon")
 
@@ -63,6 +66,7 @@ def assemble(project: Project, pool: ThreadPoolExecutor) -> Services:
         CorralError: Settings, database or repository are not usable; nothing was changed.
     """
     logs.configure(project.logs_dir / "corral.log", "INFO", 30, stderr=False)
+    remember_secrets(os.environ)
     git = open_repository(project.common_dir)
     settings = SettingsHolder(project, git, os.environ)
     chosen = settings().logs
@@ -129,6 +133,7 @@ def assemble(project: Project, pool: ThreadPoolExecutor) -> Services:
     settings.on_change.append(lambda _new: services.nudge("supervisor"))
     settings.on_change.append(lambda _new: services.nudge("landing"))
     settings.on_change.append(lambda _new: services.nudge("sessions"))
+    _clear_stale_locks(services)
     queue.recover(now())
     supervisor.recover(now())
     jobs["supervisor"] = Job("supervisor", supervisor.step)
@@ -138,21 +143,20 @@ def assemble(project: Project, pool: ThreadPoolExecutor) -> Services:
     return services
 
 
+def _clear_stale_locks(services: Services) -> None:
+    """Remove the lock files that a killed git left in what only Corral writes."""
+    ours = [Path(row["path"]) for row in services.worktrees.listing()]
+    removed = stale.clear(services.git, now(), refs=["refs/corral/", "refs/heads/corral/"], worktrees=ours)
+    for lock in removed:
+        log.warning("stale_lock_removed", path=str(lock))
+
+
 def _made_usable(grounds: Grounds, path: Path) -> Mapping[str, str]:
     """Make the verification worktree usable like any other; its ports lie just below those of the allocated ones."""
-    settings = grounds.settings()
-    checkout = open_checkout(path)
-
-    def ignored(paths: list[str]) -> set[str]:
-        found = checkout.run("check-ignore", "-z", "--stdin", input="\0".join(paths).encode("utf-8", "surrogateescape"))
-        return {name for name in found.text.split("\0") if name}
-
-    ports = settings.worktrees.port_first - settings.worktrees.ports_each
-    made = provision(
-        grounds.project.root, path, recipes=grounds.recipes, settings=settings, port_base=ports, is_ignored=ignored
-    )
-    prefixes = os.pathsep.join([*made.path_prefixes, os.environ.get("PATH", os.defpath)])
-    return {**made.env, "PATH": prefixes, "CORRAL_PROJECT": str(grounds.project.root)}
+    chosen = grounds.settings().worktrees
+    ports = chosen.port_first - chosen.ports_each
+    made = make_usable(grounds, path, ports if chosen.ports_each and ports >= FIRST_FREE_PORT else None)
+    return environment(grounds, path, made)
 
 
 def _runners(settings: SettingsHolder) -> dict[str, Runner]:

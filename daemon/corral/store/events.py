@@ -13,6 +13,8 @@ from corral.store.schema import events
 
 Row = dict[str, Any]
 
+_RECORD = insert(events)
+
 
 def record(
     conn: Connection,
@@ -32,11 +34,8 @@ def record(
         data: What else is worth knowing (JSON-serialisable).
     """
     moment = at if isinstance(at, str) else iso(at)
-    conn.execute(
-        insert(events).values(
-            at=moment, kind=kind, task_id=task_id, session_id=session_id, merge_id=merge_id, data=dict(data or {})
-        )
-    )
+    about = {"task_id": task_id, "session_id": session_id, "merge_id": merge_id}
+    conn.execute(_RECORD, {"at": moment, "kind": kind, **about, "data": dict(data or {})})
 
 
 def listing(conn: Connection, *, task_id: str | None = None, after_id: int = 0, limit: int = 200) -> list[Row]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, delete, func, insert, or_, select, update
+from sqlalchemy import Connection, and_, bindparam, delete, func, insert, or_, select, update
 
 from corral.store.schema import agent_sessions, file_locks
 
@@ -13,6 +13,31 @@ Row = dict[str, Any]
 
 _WITH_HOLDER = select(file_locks, agent_sessions.c.agent_name, agent_sessions.c.current_task).join(
     agent_sessions, agent_sessions.c.session_id == file_locks.c.session_id
+)
+
+# What every edit asks is built once: building a statement costs more than running it.
+_LIVE = _WITH_HOLDER.where(file_locks.c.expires_at > bindparam("now"))
+_NEAR = _LIVE.where(
+    or_(
+        file_locks.c.match_key.in_(bindparam("keys", expanding=True)),
+        and_(file_locks.c.match_key >= bindparam("below"), file_locks.c.match_key < bindparam("beyond")),
+        file_locks.c.is_pattern.is_(True),
+    )
+)
+_MINE = select(file_locks).where(
+    file_locks.c.session_id == bindparam("session_id"),
+    file_locks.c.match_key == bindparam("match_key"),
+    file_locks.c.checkout == bindparam("checkout"),
+)
+_TAKE = insert(file_locks).returning(file_locks)
+_RENEW = update(file_locks).where(file_locks.c.lock_id == bindparam("which")).returning(file_locks)
+_RELEASE = (
+    delete(file_locks)
+    .where(
+        file_locks.c.session_id == bindparam("session_id"),
+        file_locks.c.match_key.in_(bindparam("keys", expanding=True)),
+    )
+    .returning(file_locks)
 )
 
 
@@ -25,15 +50,12 @@ def candidates(conn: Connection, match_key: str, ancestors: Sequence[str], *, is
         is_pattern: A pattern may meet anything, so everything live is a candidate.
         now: Locks that expired before it do not count.
     """
-    query = _WITH_HOLDER.where(file_locks.c.expires_at > now)
-    if not is_pattern:
-        below: ColumnElement[bool] = and_(
-            file_locks.c.match_key >= match_key + "/", file_locks.c.match_key < match_key + "0"
-        )
-        query = query.where(
-            or_(file_locks.c.match_key.in_([match_key, *ancestors]), below, file_locks.c.is_pattern.is_(True))
-        )
-    return [dict(row) for row in conn.execute(query).mappings()]
+    if is_pattern:
+        found = conn.execute(_LIVE, {"now": now})
+    else:
+        near = {"keys": [match_key, *ancestors], "below": match_key + "/", "beyond": match_key + "0"}
+        found = conn.execute(_NEAR, {"now": now, **near})
+    return [dict(row) for row in found.mappings()]
 
 
 def upsert(conn: Connection, values: Row) -> Row:
@@ -42,14 +64,10 @@ def upsert(conn: Connection, values: Row) -> Row:
     A reservation stays one when an edit renews it (``automatic`` and ``exclusive`` only ever grow stronger), and a renewal
     never shortens it.
     """
-    mine = and_(
-        file_locks.c.session_id == values["session_id"],
-        file_locks.c.match_key == values["match_key"],
-        file_locks.c.checkout == values["checkout"],
-    )
-    old = conn.execute(select(file_locks).where(mine)).mappings().first()
+    same = {name: values[name] for name in ("session_id", "match_key", "checkout")}
+    old = conn.execute(_MINE, same).mappings().first()
     if old is None:
-        return dict(conn.execute(insert(file_locks).values(**values).returning(file_locks)).mappings().one())
+        return dict(conn.execute(_TAKE, values).mappings().one())
     merged = {
         "exclusive": bool(old["exclusive"] or values["exclusive"]),
         "automatic": bool(old["automatic"] and values["automatic"]),
@@ -58,8 +76,7 @@ def upsert(conn: Connection, values: Row) -> Row:
         "ttl_s": max(old["ttl_s"], values["ttl_s"]) if values["automatic"] else values["ttl_s"],
         "expires_at": max(old["expires_at"], values["expires_at"]),
     }
-    query = update(file_locks).where(file_locks.c.lock_id == old["lock_id"]).values(**merged).returning(file_locks)
-    return dict(conn.execute(query).mappings().one())
+    return dict(conn.execute(_RENEW, {**merged, "which": old["lock_id"]}).mappings().one())
 
 
 def listing(conn: Connection, now: str, session_ids: Sequence[str] = ()) -> list[Row]:
@@ -82,12 +99,8 @@ def others_in_checkout(conn: Connection, checkout: str, session_ids: Sequence[st
 
 def release(conn: Connection, session_id: str, match_keys: Iterable[str]) -> list[Row]:
     """Give up a session's locks on the given keys, in whatever checkout; returns what was released."""
-    query = (
-        delete(file_locks)
-        .where(file_locks.c.session_id == session_id, file_locks.c.match_key.in_(list(match_keys)))
-        .returning(file_locks)
-    )
-    return [dict(row) for row in conn.execute(query).mappings()]
+    released = conn.execute(_RELEASE, {"session_id": session_id, "keys": list(match_keys)})
+    return [dict(row) for row in released.mappings()]
 
 
 def release_all(conn: Connection, session_ids: Sequence[str]) -> list[Row]:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
+import os
 import sqlite3
 from pathlib import Path
 
 from alembic import command
 from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import create_engine, event
 from sqlalchemy.exc import DBAPIError
 
 from corral.errors import DatabaseUnavailable
@@ -30,35 +28,16 @@ def alembic_config(path: Path) -> Config:
 def open_schema(path: Path) -> None:
     """Create or upgrade the database at ``path``.
 
-    An existing database is checked first (``quick_check``); before an upgrade a copy is left beside it, taken through
-    SQLite's own backup.
+    An existing database is checked first (``quick_check``). A new one, and a new version of an old one, is made aside and
+    moved in: a kill at any moment leaves the old database or the new one, never half of one. The old one stays beside it.
 
     Raises:
         DatabaseUnavailable: The file is damaged, was written by a newer Corral, or cannot be written. It is left as it was.
     """
-    config = alembic_config(path)
-    script = ScriptDirectory.from_config(config)
+    script = ScriptDirectory.from_config(alembic_config(path))
     head = script.get_current_head()
-    engine = create_engine(f"sqlite:///{path}", connect_args={"timeout": 5})
-
-    @event.listens_for(engine, "connect")
-    def _on_connect(connection: sqlite3.Connection, _record: object) -> None:
-        connection.execute("PRAGMA wal_autocheckpoint=0")
-
     try:
-        existed = path.exists() and path.stat().st_size > 0
-        path.touch(mode=0o600)
-        with engine.connect() as conn:
-            if existed:
-                verdict = conn.exec_driver_sql("PRAGMA quick_check(1)").scalar()
-                if verdict != "ok":
-                    raise DatabaseUnavailable(
-                        "The database file is damaged.",
-                        cause=str(verdict),
-                        remedy=f"Move {path} aside (do not delete it) and start again; `corral doctor` tells what can be saved.",
-                    )
-            current = MigrationContext.configure(conn).get_current_revision()
-            conn.rollback()
+        current = _revision(path)
         if current == head:
             return
         if current is not None and current not in {revision.revision for revision in script.walk_revisions()}:
@@ -67,22 +46,56 @@ def open_schema(path: Path) -> None:
                 cause=f"Its schema is {current}; this version knows up to {head}.",
                 remedy="Install the newer version again.",
             )
+        aside = path.with_name(f"{path.name}.next")
+        aside.unlink(missing_ok=True)
+        aside.touch(mode=0o600)
         if current is not None:
-            _backup(path, path.with_name(f"{path.name}.before-{head}"))
-        with engine.connect() as conn:
-            config.attributes["connection"] = conn
-            command.upgrade(config, "head")
-            conn.commit()
+            _copy(path, aside)
+            _copy(path, path.with_name(f"{path.name}.before-{head}"))
+            _fold_log(path)
+        command.upgrade(alembic_config(aside), "head")
+        with aside.open("rb+") as file:
+            os.fsync(file.fileno())
+        aside.replace(path)
     except (DBAPIError, OSError, sqlite3.Error) as error:
         raise unavailable(error) from error
+
+
+def _revision(path: Path) -> str | None:
+    """The schema of an existing, sound database; None where there is none yet."""
+    if not path.exists() or path.stat().st_size == 0:
+        return None
+    conn = sqlite3.connect(path, timeout=5)
+    try:
+        conn.execute("PRAGMA wal_autocheckpoint=0")
+        verdict = conn.execute("PRAGMA quick_check(1)").fetchone()[0]
+        if verdict != "ok":
+            raise DatabaseUnavailable(
+                "The database file is damaged.",
+                cause=str(verdict),
+                remedy=f"Move {path} aside (do not delete it) and start again; `corral doctor` tells what can be saved.",
+            )
+        known = conn.execute("SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'").fetchone()
+        row = conn.execute("SELECT version_num FROM alembic_version").fetchone() if known else None
+        return str(row[0]) if row else None
     finally:
-        engine.dispose()
+        conn.close()
 
 
-def _backup(source: Path, target: Path) -> None:
-    partial = target.with_name(target.name + ".partial")
-    with sqlite3.connect(source) as old, sqlite3.connect(partial) as new:
+def _fold_log(path: Path) -> None:
+    """Move the write-ahead log into the database and remove it: a log left behind would be replayed into the new file."""
+    conn = sqlite3.connect(path)
+    try:
+        conn.execute("PRAGMA journal_mode=DELETE").close()
+    finally:
+        conn.close()
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy a database through SQLite's own backup, which sees a consistent state."""
+    old, new = sqlite3.connect(source), sqlite3.connect(target)
+    try:
         old.backup(new)
-    old.close()
-    new.close()
-    shutil.move(partial, target)
+    finally:
+        new.close()
+        old.close()

@@ -5,17 +5,29 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, and_, func, insert, or_, select, update
+from sqlalchemy import Connection, and_, bindparam, func, insert, or_, select, update
 
 from corral.models.states import SessionStatus
 from corral.store.schema import agent_sessions, notices
 
 Row = dict[str, Any]
 
+# What every hook and every lock asks is built once: building a statement costs more than running it.
+_LIVE = agent_sessions.c.status != SessionStatus.DISCONNECTED
+_BY_ID = select(agent_sessions).where(agent_sessions.c.session_id == bindparam("which"))
+_CREATE = insert(agent_sessions).returning(agent_sessions)
+_CHANGE = update(agent_sessions).where(agent_sessions.c.session_id == bindparam("which")).returning(agent_sessions)
+_BEAT = _CHANGE.where(_LIVE)
+_TAKE_NOTICES = (
+    update(notices)
+    .where(and_(notices.c.session_id == bindparam("which"), notices.c.injected_at.is_(None)))
+    .returning(notices.c.notice_id, notices.c.text)
+)
+
 
 def get(conn: Connection, session_id: str) -> Row | None:
     """One session by its id."""
-    row = conn.execute(select(agent_sessions).where(agent_sessions.c.session_id == session_id)).mappings().first()
+    row = conn.execute(_BY_ID, {"which": session_id}).mappings().first()
     return dict(row) if row else None
 
 
@@ -33,35 +45,23 @@ def name_taken(conn: Connection, agent_name: str) -> bool:
 
 def create(conn: Connection, values: Row) -> Row:
     """Insert a session; ``values`` holds every column that is not null."""
-    row = conn.execute(insert(agent_sessions).values(**values).returning(agent_sessions)).mappings().one()
-    return dict(row)
+    return dict(conn.execute(_CREATE, values).mappings().one())
 
 
 def change(conn: Connection, session_id: str, values: Row) -> Row | None:
     """Set columns of a session; None if there is no such session."""
-    query = (
-        update(agent_sessions)
-        .where(agent_sessions.c.session_id == session_id)
-        .values(**values)
-        .returning(agent_sessions)
-    )
-    row = conn.execute(query).mappings().first()
+    row = conn.execute(_CHANGE, {**values, "which": session_id}).mappings().first()
     return dict(row) if row else None
 
 
-def beat(conn: Connection, session_id: str, at: str) -> str | None:
+def beat(conn: Connection, session_id: str, at: str) -> Row | None:
     """Record a sign of life of a session that is not disconnected.
 
     Returns:
-        Its status, or None if there is no such session or it was given up.
+        The session, or None if there is no such session or it was given up.
     """
-    query = (
-        update(agent_sessions)
-        .where(agent_sessions.c.session_id == session_id, agent_sessions.c.status != SessionStatus.DISCONNECTED)
-        .values(last_heartbeat=at)
-        .returning(agent_sessions.c.status)
-    )
-    return conn.execute(query).scalar()
+    row = conn.execute(_BEAT, {"which": session_id, "last_heartbeat": at}).mappings().first()
+    return dict(row) if row else None
 
 
 def end(conn: Connection, session_id: str, reason: str, at: str) -> Row | None:
@@ -123,13 +123,8 @@ def notify(conn: Connection, session_id: str, text: str, at: str) -> None:
 
 def take_notices(conn: Connection, session_id: str, at: str) -> list[str]:
     """Hand over what waits for a session, oldest first, once."""
-    query = (
-        update(notices)
-        .where(and_(notices.c.session_id == session_id, notices.c.injected_at.is_(None)))
-        .values(injected_at=at)
-        .returning(notices.c.notice_id, notices.c.text)
-    )
-    return [row.text for row in sorted(conn.execute(query), key=lambda row: int(row.notice_id))]
+    taken = conn.execute(_TAKE_NOTICES, {"which": session_id, "injected_at": at})
+    return [row.text for row in sorted(taken, key=lambda row: int(row.notice_id))]
 
 
 def has_notices(conn: Connection, session_id: str) -> bool:

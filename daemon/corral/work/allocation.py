@@ -284,7 +284,15 @@ def _intend(conn: Connection, grounds: Grounds, plan: Plan) -> Row:
 
 
 def _provide(grounds: Grounds, row: Row) -> Provisioned:
-    path = Path(row["path"])
+    return make_usable(grounds, Path(row["path"]), row["port_base"])
+
+
+def make_usable(grounds: Grounds, path: Path, port_base: int | None) -> Provisioned:
+    """Give a checkout what git does not: dependencies, environment files, ports; run the setup commands where needed.
+
+    Raises:
+        CorralError: The file system or git refused, or a setup command failed; its log is named.
+    """
     settings = grounds.settings()
     checkout = open_checkout(path)
     made = provision(
@@ -292,12 +300,12 @@ def _provide(grounds: Grounds, row: Row) -> Provisioned:
         path,
         recipes=grounds.recipes,
         settings=settings,
-        port_base=row["port_base"] or 0,
+        port_base=port_base,
         is_ignored=lambda paths: _ignored(checkout, paths),
     )
     if made.setup:
-        env = {**{name: os.environ[name] for name in _KEPT if name in os.environ}, **environment(grounds, row, made)}
-        log = grounds.project.logs_dir / "worktrees" / f"{row['name']}.log"
+        env = {**{name: os.environ[name] for name in _KEPT if name in os.environ}, **environment(grounds, path, made)}
+        log = grounds.project.logs_dir / "worktrees" / f"{path.name}.log"
         done = run_setup(path, made.setup, env, log, SETUP_TIMEOUT_S)
         if not done.ok:
             raise GitFailed(
@@ -311,10 +319,12 @@ def _provide(grounds: Grounds, row: Row) -> Provisioned:
 def _ignored(checkout: Git, paths: list[str]) -> set[str]:
     text = "\0".join(paths).encode("utf-8", "surrogateescape")
     found = checkout.run("check-ignore", "-z", "--stdin", input=text)
+    if found.rc > 1:
+        raise GitFailed("git check-ignore failed.", cause=found.stderr, details={"argv": list(found.argv)})
     return {path for path in found.text.split("\0") if path}
 
 
-def environment(grounds: Grounds, row: Row, made: Provisioned) -> dict[str, str]:
+def environment(grounds: Grounds, worktree: Path, made: Provisioned) -> dict[str, str]:
     """What a process that works in an allocated worktree is told, on top of its own environment."""
     path = os.pathsep.join([*made.path_prefixes, os.environ.get("PATH", os.defpath)])
-    return {**made.env, "PATH": path, "CORRAL_WORKTREE": row["path"], "CORRAL_PROJECT": str(grounds.project.root)}
+    return {**made.env, "PATH": path, "CORRAL_WORKTREE": str(worktree), "CORRAL_PROJECT": str(grounds.project.root)}

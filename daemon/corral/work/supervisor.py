@@ -100,6 +100,7 @@ class Supervisor:
         self._attempts: dict[tuple[str, int], _Attempt] = {}
         self._reports: deque[Callable[[datetime], None]] = deque()
         self._resuming: set[str] = set()
+        self._righting: set[str] = set()
         self._sweep_at: datetime | None = None
         self._draining = False
         self._stopping = False
@@ -262,8 +263,14 @@ class Supervisor:
             return
         self._sweep_at = None
         for row in self._db.read(lambda conn: worktree_rows.listing(conn, states=(WorktreeState.RECLAIMING,))):
-            if row["note"] is not None:
+            if row["note"] is not None or self._is_forsaken(row):
                 self._spawn(self._putting_right(row))
+
+    def _is_forsaken(self, worktree: Row) -> bool:
+        """A task's worktree that was going when whoever removed it failed, so that not even a note says why it stays."""
+        at_work = {task_id for task_id, _ in self._attempts}
+        mine = worktree["purpose"] == WorktreePurpose.TASK
+        return mine and worktree["worktree_id"] not in self._righting and worktree["task_id"] not in at_work
 
     def _next_look(self, now: datetime) -> datetime | None:
         due = []
@@ -285,14 +292,14 @@ class Supervisor:
             try:
                 started = launch(self._site, attempt.task)
             finally:
-                self._report(lambda _now: self._has_started(attempt, started))
+                self._report(lambda now: self._has_started(attempt, started, now))
 
         return start
 
-    def _has_started(self, attempt: _Attempt, started: Started | None) -> None:
+    def _has_started(self, attempt: _Attempt, started: Started | None, now: datetime) -> None:
         attempt.started = started
         if started is None:
-            self._attempts.pop(attempt.key, None)
+            self._has_ended(attempt, now)
         else:
             attempt.task = started.task
             self._watch_exit(started.running.pid)
@@ -305,12 +312,13 @@ class Supervisor:
             try:
                 finish(self._site, attempt.task, worktree, finished, used)
             finally:
-                self._report(lambda _now: self._has_ended(attempt))
+                self._report(lambda now: self._has_ended(attempt, now))
 
         return close
 
-    def _has_ended(self, attempt: _Attempt) -> None:
+    def _has_ended(self, attempt: _Attempt, now: datetime) -> None:
         self._attempts.pop(attempt.key, None)
+        self._sweep_later(now)  # its worktree may have had to stay
 
     def _resuming_one(self, row: Row) -> Callable[[], None]:
         def resume() -> None:
@@ -327,14 +335,25 @@ class Supervisor:
         return resume
 
     def _putting_right(self, worktree: Row) -> Callable[[], None]:
+        worktree_id = worktree["worktree_id"]
+        self._righting.add(worktree_id)
+
         def right() -> None:
-            if not put_right(self._site.grounds, worktree):
-                self._report(self._sweep_later)
+            gone = False
+            try:
+                gone = put_right(self._site.grounds, worktree)
+            finally:
+                self._report(lambda now: self._was_put_right(worktree_id, gone, now))
 
         return right
 
+    def _was_put_right(self, worktree_id: str, gone: bool, now: datetime) -> None:
+        self._righting.discard(worktree_id)
+        if not gone:
+            self._sweep_later(now)
+
     def _sweep_later(self, now: datetime) -> None:
-        self._sweep_at = now + timedelta(seconds=SWEEP_EVERY_S)
+        self._sweep_at = self._sweep_at or now + timedelta(seconds=SWEEP_EVERY_S)
 
     def _report(self, report: Callable[[datetime], None]) -> None:
         self._reports.append(report)

@@ -1,13 +1,14 @@
-"""Alembic's entry: runs on the connection that :func:`corral.store.migrate.open_schema` holds."""
+"""Alembic's entry: upgrades the database file that :func:`corral.store.migrate.alembic_config` names."""
 
 from alembic import context
 from sqlalchemy import create_engine
 
 from corral.store.schema import metadata
 
-connection = context.config.attributes.get("connection")
-if connection is None:
-    connection = create_engine(f"sqlite:///{context.config.attributes['path']}").connect()
-context.configure(connection=connection, target_metadata=metadata, render_as_batch=True, compare_type=True)
-with context.begin_transaction():
-    context.run_migrations()
+engine = create_engine(f"sqlite:///{context.config.attributes['path']}")
+with engine.connect() as connection:
+    context.configure(connection=connection, target_metadata=metadata, render_as_batch=True, compare_type=True)
+    with context.begin_transaction():
+        context.run_migrations()
+    connection.commit()
+engine.dispose()
