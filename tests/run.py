@@ -40,18 +40,30 @@ def step(name: str, command: list[str], **environment: str) -> bool:
 
 
 def other_pythons() -> list[tuple[str, str]]:
-    """``(version, interpreter)`` of every other supported Python that works here."""
+    """``(version, interpreter)`` of every other supported Python that works here, a version manager's own included."""
     found = []
     for version in PYTHONS:
-        interpreter = shutil.which(f"python{version}")
-        if interpreter is None or version == f"{sys.version_info.major}.{sys.version_info.minor}":
+        if version == f"{sys.version_info.major}.{sys.version_info.minor}":
             continue
-        asked = subprocess.run(
-            [interpreter, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"], capture_output=True, text=True
-        )
-        if asked.stdout.strip() == version:
-            found.append((version, interpreter))
+        for interpreter in _candidates(version):
+            asked = subprocess.run(
+                [interpreter, "-c", "import sys, venv, ensurepip; print('%d.%d' % sys.version_info[:2])"],
+                capture_output=True,
+                text=True,
+            )
+            if asked.stdout.strip() == version:
+                found.append((version, interpreter))
+                break
     return found
+
+
+def _candidates(version: str) -> list[str]:
+    named = shutil.which(f"python{version}")
+    if named is None:
+        return []
+    # A version manager's shim may refuse to run what it has installed; its installations lie beside the shims.
+    installed = Path(named).parent.parent.glob(f"versions/{version}.*/bin/python{version}")
+    return [named, *(str(path) for path in sorted(installed))]
 
 
 def unit_tests_on(version: str, interpreter: str) -> bool:
@@ -60,7 +72,17 @@ def unit_tests_on(version: str, interpreter: str) -> bool:
         python = str(Path(folder) / "bin" / "python")
         make = [interpreter, "-m", "venv", folder]
         tools = ["pytest", "pytest-timeout", "hypothesis"]
-        install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--editable", str(ROOT), *tools]
+        install = [
+            python,
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+            "--editable",
+            str(ROOT),
+            *tools,
+        ]
         for command in (make, install):
             done = subprocess.run(command, capture_output=True, text=True)
             if done.returncode != 0:
