@@ -67,5 +67,10 @@ async def _http(_request: Request, error: Exception) -> JSONResponse:
 
 
 async def _unknown(request: Request, error: Exception) -> JSONResponse:
-    log.error("request_failed", path=request.url.path, method=request.method, exc_info=error)
-    return _answer(CorralError(f"The daemon failed: {type(error).__name__}."))
+    return _answer(failure(request.method, request.url.path, error))
+
+
+def failure(method: str, path: str, error: Exception) -> CorralError:
+    """What is answered where a request failed in a way nobody foresaw; the log gets the rest."""
+    log.error("request_failed", path=path, method=method, exc_info=error)
+    return CorralError(f"The daemon failed: {type(error).__name__}.")

@@ -28,6 +28,7 @@ from corral.observe import logs
 from corral.server.access import Access, make_token, write_private
 from corral.server.app import build
 from corral.server.assembly import assemble
+from corral.server.express import Express
 from corral.server.instance import Instance
 from corral.server.jobs import now
 from corral.server.services import Services
@@ -88,7 +89,8 @@ async def _run(services: Services, ready: Callable[[], None]) -> None:
 
     unix = _unix_socket(socket_path(project))
     tcp = _loopback(services.settings().daemon.tcp_port)
-    app = Access(build(services), token=make_token(project.token_file), socket=socket_path(project))
+    served = Express(build(services), services)
+    app = Access(served, token=make_token(project.token_file), socket=socket_path(project))
     config = uvicorn.Config(
         app, log_config=None, access_log=False, lifespan="off", http="httptools", timeout_graceful_shutdown=2
     )

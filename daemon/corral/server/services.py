@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -50,6 +51,8 @@ class Services:
     jobs: dict[str, Job] = field(default_factory=dict)
     stop_requested: Callable[[bool], None] = lambda _drain: None
     stopping: bool = False
+    _durable: deque[asyncio.Future[None]] = field(default_factory=deque)
+    _waking: bool = False
     _changed: set[asyncio.Event] = field(default_factory=set)
     _loop: asyncio.AbstractEventLoop | None = None
     _guard: threading.Lock = field(default_factory=threading.Lock)
@@ -60,7 +63,29 @@ class Services:
 
     async def write(self, operation: Callable[[Connection], T]) -> T:
         """Run a write; the answer comes when it is durable."""
-        return await asyncio.wrap_future(self.db.submit(operation))
+        done = self.db.submit(operation)
+        woken = asyncio.get_running_loop().create_future()
+        done.add_done_callback(lambda _done: self._wake_soon(woken))
+        try:
+            await woken
+        except asyncio.CancelledError:
+            done.cancel()
+            raise
+        return done.result()
+
+    def _wake_soon(self, waiter: asyncio.Future[None]) -> None:
+        """Wake a request from the writer's thread. Those whose writes shared a commit are woken by one call of the loop."""
+        self._durable.append(waiter)
+        if not self._waking and self._loop is not None and not self._loop.is_closed():
+            self._waking = True
+            self._loop.call_soon_threadsafe(self._wake_durable)
+
+    def _wake_durable(self) -> None:
+        self._waking = False
+        while self._durable:
+            waiter = self._durable.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
 
     async def read(self, operation: Callable[[Connection], T]) -> T:
         """Run a query off the event loop."""

@@ -9,7 +9,7 @@ from fastapi import Depends, Request
 from corral.server.services import Services
 
 
-def _services(request: Request) -> Services:
+async def _services(request: Request) -> Services:  # not async, it would be run in a thread of its own
     services = request.app.state.services
     assert isinstance(services, Services)
     return services

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import getpass
+from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -47,18 +49,25 @@ def parse(services: Services, paths: list[str]) -> list[LockKey]:
     return [parse_key(path, fold=services.fold, exists=lambda name: (root / name).exists()) for path in paths]
 
 
-def speaker(conn: Connection, services: Services, session_id: str | None) -> Holder:
-    """The session that a request acts for; the person's own where none is named."""
-    now = services.now()
-    if session_id is None:
-        who = f"{PERSON}-{getpass.getuser()}"
-        sessions.alive(conn, Arrival(session_id=who, agent_type=PERSON, agent_name=_free_name(conn, who)), now)
-        return Holder(session_id=who)
-    sessions.alive(conn, Arrival(session_id=session_id), now)
-    row = session_rows.get(conn, session_id)
-    assert row is not None
-    parent = row["parent_session_id"]
-    return Holder(session_id=session_id, task_id=row["task_id"], kin=(parent,) if parent else ())
+@dataclass(frozen=True)
+class Speaker:
+    """The session that a request acts for; ``arrived``: it was not alive before."""
+
+    holder: Holder
+    name: str
+    arrived: bool
+
+
+def speaker(conn: Connection, session_id: str | None, now: datetime) -> Speaker:
+    """Find, or register, the session that a request acts for: the person's own where none is named."""
+    who = session_id or f"{PERSON}-{getpass.getuser()}"
+    row = session_rows.beat(conn, who, iso(now))
+    arrived = row is None
+    if row is None:
+        kind, named = ("claude", None) if session_id else (PERSON, _free_name(conn, who))
+        row = sessions.register(conn, Arrival(session_id=who, agent_type=kind, agent_name=named), now)
+    kin = (row["parent_session_id"],) if row["parent_session_id"] else ()
+    return Speaker(Holder(session_id=who, task_id=row["task_id"], kin=kin), row["agent_name"], arrived)
 
 
 def _free_name(conn: Connection, who: str) -> str | None:
@@ -82,16 +91,15 @@ async def acquire(services: Given, wanted: Acquisition) -> dict[str, Any]:
     now, keys = services.now(), parse(services, wanted.paths)
     ttl_s = wanted.ttl_s if wanted.ttl_s is not None else services.settings().locks.ttl_s
 
-    def take(conn: Connection) -> list[dict[str, Any]]:
-        holder = speaker(conn, services, wanted.session_id)
-        locks.acquire(conn, keys, holder, now, ttl_s=ttl_s, exclusive=wanted.exclusive, reason=wanted.reason)
-        names = {key.file_path for key in keys}
-        mine = rows.listing(conn, iso(now), [holder.session_id])
-        return [locks.wire(row) for row in mine if row["file_path"] in names]
+    def take(conn: Connection) -> tuple[Speaker, list[dict[str, Any]]]:
+        me = speaker(conn, wanted.session_id, now)
+        taken = locks.acquire(conn, keys, me.holder, now, ttl_s=ttl_s, exclusive=wanted.exclusive, reason=wanted.reason)
+        return me, list({row["lock_id"]: row for row in taken}.values())
 
-    taken = await services.write(take)
-    services.nudge("sessions")
-    return {"success": True, "locks": taken}
+    me, taken = await services.write(take)
+    if me.arrived:  # from now on the job looks regularly, at what expires too
+        services.nudge("sessions")
+    return {"success": True, "locks": [locks.wire({**row, "agent_name": me.name}) for row in taken]}
 
 
 @router.post("/check")
@@ -116,8 +124,8 @@ async def release(services: Given, given: Keys) -> dict[str, Any]:
     now, keys = services.now(), parse(services, given.paths)
 
     def free(conn: Connection) -> list[str]:
-        holder = speaker(conn, services, given.session_id)
-        return [row["file_path"] for row in locks.release(conn, keys, holder, now)]
+        me = speaker(conn, given.session_id, now)
+        return [row["file_path"] for row in locks.release(conn, keys, me.holder, now)]
 
     released = await services.write(free)
     services.changed()
