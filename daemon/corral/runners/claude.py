@@ -19,6 +19,11 @@ from corral.runners.stream import Event, Transcript, one_line, user_message
 from corral.runners.worker import Worker
 
 _PERMISSIONS = {"permissions": {"allow": ["Bash(*)", "mcp__plugin_corral_corral", "Skill"]}}
+_ERRAND = (
+    "You work on one task of a batch, in a git worktree and on a branch of your own; other workers have theirs. Work only "
+    "in this folder. When you finish, what you leave here, committed or not, is committed, merged into the target branch "
+    "and verified for you: do not merge, push, stash or submit it yourself. If you cannot do the task, say why and stop."
+)
 _PERHAPS_LATER = frozenset({408, 409, 429})
 _AGENT = "local_agent"
 
@@ -87,7 +92,7 @@ def arguments(assignment: Assignment) -> list[str]:
     return [
         *("-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose"),
         *("--permission-mode", "acceptEdits", "--settings", json.dumps(_PERMISSIONS)),
-        *("--session-id", assignment.session_id),
+        *("--session-id", assignment.session_id, "--append-system-prompt", _ERRAND),
         *(f"{flag}={value}" for flag, value in optional.items() if value is not None),
     ]
 
