@@ -159,6 +159,7 @@ def _state(where: Project, health: dict[str, Any] | None) -> dict[str, Any]:
 def logs(
     lines: Annotated[int, typer.Option("--lines", "-n", help="How many of the last lines.", min=1)] = 50,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as it grows.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Show the daemon's log (JSON, one event a line)."""
     file = project().logs_dir / "corral.log"
@@ -167,7 +168,11 @@ def logs(
             "There is no log yet.", cause="The daemon has not run here.", remedy="Run `corral daemon start`."
         )
     with file.open(encoding="utf-8", errors="replace") as handle:
-        for line in handle.readlines()[-lines:]:
+        last = handle.readlines()[-lines:]
+        if as_json and not follow:
+            emit([json.loads(line) for line in last if line.endswith("}\n")])
+            return
+        for line in last:
             say(line.rstrip("\n"))
         while follow:
             line = handle.readline()

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from corral.cli.help import Grouped
-from corral.cli.options import Json, client, session_id
+from corral.cli.options import Json, client, here, session_id
 from corral.cli.output import emit, say, table
+from corral.config.paths import find_checkout
 from corral.errors import InvalidInput
+from corral.models.visible import visible
 
 app = typer.Typer(cls=Grouped, help="Who may write what.", no_args_is_help=True)
 Paths = Annotated[
@@ -38,6 +42,24 @@ def listing(as_json: Json = False) -> None:
     table(rows, columns, empty="Nothing is locked.")
 
 
+def _from_the_top(paths: list[str]) -> list[str]:
+    """Paths as git's own commands take them: absolute, or relative to the folder one stands in. Logical keys stay."""
+    folder = here().absolute()
+    checkout = find_checkout(folder)
+    if checkout is None:
+        return paths
+    below = os.path.relpath(folder, checkout.top)
+    return [_keyed(path, checkout.top, "" if below == "." else below) for path in paths]
+
+
+def _keyed(path: str, top: Path, below: str) -> str:
+    if path.startswith("/") and path.startswith(f"{top}/"):
+        return path[len(f"{top}/") :]
+    if not below or not path or path.startswith("/") or ":" in path.partition("/")[0]:
+        return path
+    return os.path.normpath(f"{below}/{path}")
+
+
 def _until(row: dict[str, Any]) -> str:
     return str(row["expires_at"])[:19].replace("T", " ")
 
@@ -45,14 +67,18 @@ def _until(row: dict[str, Any]) -> str:
 @app.command()
 def check(paths: Paths, as_json: Json = False) -> None:
     """Tell whether paths are free; exits with 4 if somebody else holds one."""
-    rows = client().request("POST", "/locks/check", {"paths": paths, "session_id": session_id()})
+    rows = client().request("POST", "/locks/check", {"paths": _from_the_top(paths), "session_id": session_id()})
     if as_json:
         emit(rows)
     else:
         for row in rows:
             for found in row["conflicts"]:
                 held = f"{found['holder']} until {_until(found)} UTC"
-                say(f"{row['file_path']}: held by {held}" + (f" ({found['reason']})" if found["reason"] else ""))
+                say(
+                    visible(
+                        f"{row['file_path']}: held by {held}" + (f" ({found['reason']})" if found["reason"] else "")
+                    )
+                )
             if not row["locked"]:
                 say(f"{row['file_path']}: free")
     if any(row["locked"] for row in rows):
@@ -70,7 +96,13 @@ def acquire(
     as_json: Json = False,
 ) -> None:
     """Reserve paths, all or none, for this session (or for you)."""
-    body = {"paths": paths, "ttl_s": ttl, "exclusive": not shared, "reason": reason, "session_id": session_id()}
+    body = {
+        "paths": _from_the_top(paths),
+        "ttl_s": ttl,
+        "exclusive": not shared,
+        "reason": reason,
+        "session_id": session_id(),
+    }
     answer = client().request("POST", "/locks/acquire", body)
     if as_json:
         emit(answer)
@@ -88,7 +120,9 @@ def release(
     """Give up your own locks."""
     if bool(paths) == everything:
         raise InvalidInput("Say what to release.", remedy="Name paths, or say --all; not both.")
-    answer = client().request("POST", "/locks/release", {"paths": paths or [], "session_id": session_id()})
+    answer = client().request(
+        "POST", "/locks/release", {"paths": _from_the_top(paths or []), "session_id": session_id()}
+    )
     if as_json:
         emit(answer)
         return

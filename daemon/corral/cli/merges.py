@@ -133,7 +133,9 @@ def _acted(verb: str, merge_id: str, body: dict[str, bool] | None, as_json: bool
 
 @app.command()
 def log(
-    merge_id: Id, follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as it grows.")] = False
+    merge_id: Id,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as it grows.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Show what its verification printed."""
-    print_log(f"/merges/{segment(merge_id)}/log", follow=follow)
+    print_log(f"/merges/{segment(merge_id)}/log", follow=follow, as_json=as_json)

@@ -223,18 +223,25 @@ def logs(
     attempt: Annotated[
         int | None, typer.Option("--attempt", min=1, help="Not the last attempt's, but this one's.")
     ] = None,
+    as_json: Json = False,
 ) -> None:
     """Show what a task's worker printed."""
-    print_log(f"/tasks/{segment(task_id)}/log", follow=follow, attempt=attempt)
+    print_log(f"/tasks/{segment(task_id)}/log", follow=follow, attempt=attempt, as_json=as_json)
 
 
-def print_log(path: str, *, follow: bool, attempt: int | None = None) -> None:
-    """Print a log from the daemon, to its present end or as it grows."""
+def print_log(path: str, *, follow: bool, attempt: int | None = None, as_json: bool = False) -> None:
+    """Print a log from the daemon, to its present end or as it grows; as JSON in one piece: ``{text, complete}``."""
     speaker, offset = client(), 0
+    pieces: list[str] = []
     while True:
         query = {"offset": offset, "wait_s": 20 if follow else 0, "attempt": attempt}
         part = speaker.request("GET", path, query=query, timeout_s=40)
-        print(part["text"], end="", flush=True)
+        if as_json:
+            pieces.append(part["text"])
+        else:
+            print(part["text"], end="", flush=True)
         offset = part["next_offset"]
         if not part["text"] and (part["complete"] or not follow):
-            return
+            break
+    if as_json:
+        emit({"text": "".join(pieces), "complete": part["complete"]})

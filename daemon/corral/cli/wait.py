@@ -12,6 +12,8 @@ from corral.cli.output import emit, progress, say, state
 from corral.errors import InvalidInput
 
 ROUND_S = 20.0
+FIRST_ROUND_S = 0.5
+"""So short that what is waited for is soon on the screen."""
 
 
 def add_to(app: typer.Typer) -> None:
@@ -34,10 +36,11 @@ def wait(
         raise InvalidInput("Say what to wait for.", remedy="Name tasks, or say --all.")
     deadline = None if timeout is None else time.monotonic() + timeout
     query: dict[str, Any] = {"task": ids or [], "all": everything or None}
-    speaker = client()
+    speaker, longest = client(), FIRST_ROUND_S
     with progress("waiting") as update:
         while True:
-            left = ROUND_S if deadline is None else min(ROUND_S, max(0.0, deadline - time.monotonic()))
+            left = longest if deadline is None else min(longest, max(0.0, deadline - time.monotonic()))
+            longest = ROUND_S
             answer = speaker.request("GET", "/wait", query={**query, "timeout_s": left}, timeout_s=left + 15)
             query = {
                 "task": [row["task_id"] for row in answer["tasks"]],

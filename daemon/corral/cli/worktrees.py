@@ -8,8 +8,9 @@ import typer
 
 from corral.cli.help import Grouped
 from corral.cli.options import Json, client, session_id
-from corral.cli.output import emit, say, table
+from corral.cli.output import emit, progress, say, table
 from corral.client import segment
+from corral.errors import WorkAtRisk
 
 app = typer.Typer(
     cls=Grouped, help="Worktrees of tasks and sessions, and the work that was saved from them.", no_args_is_help=True
@@ -44,7 +45,8 @@ def create(
 ) -> None:
     """Make a worktree that is ready to work in: dependencies, environment files, ports."""
     body = {"name": name, "base": base, "session_id": session_id()}
-    answer = client().request("POST", "/worktrees", body, timeout_s=600)
+    with progress(f"making {name}"):
+        answer = client().request("POST", "/worktrees", body, timeout_s=600)
     if as_json:
         emit(answer)
     else:
@@ -57,7 +59,14 @@ def remove(
     as_json: Json = False,
 ) -> None:
     """Remove a worktree. What is found nowhere else is saved first; `recover` brings it back."""
-    answer = client().request("DELETE", f"/worktrees/{segment(name)}", timeout_s=300)
+    with progress(f"removing {name}"):
+        answer = client().request("DELETE", f"/worktrees/{segment(name)}", timeout_s=300)
+    if not answer["removed"]:
+        raise WorkAtRisk(
+            f"{name} had to stay; it is tried again by and by.",
+            cause=answer["note"] or "",
+            details={"worktree": answer},
+        )
     if as_json:
         emit(answer)
         return
@@ -74,7 +83,8 @@ def recover(
 ) -> None:
     """List the work that was saved, or bring some of it back into a worktree of its own."""
     if name is not None:
-        answer = client().request("POST", f"/worktrees/{segment(name)}/recover", timeout_s=300)
+        with progress(f"recovering {name}"):
+            answer = client().request("POST", f"/worktrees/{segment(name)}/recover", timeout_s=300)
         if as_json:
             emit(answer)
         else:
