@@ -1,0 +1,273 @@
+"""What the documents say exists, and what exists is documented; the rules of the house that can be counted."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+
+from corral import __version__, errors
+from corral.cli import help as pages
+from corral.cli.app import app
+from tests.coordinated import Coordinated
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text()
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "worktrees" / "README.md"])
+MODULES = sorted(ROOT.glob("daemon/**/*.py"))
+SHIPPED = [
+    file
+    for folder in (
+        "daemon",
+        "docs",
+        "hooks",
+        "skills",
+        "worktrees",
+        "tests",
+        "bench",
+        ".claude",
+        ".claude-plugin",
+        ".ci",
+    )
+    for file in sorted((ROOT / folder).rglob("*"))
+    if file.is_file() and file.suffix in {".py", ".md", ".json", ".yaml", ".sh", ".toml", ""}
+] + [*ROOT.glob("*.md"), ROOT / "install.sh", ROOT / "pyproject.toml"]
+
+
+def tree(command: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    for name, sub in getattr(command, "commands", {}).items():
+        yield f"{path}{name}", sub
+        yield from tree(sub, f"{path}{name} ")
+
+
+ROOT_COMMAND: Any = typer.main.get_command(app)
+COMMANDS = dict(tree(ROOT_COMMAND))
+LEAVES = {path: command for path, command in COMMANDS.items() if not hasattr(command, "commands")}
+
+
+def options(command: Any) -> set[str]:
+    named = {text for parameter in command.params for text in (*parameter.opts, *parameter.secondary_opts)}
+    return named | {"-h", "--help"}
+
+
+def unknown(line: str) -> str | None:
+    """What a line that begins with ``corral`` uses and what is not there."""
+    words = shlex.split(line.replace("…", " "), comments=True)[1:]
+    here, path = ROOT_COMMAND, ""
+    while words:
+        if words[0] == "-C":
+            words = words[2:]
+        elif words[0].startswith("-") and not path:
+            if words[0] not in options(ROOT_COMMAND):
+                return words[0]
+            words = words[1:]
+        elif hasattr(here, "commands") and words[0] not in {"COMMAND", "NOUN"}:
+            path = f"{path} {words[0]}".strip()
+            if path not in COMMANDS:
+                return path
+            here, words = COMMANDS[path], words[1:]
+        else:
+            break
+    used = {word.split("=")[0] for word in words if re.match(r"--?[a-z]", word)}
+    return next(iter(used - options(here)), None)
+
+
+def lines_with_commands(text: str) -> list[str]:
+    blocks = re.findall(r"^```\w*\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    prose = re.sub(r"^```\w*\n.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+    found = [line.removeprefix("$ ").strip() for block in blocks for line in block.splitlines()]
+    found += [" ".join(span.split()) for span in re.findall(r"`([^`]+)`", prose)]
+    return [line for line in found if line.startswith("corral ")]
+
+
+# -- commands -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("file", DOCUMENTS, ids=lambda file: str(file.relative_to(ROOT)))
+def test_every_command_and_option_that_a_document_names_exists(file: Path) -> None:
+    wrong = {line: unknown(line) for line in lines_with_commands(file.read_text())}
+    assert {line: what for line, what in wrong.items() if what} == {}
+
+
+def test_a_wrong_command_or_option_would_be_found() -> None:
+    assert unknown("corral task frobnicate") == "task frobnicate"
+    assert unknown("corral task submit --tilte x") == "--tilte"
+    assert unknown("corral --nonsense") == "--nonsense"
+    assert unknown("corral -C PATH task list --json") is None
+
+
+def test_every_command_is_in_the_readme() -> None:
+    rows = [line for line in README.splitlines() if line.startswith("| `corral ")]
+    named = set()
+    for row in rows:
+        first, *more = re.findall(r"`([^`]+)`", row.split("|")[1])
+        noun = first.split()[1]
+        named.add(first.removeprefix("corral "))
+        named |= {text.removeprefix("corral ") if text.startswith("corral ") else f"{noun} {text}" for text in more}
+    assert named == set(LEAVES)
+
+
+@pytest.mark.req("FR-CLI-002")
+def test_every_command_has_a_help_page_with_examples_and_related_commands_that_exist() -> None:
+    assert set(pages.PAGES) == set(COMMANDS)
+    for name, (examples, related) in pages.PAGES.items():
+        assert related, name
+        assert bool(examples) == (name in LEAVES), name
+        for example in examples:
+            assert example.startswith(name), example
+            assert unknown(f"corral {example}") is None, example
+        assert set(related) <= set(COMMANDS), name
+
+
+@pytest.mark.req("FR-CLI-002")
+def test_every_command_is_in_one_category() -> None:
+    top = [name for names in pages.CATEGORIES.values() for name in names]
+    assert sorted(top) == sorted(ROOT_COMMAND.commands)
+
+
+@pytest.mark.req("FR-CLI-002")
+def test_every_option_and_argument_says_what_it_is() -> None:
+    silent = [
+        f"{path} {parameter.name}"
+        for path, command in COMMANDS.items()
+        for parameter in command.params
+        if not getattr(parameter, "hidden", False) and not getattr(parameter, "help", None)
+    ]
+    assert silent == []
+
+
+@pytest.mark.req("FR-CLI-002")
+@pytest.mark.parametrize("words", [[], ["task"], ["task", "submit"], ["wait"]], ids=" ".join)
+def test_a_help_page_shows_it_all(words: list[str]) -> None:
+    shown = subprocess.run(
+        [sys.executable, "-m", "corral", *words, "--help"],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "daemon"), "COLUMNS": "100"},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert shown.startswith("Usage: ")
+    path = " ".join(words)
+    if not words:
+        assert all(f"\n{category}:" in shown for category in pages.CATEGORIES)
+    elif path in LEAVES:
+        assert f"Examples:\n    corral {pages.PAGES[path][0][0]}\n" in shown
+    if words:
+        assert f"See also: corral {pages.PAGES[path][1][0]}" in shown
+
+
+# -- documents ------------------------------------------------------------------------------------------------------
+
+
+def test_the_readme_begins_with_the_two_commands_and_is_short() -> None:
+    first = re.search(r"^```sh\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+    assert first is not None
+    assert [line.split("#")[0].strip() for line in first[1].splitlines()] == [
+        "./install.sh --demo",
+        "./install.sh --test",
+    ]
+    assert len(README.splitlines()) < 250
+
+
+def test_the_start_in_the_readme_lands_a_task(make_repo: Callable[..., Path], tmp_path: Path) -> None:
+    """Word for word what a newcomer types, but for the answer to the one question of ``init``."""
+    test = "import unittest\n\n\nclass One(unittest.TestCase):\n    def test_it(self):\n        pass\n"
+    root = make_repo("my-repository", {"test_it.py": test, ".gitignore": "__pycache__/\n"})
+    command = tmp_path / "bin" / "corral"
+    command.parent.mkdir()
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m corral "$@"\n')
+    command.chmod(0o755)
+    part = README[README.index("<!-- start") : README.index("<!-- end")]
+    script = "".join(re.findall(r"^```sh\n(.*?)^```", part, re.MULTILINE | re.DOTALL))
+    house = Coordinated(root)
+    try:
+        done = subprocess.run(
+            ["/bin/sh", "-eu", "-c", script.replace("corral init ", "corral init --yes ")],
+            cwd=root.parent,
+            env={
+                **os.environ,
+                "PATH": f"{command.parent}:{os.environ['PATH']}",
+                "PYTHONPATH": str(ROOT / "daemon"),
+                "GIT_AUTHOR_NAME": "N",
+                "GIT_AUTHOR_EMAIL": "n@example.test",
+                "GIT_COMMITTER_NAME": "N",
+                "GIT_COMMITTER_EMAIL": "n@example.test",
+            },
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+    finally:
+        house.stop()
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Say hello" in done.stdout.splitlines()[-3]
+    assert (root / "hello.txt").read_text() == "hello\n"
+
+
+@pytest.mark.req("FR-CLI-006")
+def test_every_error_code_is_explained() -> None:
+    text = (ROOT / "docs" / "troubleshooting.md").read_text()
+    rows = re.findall(r"^\| `(CORRAL-ERR-\d+)` \| `(\w+)` \| (\d+) \|", text, re.MULTILINE)
+    assert rows == [(code, cls.name, str(cls.exit_code)) for code, cls in errors.BY_CODE.items()]
+
+
+@pytest.mark.parametrize("file", DOCUMENTS, ids=lambda file: str(file.relative_to(ROOT)))
+def test_every_link_leads_somewhere(file: Path) -> None:
+    links = re.findall(r"\]\(([^)#]+)[^)]*\)", file.read_text())
+    assert [link for link in links if "://" not in link and not (file.parent / link).exists()] == []
+
+
+def test_decisions_are_numbered_without_a_gap_and_titled_with_their_number() -> None:
+    files = sorted(ROOT.glob("docs/decisions/*.md"))
+    assert [int(file.name[:4]) for file in files] == list(range(1, len(files) + 1))
+    for number, file in enumerate(files, 1):
+        assert file.read_text().startswith(f"# {number}. ")
+
+
+def test_one_version_everywhere() -> None:
+    plugin = json.loads((ROOT / ".claude-plugin" / "plugin.json").read_text())
+    marketplace = json.loads((ROOT / ".claude-plugin" / "marketplace.json").read_text())
+    newest = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert newest is not None
+    assert (plugin["version"], newest[1]) == (__version__, __version__)
+    assert {entry.get("version", __version__) for entry in marketplace["plugins"]} == {__version__}
+
+
+# -- what can be counted --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("file", MODULES, ids=lambda file: str(file.relative_to(ROOT / "daemon")))
+def test_a_module_is_short_and_says_what_it_is_for(file: Path) -> None:
+    source = file.read_text()
+    assert len(source.splitlines()) <= 400
+    assert ast.get_docstring(ast.parse(source))
+
+
+# Put together here, so that this file does not find itself.
+_MARKS = ("TO" + "DO", "FIX" + "ME", "NotImplemented" + "Error")
+_PLACES = ("/wo" + "rk/", "/ro" + "ot/", "/tmp/" + "v/")
+FORBIDDEN = re.compile(
+    "|".join([*(rf"\b{mark}\b" for mark in _MARKS), *(rf"(?<![\w./~}}]){place}" for place in _PLACES)])
+)
+
+
+def test_nothing_unfinished_and_no_place_of_one_machine_is_shipped() -> None:
+    found = [
+        f"{file.relative_to(ROOT)}:{number}: {line.strip()[:80]}"
+        for file in SHIPPED
+        if "__pycache__" not in file.parts
+        for number, line in enumerate(file.read_text(errors="replace").splitlines(), 1)
+        if FORBIDDEN.search(line)
+    ]
+    assert found == []
