@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from corral import __version__
+from corral import __version__, wire
 from corral.config.paths import Project, find_project, socket_path
 from corral.errors import NotAProject
 
@@ -44,19 +44,8 @@ class Daemon:
     """HTTP/1.1 over the daemon's socket, on kept connections. Any number of threads may use it."""
 
     def __init__(self, path: str) -> None:
-        self._path = path
+        self.path = path
         self._idle: list[socket.socket] = []
-
-    def dial(self, timeout_s: float | None) -> socket.socket:
-        """Open a connection; the caller closes it."""
-        link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        link.settimeout(timeout_s)
-        try:
-            link.connect(self._path)
-        except OSError:
-            link.close()
-            raise
-        return link
 
     def post(self, target: str, body: bytes, deadline: float) -> bytes:
         """Send a request and return the body of the answer.
@@ -73,14 +62,11 @@ class Daemon:
             OSError: No daemon, or no answer in time.
             ValueError: The answer is not a success.
         """
-        head = (
-            f"POST {target} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-            f"Content-Length: {len(body)}\r\n\r\n"
-        )
+        sent = wire.request("POST", target, body)
         for attempt in (1, 2):
             link = self._take(deadline)
             try:
-                status, answer, keep = _exchange(link, head.encode() + body, deadline)
+                status, answer, keep = wire.exchange(link, sent, deadline)
             except ConnectionError:
                 link.close()
                 self._drop_idle()
@@ -102,42 +88,12 @@ class Daemon:
     def _take(self, deadline: float) -> socket.socket:
         with contextlib.suppress(IndexError):
             return self._idle.pop()
-        return self.dial(_left(deadline))
+        return wire.dial(self.path, wire.left(deadline))
 
     def _drop_idle(self) -> None:
         with contextlib.suppress(IndexError):
             while True:
                 self._idle.pop().close()
-
-
-def _exchange(link: socket.socket, request: bytes, deadline: float) -> tuple[int, bytes, bool]:
-    """Status, body, and whether the connection may be used again."""
-
-    def more() -> bytes:
-        link.settimeout(_left(deadline))
-        chunk = link.recv(65536)
-        if not chunk:
-            raise ConnectionResetError("the daemon hung up")
-        return chunk
-
-    link.settimeout(_left(deadline))
-    link.sendall(request)
-    data = b""
-    while b"\r\n\r\n" not in data:
-        data += more()
-    head, _, body = data.partition(b"\r\n\r\n")
-    status, *lines = head.decode("latin-1").split("\r\n")
-    headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
-    length = int(headers["content-length"]) if "content-length" in headers else -1
-    if not status.startswith("HTTP/1.1 ") or length < 0:
-        raise ValueError(f"not an answer of the daemon: {head[:200]!r}")
-    while len(body) < length:
-        body += more()
-    return int(status[9:12]), body[:length], headers.get("connection", "").lower() != "close"
-
-
-def _left(deadline: float) -> float:
-    return max(0.001, deadline - time.monotonic())
 
 
 class Gate:
@@ -192,7 +148,7 @@ class Gate:
         }
         request = f"GET /api/v1/bridge?{urlencode(about)} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
         while True:
-            with contextlib.suppress(OSError), self._daemon.dial(None) as link:
+            with contextlib.suppress(OSError), wire.dial(self._daemon.path, None) as link:
                 link.sendall(request)
                 while link.recv(4096):
                     pass

@@ -6,33 +6,20 @@ decides who wins, and a client only waits for an answer.
 
 from __future__ import annotations
 
-import http.client
 import json
 import os
 import socket
-import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlencode
 
-from corral import PROTOCOL
+from corral import PROTOCOL, wire
 from corral.config.paths import Project, socket_path
 from corral.errors import CorralError, DaemonUnreachable, from_wire
 
 START_TIMEOUT_S = 20.0
 """How long a client waits for a daemon that it started (or that somebody else is starting)."""
-
-
-class _UnixConnection(http.client.HTTPConnection):
-    def __init__(self, path: Path, timeout_s: float) -> None:
-        super().__init__("localhost", timeout=timeout_s)
-        self._path = path
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(os.fspath(self._path))
 
 
 class Client:
@@ -46,7 +33,7 @@ class Client:
     def __init__(self, project: Project, *, autostart: bool = True) -> None:
         self.project = project
         self._autostart = autostart
-        self._connection: _UnixConnection | None = None
+        self._link: socket.socket | None = None
 
     def request(
         self,
@@ -72,15 +59,14 @@ class Client:
         """
         target = "/api/v1" + path
         if query:
+            from urllib.parse import urlencode  # costs as much as the rest of a small command
+
             target += "?" + urlencode({k: v for k, v in query.items() if v is not None}, doseq=True)
         data = None if body is None else json.dumps(body).encode()
-        fresh = self._connection is None
         try:
             return self._exchange(method, target, data, timeout_s)
-        except (ConnectionError, FileNotFoundError, http.client.HTTPException) as error:
+        except (ConnectionError, FileNotFoundError):
             self.close()
-            if fresh and isinstance(error, http.client.HTTPException) and not isinstance(error, ConnectionError):
-                raise DaemonUnreachable("The daemon's answer could not be read.", cause=repr(error)) from error
         except TimeoutError as error:
             self.close()
             raise DaemonUnreachable(
@@ -93,33 +79,30 @@ class Client:
             self.ensure_daemon()
         try:
             return self._exchange(method, target, data, timeout_s)
-        except (OSError, http.client.HTTPException) as error:
+        except OSError as error:
             self.close()
             raise DaemonUnreachable("The daemon is not running.", cause=str(error)) from error
 
     def _exchange(self, method: str, target: str, data: bytes | None, timeout_s: float) -> Any:
-        if self._connection is None:
-            self._connection = _UnixConnection(socket_path(self.project), timeout_s)
-        connection = self._connection
-        connection.timeout = timeout_s
-        if connection.sock is not None:
-            connection.sock.settimeout(timeout_s)
-        connection.request(method, target, body=data, headers={"Content-Type": "application/json"} if data else {})
-        response = connection.getresponse()
-        raw = response.read()
+        if self._link is None:
+            self._link = wire.dial(os.fspath(socket_path(self.project)), timeout_s)
         try:
-            decoded = json.loads(raw) if raw else None
+            answer = wire.exchange(self._link, wire.request(method, target, data), time.monotonic() + timeout_s)
+            decoded = json.loads(answer.body) if answer.body else None
         except ValueError as error:
-            raise CorralError("The daemon's answer is not JSON.", cause=raw[:200].decode("utf-8", "replace")) from error
-        if response.status >= 400:
+            self.close()
+            raise DaemonUnreachable("The daemon's answer could not be read.", cause=str(error)) from error
+        if not answer.keep:
+            self.close()
+        if answer.status >= 400:
             raise from_wire(decoded if isinstance(decoded, dict) else {})
         return decoded
 
     def close(self) -> None:
         """Drop the connection; the next request opens another."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        if self._link is not None:
+            self._link.close()
+            self._link = None
 
     # -- the daemon itself --------------------------------------------------------------------------------------
 
@@ -127,7 +110,7 @@ class Client:
         """What the running daemon says of itself, or None if none answers. Never starts one."""
         try:
             answer: dict[str, Any] = self._exchange("GET", "/api/v1/health", None, timeout_s)
-        except (OSError, http.client.HTTPException, CorralError):
+        except (OSError, CorralError):
             self.close()
             return None
         return answer
@@ -167,6 +150,8 @@ def start_daemon(project: Project, timeout_s: float = START_TIMEOUT_S) -> None:
         DaemonUnreachable: It did not come up in time.
         CorralError: The reason it gave for not starting.
     """
+    import subprocess  # most commands start nothing
+
     environ = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}
     try:
         project.logs_dir.mkdir(parents=True, exist_ok=True)
@@ -228,4 +213,6 @@ def _start_failure(project: Project, began: int) -> CorralError:
 
 def segment(text: str) -> str:
     """Quote a value for use as one segment of a request path."""
+    from urllib.parse import quote
+
     return quote(text, safe="")

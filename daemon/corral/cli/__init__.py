@@ -1,4 +1,4 @@
-"""The ``corral`` command. Two commands are served without loading the rest: they run in hooks and prompts."""
+"""The ``corral`` command. What runs in hooks and prompts is served without loading the rest."""
 
 from __future__ import annotations
 
@@ -20,6 +20,12 @@ def main() -> int:
         from corral.cli.version import show
 
         return show()
+    if arguments in ([], ["status"], ["status", "--json"]):
+        from corral.cli.glance import glance
+        from corral.cli.output import guarded
+
+        as_json = "--json" in arguments
+        return guarded(lambda: glance(as_json=as_json), as_json=as_json, debug=lambda: False)
     from corral.cli.app import run
 
     return run(arguments)

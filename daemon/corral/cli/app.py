@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 import signal
-import sys
 from typing import Annotated
 
 import typer
 
 from corral.cli import daemon, demo, doctor, initialise, locks, merges, plugin, sessions, status, tasks, wait, worktrees
 from corral.cli.options import Common
-from corral.cli.output import fail
-from corral.errors import CorralError
-
-INTERRUPTED = 130
-
-
-class Interrupted(BaseException):
-    """Control-C; not KeyboardInterrupt, which the framework would turn into a plain failure."""
+from corral.cli.output import Interrupted, guarded
 
 
 def _interrupt(_number: int, _frame: object) -> None:
@@ -76,17 +68,12 @@ def mcp() -> None:
 def run(arguments: list[str]) -> int:
     """Run one command and return its exit code."""
     signal.signal(signal.SIGINT, _interrupt)
-    try:
-        code = app(args=arguments, standalone_mode=True)
-    except SystemExit as leaving:
-        code = leaving.code
-    except CorralError as error:
-        return fail(error, as_json="--json" in arguments, debug=Common.debug)
-    except Interrupted:
-        print("interrupted", file=sys.stderr)
-        return INTERRUPTED
-    except BrokenPipeError:
-        # The reader went away (`corral task list | head`). Nothing to say, and nobody to say it to.
-        sys.stderr.close()
-        return 0
-    return code if isinstance(code, int) else 0
+
+    def command() -> int:
+        try:
+            code = app(args=arguments, standalone_mode=True)
+        except SystemExit as leaving:
+            code = leaving.code
+        return code if isinstance(code, int) else 0
+
+    return guarded(command, as_json="--json" in arguments, debug=lambda: Common.debug)

@@ -103,6 +103,28 @@ def fail(error: CorralError, *, as_json: bool = False, debug: bool = False) -> i
     return error.exit_code
 
 
+INTERRUPTED = 130
+
+
+class Interrupted(BaseException):
+    """Control-C; not KeyboardInterrupt, which the framework would turn into a plain failure."""
+
+
+def guarded(command: Callable[[], int], *, as_json: bool, debug: Callable[[], bool]) -> int:
+    """Run a command: whatever ends it becomes what is shown, and an exit code."""
+    try:
+        return command()
+    except CorralError as error:
+        return fail(error, as_json=as_json, debug=debug())
+    except (Interrupted, KeyboardInterrupt):
+        print("interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader went away (`corral task list | head`). Nothing to say, and nobody to say it to.
+        sys.stderr.close()
+        return 0
+
+
 @contextlib.contextmanager
 def progress(text: str) -> Iterator[Callable[[str], None]]:
     """Say what goes on, on stderr, once it has lasted a second: a spinner on a terminal, else nothing.
