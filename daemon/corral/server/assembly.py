@@ -39,6 +39,8 @@ from corral.work.worktrees import Worktrees
 
 FIRST_FREE_PORT = 1024
 
+ATTEMPT_THREADS = 8
+
 log = logs.logger("daemon")
 
 
@@ -88,10 +90,12 @@ def assemble(project: Project, pool: ThreadPoolExecutor) -> Services:
         nudges.get("changed", lambda: None)()
 
     grounds = Grounds(db=db, project=project, repo=git, settings=settings, clock=now)
+    # A setup takes minutes: nobody who asks waits behind those of the workers.
+    attempts = ThreadPoolExecutor(ATTEMPT_THREADS, thread_name_prefix="attempt")
     supervisor = Supervisor(
         grounds,
         _runners(settings),
-        spawn=lambda function: _spawn(pool, function),
+        spawn=lambda function: _spawn(attempts, function),
         nudge=nudge,
         watch_exit=lambda pid: _watch(pid, lambda: nudge("supervisor")),
     )

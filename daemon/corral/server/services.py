@@ -53,6 +53,7 @@ class Services:
     stopping: bool = False
     _durable: deque[asyncio.Future[None]] = field(default_factory=deque)
     _waking: bool = False
+    _readers: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(4, thread_name_prefix="read"))
     _changed: set[asyncio.Event] = field(default_factory=set)
     _loop: asyncio.AbstractEventLoop | None = None
     _guard: threading.Lock = field(default_factory=threading.Lock)
@@ -88,8 +89,8 @@ class Services:
                 waiter.set_result(None)
 
     async def read(self, operation: Callable[[Connection], T]) -> T:
-        """Run a query off the event loop."""
-        return await asyncio.get_running_loop().run_in_executor(self.pool, self.db.read, operation)
+        """Run a query off the event loop, and never behind something slow."""
+        return await asyncio.get_running_loop().run_in_executor(self._readers, self.db.read, operation)
 
     async def work(self, function: Callable[[], T]) -> T:
         """Run something that touches disk or git off the event loop."""

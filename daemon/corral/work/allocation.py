@@ -174,6 +174,7 @@ def reclaim(grounds: Grounds, worktree_id: str, *, reason: str) -> bool:
     row = grounds.db.read(lambda conn: rows.get(conn, worktree_id))
     if row is None or row["state"] != WorktreeState.RECLAIMING:
         return True
+    crash_point("worktree.reclaiming")
     try:
         _take_down(grounds, row, reason)
     except (CorralError, OSError) as error:

@@ -120,6 +120,7 @@ def finish(site: Site, task: Row, worktree: Row, finished: Finished, usage: Row)
     else:
         try:
             ending = harvest(site.grounds, task, worktree, finished.result, usage)
+            crash_point("task.harvested")
         except (CorralError, OSError) as error:
             ending = _failure(error, usage)
     conclude(site, task, worktree, ending)

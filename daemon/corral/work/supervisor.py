@@ -19,6 +19,7 @@ from sqlalchemy import Connection
 
 from corral.coordination import sessions
 from corral.errors import RunnerUnavailable
+from corral.models.crash import crash_point
 from corral.models.identifiers import new_id
 from corral.models.instants import after, iso, parse
 from corral.models.states import RunnerName, TaskStatus, WorktreePurpose, WorktreeState
@@ -247,7 +248,9 @@ class Supervisor:
                 claimed.append(row)
             return claimed
 
-        for row in self._db.write(claim):
+        leased = self._db.write(claim)
+        crash_point("task.claimed")
+        for row in leased:
             attempt = _Attempt(row)
             self._attempts[attempt.key] = attempt
             self._spawn(self._starting(attempt))
@@ -327,6 +330,7 @@ class Supervisor:
                     return
                 now, rules = self._site.grounds.clock(), self._settings().tasks
                 self._db.write(lambda conn: attempts.resume(conn, row["task_id"], now, rules))
+                crash_point("task.resumed")
                 for worktree in self._worktrees_of(row["task_id"]):
                     self._putting_right(worktree)()
             finally:

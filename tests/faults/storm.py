@@ -1,0 +1,308 @@
+"""A storm: clients that work while their daemon, its workers and its gits are killed; and what must be true afterwards.
+
+Whatever a client was told is written down here, outside of the database, and held against the world in the end.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import sqlite3
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from corral.client import Client
+from corral.config.paths import find_project
+from corral.errors import DaemonUnreachable
+from corral.git.command import open_repository
+from corral.git.stale import lock_files
+from tests.conftest import commit, git
+from tests.coordinated import Coordinated, eventually
+
+SEED_VARIABLE = "STORM_SEED"
+SETTLED_WITHIN_S = 150.0
+BACKLOG = 6
+
+SPARED = {"worktree", "remove"}
+"""A git that is not killed at random: see ``test_a_git_killed_while_it_forgets_a_worktree``."""
+
+CONFIG = """
+tasks: {max_retries: 50, backoff_initial_s: 0.1, backoff_max_s: 0.5}
+supervisor: {max_agents: 4, stop_grace_s: 1}
+"""
+
+
+def seed_of_this_run() -> int:
+    """Printed by whoever uses it; ``STORM_SEED`` plays one again."""
+    return int(os.environ.get(SEED_VARIABLE) or random.randrange(1 << 30))
+
+
+class Storm:
+    """Clients in threads, and kills, over one coordinated repository."""
+
+    def __init__(self, house: Coordinated, seed: int, *, branches: int = 6) -> None:
+        self.house, self.root = house, house.root
+        self.chance = random.Random(seed)
+        self.seed = seed
+        self.kills: Counter[str] = Counter()
+        self.tasks: dict[str, str] = {}
+        """Acknowledged tasks, and the file that each leaves."""
+        self.merges: dict[str, str | None] = {}
+        """Acknowledged merge requests by branch; None: the target had it already."""
+        self.held: dict[str, str] = {}
+        """Paths whose lock was acknowledged and not given up, and the session that has it."""
+        self.ended: set[str] = set()
+        """Sessions whose end was acknowledged."""
+        self.trouble: list[BaseException] = []
+        self._over = threading.Event()
+        git(self.root, "add", "-A")
+        git(self.root, "commit", "-q", "-m", "coordinated")
+        for number in range(branches):
+            git(self.root, "switch", "-q", "-c", f"side/{number}", "main")
+            commit(self.root, {f"side-{number}.txt": f"{number}\n"}, f"side {number}")
+        git(self.root, "switch", "-q", "main")
+        (self.root / "mine.txt").write_text("not committed\n")
+
+    # -- the clients
+
+    def blow(self, *, daemons: int, workers: int, gits: int) -> None:
+        """Run the clients, and kill so many of each kind meanwhile; then let the clients come to their end."""
+        clients = [self._submit, self._submit, self._lock, self._edit, self._merge]
+        threads = [threading.Thread(target=self._client, args=(what, n)) for n, what in enumerate(clients)]
+        for thread in threads:
+            thread.start()
+        try:
+            self._kill(Counter(daemon=daemons, worker=workers, git=gits))
+        finally:
+            self._over.set()
+            for thread in threads:
+                thread.join(120)
+        assert not any(thread.is_alive() for thread in threads), "a client hangs"
+        if self.trouble:
+            raise self.trouble[0]
+
+    def _client(self, what: Callable[[_Caller, int, random.Random], Iterator[None]], number: int) -> None:
+        chance = random.Random(self.seed + number + 1)
+        caller = _Caller(self.root)
+        try:
+            for _ in what(caller, number, chance):
+                if self._over.is_set():
+                    return
+                time.sleep(chance.uniform(0.05, 0.4))
+        except BaseException as error:  # noqa: BLE001 - raised again by the thread that waits
+            self.trouble.append(error)
+        finally:
+            caller.close()
+
+    def _submit(self, caller: _Caller, number: int, chance: random.Random) -> Iterator[None]:
+        for turn in range(10_000):
+            if _backlog(caller("GET", "/status")) >= BACKLOG:  # enough to be at work all the time
+                yield
+                continue
+            file = f"task-{number}-{turn}.txt"
+            keep = chance.choice(["", f"; git add {file} && git commit -q -m {file}"])
+            body = {
+                "title": file,
+                "command": f"sleep {chance.uniform(0, 0.3):.2f}; echo {turn} >> {file}{keep}",
+                "idempotency_key": file,
+                "author_name": "A",
+                "author_email": "a@b.test",
+            }
+            self.tasks[caller("POST", "/tasks", body)["task_id"]] = file
+            yield
+
+    def _lock(self, caller: _Caller, number: int, chance: random.Random) -> Iterator[None]:
+        session = f"locker-{number}"
+        for turn in range(10_000):
+            path = f"src/locked-{turn}.py"
+            caller("POST", "/locks/acquire", {"paths": [path], "session_id": session})
+            self.held[path] = session
+            if chance.random() < 0.7:
+                del self.held[path]  # from here on it may be free, whether or not we are told
+                caller("POST", "/locks/release", {"paths": [path], "session_id": session})
+                assert not self._has(caller, path)
+            yield
+
+    def _has(self, caller: _Caller, path: str) -> bool:
+        return any(row["file_path"] == path for row in caller("GET", "/locks"))
+
+    def _edit(self, caller: _Caller, _number: int, chance: random.Random) -> Iterator[None]:
+        for turn in range(10_000):
+            session, path = f"editor-{turn}", f"src/edited-{turn}.py"
+            said = {"session_id": session, "cwd": str(self.root)}
+            tool = {"tool_name": "Edit", "tool_input": {"file_path": str(self.root / path)}, "tool_use_id": session}
+            caller("POST", "/hooks/SessionStart", {**said, "hook_event_name": "SessionStart", "source": "startup"})
+            yield
+            answer = caller("POST", "/hooks/PreToolUse", {**said, **tool, "hook_event_name": "PreToolUse"})
+            assert "permissionDecision" not in answer.get("hookSpecificOutput", {}), answer
+            self.held[path] = session
+            yield
+            caller("POST", "/hooks/PostToolUse", {**said, **tool, "hook_event_name": "PostToolUse"})
+            if chance.random() < 0.5:
+                del self.held[path]
+                caller("POST", "/hooks/SessionEnd", {**said, "hook_event_name": "SessionEnd", "reason": "other"})
+                self.ended.add(session)
+
+    def _merge(self, caller: _Caller, _number: int, chance: random.Random) -> Iterator[None]:
+        names = git(self.root, "for-each-ref", "--format=%(refname:short)", "refs/heads/side").split()
+        for branch in names:
+            for _ in range(chance.randrange(2, 8)):
+                yield
+            self.merges[branch] = caller("POST", "/merges", {"branch": branch})["merge_id"]
+
+    # -- the kills
+
+    def _kill(self, wanted: Counter[str]) -> None:
+        queue = list(wanted.elements())
+        self.chance.shuffle(queue)
+        for kind in queue:
+            if kind == "daemon":
+                time.sleep(self.chance.uniform(0, 0.8))  # its age at death is what varies; nothing waits for it
+            until = time.monotonic() + 45
+            while not self._kill_one(kind):
+                assert not self.trouble, self.trouble
+                assert time.monotonic() < until, f"no {kind} to kill; {self}"
+            self.kills[kind] += 1
+
+    def _kill_one(self, kind: str) -> bool:
+        found = [one for one, words in processes_of(self.root) if _kind(words) == kind and not set(words) >= SPARED]
+        if not found:
+            return False
+        with suppress(psutil.Error):
+            self.chance.choice(found).kill()
+            return True
+        return False
+
+    def __str__(self) -> str:
+        return f"seed {self.seed}, killed {dict(self.kills)}, {len(self.tasks)} tasks, {len(self.merges)} merges"
+
+    # -- afterwards
+
+    def check(self) -> None:
+        """Everything settles by itself; nothing that was acknowledged is lost, nothing is doubled, nothing lies about."""
+        caller = _Caller(self.root)
+        try:
+            self._settle(caller)
+            self._check_tasks(caller)
+            self._check_merges(caller)
+            self._check_locks(caller)
+        finally:
+            caller.close()
+        self.house.run("daemon", "stop")
+        eventually(lambda: not processes_of(self.root))
+        self._check_what_lies_about()
+
+    def _settle(self, caller: _Caller) -> None:
+        deadline = time.monotonic() + SETTLED_WITHIN_S
+        while not caller("GET", "/wait", query={"all": True, "timeout_s": 5})["settled"]:
+            if time.monotonic() > deadline:
+                held = [row for row in caller("GET", "/merges") if row["state"] not in ("landed",)]
+                open_tasks = [row for row in caller("GET", "/tasks") if row["status"] != "completed"]
+                raise AssertionError(f"not settled in {SETTLED_WITHIN_S} s: {held} {open_tasks} {self}")
+        eventually(lambda: not caller("GET", "/worktrees"), 90)  # what could not be removed is tried again every 30 s
+        eventually(lambda: not git(self.root, "for-each-ref", "refs/corral/mq", "refs/heads/corral"), 90)
+
+    def _check_tasks(self, caller: _Caller) -> None:
+        titles = Counter(row["title"] for row in caller("GET", "/tasks"))
+        assert set(titles.values()) <= {1}, "a task was stored twice"
+        for task_id, file in self.tasks.items():
+            detail = caller("GET", f"/tasks/{task_id}")
+            assert detail["status"] == "completed", detail
+            assert detail["merge"]["state"] == "landed", detail
+            git(self.root, "merge-base", "--is-ancestor", detail["merge"]["landed_sha"], "main")
+            kinds = Counter(event["kind"] for event in detail["history"])
+            assert kinds["merge.landed"] == kinds["task.completed"] == 1, kinds
+            self._landed_once(file, file.split("-")[2].removesuffix(".txt"))
+
+    def _check_merges(self, caller: _Caller) -> None:
+        for branch, merge_id in self.merges.items():
+            if merge_id is not None:
+                assert caller("GET", f"/merges/{merge_id}")["state"] == "landed"
+            number = branch.removeprefix("side/")
+            self._landed_once(f"side-{number}.txt", number)
+            git(self.root, "rev-parse", f"refs/heads/{branch}")
+
+    def _landed_once(self, file: str, text: str) -> None:
+        assert git(self.root, "show", f"main:{file}") == text
+        assert len(git(self.root, "log", "--no-merges", "--format=%H", "main", "--", file).split()) == 1
+        assert (self.root / file).read_text() == f"{text}\n"
+
+    def _check_locks(self, caller: _Caller) -> None:
+        known = {row["file_path"]: row["session_id"] for row in caller("GET", "/locks")}
+        assert {path: known.get(path) for path in self.held} == self.held, "an acknowledged lock is lost"
+        assert not self.ended & set(known.values()), "a session that ended holds a lock"
+
+    def _check_what_lies_about(self) -> None:
+        with closing(sqlite3.connect(self.root / ".corral" / "corral.db")) as conn:
+            assert conn.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+            assert conn.execute("PRAGMA foreign_key_check").fetchall() == []
+        assert git(self.root, "fsck", "--connectivity-only", "--no-dangling") == ""
+        assert git(self.root, "status", "--porcelain") == "?? mine.txt"
+        assert (self.root / "mine.txt").read_text() == "not committed\n"
+        names = {entry.name for entry in (self.root / ".corral" / "worktrees").glob("*")}
+        entries = {entry.name for entry in (self.root / ".git" / "worktrees").glob("*")}
+        assert names | entries <= {"verify-1"}, "a worktree that nothing refers to"
+        assert lock_files(open_repository(self.root / ".git"), datetime.now(timezone.utc)) == [], (
+            "a lock that nobody holds"
+        )
+
+
+class _Caller:
+    """A client as a script has it: asks until it is answered, whatever happens to the daemon."""
+
+    def __init__(self, root: Path) -> None:
+        self._client = Client(find_project(root))
+
+    def __call__(self, method: str, path: str, body: Any = None, **kw: Any) -> Any:
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                return self._client.request(method, path, body, **kw)
+            except DaemonUnreachable:
+                if time.monotonic() > deadline:
+                    raise
+
+    def close(self) -> None:
+        self._client.close()
+
+
+def _backlog(status: dict[str, Any]) -> int:
+    waiting = ("pending", "running", "interrupted", "queued", "verifying", "held")
+    return sum(status["tasks"].get(one, 0) + status["merges"].get(one, 0) for one in waiting)
+
+
+def processes_of(root: Path) -> list[tuple[psutil.Process, list[str]]]:
+    """Every living process, but this one, that names the repository in its command line or was started by its daemon."""
+    found = []
+    for pid in reversed(psutil.pids()):
+        with suppress(psutil.Error, OSError):
+            process = psutil.Process(pid)
+            words = process.cmdline()
+            named = any(str(root) in word for word in words) or _works_for(process, root)
+            if named and pid != os.getpid() and process.status() != psutil.STATUS_ZOMBIE:
+                found.append((process, words))
+    return found
+
+
+def _works_for(process: psutil.Process, root: Path) -> bool:
+    if process.uids().real != os.getuid():
+        return False
+    environ = process.environ()
+    return str(root) in (
+        environ.get("CORRAL_PROJECT"),
+        environ.get("CORRAL_VERIFICATION", "").partition("/.corral/")[0],
+    )
+
+
+def _kind(words: list[str]) -> str:
+    if "corral.server" in words:
+        return "daemon"
+    return "git" if words[0] in ("git", "/usr/bin/env") or words[0].endswith("/git") else "worker"

@@ -1,0 +1,336 @@
+"""Clients that pause, vanish, repeat themselves, come in crowds or never read; workers that kill themselves."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import signal
+import socket
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from corral.client import Client
+from corral.config.model import Tasks
+from corral.config.paths import find_project, socket_path
+from corral.errors import LeaseLost
+from corral.models.instants import parse
+from corral.models.tasks import read_submissions
+from corral.store.engine import Database
+from corral.store.migrate import open_schema
+from corral.work import attempts, scheduling, tasks
+from corral.work.attempts import Ending
+from tests.conftest import commit, git
+from tests.coordinated import Coordinated, eventually
+from tests.faults.storm import processes_of
+
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(240)]
+
+QUICK = "tasks: {max_retries: 2, backoff_initial_s: 0.2, backoff_max_s: 5}\n"
+
+
+# -- pauses
+
+
+@pytest.mark.req("D12")
+def test_an_attempt_that_lost_its_lease_is_refused_whatever_it_wants_and_told_who_has_it(tmp_path: Path) -> None:
+    open_schema(tmp_path / "corral.db")
+    db, rules = Database(tmp_path / "corral.db"), Tasks()
+    now = datetime(2026, 3, 1, tzinfo=timezone.utc)
+    (wanted,) = read_submissions([{"title": "t", "command": "true"}])
+    task_id = db.write(lambda conn: tasks.submit(conn, wanted, now, rules))["task_id"]
+
+    def claim(who: str) -> dict[str, Any]:
+        row = db.write(lambda conn: scheduling.claim(conn, session_id=who, lease_s=60, ageing_s=0, now=now))
+        assert row is not None
+        return row
+
+    old = claim("paused")["fencing_token"]
+    db.write(lambda conn: attempts.end(conn, task_id, old, Ending(False, "stalled"), now, rules))
+    now += timedelta(hours=1)
+    new = claim("present")["fencing_token"]
+    for late in (
+        lambda conn: attempts.end(conn, task_id, old, Ending(True, result={"by": "paused"}), now, rules),
+        lambda conn: attempts.end(conn, task_id, old, Ending(False, "x"), now, rules),
+        lambda conn: attempts.change(conn, task_id, old, {"progress": "still here"}),
+        lambda conn: attempts.started(conn, task_id, old, now, pid=1, pid_started=1.0),
+    ):
+        with pytest.raises(LeaseLost) as caught:
+            db.write(late)
+        assert caught.value.details["owner"] == {"status": "running", "session_id": "present", "token": new}
+    detail = db.read(lambda conn: tasks.detail(conn, task_id))
+    assert (detail["status"], detail["progress"], detail["result"]) == ("running", None, None)
+    assert db.write(lambda conn: attempts.end(conn, task_id, new, Ending(True), now, rules))["status"] == "completed"
+    db.close()
+
+
+@pytest.mark.req("D12")
+def test_a_worker_that_is_paused_past_its_time_is_replaced_and_never_comes_back(
+    coordinate: Callable[..., Coordinated], tmp_path: Path
+) -> None:
+    house = coordinate(config=QUICK + "sessions: {stall_after_s: 2}\nsupervisor: {stop_grace_s: 1}\n")
+    pids = tmp_path / "pids"
+    first = f"[ $(wc -l < {pids}) -gt 1 ] || {{ kill -STOP $$; echo late > late.txt; }}"
+    task = house.submit("pauses", f"echo $$ >> {pids}; {first}; echo done > done.txt")
+    paused = int(eventually(lambda: pids.exists() and pids.read_text().split()[:1])[0])
+    house.run("wait", task, "--timeout", "60")
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(paused, signal.SIGCONT)
+    detail = house.json("task", "detail", task)
+    assert (detail["attempts"], detail["merge"]["state"]) == (2, "landed")
+    assert git(house.root, "ls-tree", "--name-only", "main", "done.txt", "late.txt") == "done.txt"
+    assert not psutil.pid_exists(paused)
+    assert eventually(lambda: house.json("worktree", "list") == [])
+
+
+# -- repetitions
+
+
+class Deaf:
+    """Stands between clients and the daemon, hands every request on, and loses the first answers to some of them."""
+
+    def __init__(self, house: Coordinated, verb: bytes, lose: int) -> None:
+        self._place = socket_path(find_project(house.root))
+        self._real = self._place.with_name("real.sock")
+        self._verb, self._left = verb, itertools.count(lose, -1)
+        self.lost = 0
+
+    def __enter__(self) -> Deaf:
+        self._place.rename(self._real)
+        self._listening = socket.socket(socket.AF_UNIX)
+        self._listening.bind(str(self._place))
+        self._listening.listen(16)
+        self._thread = threading.Thread(target=self._serve)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._listening.shutdown(socket.SHUT_RDWR)
+        self._thread.join()
+        self._listening.close()
+        self._real.rename(self._place)
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                client, _ = self._listening.accept()
+            except OSError:
+                return
+            with client, socket.socket(socket.AF_UNIX) as daemon:
+                daemon.connect(str(self._real))
+                with contextlib.suppress(ConnectionError):
+                    self._pass_on(client, daemon)
+
+    def _pass_on(self, client: socket.socket, daemon: socket.socket) -> None:
+        while request := client.recv(1 << 16):
+            daemon.sendall(request)
+            client.settimeout(0.05)  # a body may come behind its head
+            with contextlib.suppress(TimeoutError):
+                while more := client.recv(1 << 16):
+                    daemon.sendall(more)
+            client.settimeout(None)
+            answer = daemon.recv(1 << 20)
+            if request.startswith(self._verb) and next(self._left) > 0:
+                self.lost += 1
+                return
+            client.sendall(answer)
+
+
+@pytest.mark.req("D13")
+@pytest.mark.parametrize("what", ["task", "merge", "lock", "hook"])
+def test_a_request_whose_answer_was_lost_is_repeated_and_has_one_effect(house: Coordinated, what: str) -> None:
+    git(house.root, "switch", "-q", "-c", "side")
+    commit(house.root, {"side.txt": "x\n"})
+    git(house.root, "switch", "-q", "main")
+    house.run("daemon", "start")
+    verbs = {"task": b"POST /api/v1/tasks", "merge": b"POST /api/v1/merges", "lock": b"POST /api/v1/locks/acquire",
+             "hook": b"POST /api/v1/hooks/PreToolUse"}  # fmt: skip
+    with Deaf(house, verbs[what], lose=1) as deaf:
+        if what == "task":
+            house.submit("once", "echo once >> once.txt")
+        elif what == "merge":
+            house.run("merge", "submit", "side")
+        elif what == "lock":
+            house.run("lock", "acquire", "src/a.py")
+        else:
+            house.edit("s1", "src/a.py")
+    assert deaf.lost == 1
+    house.run("wait", "--all", "--timeout", "60")
+    if what == "task":
+        assert [row["title"] for row in house.json("task", "list")] == ["once"]
+        assert git(house.root, "show", "main:once.txt") == "once"
+    elif what == "merge":
+        assert [row["state"] for row in house.json("merge", "list")] == ["landed"]
+        assert git(house.root, "for-each-ref", "refs/corral/mq") == ""
+    else:
+        assert [row["file_path"] for row in house.json("lock", "list")] == ["src/a.py"]
+
+
+# -- poison
+
+
+@pytest.mark.req("D14")
+@pytest.mark.parametrize("poison", ["kill -9 $$", "kill -9 0", "exit 1"])
+def test_a_task_that_kills_its_worker_every_time_is_given_up_after_its_retries(
+    coordinate: Callable[..., Coordinated], tmp_path: Path, poison: str
+) -> None:
+    house = coordinate(config=QUICK)
+    runs = tmp_path / "runs"
+    task = house.submit("poison", f"echo x >> {runs}; echo half > half.txt; {poison}")
+    other = house.submit("other", "echo other > other.txt")
+    assert house.run("wait", task, other, "--timeout", "60", check=False).returncode == 1
+    detail = house.json("task", "detail", task)
+    assert (detail["status"], detail["attempts"]) == ("dead", 3)
+    kinds = Counter(event["kind"] for event in detail["history"])
+    assert (kinds["task.claimed"], kinds["task.retried"], kinds["task.dead"]) == (3, 2, 1)
+    assert runs.read_text().split() == ["x"] * 3, "counted when claimed, and started no more often"
+    at = {kind: [parse(e["at"]) for e in detail["history"] if e["kind"] == kind] for kind in kinds}
+    for turn, (ended, again) in enumerate(zip(at["task.retried"], at["task.claimed"][1:], strict=True)):
+        assert again - ended >= timedelta(seconds=0.2 * 2**turn), "it waits, longer each time"
+    assert house.json("task", "detail", other)["merge"]["state"] == "landed", "nobody else suffers"
+    assert eventually(lambda: house.json("worktree", "list") == [])
+    assert any("half.txt" in one["files"] for one in house.ask("GET", "/salvage"))
+
+
+# -- deaths
+
+
+@pytest.mark.req("D18")
+def test_the_work_of_a_session_that_dies_stays_and_what_it_held_comes_free(house: Coordinated) -> None:
+    place = Path(house.json("worktree", "create", "mine")["path"])
+    (place / "unsaved.txt").write_text("work\n")
+    with psutil.Popen(["sleep", "600"]) as client:
+        said = {"session_id": "s1", "client_pid": client.pid, "cwd": str(place)}
+        house.ask("POST", "/sessions", said)
+        house.ask("POST", "/locks/acquire", {"paths": ["src/a.py"], "session_id": "s1"})
+        client.kill()
+    eventually(lambda: house.json("lock", "list") == [], 20)
+    row = next(row for row in house.json("session", "list") if row["session_id"] == "s1")
+    assert row["status"] == "disconnected"
+    assert (place / "unsaved.txt").read_text() == "work\n"
+    house.ask("POST", "/locks/acquire", {"paths": ["src/a.py"], "session_id": "s2"})
+
+
+@pytest.mark.req("D19")
+def test_the_daemon_dies_while_a_verification_runs_and_no_orphan_stays(
+    coordinate: Callable[..., Coordinated], tmp_path: Path
+) -> None:
+    gate, pids = tmp_path / "gate", tmp_path / "pids"
+    verify = f"test -e {gate} || {{ echo $$ >> {pids}; setsid sleep 600 & sleep 600; }}"
+    house = coordinate(verify=(verify,))
+    task = house.submit("lands later", "echo x > x.txt")
+    orphan = int(eventually(lambda: pids.exists() and pids.read_text().split()[:1])[0])
+    house.kill_daemon()
+    assert psutil.pid_exists(orphan)
+    gate.touch()
+    house.run("wait", task, "--timeout", "60")
+    assert house.json("task", "detail", task)["merge"]["receipt"]["status"] == "passed"
+    assert not psutil.pid_exists(orphan)
+    house.stop()
+    eventually(lambda: processes_of(house.root) == [])
+    assert [p for p in psutil.process_iter(["cmdline"]) if str(pids) in " ".join(p.info["cmdline"] or ())] == []
+
+
+# -- crowds
+
+
+class Bore:
+    """A client that asks much and reads a byte a second; and ones that never finish what they say."""
+
+    def __init__(self, house: Coordinated) -> None:
+        self._place = str(socket_path(find_project(house.root)))
+        self._open: list[socket.socket] = []
+        self._over = threading.Event()
+        self._threads: list[threading.Thread] = []
+
+    def __enter__(self) -> Bore:
+        for _ in range(5):
+            self._read_slowly(self._say(b"GET /api/v1/tasks HTTP/1.1\r\nHost: localhost\r\n\r\n" * 50))
+        for _ in range(20):
+            self._say(b"POST /api/v1/tasks HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                      b"Content-Length: 1000\r\n\r\n{")  # fmt: skip
+            self._say(b"GET /api/v1/ta")
+            self._say(b"GET /api/v1/wait?all=true HTTP/1.1\r\nHost: localhost\r\n\r\n").shutdown(socket.SHUT_WR)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        for thread in self._threads:
+            thread.join()
+        for one in self._open:
+            one.close()
+
+    def _say(self, text: bytes) -> socket.socket:
+        one = socket.socket(socket.AF_UNIX)
+        self._open.append(one)
+        one.connect(self._place)
+        one.setblocking(False)
+        one.send(text)
+        return one
+
+    def _read_slowly(self, one: socket.socket) -> None:
+        def read() -> None:
+            while not self._over.wait(1):
+                with contextlib.suppress(BlockingIOError):
+                    one.recv(1)
+
+        self._threads.append(threading.Thread(target=read))
+        self._threads[-1].start()
+
+
+def beats(house: Coordinated, number: int, times: int) -> list[float]:
+    """How long each heartbeat of one client took."""
+    took = []
+    with contextlib.closing(Client(find_project(house.root), autostart=False)) as client:
+        for _ in range(times):
+            began = time.monotonic()
+            client.request("POST", f"/sessions/beat-{number}/heartbeat")
+            took.append(time.monotonic() - began)
+    return took
+
+
+@pytest.mark.req("D20")
+def test_a_crowd_is_answered_beside_those_who_never_read_or_never_finish(house: Coordinated) -> None:
+    house.run("daemon", "start")
+    with Bore(house), ThreadPoolExecutor(100) as pool:
+        waits = [pool.submit(beats, house, number, 5) for number in range(100)]
+        took = sorted(itertools.chain.from_iterable(one.result(90) for one in waits))
+    assert len(took) == 500
+    # A hundred clients share one daemon: what counts is that nobody waits for those who do not read.
+    assert took[-1] < 10, took[-5:]
+    assert len(house.json("session", "list")) == 100
+
+
+@pytest.mark.req("D20")
+def test_a_heartbeat_never_waits_behind_git_or_a_setup(coordinate: Callable[..., Coordinated], tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    setup = f"while [ ! -e {gate} ]; do sleep 0.05; done"
+    house = coordinate(config=f"worktrees: {{setup: ['touch {tmp_path}/began-$$; {setup}']}}\n")
+    house.run("daemon", "start")
+    with ThreadPoolExecutor(12) as pool:
+        for number in range(10):
+            house.submit(f"t{number}", "true")
+        made = [pool.submit(house.ask, "POST", "/worktrees", {"name": f"w{n}"}) for n in range(4)]
+        try:
+            eventually(lambda: len(list(tmp_path.glob("began-*"))) == 12)
+            took = beats(house, 1, 20)
+            house.edit("s1", "src/a.py")
+            assert (
+                house.hook("PreToolUse", "s1", tool_name="Bash", tool_input={"command": "git status"}, tool_use_id="u")
+                == {}
+            )
+            listed = house.ask("GET", "/locks", timeout_s=10)
+        finally:
+            gate.touch()
+        assert [one.result(60)["state"] for one in made] == ["ready"] * 4
+    assert max(took) < 5
+    assert [row["file_path"] for row in listed] == ["src/a.py"]

@@ -1,0 +1,364 @@
+"""The disk is full, the file is damaged, a reader never ends, the clock jumps, two want to be the daemon."""
+
+from __future__ import annotations
+
+import os
+import resource
+import socket
+import sqlite3
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from corral.config.model import Settings
+from corral.config.paths import find_project, socket_path
+from corral.coordination import locks, sessions
+from corral.coordination.keys import parse_key
+from corral.coordination.locks import Holder
+from corral.coordination.sessions import Arrival
+from corral.coordination.witness import Witness
+from corral.errors import DatabaseUnavailable
+from corral.models.instants import iso
+from corral.server.timers import SessionKeeper
+from corral.store import locks as lock_rows
+from corral.store import sessions as session_rows
+from corral.store.engine import Database
+from corral.store.migrate import open_schema
+from tests.conftest import git
+from tests.coordinated import Coordinated, eventually
+
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(240)]
+
+Mount = Callable[[Path, str], None]
+
+
+@pytest.fixture
+def mount() -> Iterator[Mount]:
+    """Put a small file system of its own under a folder, which keeps what it held: ``mount(folder, "4m")``."""
+    mounted: list[Path] = []
+
+    def do(folder: Path, size: str) -> None:
+        before = folder.with_name(folder.name + ".before")
+        folder.rename(before)
+        folder.mkdir()
+        done = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)], capture_output=True)
+        if done.returncode != 0:
+            pytest.skip("mounting is not allowed here")
+        mounted.append(folder)
+        for item in before.iterdir():
+            subprocess.run(["cp", "-a", str(item), str(folder)], check=True)
+
+    yield do
+    for folder in mounted:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+@contextmanager
+def no_room_for(pid: int) -> Iterator[None]:
+    """Every file of a process is as large as it may be: what a full disk is, without a disk."""
+    process = psutil.Process(pid)
+    limits = process.rlimit(resource.RLIMIT_FSIZE)
+    process.rlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
+    try:
+        yield
+    finally:
+        process.rlimit(resource.RLIMIT_FSIZE, limits)
+
+
+@contextmanager
+def filled(folder: Path) -> Iterator[None]:
+    """No byte is left on the file system of a folder."""
+    ballast = folder / "ballast"
+    with ballast.open("wb", buffering=0) as file:
+        chunk = 1 << 20
+        while chunk:
+            try:
+                file.write(b"\1" * chunk)
+            except OSError:
+                chunk //= 2
+    try:
+        yield
+    finally:
+        ballast.unlink()
+
+
+def refused(house: Coordinated) -> None:
+    """A full disk, as whoever wants something stored meets it; whoever asks is answered."""
+    for _ in range(3):
+        done = house.run("task", "submit", "--title", "refused", "--command", "true", check=False)
+        assert done.returncode == 1 and "CORRAL-ERR-008" in done.stderr, done.stderr
+        assert "space" in done.stderr or "Free" in done.stderr, done.stderr
+    with pytest.raises(DatabaseUnavailable) as caught:
+        house.ask("POST", "/locks/acquire", {"paths": ["src/b.py"], "session_id": "late"})
+    assert caught.value.remedy
+    assert "first" in {row["title"] for row in house.json("task", "list")}
+    assert [row["file_path"] for row in house.json("lock", "list")] == ["src/a.py"]
+    assert house.json("status")["tasks"]
+
+
+@pytest.mark.req("D3")
+@pytest.mark.parametrize("kind", ["limit", "disk"])
+def test_a_full_disk_refuses_loses_nothing_and_is_over_when_there_is_room(
+    house: Coordinated, kind: str, mount: Mount
+) -> None:
+    home = house.root / ".corral"
+    if kind == "disk":
+        mount(home, "4m")
+    first = house.submit("first", "echo 1 > first.txt")
+    house.run("wait", first, "--timeout", "60")
+    house.ask("POST", "/locks/acquire", {"paths": ["src/a.py"], "session_id": "early"})
+    pid = house.daemon_pid()
+    assert pid is not None
+    with no_room_for(pid) if kind == "limit" else filled(home):
+        refused(house)
+    second = house.submit("second", "echo 2 > second.txt")
+    house.run("wait", first, second, "--timeout", "60")
+    house.ask("POST", "/locks/release", {"paths": [], "session_id": "early"})
+    assert house.daemon_pid() == pid, "it recovered without a restart"
+    assert {row["title"] for row in house.json("task", "list")} == {"first", "second"}
+    assert house.json("lock", "list") == []
+    assert git(house.root, "show", "main:second.txt") == "2"
+    house.stop()
+    with closing(sqlite3.connect(home / "corral.db")) as conn:
+        assert conn.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+
+
+@pytest.mark.req("D3")
+def test_a_task_that_ends_while_the_disk_is_full_is_not_lost(coordinate: Callable[..., Coordinated]) -> None:
+    house = coordinate(config="tasks: {max_retries: 50, backoff_initial_s: 0.2, backoff_max_s: 0.5}\n")
+    gate = house.root.parent / "gate"
+    task = house.submit("through", f"touch {gate}.began; while [ ! -e {gate} ]; do sleep 0.05; done; echo x > out.txt")
+    eventually(Path(f"{gate}.began").exists)
+    pid = house.daemon_pid()
+    assert pid is not None
+    worker = eventually(lambda: house.ask("GET", f"/tasks/{task}")["session_id"])
+    with no_room_for(pid):
+        gate.touch()
+        eventually(lambda: not any(str(gate) in " ".join(_words(child)) for child in psutil.Process(pid).children()))
+        refusal = house.run("task", "submit", "--title", "no", "--command", "true", check=False)
+        assert refusal.returncode == 1
+    assert worker
+    house.run("wait", task, "--timeout", "60")
+    assert house.json("task", "detail", task)["merge"]["state"] == "landed"
+    assert house.daemon_pid() == pid
+    assert eventually(lambda: house.json("worktree", "list") == [])
+
+
+def _words(process: psutil.Process) -> list[str]:
+    try:
+        return [] if process.status() == psutil.STATUS_ZOMBIE else process.cmdline()
+    except psutil.Error:
+        return []
+
+
+# -- the file
+
+
+@pytest.mark.req("D7")
+def test_a_reader_that_does_not_end_stops_nobody_and_its_log_goes_with_it(tmp_path: Path) -> None:
+    path = tmp_path / "corral.db"
+    open_schema(path)
+    db = Database(path)
+    wal = path.with_name("corral.db-wal")
+    reading, done = threading.Event(), threading.Event()
+
+    def read(conn: Any) -> tuple[int, int]:
+        before = conn.exec_driver_sql("SELECT count(*) FROM events").scalar()
+        reading.set()
+        assert done.wait(60)
+        return before, conn.exec_driver_sql("SELECT count(*) FROM events").scalar()
+
+    def write(number: int) -> None:
+        row = (iso(datetime.now(timezone.utc)), f"kind {number}", "{}")
+        db.write(lambda conn: conn.exec_driver_sql("INSERT INTO events (at, kind, data) VALUES (?, ?, ?)", row))
+
+    with ThreadPoolExecutor(9) as pool:
+        reader = pool.submit(db.read, read)
+        assert reading.wait(20)
+        list(pool.map(write, range(1500)))
+        held = wal.stat().st_size
+        assert db.read(lambda conn: conn.exec_driver_sql("SELECT count(*) FROM events").scalar()) == 1500
+        done.set()
+        assert reader.result(20) == (0, 0), "a reader sees one instant"
+        write(1500)
+        eventually(lambda: wal.stat().st_size < held // 10, 30)
+    db.close()
+
+
+@pytest.mark.req("D8")
+@pytest.mark.parametrize("damage", ["page", "header", "newer"])
+def test_a_database_that_cannot_be_trusted_is_refused_and_left_alone(house: Coordinated, damage: str) -> None:
+    file = house.root / ".corral" / "corral.db"
+    for number in range(200):
+        house.ask("POST", f"/sessions/s{number}/heartbeat")
+    house.stop()
+    if damage == "newer":
+        with closing(sqlite3.connect(file)) as conn, conn:
+            conn.execute("UPDATE alembic_version SET version_num = '9999'")
+    else:
+        with file.open("r+b") as raw:
+            raw.seek(0 if damage == "header" else 4096 * (file.stat().st_size // 4096 // 2))
+            raw.write(b"\xde\xad" * (50 if damage == "header" else 2048 * 8))
+    before = file.read_bytes()
+    for _ in range(2):
+        done = house.run("task", "list", check=False)
+        assert done.returncode == 1 and "CORRAL-ERR-008" in done.stderr, done.stderr
+        assert ("newer" if damage == "newer" else "database") in done.stderr
+    assert file.read_bytes() == before
+    assert house.daemon_pid() is None
+
+
+@pytest.mark.req("D8")
+def test_a_folder_that_cannot_be_written_is_an_error_that_says_so(house: Coordinated, mount: Mount) -> None:
+    home = house.root / ".corral"
+    mount(home, "8m")
+    house.submit("first", "true")
+    house.run("wait", "--all", "--timeout", "60")
+    house.stop()
+    subprocess.run(["mount", "-o", "remount,ro", str(home)], check=True)
+    done = house.run("task", "list", check=False)
+    assert done.returncode == 5 and "writable" in done.stderr, done.stderr
+    subprocess.run(["mount", "-o", "remount,rw", str(home)], check=True)
+    assert [row["title"] for row in house.json("task", "list")] == ["first"]
+
+
+# -- two daemons
+
+
+def start_one(root: Path) -> subprocess.Popen[bytes]:
+    """A starter as every client is one. It leaves when the daemon, which inherits its output, is ready."""
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2] / "daemon")}
+    argv = [sys.executable, "-m", "corral.server", "--project", str(root)]
+    return subprocess.Popen(argv, cwd="/", env=env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+
+
+@pytest.mark.req("D9")
+def test_of_many_starters_one_wins_also_after_the_winner_was_killed(house: Coordinated) -> None:
+    pids = []
+    for _ in range(2):
+        starters = [start_one(house.root) for _ in range(8)]
+        assert [starter.wait(90) for starter in starters] == [0] * 8
+        pids.append(house.daemon_pid())
+        mine = [
+            one
+            for one in psutil.process_iter(["cmdline"])
+            if {"corral.server", str(house.root)} <= set(one.info["cmdline"] or ())
+        ]
+        assert [one.pid for one in mine] == pids[-1:]
+        house.kill_daemon()
+    assert None not in pids and len(set(pids)) == 2
+
+
+@pytest.mark.req("D10")
+def test_a_late_starter_leaves_the_socket_of_the_living_alone(house: Coordinated) -> None:
+    house.run("daemon", "start")
+    place = socket_path(find_project(house.root))
+    before, pid = place.stat().st_ino, house.daemon_pid()
+    assert start_one(house.root).wait(60) == 0
+    assert (place.stat().st_ino, house.daemon_pid()) == (before, pid)
+    house.kill_daemon()
+    house.run("daemon", "start")
+    assert stat.S_ISSOCK(place.stat().st_mode)
+    assert house.daemon_pid() not in (None, pid)
+
+
+@pytest.mark.req("D10")
+def test_a_port_that_is_taken_is_no_reason_not_to_start(coordinate: Callable[..., Coordinated]) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        house = coordinate(config=f"daemon: {{tcp_port: {port}}}\n")
+        assert not house.json("daemon", "status", check=False).get("running")
+        house.run("daemon", "start")
+        assert not house.json("daemon", "status")["address"].endswith(f":{port}")
+
+
+# -- the clock
+
+
+@dataclass
+class Parts:
+    """What the keeper of sessions uses of the daemon."""
+
+    db: Database
+    started_at: datetime
+    witness: Witness = field(default_factory=Witness)
+    settings: Callable[[], Settings] = Settings
+
+    def nudge(self, _name: str) -> None: ...
+
+    def alive(self) -> set[str]:
+        return {row["session_id"] for row in self.db.read(session_rows.live)}
+
+
+@pytest.fixture
+def parts(tmp_path: Path) -> Iterator[Parts]:
+    open_schema(tmp_path / "corral.db")
+    db = Database(tmp_path / "corral.db")
+    yield Parts(db, datetime(2026, 3, 1, 12, tzinfo=timezone.utc))
+    db.close()
+
+
+def arrive(parts: Parts, now: datetime, **more: Any) -> None:
+    for name in ("one", "two"):
+        parts.db.write(lambda conn, name=name: sessions.register(conn, Arrival(session_id=name, **more), now))  # type: ignore[misc]
+
+
+@pytest.mark.req("D11")
+@pytest.mark.parametrize("jump_s", [3600, 8 * 3600, -3600])
+def test_a_clock_that_jumps_ends_nobody_and_silence_counts_anew(parts: Parts, jump_s: int) -> None:
+    stale_after_s = Settings().sessions.stale_after_s
+    keeper, now = SessionKeeper(parts), parts.started_at  # type: ignore[arg-type]
+    arrive(parts, now)
+    keeper.step(now)
+    keeper.step(now := now + timedelta(seconds=3))
+    now += timedelta(seconds=jump_s)
+    keeper.step(now)
+    assert parts.alive() == {"one", "two"}
+    keeper.step(now := now + timedelta(seconds=3))
+    assert parts.alive() == {"one", "two"}
+    parts.db.write(lambda conn: sessions.alive(conn, Arrival(session_id="one"), now))
+    for _ in range(int(stale_after_s // 30) - 1):
+        keeper.step(now := now + timedelta(seconds=30))
+        parts.db.write(lambda conn: sessions.alive(conn, Arrival(session_id="one"), now))
+    assert parts.alive() == {"one", "two"}, "the whole time of silence is given again"
+    for _ in range(4):
+        keeper.step(now := now + timedelta(seconds=30))
+    assert parts.alive() == ({"one"} if jump_s > 0 else {"one", "two"}), "who stays silent is given up after all"
+
+
+@pytest.mark.req("D18")
+def test_what_a_session_holds_comes_free_with_its_process_and_not_before(parts: Parts) -> None:
+    now = parts.started_at
+    with subprocess.Popen(["sleep", "600"]) as client:
+        try:
+            started = psutil.Process(client.pid).create_time()
+            parts.db.write(
+                lambda conn: sessions.register(
+                    conn, Arrival(session_id="one", client_pid=client.pid, client_started=started), now
+                )
+            )
+            key = parse_key("src/a.py")
+            parts.db.write(lambda conn: locks.acquire(conn, [key], Holder("one"), now, ttl_s=3600))
+            keeper = SessionKeeper(parts)  # type: ignore[arg-type]
+            psutil.Process(client.pid).suspend()
+            keeper.step(now + timedelta(seconds=3))
+            keeper.step(now + timedelta(seconds=6))
+            assert len(parts.db.read(lambda conn: lock_rows.listing(conn, iso(now)))) == 1, "it only pauses"
+        finally:
+            client.kill()
+    keeper.step(now + timedelta(seconds=9))
+    assert parts.alive() == set()
+    assert parts.db.read(lambda conn: lock_rows.listing(conn, iso(now))) == []
