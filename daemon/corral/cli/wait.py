@@ -71,6 +71,6 @@ def _report(answer: dict[str, Any], as_json: bool) -> None:
     for row in answer["merges"]:
         say(f"{row['merge_id']}  merge {state(row['state'])}")
     if not answer["tasks"] and not answer["merges"]:
-        say("Nothing is open.")
+        say("Nothing is open any more; `corral status` shows what became of it.")
     elif not answer["done"]:
         say("Not everything is done; `corral task detail ID` says why." if answer["settled"] else "The time is over.")
