@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import Any
 
-from fastapi import APIRouter, Body, Request
-from fastapi.responses import StreamingResponse
+from fastapi import APIRouter, Body, Response
 from sqlalchemy import Connection
+from starlette.types import Receive, Scope, Send
 
 from corral.models.instants import iso
 from corral.models.states import SessionStatus
@@ -25,22 +27,50 @@ async def hook(services: Given, event: str, payload: dict[str, Any] = Body(...))
     return await hooks.answer(services, event, payload)
 
 
-@router.get("/bridge")
-async def bridge(services: Given, request: Request, pid: str, client: int, session: str = "") -> StreamingResponse:
-    """Held open by a session's MCP bridge while it lives; its end tells at once that the session is unguarded, or gone."""
+class Held(Response):
+    """An answer that begins and does not end until the other side is gone, or the daemon stops.
 
-    async def hold() -> Any:
-        services.witness.bridge_opened(pid, session)
+    A streaming response of the framework is of no use here: it is cancelled when the other side goes, and whatever
+    would have to be stored then is cancelled with it.
+    """
+
+    def __init__(self, services: Services, closed: Callable[[], Awaitable[None]]) -> None:
+        super().__init__(media_type="application/octet-stream")
+        del self.headers["content-length"]
+        self._services = services
+        self._closed = closed
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve it."""
+        gone = asyncio.create_task(_hung_up(receive))
         try:
-            yield b"\n"
-            while not await request.is_disconnected() and not services.stopping:
-                await services.next_change(30.0)
+            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+            await send({"type": "http.response.body", "body": b"\n", "more_body": True})
+            while not gone.done() and not self._services.stopping:
+                change = asyncio.create_task(self._services.next_change(300.0))
+                await asyncio.wait({gone, change}, return_when=asyncio.FIRST_COMPLETED)
+                change.cancel()
         finally:
-            served = services.witness.bridge_closed(pid)
-            if served and not services.stopping:
-                await _bridge_lost(services, served, client)
+            gone.cancel()
+            await self._closed()
 
-    return StreamingResponse(hold(), media_type="application/octet-stream")
+
+async def _hung_up(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+@router.get("/bridge")
+async def bridge(services: Given, pid: str, client: int, session: str = "") -> Held:
+    """Held open by a session's MCP bridge while it lives; its end tells at once that the session is unguarded, or gone."""
+    services.witness.bridge_opened(pid, session)
+
+    async def closed() -> None:
+        served = services.witness.bridge_closed(pid)
+        if served and not services.stopping:
+            await _bridge_lost(services, served, client)
+
+    return Held(services, closed)
 
 
 async def _bridge_lost(services: Services, session_id: str, client: int) -> None:
