@@ -58,6 +58,12 @@ def register(conn: Connection, arrival: Arrival, now: datetime) -> Row:
         Conflict: The name that was chosen belongs to another session.
         InvalidInput: The name cannot be one.
     """
+    if arrival.client_pid is not None and arrival.parent_session_id is None:
+        _supersede(conn, arrival, now)
+    return _enter(conn, arrival, now)
+
+
+def _enter(conn: Connection, arrival: Arrival, now: datetime) -> Row:
     at = iso(now)
     known = rows.get(conn, arrival.session_id)
     name = _name(conn, arrival, known)
@@ -68,8 +74,6 @@ def register(conn: Connection, arrival: Arrival, now: datetime) -> Row:
     }
     if "capabilities" in said:
         said["capabilities"] = list(arrival.capabilities)
-    if arrival.client_pid is not None and arrival.parent_session_id is None:
-        _supersede(conn, arrival, now)
     alive = {"status": SessionStatus.ACTIVE, "last_heartbeat": at, "ended_at": None, "end_reason": None}
     if known is not None:
         row = rows.change(conn, arrival.session_id, {**said, **alive, "agent_name": name, "waiting_for": None})
@@ -113,14 +117,18 @@ def _supersede(conn: Connection, arrival: Arrival, now: datetime) -> None:
 
 
 def alive(conn: Connection, arrival: Arrival, now: datetime) -> None:
-    """A sign of life: cheap for a session that is known, a registration for one that is not (or was given up)."""
+    """A sign of life: cheap for a session that is known, a registration for one that is not (or was given up).
+
+    It supersedes nobody: a late event of the session before a ``/clear`` must not end the one after it.
+    """
     if rows.beat(conn, arrival.session_id, iso(now)) is None:
-        register(conn, arrival, now)
+        _enter(conn, arrival, now)
 
 
 def errand(prompt: str) -> str:
     """What a prompt asks for, in a line for others; empty for a command, or where the client talks to its own model."""
-    first = next((line.strip() for line in prompt.splitlines() if line.strip()), "")
+    lines = (line.strip() for line in prompt.splitlines())
+    first = next((line for line in lines if line and not line.startswith("<pasted_content")), "")
     if first.startswith(("/", "<", "[SYSTEM")):
         return ""
     return first if len(first) <= ERRAND_LIMIT else first[: ERRAND_LIMIT - 1] + "…"
