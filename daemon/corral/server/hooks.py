@@ -6,11 +6,14 @@ An event of a folder that is not this project's is answered with nothing.
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 import psutil
 from sqlalchemy import Connection
@@ -23,14 +26,21 @@ from corral.coordination.hook_events import HookEvent
 from corral.coordination.keys import literal_key, relative_target
 from corral.coordination.locks import Holder
 from corral.coordination.sessions import Arrival
+from corral.git import refs
 from corral.models.instants import iso
 from corral.models.states import SessionStatus
 from corral.server import shell_watch
 from corral.server.services import Services
 from corral.store import locks as lock_rows
 from corral.store import sessions as session_rows
+from corral.store import worktrees as worktree_rows
 
 Answer = dict[str, Any]
+OF_SUBAGENT = "agent-"
+"""The client calls a subagent's worktree so, with the subagent's id behind it."""
+_MAKING: WeakValueDictionary[tuple[str, str, str], asyncio.Lock] = WeakValueDictionary()
+"""Worktrees that are being made, by project, session and name: one request at a time for each."""
+
 Handler = Callable[[Services, HookEvent], Awaitable[Answer]]
 
 
@@ -88,11 +98,17 @@ def _present(conn: Connection, services: Services, event: HookEvent, now: dateti
     """Mark the session (and inside a subagent its parent) alive and at work."""
     if event.parent:
         sessions.alive(conn, Arrival(session_id=event.parent), now)
-    sessions.alive(conn, arrival(services, event), now)
+    seen = arrival(services, event)
+    sessions.alive(conn, seen, now)
     row = session_rows.get(conn, event.actor)
     assert row is not None
+    news: dict[str, Any] = {}
     if row["waiting_for"] is not None or row["status"] == SessionStatus.IDLE:
-        session_rows.change(conn, event.actor, {"waiting_for": None, "status": SessionStatus.ACTIVE})
+        news = {"waiting_for": None, "status": SessionStatus.ACTIVE}
+    if seen.worktree not in (None, row["worktree"]):  # it went into another worktree, which must not go under its feet
+        news = {**news, "worktree": seen.worktree, "cwd": seen.cwd}
+    if news:
+        session_rows.change(conn, event.actor, news)
     kin = (event.parent,) if event.parent else ()
     return Holder(session_id=event.actor, task_id=row["task_id"], kin=kin)
 
@@ -239,28 +255,70 @@ async def _waiting(services: Services, event: HookEvent) -> Answer:
     what = event.message or (f"permission for {event.tool}" if event.tool else "its person")
 
     def wait(conn: Connection) -> Answer:
+        before = session_rows.get(conn, event.actor) or {}
         _present(conn, services, event, now)
-        session_rows.change(conn, event.actor, {"waiting_for": what[:300]})
+        asked = before.get("waiting_for") if event.notification == "permission_prompt" else None  # it said for what
+        status = SessionStatus.IDLE if before.get("status") == SessionStatus.IDLE else SessionStatus.ACTIVE
+        session_rows.change(conn, event.actor, {"waiting_for": (asked or what)[:300], "status": status})
         return {}
 
     return await services.write(wait)
 
 
-async def _subagent_stop(services: Services, event: HookEvent) -> Answer:
+async def _subagent_start(services: Services, event: HookEvent) -> Answer:
     now = services.now()
-    if event.parent:
-        await services.write(lambda conn: sessions.end(conn, event.actor, "finished", now))
-        await services.work(lambda: services.worktrees.release_subagent(event.actor, services.now()))
+
+    def begin(conn: Connection) -> Answer:
+        sessions.register(conn, arrival(services, event), now)
+        return hook_events.context(event.name, session_rows.take_notices(conn, event.actor, iso(now)))
+
+    return await services.write(begin)
+
+
+async def _subagent_stop(services: Services, event: HookEvent) -> Answer:
+    """The subagent is over: its worktree goes, and its parent is told where the work is."""
+    parent = event.parent
+    if parent is None:
+        return {}
+    now = services.now()
+    await services.write(lambda conn: sessions.end(conn, event.actor, "finished", now))
+    for text in await services.work(lambda: _given_back(services, event.actor)):
+        await services.write(partial(session_rows.notify, session_id=parent, text=text, at=iso(services.now())))
     return {}
 
 
+def _given_back(services: Services, subagent: str) -> list[str]:
+    """Take back a subagent's worktrees; a line for each in which something was made."""
+    mine = [row for row in services.worktrees.listing() if row["session_id"] == subagent]
+    services.worktrees.release_subagent(subagent, services.now())
+    told = []
+    for before in mine:
+        row = services.db.read(partial(worktree_rows.get, worktree_id=before["worktree_id"])) or before
+        tip = refs.read(services.git, refs.branch_ref(row["branch"]))
+        committed = f" Its branch is {row['branch']}." if tip not in (None, row["base_sha"]) else ""
+        saved = f" Its state is saved: `corral worktree recover {row['name']}`." if row["salvage_ref"] else ""
+        if committed or saved:
+            told.append(f"Your subagent's worktree {row['path']} was taken back when it ended.{committed}{saved}")
+    return told
+
+
 async def _worktree_create(services: Services, event: HookEvent) -> Answer:
-    """Give the client a worktree of ours; the path is what it asked for."""
-    now = services.now()
-    await services.write(lambda conn: _present(conn, services, event, now))
-    made = await services.work(
-        lambda: services.worktrees.create(event.worktree_name, session_id=event.actor, base=None, now=services.now())
-    )
+    """Give the client a worktree of ours; the path is what it asked for. The same request twice is given the same one."""
+    now, name = services.now(), event.worktree_name
+    subagent = name.removeprefix(OF_SUBAGENT) if name.startswith(OF_SUBAGENT) else None
+    owner = subagent or event.actor
+
+    def arrive(conn: Connection) -> None:
+        _present(conn, services, event, now)
+        if subagent is not None:  # the client tells of it only after its worktree is there
+            sessions.alive(conn, Arrival(subagent, "subagent", parent_session_id=event.actor), now)
+
+    await services.write(arrive)
+    key = (str(services.project.home), owner, name)
+    async with _MAKING.setdefault(key, asyncio.Lock()):
+        made = await services.work(
+            lambda: services.worktrees.create(name, session_id=owner, base=None, now=services.now())
+        )
     return {"hookSpecificOutput": {"hookEventName": "WorktreeCreate", "worktreePath": made["path"]}}
 
 
@@ -283,7 +341,7 @@ _HANDLERS: dict[str, Handler] = {
     "PreToolUse": _before_tool,
     "PostToolUse": _after_tool,
     "PostToolUseFailure": _after_tool,
-    "SubagentStart": _prompt,
+    "SubagentStart": _subagent_start,
     "SubagentStop": _subagent_stop,
     "Stop": _stop,
     "Notification": _waiting,
