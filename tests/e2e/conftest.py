@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.coordinated import Coordinated
 from tests.e2e.client import Run, client_environment, find_client, run_client
 from tests.e2e.stage import Stage
+from tests.e2e.team import Team, corral_command
 
 
 @pytest.fixture
@@ -47,3 +51,36 @@ def run_claude(claude: Path, client_env: Callable[..., dict[str, str]]) -> Calla
         return run_client(claude, cwd, prompt, env or client_env(), *flags, timeout_s=timeout_s)
 
     return run
+
+
+@pytest.fixture
+def start_team(
+    coordinate: Callable[..., Coordinated],
+    claude: Path,
+    client_env: Callable[..., dict[str, str]],
+    stage: Stage,
+    sealed: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Callable[..., Team]]:
+    """Coordinate a repository whose daemon can start clients too: ``start_team(verify=..., config=...)``."""
+    command = corral_command(tmp_path / "bin")
+    with (sealed / ".gitconfig").open("a") as config:
+        config.write("[user]\n\tname = A Client\n\temail = client@example.test\n")
+    env = client_env(path=str(command.parent))
+    for name, value in env.items():
+        monkeypatch.setenv(name, value)
+    with ExitStack() as stack:
+
+        def start(**how: Any) -> Team:
+            house = coordinate(**how)
+            house.run("daemon", "start")
+            return Team(house, claude, env, stage, tmp_path, stack)
+
+        yield start
+
+
+@pytest.fixture
+def team(start_team: Callable[..., Team]) -> Team:
+    """Sessions in a small coordinated repository that verifies with ``true``."""
+    return start_team()

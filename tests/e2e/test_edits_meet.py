@@ -1,0 +1,153 @@
+"""Sessions of the real client that want the same files: who gets them, and what everybody is told."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from tests.conftest import commit, git
+from tests.e2e.stage import bash, script, text, tool
+from tests.e2e.team import Team
+
+pytestmark = pytest.mark.e2e
+
+
+def write(path: str, content: str) -> dict[str, object]:
+    return tool("Write", file_path=f"$CWD/{path}", content=content)
+
+
+@pytest.mark.req("HOOK-1", "RESERVE-2")
+def test_of_two_that_race_for_a_file_one_edits_and_the_other_is_told_who_holds_it(team: Team) -> None:
+    files = [f"deep/f{number}.txt" for number in range(6)]
+    runners = [team.member(), team.member()]
+    for lane, (runner, order) in enumerate([(runners[0], files), (runners[1], files[::-1])]):
+        runner.begin(*(write(path, runner.session_id) for path in order), text("Done."), say=f"Race {lane}")
+    team.until(lambda: all(runner.conversation.results for runner in runners))
+    names = {runner.session_id: runner.name for runner in runners}
+    tasks = {runner.session_id: f'"Race {at}"' for at, runner in enumerate(runners)}
+    held = team.locks()
+    assert sorted(held) == sorted(files)
+    for runner in runners:
+        lost = [path for path in files if held[path] != runner.session_id]
+        denials = re.findall(r"(\S+) is held by (\w+), who is editing it for (.+?), until (\d\d:\d\d) UTC", runner.told)
+        assert sorted(denials) == sorted((path, names[held[path]], tasks[held[path]], denials[0][3]) for path in lost)
+    for path in files:
+        assert (team.repo / path).read_text() == held[path]
+
+
+def test_a_file_changed_by_a_shell_command_while_another_holds_it_is_told_to_both(team: Team) -> None:
+    holder, other = team.member(), team.member()
+    holder.do(write("src/new.py", "mine\n"), say="Write the new module")
+    told = other.do(bash("echo theirs >> src/new.py; echo free > free.txt"))
+    assert f'changed src/new.py, which {holder.name} holds for "Write the new module", until ' in told
+    assert "free.txt" not in told
+    assert team.locks() == {"src/new.py": holder.session_id, "free.txt": other.session_id}
+    assert f"{other.name} changed src/new.py by a shell command while you hold it." in holder.do(bash("true"))
+    assert "changed src/new.py" not in holder.do(bash("true"))
+
+
+def test_what_a_failing_command_wrote_is_seen_too(team: Team) -> None:
+    member = team.member()
+    member.do(bash("echo half > half.txt; exit 1"))
+    assert team.locks() == {"half.txt": member.session_id}
+
+
+DANGERS = [
+    "git stash",
+    "git reset --hard",
+    "git checkout .",
+    "git restore .",
+    "git clean -fd",
+    "git add -A",
+    "git commit -am x",
+]
+
+
+@pytest.mark.req("RESERVE-2")
+def test_what_would_sweep_up_the_work_of_others_is_denied_and_their_work_saved_first(team: Team) -> None:
+    holder, other = team.member(), team.member()
+    holder.do(write("draft.txt", "not yet committed\n"))
+    told = other.do(*(bash(command) for command in DANGERS))
+    assert told.count("The command was not run.") == len(DANGERS)
+    assert told.count(f"would touch work of {holder.name} in this checkout (draft.txt)") == len(DANGERS)
+    assert "Name your own files: `git add <your files>`." in told
+    saved = re.findall(r"was saved as (refs/corral/salvage/\S+) ", told)
+    assert len(set(saved)) == len(DANGERS)
+    for ref in saved:
+        assert git(team.repo, "show", f"{ref}:draft.txt") == "not yet committed"
+    assert (team.repo / "draft.txt").read_text() == "not yet committed\n"
+    assert git(team.repo, "stash", "list") == ""
+    assert git(team.repo, "diff", "--cached", "--name-only") == ""
+
+
+def test_alone_in_a_checkout_git_does_what_it_always_did(team: Team) -> None:
+    member = team.member()
+    told = member.do(
+        tool("Read", file_path="$CWD/src/a.py"),
+        tool("Edit", file_path="$CWD/src/a.py", old_string="a = 1", new_string="a = 2"),
+        bash("git stash && git stash pop && git commit -qam 'Two' && git log -1 --format=%s"),
+        bash("echo 3 > src/a.py; git reset -q --hard && cat src/a.py"),
+    )
+    assert "not run" not in told
+    assert (team.repo / "src" / "a.py").read_text() == "a = 2\n"
+    assert git(team.repo, "log", "-1", "--format=%s") == "Two"
+    assert git(team.repo, "for-each-ref", "refs/corral/salvage") == ""
+
+
+@pytest.mark.req("SESSION-1")
+def test_the_briefing_reaches_the_model_and_is_short(team: Team) -> None:
+    first = team.member()
+    names = [f"file-with-a-rather-long-name-{number}.txt" for number in range(12)]
+    first.do(*(write(name, "x") for name in names), say="Rewrite everything")
+    second = team.member()
+    told = second.do()
+    briefing = told[told.index("SessionStart hook additional context: ") :].split("\n\n")[0]
+    assert f"You are {second.name} " in briefing
+    assert f"- {first.name} (idle): Rewrite everything" in briefing
+    assert f"- {names[0]} ({first.name})" in briefing
+    assert "more (`corral lock list`)" in briefing
+    assert len(briefing) <= 1600
+
+
+def test_the_file_behind_a_symlink_is_what_is_locked(team: Team) -> None:
+    cells = [{"cell_type": "code", "id": "one", "metadata": {}, "outputs": [], "source": []}]
+    notebook = {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
+    commit(team.repo, {"src/book.ipynb": json.dumps(notebook)})
+    (team.repo / "linked").symlink_to("src")
+    first, second = team.member(), team.member()
+    first.do(
+        write("linked/new.py", "x"),
+        tool("Read", file_path="$CWD/linked/a.py"),
+        tool("Edit", file_path="$CWD/linked/a.py", old_string="a = 1", new_string="a = 2"),
+        tool("ToolSearch", query="select:NotebookEdit", max_results=1),
+        tool("Read", file_path="$CWD/linked/book.ipynb"),
+        tool("NotebookEdit", notebook_path="$CWD/linked/book.ipynb", cell_id="one", new_source="print(1)"),
+    )
+    assert "print(1)" in (team.repo / "src" / "book.ipynb").read_text()
+    assert sorted(team.locks()) == ["src/a.py", "src/book.ipynb", "src/new.py"]
+    told = second.do(write("src/new.py", "y"))
+    assert f"src/new.py is held by {first.name}" in told
+    assert (team.repo / "src" / "new.py").read_text() == "x"
+
+
+def test_a_subagent_is_a_session_of_its_own_under_its_parent(team: Team) -> None:
+    parent = team.member("--allowedTools", "Agent")
+    go = team.repo.parent / "go"
+    inner = script(
+        write("agents.txt", "the agent's"), bash(f"while [ ! -e {go} ]; do sleep 0.1; done"), text("Agent done.")
+    )
+    agent = tool("Agent", description="d", prompt=inner, subagent_type="general-purpose", run_in_background=True)
+    parent.begin(agent, text("Started."))
+    team.until(lambda: (team.repo / "agents.txt").exists() and parent.conversation.results)
+    (child,) = [row for row in team.sessions() if row["parent_session_id"] == parent.session_id]
+    assert (child["agent_type"], child["status"]) == ("general-purpose", "active")
+    assert child["agent_name"] != parent.name
+    told = parent.do(write("agents.txt", "the parent's"), write("own.txt", "x"))
+    assert f"agents.txt is held by {child['agent_name']}" in told
+    assert (team.repo / "agents.txt").read_text() == "the agent's"
+    go.touch()
+    team.until(lambda: team.session(child["session_id"])["status"] == "disconnected")
+    assert team.locks() == {"own.txt": parent.session_id}
+    assert team.session(parent.session_id)["status"] != "disconnected"

@@ -1,0 +1,216 @@
+"""Sessions of the real client from their first event to their end, however that comes: who they are, what they keep."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.conftest import git
+from tests.e2e.client import Run, Terminal, trust
+from tests.e2e.stage import bash, script, text, tool
+from tests.e2e.team import PLUGIN, ROOT, Member, Team
+
+pytestmark = pytest.mark.e2e
+
+
+def write(path: str, content: str = "x") -> dict[str, object]:
+    return tool("Write", file_path=f"$CWD/{path}", content=content)
+
+
+def unguarded(team: Team, member: Member) -> bool:
+    shown = {row["session_id"]: row["unguarded"] for row in team.house.json("session", "list")}
+    return bool(shown[member.session_id])
+
+
+# -- ends
+
+
+@pytest.mark.faults
+@pytest.mark.req("RESERVE-2")
+def test_what_a_killed_session_held_is_free_within_seconds(team: Team) -> None:
+    killed, other = team.member(), team.member()
+    killed.do(write("a.txt", "killed"))
+    assert "is held by" in other.do(write("a.txt", "other"))
+    os.kill(killed.pid, signal.SIGKILL)
+    began = time.monotonic()
+    killed.conversation.process.wait()
+    team.until(lambda: killed.row["status"] == "disconnected")
+    assert time.monotonic() - began < 15
+    assert (killed.row["end_reason"], team.locks()) == ("process_gone", {})
+    assert "is held by" not in other.do(tool("Read", file_path="$CWD/a.txt"), write("a.txt", "other"))
+    assert (team.repo / "a.txt").read_text() == "other"
+
+
+def test_a_session_whose_start_no_daemon_heard_is_known_and_briefed_with_its_first_prompt(team: Team) -> None:
+    broken = team.repo.parent / "broken"
+    broken.mkdir()
+    (broken / "python3").write_text("#!/bin/sh\nexit 1\n")
+    (broken / "python3").chmod(0o755)
+    lost = team.member(path=broken)
+    told = lost.do(write("a.txt"))
+    assert told.count(f"You are {lost.name} in a repository") == 1
+    os.kill(lost.pid, signal.SIGKILL)
+    team.until(lambda: lost.row["status"] == "disconnected")
+    assert team.locks() == {}
+
+
+def test_a_session_says_goodbye(team: Team) -> None:
+    member = team.member()
+    member.do(write("a.txt"))
+    member.conversation.finish()
+    team.until(lambda: member.row["status"] == "disconnected")
+    assert team.locks() == {}
+
+
+# -- the daemon, the bridge
+
+
+@pytest.mark.faults
+@pytest.mark.req("HOOK-2")
+def test_a_daemon_that_is_killed_between_two_edits_costs_neither(team: Team) -> None:
+    member, other = team.member(), team.member()
+    member.do(write("before.txt"))
+    team.house.kill_daemon()
+    member.do(write("after.txt"))
+    assert (team.repo / "before.txt").exists()
+    assert (team.repo / "after.txt").exists()
+    team.until(team.house.daemon_pid)
+    member.do(write("later.txt"))
+    told = other.do(write("before.txt", "theirs"), write("later.txt", "theirs"), write("free.txt"))
+    assert f"before.txt is held by {member.name}" in told
+    assert f"later.txt is held by {member.name}" in told
+    assert (team.repo / "later.txt").read_text() == "x"
+    assert team.locks()["free.txt"] == other.session_id
+    assert not unguarded(team, member)
+
+
+@pytest.mark.faults
+def test_a_session_whose_bridge_is_killed_is_shown_unguarded_until_it_has_another(team: Team) -> None:
+    member = team.member()
+    go = team.repo.parent / "go"
+    member.do(bash("true"))
+    bridge = member.bridge
+    member.begin(bash(f"touch began; while [ ! -e {go} ]; do sleep 0.1; done"), write("late.txt"), text("Done."))
+    team.until((team.repo / "began").exists)
+    bridge.kill()
+    team.until(lambda: unguarded(team, member))
+    assert "unguarded" in team.house.run("status").stdout
+    go.touch()
+    member.conversation.wait(lambda: len(member.conversation.results) == 2)
+    assert team.until(lambda: member.bridge).pid != bridge.pid
+    team.until(lambda: not unguarded(team, member))
+    assert team.locks()["late.txt"] == member.session_id
+
+
+# -- identities
+
+
+def test_clear_begins_a_session_and_frees_what_the_old_one_held(team: Team) -> None:
+    member = team.member()
+    member.do(write("a.txt"))
+    old = member.name
+    member.conversation.turn("/clear")
+    team.until(lambda: member.row["status"] == "disconnected")
+    assert team.locks() == {}
+    member.conversation.turn(script(write("b.txt"), text("Done.")))
+    fresh = member.conversation.events[-1]["session_id"]
+    assert fresh != member.session_id
+    row = team.session(fresh)
+    assert row["agent_name"] != old
+    assert row["status"] != "disconnected"
+    assert team.locks() == {"b.txt": fresh}
+
+
+def test_a_session_that_is_resumed_or_continued_keeps_its_name_and_a_fork_gets_its_own(team: Team) -> None:
+    first = team.run(write("a.txt")).result["session_id"]
+    before = team.session(first)
+    assert before["status"] == "disconnected"
+    for flags in (("--resume", first), ("--continue",)):
+        again = team.run(bash("echo again >> a.txt"), flags=flags).result["session_id"]
+        assert again == first
+        assert team.session(first)["agent_name"] == before["agent_name"]
+        assert len(team.sessions()) == 1
+    fork = team.run(bash("echo fork >> a.txt"), flags=("--resume", first, "--fork-session")).result["session_id"]
+    assert fork != first
+    names = {row["session_id"]: row["agent_name"] for row in team.sessions()}
+    assert set(names) == {first, fork}
+    assert names[first] == before["agent_name"] != names[fork]
+
+
+def test_a_continued_session_is_the_one_that_holds_and_is_guarded(team: Team) -> None:
+    first = team.run(write("a.txt")).result["session_id"]
+    member = team.member("--continue", new=False)
+    other = team.member()
+    member.conversation.turn(script(write("mine.txt"), text("Done.")))
+    assert team.locks() == {"mine.txt": first}
+    assert f"mine.txt is held by {team.session(first)['agent_name']}" in other.do(write("mine.txt", "y"))
+    bridge = psutil.Process(member.pid).children()[0]
+    bridge.kill()
+    team.until(lambda: team.session(first)["unguarded"])
+
+
+# -- loaded twice, or where nothing is coordinated
+
+
+@pytest.mark.req("HOOK-3")
+def test_a_plugin_that_is_loaded_twice_handles_each_event_once(team: Team, sealed: Path) -> None:
+    copy = sealed / ".claude" / "skills" / "corral"
+    for part in (".claude-plugin", ".claude/agents", "hooks", "skills"):
+        shutil.copytree(ROOT / part, copy / part)
+    shutil.copy(ROOT / ".mcp.json", copy)
+    holder, other = team.member(), team.member()
+    holder.do(write("held.txt"))
+    told = other.do(write("free.txt"), bash("echo y >> held.txt"))
+    assert told.count("Your shell command changed held.txt") == 1
+    assert told.count("SessionStart hook additional context") == 1
+    assert other.bridge.is_running()
+    assert holder.do(bash("true")).count("changed held.txt by a shell command") == 1
+    assert sorted(row["session_id"] for row in team.sessions()) == sorted((holder.session_id, other.session_id))
+    assert team.locks() == {"held.txt": holder.session_id, "free.txt": other.session_id}
+
+
+@pytest.mark.req("HOOK-1")
+def test_a_repository_without_corral_is_neither_changed_nor_slowed(
+    make_repo: Callable[..., Path], run_claude: Callable[..., Run], team: Team
+) -> None:
+    steps = [write("new.txt"), *(bash(f"echo {number} >> new.txt") for number in range(8)), text("Done.")]
+    took, seen = {}, {}
+    for name, flags in (("without", ()), ("with", PLUGIN)):
+        plain = make_repo(name)
+        run = run_claude(plain, script(*steps), *flags, env=team.env)
+        asked = team.stage.requests_in(plain)
+        took[name] = asked[-1].at - asked[0].at
+        seen[name] = [request.result_texts for request in asked]
+        assert run.result["result"] == "Done."
+        assert not (plain / ".corral").exists()
+        assert git(plain, "status", "--short", "--ignored") == "?? new.txt"
+        assert "Corral" not in str([request.body["messages"] for request in asked]).replace("corral:", "")
+        assert team.sessions() == []
+    assert [len(texts) for texts in seen["with"]] == [len(texts) for texts in seen["without"]]
+    assert took["with"] < 2 * took["without"] + 1
+
+
+# -- a person
+
+
+def test_a_session_that_waits_for_its_person_is_shown_so(team: Team, sealed: Path, claude: Path) -> None:
+    trust(sealed, team.repo)
+    with Terminal(claude, team.repo, team.env, *PLUGIN, "--permission-mode", "default") as terminal:
+        terminal.wait(lambda: team.sessions())
+        terminal.wait("? for shortcuts")
+        terminal.send(script(write("a.txt"), text("bye")))
+        terminal.wait(lambda: team.sessions()[0]["waiting_for"], timeout_s=60)
+        (row,) = team.house.json("session", "list")
+        assert row["waiting_for"] == "permission for Write"
+        assert row["current_task"] == "Do this."
+        assert "waits for: " in team.house.run("status").stdout
+        terminal.type("\r")
+        terminal.wait((team.repo / "a.txt").exists)
+        terminal.wait(lambda: team.sessions()[0]["waiting_for"] is None)

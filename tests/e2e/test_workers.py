@@ -1,0 +1,129 @@
+"""Tasks that the real client carries out as the supervisor's worker, from submission to the verified target."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.conftest import git
+from tests.e2e.stage import bash, script, text, tool
+from tests.e2e.team import Team
+
+pytestmark = pytest.mark.e2e
+StartTeam = Callable[..., Team]
+
+
+@pytest.fixture
+def crew(start_team: StartTeam, claude: Path) -> Callable[..., Team]:
+    """A repository whose workers are the real client: ``crew(verify=…, tasks={…})``."""
+
+    def start(*, verify: tuple[str, ...] = ("true",), **sections: Any) -> Team:
+        told = {"runners": {"claude": {"command": str(claude)}}, "supervisor": {"max_agents": 4}, **sections}
+        return start_team(verify=verify, config=yaml.safe_dump(told))
+
+    return start
+
+
+def submit(team: Team, title: str, *steps: dict[str, Any], flags: tuple[str, ...] = ()) -> str:
+    prompt = script(*steps, text(f"{title}: done."))
+    return str(team.house.json("task", "submit", "--title", title, "--prompt", prompt, *flags)["task_id"])
+
+
+def detail(team: Team, task_id: str) -> dict[str, Any]:
+    found: dict[str, Any] = team.house.json("task", "detail", task_id)
+    return found
+
+
+def recent(team: Team) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = team.house.ask("GET", "/status")["recent"]
+    return found
+
+
+def test_four_workers_land_four_branches_on_a_verified_target(crew: Callable[..., Team]) -> None:
+    team = crew(verify=("test -f README.md && ls part-*.txt",))
+    meeting = team.repo.parent / "meeting"
+    meeting.mkdir()
+    everybody = f"touch {meeting}/$$; until [ $(ls {meeting} | wc -l) = 4 ]; do sleep 0.1; done"
+    ids = [
+        submit(
+            team,
+            f"Part {number}",
+            tool("Write", file_path=f"$CWD/part-{number}.txt", content=f"{number}\n"),
+            bash(everybody),
+            *([bash(f"git add part-{number}.txt && git commit -qm 'Part {number} by hand'")] if number % 2 else []),
+        )
+        for number in range(4)
+    ]
+    assert team.house.json("wait", *ids, "--timeout", "120", timeout_s=150)["done"]
+    assert (
+        git(team.repo, "ls-tree", "--name-only", "main", "--", *(f"part-{n}.txt" for n in range(4))).count("part") == 4
+    )
+    for number, task_id in enumerate(ids):
+        shown = detail(team, task_id)
+        merge = shown["merge"]
+        assert (shown["status"], merge["state"], merge["receipt"]["status"]) == ("completed", "landed", "passed")
+        assert shown["usage"]["turns"] == 4 if number % 2 else 3
+        assert shown["usage"]["input_tokens"] == 100 * shown["usage"]["turns"]
+        assert shown["usage"]["output_tokens"] > 0
+        git(team.repo, "merge-base", "--is-ancestor", merge["landed_sha"], "main")
+    workers = [row for row in team.sessions() if row["task_id"] in ids]
+    assert sorted(row["current_task"] for row in workers) == [f"Part {number}" for number in range(4)]
+    assert len({row["worktree"] for row in workers}) == 4
+
+
+@pytest.mark.faults
+def test_a_worker_that_hangs_is_stopped_by_its_timeout_and_the_next_attempt_lands(crew: Callable[..., Team]) -> None:
+    team = crew(tasks={"backoff_initial_s": 0.1})
+    marker = team.repo.parent / "tried"
+    first_time_fails = f"test -e {marker} || {{ touch {marker}; false; }}"
+    task_id = submit(
+        team,
+        "Hang once",
+        bash(first_time_fails, if_denied=[tool("Write", file_path="$CWD/half.txt", content="half"), {"sleep": 600}]),
+        tool("Write", file_path="$CWD/whole.txt", content="whole\n"),
+        flags=("--timeout", "8"),
+    )
+    (retried,) = team.until(lambda: [event for event in recent(team) if event["kind"] == "task.retried"])
+    assert (retried["task_id"], retried["data"]["error_code"]) == (task_id, "timeout")
+    assert team.house.json("wait", task_id, "--timeout", "100", timeout_s=120)["done"]
+    shown = detail(team, task_id)
+    assert (shown["status"], shown["merge"]["state"]) == ("completed", "landed")
+    assert shown["attempts"] == 2
+    assert git(team.repo, "show", "main:whole.txt") == "whole"
+    assert git(team.repo, "ls-tree", "main", "--", "half.txt") == ""
+    (saved,) = git(team.repo, "for-each-ref", "--format=%(refname)", "refs/corral/salvage").splitlines()
+    assert git(team.repo, "show", f"{saved}:half.txt") == "half"
+
+
+def test_what_a_worker_writes_by_bash_into_the_main_checkout_is_found_saved_told_and_does_not_land(
+    crew: Callable[..., Team],
+) -> None:
+    team = crew()
+    person = team.member()
+    person.do(tool("Write", file_path="$CWD/README.md.draft", content="a person's\n"))
+    task_id = submit(
+        team,
+        "Stray",
+        bash(f"echo stray > {team.repo}/stray.txt; echo stray >> {team.repo}/README.md.draft"),
+        tool("Write", file_path="$CWD/own.txt", content="own\n"),
+    )
+    assert team.house.json("wait", task_id, "--timeout", "100", timeout_s=120)["done"]
+    told = "\n".join(
+        json.dumps(request.body["messages"]) for request in team.stage.requests if "Stray: done." in str(request.body)
+    )
+    assert "in another checkout" in told
+    assert f"changed README.md.draft, which {person.name} holds" in told
+    (saved,) = git(team.repo, "for-each-ref", "--format=%(refname)", "refs/corral/salvage").splitlines()
+    assert saved in told
+    assert git(team.repo, "show", f"{saved}:stray.txt") == "stray"
+    assert git(team.repo, "ls-tree", "--name-only", "main").split() == ["README.md", "own.txt", "src"]
+    assert (team.repo / "stray.txt").exists()
+    (worker,) = [row for row in team.sessions() if row["task_id"] == task_id]
+    assert f"{worker['agent_name']} changed README.md.draft by a shell command while you hold it" in person.do(
+        bash("true")
+    )
