@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from alembic.runtime.migration import MigrationContext
 from sqlalchemy import Connection
 
 
@@ -13,4 +12,5 @@ def health_of(conn: Connection) -> str:
 
 def schema_of(conn: Connection) -> str | None:
     """The revision of the schema."""
-    return MigrationContext.configure(conn).get_current_revision()
+    revision = conn.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
+    return None if revision is None else str(revision)

@@ -5,20 +5,27 @@ from __future__ import annotations
 import os
 import sqlite3
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from alembic import command
-from alembic.config import Config
-from alembic.script import ScriptDirectory
 from sqlalchemy.exc import DBAPIError
 
 from corral.errors import DatabaseUnavailable
 from corral.store.engine import unavailable
+
+if TYPE_CHECKING:
+    from alembic.config import Config
+
+HEAD = "0001"
+"""The newest revision in ``migrations/``. Said here so that a start with a current database needs no Alembic: it and what
+it imports (every dialect there is) are an eighth of a start, and 20 MB."""
 
 _SCRIPTS = Path(__file__).parent / "migrations"
 
 
 def alembic_config(path: Path) -> Config:
     """The Alembic configuration for one database file; there is no ``alembic.ini``."""
+    from alembic.config import Config
+
     config = Config()
     config.set_main_option("script_location", str(_SCRIPTS).replace("%", "%%"))
     config.attributes["path"] = path
@@ -34,31 +41,36 @@ def open_schema(path: Path) -> None:
     Raises:
         DatabaseUnavailable: The file is damaged, was written by a newer Corral, or cannot be written. It is left as it was.
     """
-    script = ScriptDirectory.from_config(alembic_config(path))
-    head = script.get_current_head()
     try:
         current = _revision(path)
-        if current == head:
-            return
-        if current is not None and current not in {revision.revision for revision in script.walk_revisions()}:
-            raise DatabaseUnavailable(
-                "The database was written by a newer version of Corral.",
-                cause=f"Its schema is {current}; this version knows up to {head}.",
-                remedy="Install the newer version again.",
-            )
-        aside = path.with_name(f"{path.name}.next")
-        aside.unlink(missing_ok=True)
-        aside.touch(mode=0o600)
-        if current is not None:
-            _copy(path, aside)
-            _copy(path, path.with_name(f"{path.name}.before-{head}"))
-            _fold_log(path)
-        command.upgrade(alembic_config(aside), "head")
-        with aside.open("rb+") as file:
-            os.fsync(file.fileno())
-        aside.replace(path)
+        if current != HEAD:
+            _upgrade(path, current)
     except (DBAPIError, OSError, sqlite3.Error) as error:
         raise unavailable(error) from error
+
+
+def _upgrade(path: Path, current: str | None) -> None:
+    from alembic import command
+    from alembic.script import ScriptDirectory
+
+    script = ScriptDirectory.from_config(alembic_config(path))
+    if current is not None and current not in {revision.revision for revision in script.walk_revisions()}:
+        raise DatabaseUnavailable(
+            "The database was written by a newer version of Corral.",
+            cause=f"Its schema is {current}; this version knows up to {HEAD}.",
+            remedy="Install the newer version again.",
+        )
+    aside = path.with_name(f"{path.name}.next")
+    aside.unlink(missing_ok=True)
+    aside.touch(mode=0o600)
+    if current is not None:
+        _copy(path, aside)
+        _copy(path, path.with_name(f"{path.name}.before-{HEAD}"))
+        _fold_log(path)
+    command.upgrade(alembic_config(aside), HEAD)
+    with aside.open("rb+") as file:
+        os.fsync(file.fileno())
+    aside.replace(path)
 
 
 def _revision(path: Path) -> str | None:
