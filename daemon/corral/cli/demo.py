@@ -164,9 +164,8 @@ def _prove(project: Project, client: Client, details: dict[str, Any], *, strict:
     say(paint("\nProof", "bold"))
     receipt = receipts.get(tree)
     if receipt:
-        say(
-            f"  main is tree {tree[:12]}; its receipt: {state(receipt['status'])}, {receipt['tests']} tests, {receipt['duration_s']:.1f} s"
-        )
+        proof = f"{state(receipt['status'])}, {receipt['tests']} tests, {receipt['duration_s']:.1f} s"
+        say(f"  main is tree {tree[:12]}; its receipt: {proof}")
     with tempfile.TemporaryDirectory(prefix="corral-demo-proof-") as fresh:
         _git(project.root, "clone", "-q", str(project.root), f"{fresh}/clone")
         run = subprocess.run(

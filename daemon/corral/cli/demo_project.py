@@ -1,5 +1,7 @@
 """What ``corral demo`` works on: a small real Python project with a test suite, and a batch of tasks for it."""
 
+# ruff: noqa: E501 - files, commands and prompts stand here as they are
+
 from __future__ import annotations
 
 from dataclasses import dataclass, field

@@ -1,0 +1,58 @@
+"""``corral config``: every error at once with its place, what is committed on the target, and no daemon needed to check."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.conftest import commit
+from tests.coordinated import Coordinated
+
+
+@pytest.mark.req("FR-CONFIG-003")
+def test_validate_names_every_error_with_its_field_and_source_and_starts_no_daemon(house: Coordinated) -> None:
+    (house.root / ".corral" / "local.yaml").write_text("locks: {ttl_s: -1}\nsupervisor: {max_agents: many}\nlogz: {}\n")
+    done = house.run("config", "validate", check=False)
+    assert done.returncode == 2
+    assert "locks.ttl_s" in done.stderr
+    assert "supervisor.max_agents" in done.stderr
+    assert ".corral/local.yaml" in done.stderr
+    said = house.run("config", "validate", "--json", check=False)
+    assert said.returncode == 2
+    assert {error["field"] for error in json.loads(said.stdout)["errors"]} == {"locks.ttl_s", "supervisor.max_agents"}
+    assert house.run("daemon", "status", check=False).returncode == 5
+
+
+@pytest.mark.req("FR-CONFIG-003")
+def test_an_unknown_key_is_a_warning(house: Coordinated) -> None:
+    (house.root / ".corral" / "local.yaml").write_text("locks: {ttl: 5}\n")
+    said = house.json("config", "validate")
+    assert said["valid"]
+    assert any("locks.ttl" in warning for warning in said["warnings"])
+    assert "The configuration is valid." in house.run("config", "validate").stdout
+
+
+@pytest.mark.req("FR-CONFIG-003")
+def test_what_the_target_has_committed_is_checked_too(house: Coordinated) -> None:
+    file = house.root / ".corral" / "config.yaml"
+    good = file.read_text()
+    commit(house.root, {".corral/config.yaml": "landing: {timeout_s: -1}\n"})
+    file.write_text(good)
+    said = house.run("config", "validate", "--json", check=False)
+    assert said.returncode == 2
+    (error,) = json.loads(said.stdout)["errors"]
+    assert (error["field"], error["source"]) == ("landing.timeout_s", ".corral/config.yaml on the target branch")
+
+
+@pytest.mark.req("FR-CONFIG-001")
+def test_show_tells_what_is_in_force_and_where_it_came_from(house: Coordinated) -> None:
+    (house.root / ".corral" / "local.yaml").write_text("locks: {ttl_s: 60}\n")
+    rows = {row["key"]: row for row in house.json("config", "show")["settings"]}
+    assert (rows["locks.ttl_s"]["value"], rows["locks.ttl_s"]["source"]) == (60, ".corral/local.yaml")
+    assert rows["tasks.max_retries"]["source"] == "default"
+    assert rows["landing.verify"]["value"] == ["true"]
+    section = house.json("config", "show", "locks")["settings"]
+    assert {row["key"] for row in section} == {"locks.ttl_s", "locks.enforcement", "locks.on_daemon_down"}
+    done = house.run("config", "show", "lock", check=False)
+    assert (done.returncode, "There is no setting 'lock'" in done.stderr) == (3, True)
