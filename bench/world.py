@@ -35,7 +35,7 @@ class Sizes:
     idle_s: float = 10.0
 
 
-QUICK = Sizes(files=60, files_of_tasks=40, few_rows=5, many_rows=60, requests=40, turns=2, tool_calls=2, idle_s=0.5)
+QUICK = Sizes(files=60, files_of_tasks=4, few_rows=5, many_rows=60, requests=40, turns=2, tool_calls=2, idle_s=0.5)
 
 
 class World:

@@ -46,11 +46,12 @@ def land(repo: Git, target_ref: str, new_sha: str, old_sha: str) -> Landed | Mov
         GitFailed: It could not be tried.
     """
     current = refs.read(repo, target_ref)
-    if current is not None and refs.is_ancestor(repo, new_sha, current):
+    forward = (current or "") == old_sha and (not old_sha or refs.is_ancestor(repo, old_sha, new_sha))
+    if current is not None and (new_sha == current or not forward) and refs.is_ancestor(repo, new_sha, current):
         return Landed(new_sha)
     if (current or "") != old_sha:
         return Moved(current)
-    if old_sha and not refs.is_ancestor(repo, old_sha, new_sha):
+    if not forward:
         raise InvalidInput(f"{new_sha} does not descend from {old_sha}.", cause="Landing never rewrites a branch.")
     blocked = _rewritten_elsewhere(repo, target_ref)
     if blocked:

@@ -6,6 +6,7 @@ Nothing heavy is imported before the lock is ours: of twenty starters nineteen o
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
 import sys
@@ -63,8 +64,11 @@ def _serve(instance: Instance, pipe: int | None) -> int:
             pipe = None
 
     try:
+        gc.disable()  # a tenth of the import is looking for garbage in what stays for good
         from corral.server.daemon import serve  # heavy: only the winner of the lock pays for it
 
+        gc.freeze()
+        gc.enable()
         serve(instance, ready=lambda: report(b"ready"))
     except CorralError as error:
         if pipe is None:

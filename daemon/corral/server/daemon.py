@@ -92,7 +92,15 @@ async def _run(services: Services, ready: Callable[[], None]) -> None:
     served = Express(build(services), services)
     app = Access(served, token=make_token(project.token_file), socket=socket_path(project))
     config = uvicorn.Config(
-        app, log_config=None, access_log=False, lifespan="off", http="httptools", timeout_graceful_shutdown=2
+        app,
+        log_config=None,
+        access_log=False,
+        lifespan="off",
+        http="httptools",
+        ws="none",
+        proxy_headers=False,
+        server_header=False,
+        timeout_graceful_shutdown=2,
     )
     server = uvicorn.Server(config)
     server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
