@@ -7,7 +7,22 @@ from typing import Annotated
 
 import typer
 
-from corral.cli import daemon, demo, doctor, initialise, locks, merges, plugin, sessions, status, tasks, wait, worktrees
+from corral.cli import (
+    config,
+    daemon,
+    demo,
+    doctor,
+    initialise,
+    locks,
+    merges,
+    plugin,
+    sessions,
+    status,
+    tasks,
+    wait,
+    worktrees,
+)
+from corral.cli.help import Grouped
 from corral.cli.options import Common
 from corral.cli.output import Interrupted, guarded
 
@@ -17,6 +32,7 @@ def _interrupt(_number: int, _frame: object) -> None:
 
 
 app = typer.Typer(
+    cls=Grouped,
     name="corral",
     no_args_is_help=False,
     add_completion=True,
@@ -55,6 +71,7 @@ app.add_typer(sessions.app, name="session")
 app.add_typer(locks.app, name="lock")
 wait.add_to(app)
 app.add_typer(daemon.app, name="daemon")
+app.add_typer(config.app, name="config")
 app.add_typer(plugin.app, name="plugin")
 doctor.add_to(app)
 demo.add_to(app)
