@@ -31,8 +31,9 @@ SEED_VARIABLE = "STORM_SEED"
 SETTLED_WITHIN_S = 150.0
 BACKLOG = 6
 
-SPARED = {"worktree", "remove"}
-"""A git that is not killed at random: see ``test_a_git_killed_while_it_forgets_a_worktree``."""
+SPARED = ({"worktree", "remove"}, {"merge", "--ff-only"})
+"""Gits that are not killed at random. The first: see ``test_a_git_killed_while_it_forgets_a_worktree``. The second works in
+the user's own checkout, where a lock that it left is the user's to remove: see ``test_a_lock_in_the_users_checkout``."""
 
 CONFIG = """
 tasks: {max_retries: 50, backoff_initial_s: 0.1, backoff_max_s: 0.5}
@@ -173,7 +174,7 @@ class Storm:
             self.kills[kind] += 1
 
     def _kill_one(self, kind: str) -> bool:
-        found = [one for one, words in processes_of(self.root) if _kind(words) == kind and not set(words) >= SPARED]
+        found = [one for one, words in processes_of(self.root) if _kind(words) == kind and not _is_spared(words)]
         if not found:
             return False
         with suppress(psutil.Error):
@@ -300,6 +301,10 @@ def _works_for(process: psutil.Process, root: Path) -> bool:
         environ.get("CORRAL_PROJECT"),
         environ.get("CORRAL_VERIFICATION", "").partition("/.corral/")[0],
     )
+
+
+def _is_spared(words: list[str]) -> bool:
+    return any(verb <= set(words) for verb in SPARED)
 
 
 def _kind(words: list[str]) -> str:

@@ -32,6 +32,7 @@ from corral.work.attempts import Ending
 from tests.conftest import commit, git
 from tests.coordinated import Coordinated, eventually
 from tests.faults.storm import processes_of
+from tests.integration.test_landing_verification import gone
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(240)]
 
@@ -88,7 +89,7 @@ def test_a_worker_that_is_paused_past_its_time_is_replaced_and_never_comes_back(
     detail = house.json("task", "detail", task)
     assert (detail["attempts"], detail["merge"]["state"]) == (2, "landed")
     assert git(house.root, "ls-tree", "--name-only", "main", "done.txt", "late.txt") == "done.txt"
-    assert not psutil.pid_exists(paused)
+    assert gone(paused)
     assert eventually(lambda: house.json("worktree", "list") == [])
 
 
@@ -234,7 +235,7 @@ def test_the_daemon_dies_while_a_verification_runs_and_no_orphan_stays(
     gate.touch()
     house.run("wait", task, "--timeout", "60")
     assert house.json("task", "detail", task)["merge"]["receipt"]["status"] == "passed"
-    assert not psutil.pid_exists(orphan)
+    assert gone(orphan)
     house.stop()
     eventually(lambda: processes_of(house.root) == [])
     assert [p for p in psutil.process_iter(["cmdline"]) if str(pids) in " ".join(p.info["cmdline"] or ())] == []

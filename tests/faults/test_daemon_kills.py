@@ -141,3 +141,43 @@ def test_a_git_killed_while_it_forgets_a_worktree(repo: Path, tmp_path: Path) ->
     (entry / "gitdir").unlink()
     assert not worktrees.repair(me, place, "corral/w1")
     assert not entry.exists()
+
+
+@pytest.mark.req("G5")
+def test_the_lock_of_a_killed_git_on_a_ref_of_ours_stops_neither_a_start_nor_the_queue(house: Coordinated) -> None:
+    """Left on the branch that has landed, or on what a request holds, it would stop every later tidying for ever."""
+    house.run("wait", house.submit("one", "echo 1 > 1.txt"), "--timeout", "60")
+    house.kill_daemon()
+    sha = git(house.root, "rev-parse", "main")
+    merge_id = house.json("merge", "list")[0]["merge_id"]
+    house.kill_daemon()
+    ours = [f"refs/corral/mq/{merge_id}", "refs/heads/corral/task-1"]
+    for ref in ours:
+        git(house.root, "update-ref", ref, sha)
+        (house.root / ".git" / f"{ref}.lock").touch()
+    house.run("wait", house.submit("two", "echo 2 > 2.txt"), "--timeout", "60")
+    assert not list((house.root / ".git" / "refs").rglob("*.lock"))
+    for ref in ours:  # and again while it runs
+        (house.root / ".git" / f"{ref}.lock").parent.mkdir(parents=True, exist_ok=True)
+        (house.root / ".git" / f"{ref}.lock").touch()
+    house.submit("three", "sleep 15; echo 3 > 3.txt")
+    eventually(lambda: not list((house.root / ".git" / "refs").rglob("*.lock")), 60)
+
+
+@pytest.mark.req("G5")
+@pytest.mark.parametrize("lock", ["index.lock", "refs/heads/main.lock", "packed-refs.lock"])
+def test_a_lock_in_the_users_checkout(house: Coordinated, lock: str) -> None:
+    """It may be a git of the user's that lives: it is left alone, the landing says what it waits for, and goes on by itself."""
+    place = house.root / ".git" / lock
+    house.run("daemon", "start")
+    place.touch()
+    task = house.submit("waits", "echo 1 > 1.txt")
+    if lock != "packed-refs.lock":  # that one is only in the way of a branch that is to go
+        merge = eventually(lambda: next((m for m in house.json("merge", "list") if m["reason"]), None))
+        assert "lock" in merge["reason"], merge
+    house.kill_daemon()
+    house.run("daemon", "start")
+    assert place.exists()
+    place.unlink()
+    house.run("wait", task, "--timeout", "60")
+    assert house.json("task", "detail", task)["merge"]["state"] == "landed"

@@ -13,8 +13,8 @@ from typing import Any
 from sqlalchemy import Connection
 
 from corral.config.paths import Project
-from corral.git import stale
-from corral.git.command import open_repository
+from corral.errors import GitFailed
+from corral.git.command import open_checkout, open_repository
 from corral.landing.landfall import OnSettled
 from corral.landing.queue import Queue
 from corral.models.instants import iso
@@ -28,11 +28,12 @@ from corral.server.jobs import Job, now
 from corral.server.reload import Reloader
 from corral.server.services import Services
 from corral.server.settings import SettingsHolder
+from corral.server.stale_locks import StaleLocks
 from corral.server.timers import SessionKeeper
 from corral.store import sessions as session_rows
 from corral.store.engine import Database
 from corral.store.migrate import open_schema
-from corral.work import tasks
+from corral.work import residue, tasks
 from corral.work.allocation import Grounds, environment, make_usable
 from corral.work.supervisor import Supervisor
 from corral.work.worktrees import Worktrees
@@ -84,9 +85,9 @@ def assemble(project: Project, pool: ThreadPoolExecutor) -> Services:
     nudges: dict[str, Callable[[], None]] = {}
 
     def nudge(name: str) -> None:
-        job = jobs.get(name)
-        if job is not None:
-            job.nudge()
+        for job in (jobs.get(name), jobs.get("stale_locks")):
+            if job is not None:
+                job.nudge()
         nudges.get("changed", lambda: None)()
 
     grounds = Grounds(db=db, project=project, repo=git, settings=settings, clock=now)
@@ -137,28 +138,26 @@ def assemble(project: Project, pool: ThreadPoolExecutor) -> Services:
     settings.on_change.append(lambda _new: services.nudge("supervisor"))
     settings.on_change.append(lambda _new: services.nudge("landing"))
     settings.on_change.append(lambda _new: services.nudge("sessions"))
-    _clear_stale_locks(services)
-    queue.recover(now())
+    stale_locks = StaleLocks(db, git)
+    stale_locks.at_start([Path(row["path"]) for row in services.worktrees.listing()])
+    try:
+        queue.recover(now())
+    except GitFailed as error:  # e.g. a lock of the user's is in the way: every step of the queue looks again
+        log.warning("landing_not_recovered", reason=f"{error.message} {error.cause}")
     supervisor.recover(now())
     jobs["supervisor"] = Job("supervisor", supervisor.step)
     jobs["landing"] = Job("landing", queue.step)
     jobs["settings"] = Job("settings", services.reloader.step)
+    jobs["stale_locks"] = Job("stale_locks", stale_locks.step)
     jobs["sessions"] = Job("sessions", SessionKeeper(services).step)
     return services
-
-
-def _clear_stale_locks(services: Services) -> None:
-    """Remove the lock files that a killed git left in what only Corral writes."""
-    ours = [Path(row["path"]) for row in services.worktrees.listing()]
-    removed = stale.clear(services.git, now(), refs=["refs/corral/", "refs/heads/corral/"], worktrees=ours)
-    for lock in removed:
-        log.warning("stale_lock_removed", path=str(lock))
 
 
 def _made_usable(grounds: Grounds, path: Path) -> Mapping[str, str]:
     """Make the verification worktree usable like any other; its ports lie just below those of the allocated ones."""
     chosen = grounds.settings().worktrees
     ports = chosen.port_first - chosen.ports_each
+    residue.remove(open_checkout(path), path, grounds.recipes)
     made = make_usable(grounds, path, ports if chosen.ports_each and ports >= FIRST_FREE_PORT else None)
     return environment(grounds, path, made)
 

@@ -1,0 +1,89 @@
+"""Lock files that a git of ours left when it was killed, removed from where only Corral writes.
+
+A lock on a ref of ours is held for milliseconds by a git that lives. One that stays would stop every later change of that
+ref, and with it the queue, for ever. What is the user's (the target's ref, a checkout's index) is never touched: a landing
+that meets a lock there is held, and says so.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from sqlalchemy import Connection
+
+from corral.git import stale
+from corral.git.command import Git
+from corral.observe.logs import logger
+from corral.server.jobs import now as clock
+from corral.store import merges, tasks
+from corral.store.engine import Database
+
+OURS = ("refs/corral/", "refs/heads/corral/")
+LOOK_EVERY_S = 20.0
+STALE_S = 10.0
+
+SHARED_STALE_S = 60.0
+"""The same for ``packed-refs.lock``, which every git that deletes a ref holds for a moment, the user's too."""
+
+START_STALE_S = 1.0
+"""The same at the start: what the gits of a daemon that has just been killed hold, they are done with by then."""
+
+log = logger("stale_locks")
+
+
+class StaleLocks:
+    """Step: while work is open, look now and then.
+
+    Args:
+        db: Says whether work is open.
+        git: The repository.
+    """
+
+    def __init__(self, db: Database, git: Git) -> None:
+        self._db = db
+        self._git = git
+        self._next: datetime | None = None
+
+    def at_start(self, worktrees: Sequence[Path]) -> None:
+        """Clear what a dead daemon left, before recovery meets it; waits a moment for what is too young to tell.
+
+        Args:
+            worktrees: The folders that Corral allocated. Only now: a commit of a living worker may hold the lock of its
+                index for long, with nobody having the file open.
+        """
+        self._told(stale.clear(self._git, clock(), refs=(), worktrees=worktrees, older_than_s=SHARED_STALE_S))
+        deadline = time.monotonic() + 3 * START_STALE_S
+        while self._clear(clock(), START_STALE_S) and time.monotonic() < deadline:
+            time.sleep(0.1)
+
+    def step(self, now: datetime) -> datetime | None:
+        """Look once, at most every :data:`LOOK_EVERY_S`; None when nothing is open and nothing was left."""
+        if self._next is not None and now < self._next:
+            return self._next
+        self._next = now + timedelta(seconds=LOOK_EVERY_S)
+        remain = self._clear(now, STALE_S)
+        return self._next if remain or self._db.read(_is_busy) else None
+
+    def _clear(self, now: datetime, older_than_s: float) -> bool:
+        """Remove what is stale; whether a lock of ours remains."""
+        removed = stale.clear(self._git, now, refs=OURS, worktrees=[], older_than_s=older_than_s)
+        packed = self._git.common_dir / "packed-refs.lock"
+        with suppress(FileNotFoundError):
+            if now.timestamp() - packed.stat().st_mtime > SHARED_STALE_S and not stale.is_open(packed):
+                packed.unlink()
+                removed.append(packed)
+        self._told(removed)
+        return any((lock.ref or "").startswith(OURS) for lock in stale.lock_files(self._git, now))
+
+    @staticmethod
+    def _told(removed: Sequence[Path]) -> None:
+        for path in removed:
+            log.warning("stale_lock_removed", path=str(path))
+
+
+def _is_busy(conn: Connection) -> bool:
+    return bool(tasks.count_open(conn) or merges.busy_targets(conn))
