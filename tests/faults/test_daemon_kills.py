@@ -10,14 +10,20 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import psutil
 import pytest
 
+from corral.config.model import Tasks
 from corral.git import worktrees
 from corral.git.command import open_repository
+from corral.models.tasks import read_submissions
+from corral.server.stale_locks import StaleLocks
+from corral.store.engine import Database
 from corral.store.migrate import open_schema
+from corral.work import tasks
 from tests.conftest import git
 from tests.coordinated import Coordinated, eventually
 from tests.faults.storm import CONFIG, Storm, seed_of_this_run
@@ -157,11 +163,33 @@ def test_the_lock_of_a_killed_git_on_a_ref_of_ours_stops_neither_a_start_nor_the
         (house.root / ".git" / f"{ref}.lock").touch()
     house.run("wait", house.submit("two", "echo 2 > 2.txt"), "--timeout", "60")
     assert not list((house.root / ".git" / "refs").rglob("*.lock"))
-    for ref in ours:  # and again while it runs
-        (house.root / ".git" / f"{ref}.lock").parent.mkdir(parents=True, exist_ok=True)
-        (house.root / ".git" / f"{ref}.lock").touch()
-    house.submit("three", "sleep 15; echo 3 > 3.txt")
-    eventually(lambda: not list((house.root / ".git" / "refs").rglob("*.lock")), 60)
+
+
+@pytest.mark.req("G5")
+def test_while_work_is_open_stale_locks_are_looked_for_and_only_ours_go(repo: Path, tmp_path: Path) -> None:
+    open_schema(tmp_path / "corral.db")
+    db, me = Database(tmp_path / "corral.db"), open_repository(repo / ".git")
+    keeper, now = StaleLocks(db, me), datetime.now(timezone.utc)
+    assert keeper.step(now) is None, "nothing is open and nothing was left: only a nudge makes it look again"
+    ours = [repo / ".git" / name for name in ("refs/corral/mq/1.lock", "refs/heads/corral/task-1.lock")]
+    theirs = [repo / ".git" / name for name in ("index.lock", "HEAD.lock", "refs/heads/main.lock", "config.lock")]
+    packed = repo / ".git" / "packed-refs.lock"
+    for lock in (*ours, *theirs, packed):
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        lock.touch()
+    now += timedelta(seconds=5)
+    again = keeper.step(now)
+    assert again is not None and all(lock.exists() for lock in ours), "not twice within a moment"
+    again = keeper.step(again)
+    assert not any(lock.exists() for lock in ours) and all(lock.exists() for lock in (*theirs, packed))
+    (wanted,) = read_submissions([{"title": "t", "command": "true"}])
+    db.write(lambda conn: tasks.submit(conn, wanted, now, Tasks()))
+    for _ in range(5):
+        now = max(now, again or now) + timedelta(seconds=1)
+        again = keeper.step(now)
+        assert again is not None, "work is open"
+    assert not packed.exists() and all(lock.exists() for lock in theirs)
+    db.close()
 
 
 @pytest.mark.req("G5")
