@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from bench.measure import Measure, in_turns, spread, timed
+from bench.measure import Measure, in_turns, spread
 from bench.world import World, git
 
 AGENTS = 10
@@ -122,8 +122,7 @@ def measure_batch(world: World) -> Iterator[Measure]:
         git(root, "commit", "-q", "-a", "-m", "again")
 
     turns = 1 if tasks < TASKS else 3
-    taken = [timed(ours) / 1000 for _ in range(turns)]
-    floor = [timed(bare) / 1000 for _ in range(turns)]
+    taken, floor = ([ms / 1000 for ms in samples] for samples in in_turns(turns, ours, bare))
     client.close()
     note = f"{spread(taken)}; floor: a shell loop of worktree add, command, commit, merge, remove"
     what = f"{tasks} no-op tasks, {AGENTS} agents, {files:,} files"
