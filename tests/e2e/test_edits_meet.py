@@ -18,7 +18,7 @@ def write(path: str, content: str) -> dict[str, object]:
     return tool("Write", file_path=f"$CWD/{path}", content=content)
 
 
-@pytest.mark.req("HOOK-1", "RESERVE-2")
+@pytest.mark.req("RESERVE-2")
 def test_of_two_that_race_for_a_file_one_edits_and_the_other_is_told_who_holds_it(team: Team) -> None:
     files = [f"deep/f{number}.txt" for number in range(6)]
     runners = [team.member(), team.member()]
@@ -65,7 +65,6 @@ DANGERS = [
 ]
 
 
-@pytest.mark.req("RESERVE-2")
 def test_what_would_sweep_up_the_work_of_others_is_denied_and_their_work_saved_first(team: Team) -> None:
     holder, other = team.member(), team.member()
     holder.do(write("draft.txt", "not yet committed\n"))
@@ -96,7 +95,6 @@ def test_alone_in_a_checkout_git_does_what_it_always_did(team: Team) -> None:
     assert git(team.repo, "for-each-ref", "refs/corral/salvage") == ""
 
 
-@pytest.mark.req("SESSION-1")
 def test_the_briefing_reaches_the_model_and_is_short(team: Team) -> None:
     first = team.member()
     names = [f"file-with-a-rather-long-name-{number}.txt" for number in range(12)]

@@ -33,7 +33,6 @@ def unguarded(team: Team, member: Member) -> bool:
 
 
 @pytest.mark.faults
-@pytest.mark.req("RESERVE-2")
 def test_what_a_killed_session_held_is_free_within_seconds(team: Team) -> None:
     killed, other = team.member(), team.member()
     killed.do(write("a.txt", "killed"))
@@ -73,7 +72,7 @@ def test_a_session_says_goodbye(team: Team) -> None:
 
 
 @pytest.mark.faults
-@pytest.mark.req("HOOK-2")
+@pytest.mark.req("HOOK-3")
 def test_a_daemon_that_is_killed_between_two_edits_costs_neither(team: Team) -> None:
     member, other = team.member(), team.member()
     member.do(write("before.txt"))
@@ -81,6 +80,7 @@ def test_a_daemon_that_is_killed_between_two_edits_costs_neither(team: Team) -> 
     member.do(write("after.txt"))
     assert (team.repo / "before.txt").exists()
     assert (team.repo / "after.txt").exists()
+    assert "the daemon is away" in (team.repo / ".corral" / "logs" / "bridge.log").read_text()
     team.until(team.house.daemon_pid)
     member.do(write("later.txt"))
     told = other.do(write("before.txt", "theirs"), write("later.txt", "theirs"), write("free.txt"))
@@ -128,6 +128,7 @@ def test_clear_begins_a_session_and_frees_what_the_old_one_held(team: Team) -> N
     assert team.locks() == {"b.txt": fresh}
 
 
+@pytest.mark.req("SESSION-1")
 def test_a_session_that_is_resumed_or_continued_keeps_its_name_and_a_fork_gets_its_own(team: Team) -> None:
     first = team.run(write("a.txt")).result["session_id"]
     before = team.session(first)
@@ -159,7 +160,6 @@ def test_a_continued_session_is_the_one_that_holds_and_is_guarded(team: Team) ->
 # -- loaded twice, or where nothing is coordinated
 
 
-@pytest.mark.req("HOOK-3")
 def test_a_plugin_that_is_loaded_twice_handles_each_event_once(team: Team, sealed: Path) -> None:
     copy = sealed / ".claude" / "skills" / "corral"
     for part in (".claude-plugin", ".claude/agents", "hooks", "skills"):
@@ -176,7 +176,6 @@ def test_a_plugin_that_is_loaded_twice_handles_each_event_once(team: Team, seale
     assert team.locks() == {"held.txt": holder.session_id, "free.txt": other.session_id}
 
 
-@pytest.mark.req("HOOK-1")
 def test_a_repository_without_corral_is_neither_changed_nor_slowed(
     make_repo: Callable[..., Path], run_claude: Callable[..., Run], team: Team
 ) -> None:

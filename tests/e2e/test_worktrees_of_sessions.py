@@ -53,28 +53,25 @@ def test_a_session_started_with_worktree_works_in_one_of_ours(shared: Team) -> N
     assert (session["worktree"], row["session_id"]) == (str(place), session["session_id"])
 
 
-def test_a_worktree_that_its_session_gives_back_goes_and_what_was_uncommitted_is_saved(
+def test_a_worktree_that_its_person_removes_at_the_exit_goes_and_what_was_uncommitted_is_saved(
     shared: Team, sealed: Path, claude: Path
 ) -> None:
     trust(sealed, shared.repo)
-    with Terminal(
-        claude, shared.repo, shared.env, *PLUGIN, "--permission-mode", "acceptEdits", "--worktree", "brief"
-    ) as t:
-        t.wait("accept edits on", timeout_s=60)
+    flags = (*PLUGIN, "--permission-mode", "acceptEdits", "--worktree", "brief")
+    with Terminal(claude, shared.repo, shared.env, *flags) as terminal:
+        terminal.wait("accept edits on", timeout_s=60)
         place = Path(worktrees(shared)["brief"]["path"])
-        t.send(script(tool("Write", file_path="$CWD/draft.txt", content="a draft"), text("bye")))
-        t.wait((place / "draft.txt").exists)
-        shared.until(lambda: shared.sessions()[0]["status"] == "idle")
-        shared.house.ask("POST", "/hooks/WorktreeRemove", removal(shared, place))
+        terminal.send(script(tool("Write", file_path="$CWD/draft.txt", content="a draft"), text("bye")))
+        terminal.wait((place / "draft.txt").exists)
+        shared.until(lambda: terminal.screen and shared.sessions()[0]["status"] == "idle")
+        terminal.send("/exit")
+        terminal.wait("2. Remove worktree")
+        terminal.type("2")
+        terminal.wait(lambda: terminal.process.poll() is not None, timeout_s=60)
     assert not place.exists()
     assert "brief" not in worktrees(shared)
     (saved,) = git(shared.repo, "for-each-ref", "--format=%(refname)", "refs/corral/salvage/brief").splitlines()
     assert git(shared.repo, "show", f"{saved}:draft.txt") == "a draft"
-
-
-def removal(team: Team, place: Path) -> dict[str, str]:
-    (session,) = team.sessions()
-    return {"session_id": session["session_id"], "cwd": str(place), "worktree_path": str(place)}
 
 
 def test_an_isolated_subagent_works_in_one_of_ours_and_its_parent_is_told_where_the_work_is(shared: Team) -> None:
