@@ -54,6 +54,11 @@ def bash(command: str, *, if_denied: list[Step] | None = None, **arguments: Any)
     return tool("Bash", if_denied=if_denied, command=command, **arguments)
 
 
+def bash_until(condition: str, first: str = "true") -> Step:
+    """A step whose shell command waits for a condition; a minute at most, for it may outlive a client that is killed."""
+    return bash(f"{first}; for n in $(seq 600); do {condition} && break; sleep 0.1; done")
+
+
 def text(words: str) -> Step:
     """A step that says something and ends the turn."""
     return {"text": words}

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from tests.conftest import commit, git
-from tests.e2e.stage import bash, script, text, tool
+from tests.e2e.stage import bash, bash_until, script, text, tool
 from tests.e2e.team import Team
 
 pytestmark = pytest.mark.e2e
@@ -133,9 +133,7 @@ def test_the_file_behind_a_symlink_is_what_is_locked(team: Team) -> None:
 def test_a_subagent_is_a_session_of_its_own_under_its_parent(team: Team) -> None:
     parent = team.member("--allowedTools", "Agent")
     go = team.repo.parent / "go"
-    inner = script(
-        write("agents.txt", "the agent's"), bash(f"while [ ! -e {go} ]; do sleep 0.1; done"), text("Agent done.")
-    )
+    inner = script(write("agents.txt", "the agent's"), bash_until(f"[ -e {go} ]"), text("Agent done."))
     agent = tool("Agent", description="d", prompt=inner, subagent_type="general-purpose", run_in_background=True)
     parent.begin(agent, text("Started."))
     team.until(lambda: (team.repo / "agents.txt").exists() and parent.conversation.results)

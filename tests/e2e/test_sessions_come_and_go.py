@@ -14,7 +14,7 @@ import pytest
 
 from tests.conftest import git
 from tests.e2e.client import Run, Terminal, trust
-from tests.e2e.stage import bash, script, text, tool
+from tests.e2e.stage import bash, bash_until, script, text, tool
 from tests.e2e.team import PLUGIN, ROOT, Member, Team
 
 pytestmark = pytest.mark.e2e
@@ -97,7 +97,7 @@ def test_a_session_whose_bridge_is_killed_is_shown_unguarded_until_it_has_anothe
     go = team.repo.parent / "go"
     member.do(bash("true"))
     bridge = member.bridge
-    member.begin(bash(f"touch began; while [ ! -e {go} ]; do sleep 0.1; done"), write("late.txt"), text("Done."))
+    member.begin(bash_until(f"[ -e {go} ]", first="touch began"), write("late.txt"), text("Done."))
     team.until((team.repo / "began").exists)
     bridge.kill()
     team.until(lambda: unguarded(team, member))

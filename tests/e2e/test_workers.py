@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from tests.conftest import git
-from tests.e2e.stage import bash, script, text, tool
+from tests.e2e.stage import bash, bash_until, script, text, tool
 from tests.e2e.team import Team
 
 pytestmark = pytest.mark.e2e
@@ -48,13 +48,13 @@ def test_four_workers_land_four_branches_on_a_verified_target(crew: Callable[...
     team = crew(verify=("test -f README.md && ls part-*.txt",))
     meeting = team.repo.parent / "meeting"
     meeting.mkdir()
-    everybody = f"touch {meeting}/$$; until [ $(ls {meeting} | wc -l) = 4 ]; do sleep 0.1; done"
+    everybody = bash_until(f"[ $(ls {meeting} | wc -l) = 4 ]", first=f"touch {meeting}/$$")
     ids = [
         submit(
             team,
             f"Part {number}",
             tool("Write", file_path=f"$CWD/part-{number}.txt", content=f"{number}\n"),
-            bash(everybody),
+            everybody,
             *([bash(f"git add part-{number}.txt && git commit -qm 'Part {number} by hand'")] if number % 2 else []),
         )
         for number in range(4)
