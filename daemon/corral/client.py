@@ -140,6 +140,11 @@ class Client:
         return health
 
 
+_ONE_WORKERS = frozenset(
+    {"CORRAL_TASK_ID", "CORRAL_SESSION_ID", "CORRAL_MERGE_ID", "CORRAL_VERIFICATION", "CORRAL_WORKTREE", "CORRAL_PROJECT"}
+)
+
+
 def start_daemon(project: Project, timeout_s: float = START_TIMEOUT_S) -> None:
     """Start a daemon, fully detached, and wait until it (or one that somebody else started) answers.
 
@@ -152,7 +157,8 @@ def start_daemon(project: Project, timeout_s: float = START_TIMEOUT_S) -> None:
     """
     import subprocess  # most commands start nothing
 
-    environ = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}
+    # What says whose child a process is would mark the daemon as a worker's, and it would end with that worker.
+    environ = {k: v for k, v in os.environ.items() if not k.startswith("GIT_") and k not in _ONE_WORKERS}
     try:
         project.logs_dir.mkdir(parents=True, exist_ok=True)
         out = os.open(_start_log(project), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)

@@ -50,7 +50,7 @@ def test_stop_waits_for_death_and_a_second_stop_is_harmless(house: Coordinated) 
     pid = house.daemon_pid()
     assert pid is not None
     assert house.run("daemon", "stop").stdout.strip() == "stopped"
-    assert not psutil.pid_exists(pid)
+    assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
     assert not socket_path(find_project(house.root)).exists()
     assert "not running" in house.run("daemon", "stop").stdout
     assert house.run("daemon", "status", check=False).returncode == 5
@@ -211,3 +211,18 @@ def test_an_interrupted_command_exits_with_130(house: Coordinated) -> None:
     process.send_signal(2)
     _, errors = process.communicate(timeout=20)
     assert process.returncode == 130, errors
+
+
+def test_a_worker_finds_corral_whatever_path_the_daemon_was_started_with(house: Coordinated) -> None:
+    task = house.submit("who", "corral --version > version.txt", "--retries", "0")
+    house.run("wait", task, "--timeout", "40", PATH="/usr/bin:/bin")
+    assert git(house.root, "show", "main:version.txt").startswith("corral ")
+
+
+def test_a_daemon_that_a_worker_started_does_not_end_with_that_worker(
+    house: Coordinated, coordinate: Callable[..., Coordinated]
+) -> None:
+    other = coordinate()
+    task = house.submit("start another", f"cd {other.root} && corral daemon start", "--retries", "0")
+    house.run("wait", task, "--timeout", "40")
+    assert other.daemon_pid() is not None

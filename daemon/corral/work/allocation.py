@@ -327,5 +327,6 @@ def _ignored(checkout: Git, paths: list[str]) -> set[str]:
 
 def environment(grounds: Grounds, worktree: Path, made: Provisioned) -> dict[str, str]:
     """What a process that works in an allocated worktree is told, on top of its own environment."""
-    path = os.pathsep.join([*made.path_prefixes, os.environ.get("PATH", os.defpath)])
+    own = str(grounds.project.run_dir / "bin")
+    path = os.pathsep.join([*made.path_prefixes, own, os.environ.get("PATH", os.defpath)])
     return {**made.env, "PATH": path, "CORRAL_WORKTREE": str(worktree), "CORRAL_PROJECT": str(grounds.project.root)}
