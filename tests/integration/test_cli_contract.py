@@ -32,7 +32,7 @@ ENVELOPE = {"code", "name", "message", "cause", "remedy", "details"}
 UNKNOWN = "00000000-0000-4000-8000-000000000000"
 
 
-def refused(house: Coordinated, *args: str, cwd: Path | None = None, **env: str) -> tuple[int, dict[str, Any]]:
+def refused(house: Coordinated, *args: str, cwd: Path | None = None, **env: Any) -> tuple[int, dict[str, Any]]:
     """Run a command that must fail; checks that it says so on stderr only, and returns exit code and error."""
     done = house.run(*args, "--json", check=False, cwd=cwd, **env)
     assert done.returncode != 0, done.stdout
@@ -94,7 +94,9 @@ def test_a_task_that_changes_nothing_has_no_merge_and_is_done(house: Coordinated
     assert house.json("merge", "list") == []
 
 
-def test_without_a_verification_the_receipt_says_so_wherever_it_is_shown(coordinate: Callable[..., Coordinated]) -> None:
+def test_without_a_verification_the_receipt_says_so_wherever_it_is_shown(
+    coordinate: Callable[..., Coordinated],
+) -> None:
     house = coordinate(verify=())
     task = house.submit("hello", "echo hello > hello.txt")
     house.run("wait", task, "--timeout", "60")
@@ -143,8 +145,6 @@ def test_wrong_values_exit_with_2_and_change_nothing(house: Coordinated) -> None
         ("task", "submit", "--title", "x", "--command", "true", "--timeout", "0"),
         ("task", "submit", "--title", "x", "--command", "true", "--claims", "../outside"),
         ("task", "submit", "--title", "x", "--command", "true", "--wait-for", UNKNOWN),
-        ("task", "list", "--status", "asleep"), ("merge", "list", "--state", "asleep"),
-        ("session", "list", "--status", "asleep"),
         ("wait",), ("wait", "--all", UNKNOWN), ("lock", "release"), ("lock", "acquire", "../outside"),
         ("lock", "acquire", "a", "--ttl", "-1"), ("merge", "submit", "main"), ("worktree", "create", "../outside"),
         ("-C", "/no/such/folder", "task", "list"),
@@ -152,7 +152,12 @@ def test_wrong_values_exit_with_2_and_change_nothing(house: Coordinated) -> None
     for command in commands:
         code, error = refused(house, *command)
         assert (code, error["name"]) == (2, "invalid_input"), command
-    for command in (("task", "submit", "--title", "x", "--command", "true", "--priority", "11"), ("task", "nonsense")):
+    for command in (
+        ("task", "submit", "--title", "x", "--command", "true", "--priority", "11"), ("task", "nonsense"), ("nonsense",),
+        ("task", "list", "--status", "asleep"), ("merge", "list", "--state", "asleep"),
+        ("session", "list", "--status", "asleep"), ("task", "submit", "--command", "true"), ("task", "detail"),
+        ("wait", "--all", "--timeout", "-1"),
+    ):  # fmt: skip
         done = house.run(*command, check=False)
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr.strip()

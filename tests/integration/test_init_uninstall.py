@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +12,7 @@ import psutil
 import pytest
 
 from corral.cli.claude_settings import MARK
-from tests.conftest import GIT_ENV, commit, git
+from tests.conftest import commit, git
 from tests.coordinated import Coordinated, eventually
 
 OWN_HOOK = {"matcher": "Bash", "hooks": [{"type": "command", "command": "echo mine"}]}
@@ -71,7 +70,18 @@ def test_init_shows_what_it_will_write_and_does_nothing_unless_agreed(repo: Path
 def test_init_takes_a_path_a_target_and_verifications(repo: Path) -> None:
     git(repo, "branch", "stable")
     house = Coordinated(repo)
-    house.run("init", str(repo / "src"), "--yes", "--target", "stable", "--verify", "true", "--verify", "test -d src", cwd=Path("/"))
+    house.run(
+        "init",
+        str(repo / "src"),
+        "--yes",
+        "--target",
+        "stable",
+        "--verify",
+        "true",
+        "--verify",
+        "test -d src",
+        cwd=Path("/"),
+    )
     try:
         house.run("wait", house.submit("hello", "echo hello > hello.txt"), "--timeout", "60")
         receipt = house.json("task", "detail", house.json("task", "list")[0]["task_id"])["merge"]["receipt"]
@@ -84,7 +94,10 @@ def test_init_takes_a_path_a_target_and_verifications(repo: Path) -> None:
 
 def test_init_twice_changes_nothing_and_says_so(house: Coordinated) -> None:
     home = house.root / ".corral"
-    kept = {file: file.read_bytes() for file in (home / "config.yaml", home / ".gitignore", home / "metadata.json", settings_of(house.root))}
+    kept = {
+        file: file.read_bytes()
+        for file in (home / "config.yaml", home / ".gitignore", home / "metadata.json", settings_of(house.root))
+    }
     again = house.run("init", "--yes").stdout
     assert "in place already" in again
     assert "landing.verify" not in again
@@ -186,6 +199,21 @@ def test_settings_behind_a_symlink_stay_behind_it(repo: Path, tmp_path: Path) ->
     assert real.read_text() == json.dumps(SETTINGS)
     assert real.stat().st_mode & 0o777 == 0o640
     assert [item.name for item in tmp_path.iterdir() if item.name.startswith(".")] == []
+
+
+@pytest.mark.parametrize("obstacle", ["settings behind a dead link", "a file called .corral"])
+def test_an_init_that_cannot_be_finished_leaves_nothing_behind(repo: Path, tmp_path: Path, obstacle: str) -> None:
+    if obstacle == "a file called .corral":
+        (repo / ".corral").write_text("mine")
+    else:
+        settings_of(repo).parent.mkdir()
+        settings_of(repo).symlink_to(tmp_path / "no such folder" / "settings.json")
+    before = sorted(str(path) for path in repo.rglob("*") if ".git" not in path.parts)
+    done = Coordinated(repo).run("init", "--yes", "--json", check=False)
+    assert done.returncode == 2
+    assert "cannot be written" in json.loads(done.stderr)["error"]["message"]
+    assert sorted(str(path) for path in repo.rglob("*") if ".git" not in path.parts) == before
+    assert not (repo / ".corral").is_dir()
 
 
 def test_a_worktree_hook_of_ones_own_is_kept_and_said(repo: Path) -> None:
@@ -358,7 +386,6 @@ def test_a_worktrees_root_outside_is_emptied_and_nothing_else_of_it(
 def test_the_environment_of_git_in_a_hook_does_not_lead_init_astray(repo: Path, make_repo: Callable[..., Path]) -> None:
     other = make_repo("other")
     house = Coordinated(repo)
-    house.run("init", "--yes", GIT_DIR=str(other / ".git"), GIT_WORK_TREE=str(other), **GIT_ENV)
+    house.run("init", "--yes", GIT_DIR=str(other / ".git"), GIT_WORK_TREE=str(other))
     assert (repo / ".corral" / "config.yaml").is_file()
     assert not (other / ".corral").exists()
-    assert os.environ.get("GIT_DIR") is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import json
 import os
@@ -66,13 +67,7 @@ def init(
         _show(project, files, settings, edit)
     if not yes and (files or (edit and edit.changes)) and not _agreed():
         raise typer.Exit(1)
-    _write(project, files)
-    if settings and edit and edit.changes:
-        _remember(project, claude_settings.record(edit))
-        settings.parent.mkdir(exist_ok=True)
-        _replace(settings, edit.after)
-    elif not (project.home / "metadata.json").exists():
-        _remember(project, None)
+    _write(project, _contents(project, files, settings, edit))
     if as_json:
         emit({"project": str(project.root), "target": branch, "written": [str(file) for file in files]})
         return
@@ -156,19 +151,48 @@ def _agreed() -> bool:
     return typer.confirm("Go on?", default=True)
 
 
-def _write(project: Project, files: dict[Path, str]) -> None:
+def _contents(
+    project: Project, files: dict[Path, str], settings: Path | None, edit: claude_settings.Edit | None
+) -> dict[Path, bytes]:
+    """Everything that is to be written; the marker of an initialised repository comes last: half an init is no init."""
+    metadata = project.home / "metadata.json"
+    contents = {file: text.encode() for file, text in files.items()}
+    if settings and edit and edit.changes:
+        contents[settings] = edit.after
+        contents[metadata] = _metadata(claude_settings.record(edit))
+    elif not metadata.exists():
+        contents[metadata] = _metadata(None)
+    if project.config_file in contents:
+        contents[project.config_file] = contents.pop(project.config_file)
+    return contents
+
+
+def _metadata(settings: dict[str, Any] | None) -> bytes:
+    said = {"version": __version__, "template": "built-in", "claude_settings": settings}
+    return (json.dumps(said, indent=2) + "\n").encode()
+
+
+def _write(project: Project, contents: dict[Path, bytes]) -> None:
+    """Write all of it, or leave everything as it was."""
+    fresh = not project.home.exists()
+    before: dict[Path, bytes | None] = {}
     try:
-        project.home.mkdir(exist_ok=True)
-        # The marker of an initialised repository comes last: half an init is no init.
-        for file, text in sorted(files.items(), key=lambda item: item[0] == project.config_file):
-            _replace(file, text.encode())
-        for folder in (project.run_dir, project.logs_dir, project.database.parent):
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for folder in (project.home, project.run_dir, project.logs_dir, project.database.parent):
+            folder.mkdir(mode=0o755 if folder == project.home else 0o700, parents=True, exist_ok=True)
+        for file, content in contents.items():
+            file.parent.mkdir(exist_ok=True)
+            before[file] = file.read_bytes() if file.exists() else None
+            _replace(file, content)
     except OSError as error:
+        for file, content_before in before.items():
+            with contextlib.suppress(OSError):
+                _give_back(file, content_before)
+        if fresh:
+            shutil.rmtree(project.home, ignore_errors=True)
         raise InvalidInput(
             f"{error.filename or project.home} cannot be written.",
             cause=str(error.strerror),
-            remedy="Make the repository's folder writable for you.",
+            remedy="Make it writable for you, or free space, and run `corral init` again; nothing was changed.",
         ) from error
 
 
@@ -176,15 +200,14 @@ def _replace(file: Path, content: bytes) -> None:
     """Write beside and move in; through a symlink, to where it points."""
     target = Path(os.path.realpath(file))
     partial = target.with_name(f".{target.name}.corral-new")
-    partial.write_bytes(content)
-    if target.exists():
-        shutil.copymode(target, partial)
-    partial.replace(target)
-
-
-def _remember(project: Project, settings: dict[str, Any] | None) -> None:
-    said = {"version": __version__, "template": "built-in", "claude_settings": settings}
-    _replace(project.home / "metadata.json", (json.dumps(said, indent=2) + "\n").encode())
+    try:
+        partial.write_bytes(content)
+        if target.exists():
+            shutil.copymode(target, partial)
+        partial.replace(target)
+    except OSError:
+        partial.unlink(missing_ok=True)
+        raise
 
 
 def _recorded(project: Project) -> dict[str, Any] | None:
@@ -253,11 +276,13 @@ def _refuse_if_at_risk(project: Project) -> None:
         )
 
 
-def _give_back(settings: Path, content: bytes | None) -> None:
+def _give_back(file: Path, content: bytes | None) -> None:
+    """Bring a file back to what it held; None: it, and its folder if nothing else is in it, shall not exist."""
     if content is not None:
-        if settings.exists() and settings.read_bytes() != content:
-            _replace(settings, content)
+        if file.exists() and file.read_bytes() != content:
+            _replace(file, content)
         return
-    settings.unlink(missing_ok=True)
-    if settings.parent.is_dir() and not any(settings.parent.iterdir()):
-        settings.parent.rmdir()
+    if not file.is_symlink():
+        file.unlink(missing_ok=True)
+    if file.parent.is_dir() and not any(file.parent.iterdir()):
+        file.parent.rmdir()

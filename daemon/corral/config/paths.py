@@ -61,8 +61,7 @@ class Project:
         usual = self.home / "corral.db"
         if len(os.fsencode(usual)) <= DATABASE_LIMIT:
             return usual
-        state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-        return Path(state) / "corral" / _digest(self.home) / "corral.db"
+        return Path.home() / ".local" / "state" / "corral" / _digest(self.home) / "corral.db"
 
     @property
     def run_dir(self) -> Path:
