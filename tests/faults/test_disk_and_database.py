@@ -45,7 +45,10 @@ Mount = Callable[[Path, str], None]
 
 @pytest.fixture
 def mount() -> Iterator[Mount]:
-    """Put a small file system of its own under a folder, which keeps what it held: ``mount(folder, "4m")``."""
+    """Put a small file system of its own under a folder, which keeps what it held: ``mount(folder, "4m")``.
+
+    To be named before ``house``: the daemon has to be stopped before its folder goes.
+    """
     mounted: list[Path] = []
 
     def do(folder: Path, size: str) -> None:
@@ -110,7 +113,7 @@ def refused(house: Coordinated) -> None:
 @pytest.mark.req("D3")
 @pytest.mark.parametrize("kind", ["limit", "disk"])
 def test_a_full_disk_refuses_loses_nothing_and_is_over_when_there_is_room(
-    house: Coordinated, kind: str, mount: Mount
+    mount: Mount, house: Coordinated, kind: str
 ) -> None:
     home = house.root / ".corral"
     if kind == "disk":
@@ -220,7 +223,7 @@ def test_a_database_that_cannot_be_trusted_is_refused_and_left_alone(house: Coor
 
 
 @pytest.mark.req("D8")
-def test_a_folder_that_cannot_be_written_is_an_error_that_says_so(house: Coordinated, mount: Mount) -> None:
+def test_a_folder_that_cannot_be_written_is_an_error_that_says_so(mount: Mount, house: Coordinated) -> None:
     home = house.root / ".corral"
     mount(home, "8m")
     house.submit("first", "true")
