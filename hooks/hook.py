@@ -100,12 +100,12 @@ def connect(home: str, event: str, allowed_s: float) -> _socket.socket:
 
 
 def start_daemon(home: str) -> bool:
-    """Run ``corral daemon start``, detached; without one on the PATH, as ``run/command`` (an argument a line) says."""
+    """Run ``corral daemon start``, detached; without one on the PATH, the one that the last daemon was of."""
     import subprocess as sp
 
     found = any(os.access(os.path.join(folder, "corral"), os.X_OK) for folder in os.get_exec_path())
-    command = ["corral"] if found else pointer(os.path.join(home, "run", "command"), "").splitlines()
-    argv, null = [*command, "daemon", "start", "--detach"], sp.DEVNULL
+    command = "corral" if found else os.path.join(home, "run", "bin", "corral")
+    argv, null = [command, "daemon", "start", "--detach"], sp.DEVNULL
     sp.Popen(argv, cwd=os.path.dirname(home), stdin=null, stdout=null, stderr=null, start_new_session=True)
     return True
 

@@ -251,18 +251,16 @@ def starter(file: Path, sock: Path, *, answers: bool = True) -> Path:
     return note
 
 
-@pytest.mark.parametrize("found", ["on the PATH", "recorded"])
+@pytest.mark.parametrize("found", ["on the PATH", "of the last daemon"])
 def test_a_session_starts_the_daemon_detached(repo: Path, tmp_path: Path, found: str) -> None:
     sock = coordinate(repo)
-    note = starter(tmp_path / "bin" / "corral", sock)
-    if found == "recorded":
-        (repo / ".corral" / "run" / "command").write_text(f"{tmp_path / 'bin' / 'corral'}\n-m\ncorral\n")
+    folder = tmp_path / "bin" if found == "on the PATH" else repo / ".corral" / "run" / "bin"
+    note = starter(folder / "corral", sock)
     done = fire(repo, "SessionStart", path=os.fspath(tmp_path / "bin") if found == "on the PATH" else "")
     answer = json.loads(done.stdout)
     assert answer["sid"] != os.getsid(0)
     assert answer["stdin"] == os.devnull
-    expected = "daemon start --detach" if found == "on the PATH" else "-m corral daemon start --detach"
-    assert note.read_text().splitlines() == [expected]
+    assert note.read_text().splitlines() == ["daemon start --detach"]
 
 
 def test_a_daemon_that_does_not_come_up_delays_a_session_by_five_seconds_at_most(repo: Path, tmp_path: Path) -> None:

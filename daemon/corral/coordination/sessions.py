@@ -116,13 +116,12 @@ def _supersede(conn: Connection, arrival: Arrival, now: datetime) -> None:
             end(conn, other["session_id"], "superseded", now)
 
 
-def alive(conn: Connection, arrival: Arrival, now: datetime) -> None:
+def alive(conn: Connection, arrival: Arrival, now: datetime) -> Row:
     """A sign of life: cheap for a session that is known, a registration for one that is not (or was given up).
 
     It supersedes nobody: a late event of the session before a ``/clear`` must not end the one after it.
     """
-    if rows.beat(conn, arrival.session_id, iso(now)) is None:
-        _enter(conn, arrival, now)
+    return rows.beat(conn, arrival.session_id, iso(now)) or _enter(conn, arrival, now)
 
 
 def errand(prompt: str) -> str:

@@ -207,9 +207,7 @@ def _announce(project: Project, tcp: socket.socket) -> None:
         "started_at": iso(now()),
     }
     write_private(project.daemon_json, json.dumps(said) + "\n")
-    # For a hook that finds no `corral` on its PATH: how this very installation is started, an argument a line.
-    write_private(project.run_dir / "command", f"{sys.executable}\n-m\ncorral\n")
-    # For workers, whatever PATH the daemon was started with: the plugin starts its bridge as `corral mcp`.
+    # For workers and hooks, whatever their PATH: the plugin starts its bridge as `corral mcp`.
     command = project.run_dir / "bin" / "corral"
     command.parent.mkdir(exist_ok=True)
     write_private(command, f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m corral "$@"\n')

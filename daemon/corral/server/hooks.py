@@ -94,23 +94,31 @@ def is_running(pid: int, started: float | None) -> bool:
         return True
 
 
-def _present(conn: Connection, services: Services, event: HookEvent, now: datetime) -> Holder:
-    """Mark the session (and inside a subagent its parent) alive and at work."""
-    if event.parent:
-        sessions.alive(conn, Arrival(session_id=event.parent), now)
+Present = Callable[[Connection], Holder]
+
+
+def _presence(services: Services, event: HookEvent, now: datetime) -> Present:
+    """What marks the session (and inside a subagent its parent) alive and at work, to be called in a write.
+
+    What an event tells is read from the disk here, before the write: the one writer waits for nobody's files.
+    """
     seen = arrival(services, event)
-    sessions.alive(conn, seen, now)
-    row = session_rows.get(conn, event.actor)
-    assert row is not None
-    news: dict[str, Any] = {}
-    if row["waiting_for"] is not None or row["status"] == SessionStatus.IDLE:
-        news = {"waiting_for": None, "status": SessionStatus.ACTIVE}
-    if seen.worktree not in (None, row["worktree"]):  # it went into another worktree, which must not go under its feet
-        news = {**news, "worktree": seen.worktree, "cwd": seen.cwd}
-    if news:
-        session_rows.change(conn, event.actor, news)
-    kin = (event.parent,) if event.parent else ()
-    return Holder(session_id=event.actor, task_id=row["task_id"], kin=kin)
+
+    def present(conn: Connection) -> Holder:
+        if event.parent:
+            sessions.alive(conn, Arrival(session_id=event.parent), now)
+        row = sessions.alive(conn, seen, now)
+        news: dict[str, Any] = {}
+        if row["waiting_for"] is not None or row["status"] == SessionStatus.IDLE:
+            news = {"waiting_for": None, "status": SessionStatus.ACTIVE}
+        if seen.worktree not in (None, row["worktree"]):  # it went into another one, which must not go under its feet
+            news = {**news, "worktree": seen.worktree, "cwd": seen.cwd}
+        if news:
+            session_rows.change(conn, event.actor, news)
+        kin = (event.parent,) if event.parent else ()
+        return Holder(session_id=event.actor, task_id=row["task_id"], kin=kin)
+
+    return present
 
 
 def _policy(services: Services) -> Policy:
@@ -136,7 +144,7 @@ def target_of(services: Services, event: HookEvent) -> Target | None:
 async def _before_tool(services: Services, event: HookEvent) -> Answer:
     services.witness.announced(event.actor, event.use_id)
     if event.is_shell:
-        verdict = await shell_watch.before(services, event, lambda conn, now: _present(conn, services, event, now))
+        verdict = await shell_watch.before(services, event, _presence(services, event, services.now()))
         return _verdict(verdict)
     if not event.is_edit or not event.path:
         return await _sign_of_life(services, event)
@@ -144,9 +152,10 @@ async def _before_tool(services: Services, event: HookEvent) -> Answer:
     if target is None:
         return await _sign_of_life(services, event)
     now, policy = services.now(), _policy(services)
+    present = _presence(services, event, now)
 
     def guard(conn: Connection) -> Answer:
-        holder = _present(conn, services, event, now)
+        holder = present(conn)
         verdict = edits.before_edit(conn, holder, target, policy, now)
         if verdict.denial is not None:
             return hook_events.denial(verdict.denial)
@@ -170,9 +179,10 @@ async def _after_tool(services: Services, event: HookEvent) -> Answer:
     now = services.now()
     if event.is_edit and event.path and (target := target_of(services, event)) is not None:
         services.witness.edited(target.checkout, target.key.match_key, event.actor, now)
+    present = _presence(services, event, now)
 
     def finish(conn: Connection) -> Answer:
-        _present(conn, services, event, now)
+        present(conn)
         _guarded(conn, event, unguarded, now)
         waiting = session_rows.take_notices(conn, event.actor, iso(now))
         return hook_events.context(event.name, [*waiting, *remarks])
@@ -224,9 +234,10 @@ async def _prompt(services: Services, event: HookEvent) -> Answer:
     if event.parent is None and await services.read(lambda conn: session_rows.get(conn, event.actor)) is None:
         return await _session_start(services, event)
     now = services.now()
+    present = _presence(services, event, now)
 
     def begin(conn: Connection) -> Answer:
-        _note_errand(conn, event, _present(conn, services, event, now).task_id)
+        _note_errand(conn, event, present(conn).task_id)
         return hook_events.context(event.name, session_rows.take_notices(conn, event.actor, iso(now)))
 
     return await services.write(begin)
@@ -239,9 +250,10 @@ def _note_errand(conn: Connection, event: HookEvent, task_id: str | None) -> Non
 
 async def _stop(services: Services, event: HookEvent) -> Answer:
     now = services.now()
+    present = _presence(services, event, now)
 
     def rest(conn: Connection) -> Answer:
-        _present(conn, services, event, now)
+        present(conn)
         values = {"status": SessionStatus.IDLE, "last_words": event.last_words[:4000] or None}
         session_rows.change(conn, event.actor, values)
         return {}
@@ -253,10 +265,11 @@ async def _waiting(services: Services, event: HookEvent) -> Answer:
     """The session waits for its person: for a permission, or for the next prompt."""
     now = services.now()
     what = event.message or (f"permission for {event.tool}" if event.tool else "its person")
+    present = _presence(services, event, now)
 
     def wait(conn: Connection) -> Answer:
         before = session_rows.get(conn, event.actor) or {}
-        _present(conn, services, event, now)
+        present(conn)
         asked = before.get("waiting_for") if event.notification == "permission_prompt" else None  # it said for what
         status = SessionStatus.IDLE if before.get("status") == SessionStatus.IDLE else SessionStatus.ACTIVE
         session_rows.change(conn, event.actor, {"waiting_for": (asked or what)[:300], "status": status})
@@ -266,10 +279,10 @@ async def _waiting(services: Services, event: HookEvent) -> Answer:
 
 
 async def _subagent_start(services: Services, event: HookEvent) -> Answer:
-    now = services.now()
+    now, newcomer = services.now(), arrival(services, event)
 
     def begin(conn: Connection) -> Answer:
-        sessions.register(conn, arrival(services, event), now)
+        sessions.register(conn, newcomer, now)
         return hook_events.context(event.name, session_rows.take_notices(conn, event.actor, iso(now)))
 
     return await services.write(begin)
@@ -307,9 +320,10 @@ async def _worktree_create(services: Services, event: HookEvent) -> Answer:
     now, name = services.now(), event.worktree_name
     subagent = name.removeprefix(OF_SUBAGENT) if name.startswith(OF_SUBAGENT) else None
     owner = subagent or event.actor
+    present = _presence(services, event, now)
 
     def arrive(conn: Connection) -> None:
-        _present(conn, services, event, now)
+        present(conn)
         if subagent is not None:  # the client tells of it only after its worktree is there
             sessions.alive(conn, Arrival(subagent, "subagent", parent_session_id=event.actor), now)
 
@@ -329,8 +343,7 @@ async def _worktree_remove(services: Services, event: HookEvent) -> Answer:
 
 
 async def _sign_of_life(services: Services, event: HookEvent) -> Answer:
-    now = services.now()
-    await services.write(lambda conn: _present(conn, services, event, now))
+    await services.write(_presence(services, event, services.now()))
     return {}
 
 

@@ -26,7 +26,7 @@ from corral.server.services import Services
 from corral.store import locks as lock_rows
 from corral.store import sessions as session_rows
 
-Present = Callable[[Connection, datetime], Holder]
+Present = Callable[[Connection], Holder]
 
 
 def _checkouts(services: Services, event: HookEvent) -> list[Path]:
@@ -48,7 +48,7 @@ def _checkouts(services: Services, event: HookEvent) -> list[Path]:
 async def before(services: Services, event: HookEvent, present: Present) -> Verdict:
     """Judge a command before it runs, and remember how the checkouts look."""
     now = services.now()
-    holder = await services.write(lambda conn: present(conn, now))
+    holder = await services.write(present)
     danger = shell.danger(event.command)
     if danger is not None and services.settings().locks.enforcement == "enforce":
         verdict = await _refusal(services, event, holder, danger)
