@@ -6,6 +6,7 @@ import os
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -80,7 +81,7 @@ def coordinate(make_repo: Callable[..., Path]) -> Iterator[Callable[..., Coordin
     made: list[Coordinated] = []
 
     def initialise(
-        root: Path | None = None, *, verify: tuple[str, ...] = ("true",), config: str = "", **env: str
+        root: Path | None = None, *, verify: tuple[str, ...] = ("true",), config: str = "", **env: Any
     ) -> Coordinated:
         house = Coordinated(root or make_repo(f"repo{len(made)}"))
         made.append(house)

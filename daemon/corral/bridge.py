@@ -24,7 +24,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from corral import __version__, wire
-from corral.config.paths import Project, find_project, socket_path
+from corral.config.paths import Project, find_project, find_socket
 from corral.errors import NotAProject
 
 DEADLINE_S = 4.0
@@ -43,9 +43,14 @@ TEXT_LIMIT = 4000
 class Daemon:
     """HTTP/1.1 over the daemon's socket, on kept connections. Any number of threads may use it."""
 
-    def __init__(self, path: str) -> None:
-        self.path = path
+    def __init__(self, project: Project) -> None:
+        self._project = project
         self._idle: list[socket.socket] = []
+
+    @property
+    def path(self) -> str:
+        """Where it listens now."""
+        return os.fspath(find_socket(self._project))
 
     def post(self, target: str, body: bytes, deadline: float) -> bytes:
         """Send a request and return the body of the answer.
@@ -109,7 +114,7 @@ class Gate:
         self._lock = threading.Lock()
         self._seen = threading.Event()
         if project is not None:
-            self._daemon = Daemon(os.fspath(socket_path(project)))
+            self._daemon = Daemon(project)
             threading.Thread(target=self._hold, name="hold", daemon=True).start()
 
     def ask(self, arguments: dict[str, Any]) -> str:

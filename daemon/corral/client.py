@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from corral import PROTOCOL, wire
-from corral.config.paths import Project, socket_path
+from corral.config.paths import Project, find_socket
 from corral.errors import CorralError, DaemonUnreachable, from_wire
 
 START_TIMEOUT_S = 20.0
@@ -67,6 +67,13 @@ class Client:
             return self._exchange(method, target, data, timeout_s)
         except (ConnectionError, FileNotFoundError):
             self.close()
+        except PermissionError as error:
+            self.close()
+            raise DaemonUnreachable(
+                "The daemon's socket may not be opened.",
+                cause=f"{self.project.run_dir} belongs to another user.",
+                remedy=f"Work as the owner of {self.project.home}, or mend its permissions.",
+            ) from error
         except TimeoutError as error:
             self.close()
             raise DaemonUnreachable(
@@ -85,7 +92,7 @@ class Client:
 
     def _exchange(self, method: str, target: str, data: bytes | None, timeout_s: float) -> Any:
         if self._link is None:
-            self._link = wire.dial(os.fspath(socket_path(self.project)), timeout_s)
+            self._link = wire.dial(os.fspath(find_socket(self.project)), timeout_s)
         try:
             answer = wire.exchange(self._link, wire.request(method, target, data), time.monotonic() + timeout_s)
             decoded = json.loads(answer.body) if answer.body else None
@@ -141,7 +148,14 @@ class Client:
 
 
 _ONE_WORKERS = frozenset(
-    {"CORRAL_TASK_ID", "CORRAL_SESSION_ID", "CORRAL_MERGE_ID", "CORRAL_VERIFICATION", "CORRAL_WORKTREE", "CORRAL_PROJECT"}
+    {
+        "CORRAL_TASK_ID",
+        "CORRAL_SESSION_ID",
+        "CORRAL_MERGE_ID",
+        "CORRAL_VERIFICATION",
+        "CORRAL_WORKTREE",
+        "CORRAL_PROJECT",
+    }
 )
 
 

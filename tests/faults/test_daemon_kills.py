@@ -136,7 +136,6 @@ def test_a_daemon_killed_while_it_recovers_is_followed_by_one_that_does(house: C
     storm.check()
 
 
-@pytest.mark.xfail(strict=True, reason="an entry that lost its `gitdir` but not yet its HEAD is taken for somebody's")
 @pytest.mark.req("G3")
 def test_a_git_killed_while_it_forgets_a_worktree(repo: Path, tmp_path: Path) -> None:
     """`git worktree remove` deletes the folder, then its entry file by file: a kill in between leaves some of those."""

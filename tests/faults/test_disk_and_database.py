@@ -29,7 +29,7 @@ from corral.coordination.locks import Holder
 from corral.coordination.sessions import Arrival
 from corral.coordination.witness import Witness
 from corral.errors import DatabaseUnavailable
-from corral.models.instants import iso
+from corral.models.instants import iso, parse
 from corral.server.timers import SessionKeeper
 from corral.store import locks as lock_rows
 from corral.store import sessions as session_rows
@@ -340,6 +340,19 @@ def test_a_clock_that_jumps_ends_nobody_and_silence_counts_anew(parts: Parts, ju
     for _ in range(4):
         keeper.step(now := now + timedelta(seconds=30))
     assert parts.alive() == ({"one"} if jump_s > 0 else {"one", "two"}), "who stays silent is given up after all"
+
+
+@pytest.mark.req("D11")
+@pytest.mark.parametrize("jump_s", [8 * 3600, -7200])
+def test_a_lock_keeps_the_time_it_had_left_over_a_jump(parts: Parts, jump_s: int) -> None:
+    keeper, now = SessionKeeper(parts), parts.started_at  # type: ignore[arg-type]
+    arrive(parts, now)
+    parts.db.write(lambda conn: locks.acquire(conn, [parse_key("x")], Holder("one"), now, ttl_s=3600))
+    keeper.step(now)
+    now += timedelta(seconds=jump_s)
+    keeper.step(now)
+    (held,) = parts.db.read(lambda conn: lock_rows.listing(conn, iso(now)))
+    assert parse(held["expires_at"]) == now + timedelta(seconds=3600)
 
 
 @pytest.mark.req("D18")

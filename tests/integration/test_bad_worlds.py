@@ -122,7 +122,6 @@ def test_a_path_with_unusual_characters(
     assert (Path(house.json("worktree", "recover", "mine")["path"]) / "half.txt").is_file()
 
 
-@pytest.mark.xfail(reason="the store reads its path as a URL", strict=True)
 def test_a_path_that_looks_like_a_query_leaves_nothing_beside_it(
     coordinate: Callable[..., Coordinated], make_repo: Callable[..., Path], tmp_path: Path
 ) -> None:
@@ -168,7 +167,6 @@ def test_a_project_with_a_submodule(coordinate: Callable[..., Coordinated], make
     assert (around / "part" / "README.md").is_file()
 
 
-@pytest.mark.xfail(reason="git lists such a main checkout by its git directory", strict=True)
 @pytest.mark.parametrize("kind", ["submodule", "separate git directory"])
 def test_a_git_directory_that_lies_elsewhere(make_repo: Callable[..., Path], tmp_path: Path, kind: str) -> None:
     part = make_repo("part")
@@ -210,8 +208,8 @@ def test_hostile_titles_are_text(house: Coordinated) -> None:
     error_of(house.run("task", "submit", "--title", "x" * 10_000, "--command", "true", "--json", check=False), 2)
     eventually(lambda: [row["status"] for row in house.json("task", "list")] == ["completed"] * len(HOSTILE))
     house.run("wait", "--all", "--timeout", "60")
-    subjects = git(house.root, "log", "--format=%s", f"-{len(HOSTILE)}").splitlines()
-    assert len(subjects) == len(HOSTILE)
+    subjects = git(house.root, "log", "--format=%s").splitlines()
+    assert len(subjects) > len(HOSTILE)
     assert {"--output=x", "two lines and more", HOSTILE[2], HOSTILE[4]} < set(subjects)
     shown = house.run("task", "list").stdout + house.run("merge", "list").stdout + house.run("status").stdout
     assert "\x1b" not in shown and "\x07" not in shown
@@ -277,7 +275,6 @@ def test_a_database_of_a_newer_version_is_left_as_it_is(house: Coordinated) -> N
     conn.close()
 
 
-@pytest.mark.xfail(reason="a socket that may not be used is no error of ours yet", strict=True)
 @pytest.mark.skipif(os.geteuid() != 0 or shutil.which("setpriv") is None, reason="needs root, to become somebody else")
 def test_a_home_that_may_not_be_written_is_said_and_left(repo: Path, tmp_path: Path) -> None:
     house = Coordinated(repo)
@@ -295,7 +292,7 @@ def test_a_home_that_may_not_be_written_is_said_and_left(repo: Path, tmp_path: P
     if "corral" not in done.stderr:
         pytest.skip("another user may not run this Python")
     error = error_of(done, 5)
-    assert "writ" in error["cause"] + error["remedy"]
+    assert ".corral" in error["cause"] and "permissions" in error["remedy"]
     assert sorted(str(path) for path in (repo / ".corral").rglob("*")) == before
 
 

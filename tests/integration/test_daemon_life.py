@@ -94,7 +94,10 @@ def test_run_files_are_private(house: Coordinated) -> None:
 def test_every_subfolder_and_worktree_meets_the_same_daemon(house: Coordinated, tmp_path: Path) -> None:
     house.run("daemon", "start")
     git(house.root, "worktree", "add", "-q", str(tmp_path / "linked"), "-b", "side")
-    pids = {house.json("daemon", "status", cwd=folder)["pid"] for folder in (house.root, house.root / "src", tmp_path / "linked")}
+    pids = {
+        house.json("daemon", "status", cwd=folder)["pid"]
+        for folder in (house.root, house.root / "src", tmp_path / "linked")
+    }
     assert len(pids) == 1
 
 

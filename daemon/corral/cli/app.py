@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import signal
+import sys
 from typing import Annotated
 
 import typer
@@ -25,6 +28,7 @@ from corral.cli import (
 from corral.cli.help import Grouped
 from corral.cli.options import Common
 from corral.cli.output import Interrupted, guarded
+from corral.errors import InvalidInput
 
 
 def _interrupt(_number: int, _frame: object) -> None:
@@ -86,11 +90,19 @@ def run(arguments: list[str]) -> int:
     """Run one command and return its exit code."""
     signal.signal(signal.SIGINT, _interrupt)
 
+    as_json = "--json" in arguments
+
     def command() -> int:
+        said = io.StringIO()
         try:
-            code = app(args=arguments, standalone_mode=True)
+            # A program that asked for JSON gets its mistakes as JSON too, not as a page of usage.
+            with contextlib.redirect_stderr(said) if as_json else contextlib.nullcontext():
+                code = app(args=arguments, standalone_mode=True)
         except SystemExit as leaving:
             code = leaving.code
+        if as_json and code == InvalidInput.exit_code:
+            raise InvalidInput(said.getvalue().rpartition("Error: ")[2].strip() or "The command line is wrong.")
+        sys.stderr.write(said.getvalue())
         return code if isinstance(code, int) else 0
 
-    return guarded(command, as_json="--json" in arguments, debug=lambda: Common.debug)
+    return guarded(command, as_json=as_json, debug=lambda: Common.debug)

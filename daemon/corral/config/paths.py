@@ -154,6 +154,19 @@ def socket_path(project: Project) -> Path:
     return runtime_dir() / f"{_digest(project.home)}.sock"
 
 
+def find_socket(project: Project) -> Path:
+    """Where the daemon that runs listens: :func:`socket_path`, but where that depends on the environment, as it said itself."""
+    usual = project.run_dir / "corral.sock"
+    if len(os.fsencode(usual)) <= SOCKET_LIMIT:
+        return usual
+    import json  # only for long paths
+
+    try:
+        return Path(json.loads(project.daemon_json.read_text(encoding="utf-8"))["socket"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return socket_path(project)
+
+
 def runtime_dir() -> Path:
     """A short folder of this user's own for sockets (the daemon creates it with mode 0700)."""
     base = os.environ.get("XDG_RUNTIME_DIR", "")

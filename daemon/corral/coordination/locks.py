@@ -137,6 +137,11 @@ def release(conn: Connection, keys: Sequence[LockKey], holder: Holder, now: date
     return released
 
 
+def postpone(conn: Connection, seconds: float) -> None:
+    """Move every expiry: the machine slept, or its clock was set, and nobody could renew anything meanwhile."""
+    rows.reschedule(conn, lambda expires_at: after(parse(expires_at), seconds))
+
+
 def expire(conn: Connection, now: datetime) -> datetime | None:
     """Remove what is over; returns when the next lock expires."""
     for row in rows.expire(conn, iso(now)):

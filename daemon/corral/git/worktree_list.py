@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import portalocker
@@ -46,6 +46,11 @@ def entries(repo: Git) -> list[Entry]:
                     bare="bare" in fields,
                 )
             )
+    if found and found[0].path == repo.common_dir and not found[0].bare:
+        # A submodule, or --separate-git-dir: git names the git directory where the main checkout lies elsewhere.
+        named = repo.run("config", "--get", "core.worktree").text.rstrip("\n")
+        if named:
+            found[0] = replace(found[0], path=Path(os.path.normpath(repo.common_dir / named)))
     return found
 
 

@@ -285,9 +285,12 @@ def _admin_of(repo: Git, path: Path) -> Path | None:
 
 
 def _forget_missing(repo: Git, path: Path) -> None:
-    """Drop the entry of a half-made worktree that git itself can no longer see, because it does not name its folder yet."""
+    """Drop an entry that git itself can no longer see, because it does not name its folder.
+
+    Git writes ``gitdir`` before HEAD: without both the entry was being made, with HEAD alone it was being removed.
+    """
     admin = repo.common_dir / "worktrees" / path.name
-    if admin.is_dir() and not (admin / "gitdir").exists() and not (admin / "HEAD").exists():
+    if admin.is_dir() and not (admin / "gitdir").exists():
         shutil.rmtree(admin)
 
 

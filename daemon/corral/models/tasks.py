@@ -146,8 +146,8 @@ def refuse(errors: list[dict[str, Any]], total: int) -> None:
     field = f"{first['field']}: " if first["field"] else ""
     more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
     raise InvalidInput(
-        f"Not submitted: {where}{field}{first['message']}{more}.",
-        remedy="Correct what `details.errors` names and submit again; nothing was queued.",
+        f"Not submitted: {where}{field}{str(first['message']).rstrip('.')}{more}.",
+        remedy="Correct it and submit again; nothing was queued.",
         details={"errors": errors},
     )
 

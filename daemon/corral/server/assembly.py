@@ -79,6 +79,7 @@ def assemble(project: Project, pool: ThreadPoolExecutor) -> Services:
         log.warning("config_warning", detail=str(warning))
     if settings.loaded.overrides:
         log.info("config_overrides", overrides=settings.loaded.overrides)
+    project.database.parent.mkdir(parents=True, exist_ok=True)
     open_schema(project.database)
     db = Database(project.database)
     jobs: dict[str, Job] = {}

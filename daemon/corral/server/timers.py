@@ -19,7 +19,8 @@ log = logger("sessions")
 class SessionKeeper:
     """Step: sweep the sessions, expire the locks.
 
-    A jump of the clock, or a machine that slept, counts as waking up: everybody gets the whole time of silence again.
+    A jump of the clock, or a machine that slept, counts as waking up: everybody gets the whole time of silence again, and
+    every lock the time that it had left.
     """
 
     def __init__(self, services: Services) -> None:
@@ -30,8 +31,10 @@ class SessionKeeper:
     def step(self, now: datetime) -> datetime | None:
         """Look once; next when a session is to be looked at again, or the first lock expires."""
         services = self._services
-        if self._last is not None and abs((now - self._last).total_seconds()) > 60 + LOOK_EVERY_S:
+        jump_s = (now - self._last).total_seconds() if self._last is not None else 0.0
+        if abs(jump_s) > 60 + LOOK_EVERY_S:
             self._awake_since = now
+            services.db.write(lambda conn: locks.postpone(conn, jump_s))
         self._last = now
         stale_after_s = services.settings().sessions.stale_after_s
         if services.db.read(rows.live):

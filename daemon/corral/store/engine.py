@@ -19,7 +19,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.pool import QueuePool
 
@@ -226,7 +226,7 @@ def unavailable(error: BaseException) -> DatabaseUnavailable:
 
 def _engine(path: Path, *, read_only: bool, size: int) -> Engine:
     engine = create_engine(
-        f"sqlite:///{path}",
+        URL.create("sqlite", database=str(path)),
         poolclass=QueuePool,
         pool_size=size,
         max_overflow=0,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, and_, bindparam, delete, func, insert, or_, select, update
@@ -118,3 +118,9 @@ def expire(conn: Connection, now: str) -> list[Row]:
 def next_expiry(conn: Connection) -> str | None:
     """When the first of all locks expires, or None."""
     return conn.execute(select(func.min(file_locks.c.expires_at))).scalar()
+
+
+def reschedule(conn: Connection, moved: Callable[[str], str]) -> None:
+    """Give every lock another expiry, made of the one it has."""
+    for row in conn.execute(select(file_locks.c.lock_id, file_locks.c.expires_at)).all():
+        conn.execute(_RENEW, {"which": row.lock_id, "expires_at": moved(row.expires_at)}).close()

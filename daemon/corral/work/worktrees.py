@@ -58,6 +58,12 @@ class Worktrees:
         grounds = self._grounds
         known = grounds.db.read(lambda conn: rows.live_by_name(conn, name))
         if known is not None and known["state"] == WorktreeState.READY and known["session_id"] == session_id:
+            if base is not None and refs.resolve(grounds.repo, base) != known["base_sha"]:
+                raise Conflict(
+                    f"The worktree {name} exists already and began at another commit.",
+                    cause=f"It began at {known['base_sha'][:12]}.",
+                    remedy="Choose another name, or remove that one first.",
+                )
             return wire(known)
         if known is None and (grounds.root / name).exists():
             raise Conflict(f"{grounds.root / name} exists already.", remedy="Choose another name, or move it away.")
