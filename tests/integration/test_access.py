@@ -1,14 +1,16 @@
-"""Who may speak to the daemon over TCP."""
+"""Who may speak to the daemon, and what nobody who works in the clone may say."""
 
 from __future__ import annotations
 
 import http.client
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.conftest import commit, git
 from tests.coordinated import Coordinated
 
 
@@ -81,3 +83,15 @@ def test_the_token_is_in_no_log_and_no_command_line(house: Coordinated, bearer: 
 
 def test_the_socket_needs_no_token(house: Coordinated) -> None:
     assert house.ask("GET", "/health")["pid"] == house.daemon_pid()
+
+
+def test_a_file_that_a_worker_can_write_does_not_change_what_its_work_is_verified_with(
+    coordinate: Callable[..., Coordinated],
+) -> None:
+    house = coordinate(verify=("test ! -f bad",))
+    commit(house.root, {".corral/config.yaml": (house.root / ".corral/config.yaml").read_text()})
+    (house.root / ".corral" / "local.yaml").write_text("landing: {verify: ['true']}\n")
+    task = house.submit("bad", "touch bad", "--retries", "0")
+    house.run("wait", task, "--timeout", "40", check=False)
+    assert house.json("task", "detail", task)["merge"]["state"] == "failed"
+    assert git(house.root, "ls-tree", "main", "--", "bad") == ""

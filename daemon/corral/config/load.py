@@ -72,8 +72,8 @@ def load(project: Project, *, environ: Mapping[str, str], home: Path, committed:
         environ: The environment; see :func:`_from_environment` for how variables are spelled and read.
         home: The user's home folder.
         committed: ``.corral/config.yaml`` as it is on the target branch. Its ``landing`` section replaces that of the
-            working copy, so that editing a file does not change what other people's work is verified with. None: the
-            branch has no such file, and the working copy counts.
+            working copy and wins over every other file: a worker can write all of them, and what verifies its work is
+            not for it to say. None: the branch has no such file, and the working copy counts.
 
     Raises:
         ConfigInvalid: With every error there is in ``details["errors"]``: ``field``, ``reason``, ``source``.
@@ -83,9 +83,10 @@ def load(project: Project, *, environ: Mapping[str, str], home: Path, committed:
         content = _content(path, source, found)
         if source == TEAM_FILE and committed is not None:
             content.pop("landing", None)
-            landing = _parsed(committed, COMMITTED_FILE, found).get("landing")
-            _gather(found, {"landing": landing}, COMMITTED_FILE)
         _gather(found, content, source)
+    if committed is not None:
+        landing = _parsed(committed, COMMITTED_FILE, found).get("landing")
+        _gather(found, {"landing": landing}, COMMITTED_FILE)
     overrides = _from_environment(environ, found)
     settings = _validated(found, Places(project.root, home))
     sources = {key: found.sources.get(key, "default") for key in _SETTINGS}

@@ -95,10 +95,20 @@ class TestLanding:
     def test_a_committed_file_without_the_section_leaves_the_defaults(self, loading: Loading) -> None:
         assert loading(team="landing: {verify: [a]}", committed="").settings.landing.verify == []
 
-    def test_later_layers_still_win(self, loading: Loading) -> None:
-        loaded = loading(local="landing: {verify: [quick]}", committed="landing: {verify: [a], timeout_s: 7}")
+    @pytest.mark.parametrize("layer", ["user", "local"])
+    def test_no_file_wins_over_it_and_what_it_leaves_open_comes_from_there(self, loading: Loading, layer: str) -> None:
+        loaded = loading(
+            **{layer: "landing: {verify: ['true'], reruns: 4}\nlocks: {ttl_s: 60}\n"},
+            committed="landing: {verify: [a], timeout_s: 7}",
+        )
+        assert loaded.settings.landing.verify == ["a"]
+        assert loaded.sources["landing.verify"] == ".corral/config.yaml on the target branch"
+        assert (loaded.settings.landing.timeout_s, loaded.settings.landing.reruns) == (7, 4)
+        assert loaded.settings.locks.ttl_s == 60
+
+    def test_only_a_variable_of_the_daemon_wins_over_it(self, loading: Loading) -> None:
+        loaded = loading(committed="landing: {verify: [a]}", environ={"CORRAL_LANDING_VERIFY": "quick"})
         assert loaded.settings.landing.verify == ["quick"]
-        assert loaded.settings.landing.timeout_s == 7
 
     def test_its_errors_name_it(self, loading: Loading) -> None:
         with pytest.raises(ConfigInvalid) as caught:
