@@ -1,6 +1,7 @@
 """Move a target branch to a commit that was built on it: by compare-and-swap, or through the checkout that has it.
 
-Never forced, and never harmful to a checkout: ``merge --ff-only`` keeps changes that do not overlap and refuses the rest.
+Never forced, and never harmful to a checkout: ``merge --ff-only`` keeps changes that do not overlap and refuses the rest;
+ignored files count as the user's, which for git they do not unless it is told.
 A ref that is moved under a checkout would make that checkout look as if it undid the landing.
 """
 
@@ -74,8 +75,8 @@ def _through(repo: Git, path: Path, target_ref: str, new_sha: str) -> Landed | M
     if checkout.branch() != target_ref:
         return InTheWay(f"{path} is just switching branches", [])
     result = checkout.run(
-        "merge", "--ff-only", "--no-autostash", "--no-verify-signatures", "--no-stat", "--quiet", refs.oid(new_sha),
-        timeout_s=600,
+        "merge", "--ff-only", "--no-overwrite-ignore", "--no-autostash", "--no-verify-signatures", "--no-stat", "--quiet",
+        refs.oid(new_sha), timeout_s=600,
     )  # fmt: skip
     now = refs.read(repo, target_ref)
     if now is not None and refs.is_ancestor(repo, new_sha, now):

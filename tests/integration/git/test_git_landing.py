@@ -128,6 +128,24 @@ def test_dirt_that_overlaps_holds_the_landing_and_is_not_touched(repo: Path, new
     assert git(repo, "stash", "list") == ""
 
 
+@pytest.mark.req("G8")
+@pytest.mark.parametrize("ignored", ["new.py", "new.py/object", "src/a.py/object"])
+def test_an_ignored_file_of_the_users_is_not_overwritten(repo: Path, new: str, ignored: str) -> None:
+    """A file, a folder where a file would land, and what stands where the user deleted a tracked file."""
+    (repo / ".git/info/exclude").write_text(f"/{ignored}\n")
+    if ignored.startswith("src"):
+        (repo / "src/a.py").unlink()
+    (repo / ignored).parent.mkdir(exist_ok=True)
+    (repo / ignored).write_text("SECRET=mine\n")
+    before = state(repo)
+    held = land(repo, new)
+    assert isinstance(held, InTheWay) and held.paths == [ignored.removesuffix("/object")]
+    assert "overlap" in held.reason and state(repo) == before
+    if ignored == "new.py":
+        (repo / ignored).rename(repo / "elsewhere")
+        assert land(repo, new) == Landed(new)
+
+
 @pytest.mark.req("G9")
 def test_a_target_that_moved_is_left_to_its_user(repo: Path, new: str) -> None:
     old = git(repo, "rev-parse", MAIN)
