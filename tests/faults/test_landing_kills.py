@@ -41,7 +41,7 @@ def prepare(root: Path, *, checked_out: bool, branches: int = 1) -> tuple[World,
     world = World(root, landing=Landing(verify=[VERIFY], reruns=0))
     names = [f"corral/task-{number}" for number in range(branches)]
     for number, name in enumerate(names):
-        world.branch(name, {f"new-{number}.txt": "x\n"})
+        world.own_branch(name, {f"new-{number}.txt": "x\n"})
     base = commit(root, {"seed.txt": "x\n"})
     if not checked_out:
         git(root, "switch", "-q", "-c", "elsewhere")

@@ -16,8 +16,10 @@ from corral.config.paths import Project
 from corral.git.command import Git, open_repository
 from corral.landing import requests
 from corral.landing.queue import Queue
+from corral.models.identifiers import new_id
+from corral.models.instants import iso
 from corral.models.states import MergeState
-from corral.store import events, merges, receipts
+from corral.store import events, merges, receipts, worktrees
 from corral.store.engine import Database
 from corral.store.migrate import open_schema
 from tests.conftest import commit, git
@@ -74,6 +76,16 @@ class World:
         git(self.root, "worktree", "add", "-q", "--no-track", "-b", name, str(side), base)
         sha = commit(side, files, f"work on {name}")
         git(self.root, "worktree", "remove", str(side))
+        return sha
+
+    def own_branch(self, name: str, files: dict[str, str], base: str = "main") -> str:
+        """A branch as :meth:`branch` makes it, that a worktree of Corral's was made with; the worktree is removed."""
+        sha, at = self.branch(name, files, base), iso(self.now())
+        row = {
+            "worktree_id": new_id(), "name": name.rpartition("/")[2], "path": "/nowhere", "branch": name, "base_sha": sha,
+            "purpose": "task", "state": "removed", "provision": [], "created_at": at, "removed_at": at,
+        }  # fmt: skip
+        self.db.write(lambda conn: worktrees.create(conn, row))
         return sha
 
     def submit(self, branch: str, target: str = "main", **values: Any) -> str:

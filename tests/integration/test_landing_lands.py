@@ -130,15 +130,17 @@ def test_priority_comes_first_then_age(world: World) -> None:
 
 @pytest.mark.req("G12")
 def test_only_our_own_landed_branch_that_nobody_has_checked_out_is_deleted(world: World) -> None:
-    for name in ("corral/done", "corral/moved", "corral/open", "theirs"):
-        world.branch(name, {f"{name.replace('/', '-')}.txt": "x\n"})
-    merge_ids = [world.submit(name) for name in ("corral/done", "corral/moved", "corral/open", "theirs")]
+    names = ["corral/done", "corral/moved", "corral/open", "corral/theirs", "theirs"]
+    for name in names:
+        make = world.branch if name.endswith("theirs") else world.own_branch
+        make(name, {f"{name.replace('/', '-')}.txt": "x\n"})
+    merge_ids = [world.submit(name) for name in names]
     git(world.root, "branch", "-f", "corral/moved", world.branch("beyond", {"y.txt": "y\n"}, base="corral/moved"))
     git(world.root, "worktree", "add", "-q", str(world.root.parent / "open"), "corral/open")
     world.run()
     assert {world.merge(merge_id)["state"] for merge_id in merge_ids} == {"landed"}
     left = git(world.root, "branch", "--format=%(refname:short)").split()
-    assert sorted(left) == ["beyond", "corral/moved", "corral/open", "main", "theirs"]
+    assert sorted(left) == ["beyond", "corral/moved", "corral/open", "corral/theirs", "main", "theirs"]
     git(world.root, "worktree", "remove", str(world.root.parent / "open"))
     world.queue.step(world.now())
     assert git(world.root, "branch", "--list", "corral/open") == ""

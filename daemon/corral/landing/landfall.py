@@ -26,7 +26,6 @@ OnSettled = Callable[[Connection, Row, datetime], None]
 """Told, in the transaction in which a request ends, so that those who depend on it move with it."""
 
 HELD_REFS = "refs/corral/mq/"
-TASK_BRANCHES = "corral/"
 
 
 def end(
@@ -120,7 +119,7 @@ def sweep(db: Database, repo: Git, *, orphans: bool) -> bool:
         merge_id = ref.name.removeprefix(HELD_REFS)
         merge = db.read(lambda conn, merge_id=merge_id: merges.find(conn, merge_id))  # type: ignore[misc]
         if merge is not None and merge["state"] == MergeState.LANDED:
-            some_stay |= not _retire_branch(repo, merge["branch"], merge["head_sha"], merge_id)
+            some_stay |= not _retire_branch(db, repo, merge)
         elif merge is not None and merge["state"] not in OPEN_MERGES:
             _let_go(repo, merge, ref.sha)
         elif merge is None and orphans:
@@ -128,16 +127,17 @@ def sweep(db: Database, repo: Git, *, orphans: bool) -> bool:
     return some_stay
 
 
-def _retire_branch(repo: Git, branch: str, landed_head_sha: str, merge_id: str) -> bool:
-    """Delete a branch that has landed, if it is one of ours and still at the landed head; False while a worktree has it."""
-    if branch.startswith(TASK_BRANCHES):
+def _retire_branch(db: Database, repo: Git, merge: Row) -> bool:
+    """Delete a branch that has landed, if we made it and it is still at the landed head; False while a worktree has it."""
+    branch, landed_head_sha = merge["branch"], merge["head_sha"]
+    if db.read(lambda conn: merges.is_own_branch(conn, branch)):
         full = refs.branch_ref(branch)
         if refs.read(repo, full) == landed_head_sha:
             if worktrees.checkout_of(repo, full) is not None:
                 return False
             refs.delete(repo, full, landed_head_sha)
     crash_point("landing.branch_retired")
-    candidates.release(repo, merge_id)
+    candidates.release(repo, merge["merge_id"])
     return True
 
 

@@ -17,7 +17,7 @@ from corral.models.identifiers import new_id
 from corral.models.instants import iso
 from corral.models.states import OPEN_MERGES, MergeState
 from corral.store import events
-from corral.store.schema import landing_intents, merge_requests, tasks
+from corral.store.schema import landing_intents, merge_requests, tasks, worktrees
 
 Row = dict[str, Any]
 _m = merge_requests.c
@@ -165,6 +165,13 @@ def submitter(conn: Connection, task_id: str | None) -> tuple[str, str] | None:
     """Name and e-mail address of the one who submitted the task, if he gave them."""
     row = conn.execute(select(tasks.c.author_name, tasks.c.author_email).where(tasks.c.task_id == task_id)).first()
     return (row.author_name, row.author_email) if row and row.author_name and row.author_email else None
+
+
+def is_own_branch(conn: Connection, branch: str) -> bool:
+    """Whether a worktree of ours, there or removed, was made with this very branch (short name)."""
+    return (
+        conn.execute(select(worktrees.c.worktree_id).where(worktrees.c.branch == branch).limit(1)).first() is not None
+    )
 
 
 # -- transitions: each returns the row, or None if somebody was first -------------------------------------------------
