@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +15,7 @@ import pytest
 from corral.config.model import Landing
 from corral.errors import CorralError
 from corral.landing import requests, verification
+from corral.runners.process import LogTail
 from tests.conftest import commit, git
 from tests.integration.landing_world import World
 
@@ -196,6 +199,52 @@ def test_too_much_output_is_ended(world: World, monkeypatch: pytest.MonkeyPatch)
     merge = world.land("feature")
     assert merge["state"] == "failed"
     assert "of output" in merge["reason"]
+
+
+@pytest.mark.parametrize("ends", [0, 1], ids=["green", "red"])
+def test_a_log_that_is_removed_meanwhile_costs_nothing_but_the_log(world: World, tmp_path: Path, ends: int) -> None:
+    started, gate = tmp_path / "started", tmp_path / "gate"
+    commit(world.root, {"seed.txt": "x\n"})
+    slow = f"echo x > {started}; while ! test -e {gate}; do sleep 0.02; done; echo it said so; test ! -f new.txt"
+    world.landing = Landing(verify=[slow if ends else slow.rpartition(";")[0], "true"], reruns=0)
+    merge_id = world.submit("feature")
+    world.until(merge_id, "verifying")
+    wait_for(started)
+    shutil.rmtree(world.project.logs_dir / "merges")
+    world.queue.step(world.now())
+    gate.touch()
+    world.run()
+    merge = world.merge(merge_id)
+    assert merge["state"] == ("failed" if ends else "landed")
+    assert not ends or "it said so" in merge["reason"], "what was written to the removed log is read"
+    assert world.receipt(merge_id)["status"] == ("failed" if ends else "passed")
+
+
+def test_a_run_that_cannot_be_followed_is_no_verdict(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_tail: LogTail) -> list[bytes]:
+        raise OSError(errno.EIO, "Input/output error")
+
+    world.landing = Landing(verify=["true"])
+    monkeypatch.setattr(LogTail, "chunks", broken)
+    merge = world.land("feature")
+    assert merge["state"] == "failed"
+    assert "could not be followed: [Errno 5] Input/output error" in merge["reason"]
+    assert "says nothing against the change" in merge["reason"]
+
+
+def test_no_descriptor_stays_behind(world: World) -> None:
+    world.landing = Landing(verify=["true", "test ! -f bad.txt"], reruns=1)
+    world.land("feature")
+    before = psutil.Process().num_fds()
+    world.branch("bad", {"bad.txt": "x\n"})
+    assert world.land("bad")["state"] == "failed"
+    world.landing = Landing(verify=["sleep 60"])
+    world.branch("slow", {"slow.txt": "x\n"})
+    slow = world.submit("slow")
+    world.until(slow, "verifying")
+    requests.cancel(world.db, world.repo(), slow, on_settled=lambda *_: None, now=world.now())
+    world.queue.step(world.now())
+    assert psutil.Process().num_fds() == before
 
 
 def test_the_worktree_is_made_again_when_it_is_damaged(world: World) -> None:

@@ -325,6 +325,7 @@ class Queue:
                 if trial.pid != pid:
                     self._watch(trial)
                 return False
+        trial.close()
         self._trial = None
         return True
 

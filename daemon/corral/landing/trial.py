@@ -96,7 +96,13 @@ class Trial:
         if self._run is not None:
             self._run.stop()
 
+    def close(self) -> None:
+        """Let go of what a run holds open; for the thread that steps, once it steps no more."""
+        if self._run is not None:
+            self._run.close()
+
     def _start(self, now: datetime) -> None:
+        self.close()
         try:
             checkout = bench.lay_out(self._repo, self._room.bench, self.subject.sha)
             extra = {**self._room.prepare(self._room.bench), "CORRAL_MERGE_ID": self.subject.merge_id}

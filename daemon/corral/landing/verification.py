@@ -16,14 +16,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
-import psutil
-
 from corral.errors import CorralError, RunnerUnavailable
 from corral.git import status
 from corral.git.command import Git
 from corral.landing import test_counts
 from corral.models.states import ReceiptStatus
-from corral.runners.process import spawn
+from corral.runners.process import LogTail, open_private, signal_each, spawn, survivors
 
 MARK = "CORRAL_VERIFICATION"
 """In the environment of every process of a run, with the worktree's path, so that those who left the group are found."""
@@ -31,6 +29,8 @@ MARK = "CORRAL_VERIFICATION"
 POLL_S = 1.0
 LOG_LIMIT = 256 * 1024 * 1024
 TAIL_BYTES = 1024 * 1024
+_LOOKS = 5
+"""At the living, since one that is killed may have started another a moment before."""
 REASON_LINES = 8
 _COULD_NOT_RUN = {126: "it is not executable", 127: "a command was not found"}
 _KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
@@ -88,7 +88,9 @@ class Verification:
         self._tests: int | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._command = ""
-        self._offset = 0
+        self._tail: LogTail | None = None
+        self._output = b""
+        self._written = 0
         self._trouble: str | None = None
         self._next()
 
@@ -107,11 +109,46 @@ class Verification:
         Returns:
             The verdict, once; None while it runs.
         """
+        try:
+            return self._look(now)
+        except OSError as error:
+            self.stop()
+            return self._verdict(now, ReceiptStatus.ERROR, None, f"`{self._command}` could not be followed: {error}")
+
+    def stop(self) -> None:
+        """End every process of the run and wait for the first one's death."""
+        if self._process is None:
+            return
+        end_marked(self._path, self._process.pid)
+        # SIGKILL is not refused; one stuck in the kernel is reaped whenever it leaves it.
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(timeout=5)
+
+    def close(self) -> None:
+        """Let go of the log; for the thread that polls, once it polls no more."""
+        if self._tail is not None:
+            self._tail.close()
+            self._tail = None
+
+    def _next(self) -> None:
+        self._command = self._waiting.pop(0)
+        self._process = None
+        self.close()
+        try:
+            _write(self._log, f"$ {self._command}\n")
+            self._tail, self._output = LogTail(self._log), b""
+            shell = ["/bin/sh", "-c", self._command]
+            self._process = spawn(shell, cwd=self._path, env=self._env, log=self._log)
+        except (OSError, RunnerUnavailable) as error:
+            self._trouble = str(error)
+
+    def _look(self, now: datetime) -> Verdict | None:
         if self._process is None:
             return self._verdict(
                 now, ReceiptStatus.ERROR, None, f"`{self._command}` could not be started: {self._trouble}"
             )
         code = self._process.poll()
+        self._read()
         if code is None:
             over = self._over_limit(now)
             if over is None:
@@ -128,35 +165,20 @@ class Verification:
             return None
         return self._verdict(now, ReceiptStatus.PASSED, code, None)
 
-    def stop(self) -> None:
-        """End every process of the run and wait for the first one's death."""
-        if self._process is None:
-            return
-        end_marked(self._path, self._process.pid)
-        # SIGKILL is not refused; one stuck in the kernel is reaped whenever it leaves it.
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(timeout=5)
-
-    def _next(self) -> None:
-        self._command = self._waiting.pop(0)
-        self._process = None
-        try:
-            append(self._log, f"$ {self._command}\n")
-            self._offset = self._log.stat().st_size
-            shell = ["/bin/sh", "-c", self._command]
-            self._process = spawn(shell, cwd=self._path, env=self._env, log=self._log)
-        except (OSError, RunnerUnavailable) as error:
-            self._trouble = str(error)
+    def _read(self) -> None:
+        for data in self._tail.chunks() if self._tail else ():
+            self._output = (self._output + data)[-TAIL_BYTES:]
+            self._written += len(data)
 
     def _over_limit(self, now: datetime) -> str | None:
         if now - self._started_at >= timedelta(seconds=self._timeout_s):
             return f"took longer than landing.timeout_s ({self._timeout_s:g} s)"
-        if self._log.stat().st_size > LOG_LIMIT:
+        if self._written > LOG_LIMIT:
             return f"wrote more than {LOG_LIMIT // 1024 // 1024} MB of output"
         return None
 
     def _judge(self, code: int) -> tuple[ReceiptStatus, str] | None:
-        output = tail(self._log, self._offset)
+        output = self._output.decode("utf-8", "replace")
         changed = self._what_changed()
         if changed is not None:
             return ReceiptStatus.ERROR, f"The verdict is void: `{self._command}` {changed}."
@@ -186,31 +208,18 @@ class Verification:
         return Verdict(state, code, self._tests, (now - self._started_at).total_seconds(), self._log, reason)
 
 
-def end_marked(path: Path, leader: int | None = None) -> None:
+def end_marked(path: Path, group: int | None = None) -> None:
     """Kill a run: its process group, and whoever left it but carries the mark of the worktree at ``path``."""
-    if leader is not None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(leader, signal.SIGKILL)
-    for process in psutil.process_iter():
-        # A process may end, or turn out to be another user's, while we look.
-        with contextlib.suppress(psutil.Error, OSError):
-            if process.environ().get(MARK) == str(path):
-                process.kill()
+    for _look in range(_LOOKS):
+        alive = survivors(group, str(path), MARK)
+        if not alive:
+            return
+        signal_each(alive, signal.SIGKILL)
 
 
-def append(log: Path, text: str) -> None:
-    """Add to a log, which is made with mode 0600 if need be."""
-    log.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    fd = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    with os.fdopen(fd, "ab") as file:
+def _write(log: Path, text: str) -> None:
+    with os.fdopen(open_private(log, os.O_WRONLY | os.O_APPEND), "ab") as file:
         file.write(text.encode(errors="replace"))
-
-
-def tail(log: Path, offset: int = 0, limit: int = TAIL_BYTES) -> str:
-    """The end of a log: what was written after ``offset``, at most the last ``limit`` bytes of it."""
-    with log.open("rb") as file:
-        file.seek(max(offset, log.stat().st_size - limit))
-        return file.read(limit).decode("utf-8", "replace")
 
 
 def last_lines(output: str) -> str:

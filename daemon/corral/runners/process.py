@@ -37,7 +37,7 @@ def spawn(
     Raises:
         RunnerUnavailable: The system refused, with its reason.
     """
-    output = _open_private(log, os.O_WRONLY | os.O_APPEND)
+    output = open_private(log, os.O_WRONLY | os.O_APPEND)
     try:
         return subprocess.Popen(
             list(argv),
@@ -60,7 +60,8 @@ def spawn(
         os.close(output)
 
 
-def _open_private(log: Path, flags: int) -> int:
+def open_private(log: Path, flags: int) -> int:
+    """A descriptor of a log, which is made with mode 0600 and its folders with 0700 where they are missing."""
     log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     return os.open(log, flags | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 
@@ -108,7 +109,7 @@ class LogTail:
     """What is appended to a file from now on, read through a descriptor of our own: the file may be moved or removed."""
 
     def __init__(self, log: Path) -> None:
-        self._descriptor = _open_private(log, os.O_RDONLY)
+        self._descriptor = open_private(log, os.O_RDONLY)
         self._offset = os.fstat(self._descriptor).st_size
 
     def chunks(self) -> Iterator[bytes]:
@@ -167,16 +168,16 @@ def start_time(pid: int) -> float | None:
     return None
 
 
-def survivors(group: int | None, task_id: str) -> list[psutil.Process]:
-    """Every process of a group or with a task's mark that is alive; zombies and this process are not counted."""
-    return [process for process in psutil.process_iter() if _belongs(process, group, task_id)]
+def survivors(group: int | None, value: str, mark: str = TASK_MARK) -> list[psutil.Process]:
+    """Every process of a group, or with this value of a mark, that is alive; zombies and this process are not counted."""
+    return [process for process in psutil.process_iter() if _belongs(process, group, value, mark)]
 
 
-def _belongs(process: psutil.Process, group: int | None, task_id: str) -> bool:
+def _belongs(process: psutil.Process, group: int | None, value: str, mark: str) -> bool:
     with suppress(psutil.Error, OSError):
         if process.pid == os.getpid() or process.status() == psutil.STATUS_ZOMBIE:
             return False
-        return os.getpgid(process.pid) == group or process.environ().get(TASK_MARK) == task_id
+        return os.getpgid(process.pid) == group or process.environ().get(mark) == value
     return False
 
 
