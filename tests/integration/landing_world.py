@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -151,17 +152,34 @@ class World:
 
 
 def live_on(root: Path, verify: str) -> None:
-    """What a daemon does with the queue, in a process of its own: recover, then step until nothing is open."""
+    """What a daemon does with the queue, in a process of its own: recover, then step until nothing is open.
+
+    Whatever the verification leaves in ``cache/`` is removed before the next one, as build products are.
+    """
     world = World(root, landing=Landing(verify=[verify], reruns=0))
+    world.prepare = _without_cache
     world.queue.recover(world.now())
     (world.project.home / "alive").touch()
     world.run(deadline_s=60)
     world.close()
 
 
-def in_a_process(root: Path, verify: str, **extra: str) -> subprocess.Popen[bytes]:
-    """Start :func:`live_on` in a child process; ``CORRAL_CRASH_AT`` may be among ``extra``."""
+def _without_cache(bench: Path) -> Mapping[str, str]:
+    if (bench / "cache").exists():
+        shutil.rmtree(bench / "cache")
+    return {}
+
+
+def in_a_process(root: Path, verify: str, *, with_all_rights: bool = True, **extra: str) -> subprocess.Popen[bytes]:
+    """Start :func:`live_on` in a child process; ``CORRAL_CRASH_AT`` may be among ``extra``.
+
+    Args:
+        with_all_rights: False: not even root passes over the permissions of files there.
+    """
     code = "import sys; from tests.integration.landing_world import *; live_on(Path(sys.argv[1]), sys.argv[2])"
     top = Path(__file__).parents[2]
     env = {**os.environ, **extra, "PYTHONPATH": f"{top}{os.pathsep}{top / 'daemon'}"}
-    return subprocess.Popen([sys.executable, "-c", code, str(root), verify], cwd=top, env=env)
+    rights = "-dac_override,-dac_read_search"
+    humbly = ["setpriv", f"--bounding-set={rights}", f"--inh-caps={rights}"]
+    argv = [sys.executable, "-c", code, str(root), verify]
+    return subprocess.Popen(argv if with_all_rights or os.geteuid() else [*humbly, *argv], cwd=top, env=env)

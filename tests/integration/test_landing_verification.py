@@ -14,10 +14,10 @@ import pytest
 
 from corral.config.model import Landing
 from corral.errors import CorralError
-from corral.landing import requests, verification
+from corral.landing import bench, requests, verification
 from corral.runners.process import LogTail
 from tests.conftest import commit, git
-from tests.integration.landing_world import World
+from tests.integration.landing_world import World, in_a_process
 
 
 @pytest.fixture
@@ -180,6 +180,34 @@ def test_a_worktree_that_cannot_be_prepared_blames_nobody(world: World) -> None:
     assert "says nothing against the change" in merge["reason"]
 
 
+def test_what_the_system_refuses_while_it_is_prepared_blames_nobody(world: World) -> None:
+    def refuse(_path: Path) -> dict[str, str]:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    world.prepare = refuse
+    world.landing = Landing(verify=["true"])
+    merge = world.land("feature")
+    assert merge["state"] == "failed"
+    assert "No space left on device" in merge["reason"]
+    assert "says nothing against the change" in merge["reason"]
+
+
+@pytest.mark.req("G27")
+@pytest.mark.skipif(os.geteuid() == 0 and shutil.which("setpriv") is None, reason="root removes everything")
+@pytest.mark.parametrize("ignored", [True, False], ids=["ignored", "untracked"])
+def test_read_only_folders_that_a_verification_leaves_are_removed(world: World, ignored: bool) -> None:
+    """Module caches are like that; one below the other, as deep as it goes."""
+    commit(world.root, {".gitignore": "cache/\n" if ignored else "", "sub/file": "x\n"})
+    world.branch("second", {"second.txt": "x\n"})
+    ids = [world.submit("feature"), world.submit("second")]
+    leave = "mkdir -p cache/a/b && touch cache/a/b/c && ln -s ../sub cache/link && chmod 500 sub && chmod -R a-w cache"
+    living = in_a_process(world.root, f"test ! -e cache && {leave} && chmod 0 cache/a/b", with_all_rights=False)
+    assert living.wait(60) == 0
+    found = [(row["state"], row["tries"]) for row in map(world.merge, ids)]
+    assert found == [("landed", 0), ("landed", 0)], "at the first try"
+    bench.make_writable(world.project.home / "worktrees" / bench.NAME)
+
+
 def test_stop_ends_the_run_and_requeues(world: World, tmp_path: Path) -> None:
     pid_file = tmp_path / "pid"
     world.landing = Landing(verify=[f"echo $$ > {pid_file}; sleep 300"])
@@ -250,13 +278,13 @@ def test_no_descriptor_stays_behind(world: World) -> None:
 def test_the_worktree_is_made_again_when_it_is_damaged(world: World) -> None:
     world.landing = Landing(verify=["test -f new.txt || test -f other.txt"])
     world.land("feature")
-    bench = world.project.home / "worktrees" / "verify-1"
-    assert (bench / "new.txt").exists()
+    place = world.project.home / "worktrees" / bench.NAME
+    assert (place / "new.txt").exists()
     for number, damage in enumerate(("index", "HEAD")):
-        admin = Path((bench / ".git").read_text().removeprefix("gitdir: ").strip())
+        admin = Path((place / ".git").read_text().removeprefix("gitdir: ").strip())
         (admin / damage).write_bytes(b"\0garbage")
         world.branch(f"next-{number}", {f"other{number}.txt": "x\n"})
         assert world.land(f"next-{number}")["state"] == "landed"
-    os.unlink(bench / ".git")  # noqa: PTH108
+    os.unlink(place / ".git")  # noqa: PTH108
     world.branch("last", {"last.txt": "x\n"})
     assert world.land("last")["state"] == "landed"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import stat
 from pathlib import Path
 
 from corral.errors import CorralError, Unsupported
@@ -22,6 +24,7 @@ def lay_out(repo: Git, path: Path, sha: str) -> Git:
 
     Raises:
         GitFailed: It could not even be made anew.
+        OSError: What is there could not be removed.
     """
     try:
         if worktrees.repair(repo, path, None):
@@ -60,4 +63,19 @@ def _discard(path: Path) -> None:
     if path.name != NAME:
         raise ValueError(f"{path} is not a verification worktree")
     if path.exists():
+        make_writable(path)
         shutil.rmtree(path)
+
+
+def make_writable(path: Path) -> None:
+    """Give ourselves every folder in the worktree: a module cache, say, is left read-only, and could never be removed.
+
+    Raises:
+        OSError: One is not ours to give.
+    """
+    path.chmod(path.stat().st_mode | stat.S_IRWXU)
+    for parent, folders, _files in os.walk(path):
+        for folder in folders:
+            found = os.lstat(os.path.join(parent, folder)).st_mode  # noqa: PTH118 - there are many
+            if stat.S_ISDIR(found) and found & stat.S_IRWXU != stat.S_IRWXU:
+                os.chmod(os.path.join(parent, folder), stat.S_IMODE(found) | stat.S_IRWXU)  # noqa: PTH101, PTH118

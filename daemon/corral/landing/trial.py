@@ -104,10 +104,11 @@ class Trial:
     def _start(self, now: datetime) -> None:
         self.close()
         try:
-            checkout = bench.lay_out(self._repo, self._room.bench, self.subject.sha)
-            extra = {**self._room.prepare(self._room.bench), "CORRAL_MERGE_ID": self.subject.merge_id}
-        except CorralError as error:
-            reason = f"The verification worktree could not be made usable: {error.message} {error.cause}"
+            checkout, extra = self._lay_out()
+            log = self._next_log()
+        except (CorralError, OSError) as error:
+            said = f"{error.message} {error.cause}" if isinstance(error, CorralError) else str(error)
+            reason = f"The verification worktree could not be made usable: {said}"
             self._failure, self._run = Verdict(ReceiptStatus.ERROR, None, None, 0.0, None, reason), None
             return
         self._run = Verification(
@@ -115,11 +116,20 @@ class Trial:
             self._room.bench,
             self.subject.sha,
             self.commands,
-            env=verification_environment(self._room.environ, extra),
-            log=self._next_log(),
+            env=verification_environment(self._room.environ, {**extra, "CORRAL_MERGE_ID": self.subject.merge_id}),
+            log=log,
             timeout_s=self._landing.timeout_s,
             now=now,
         )
+
+    def _lay_out(self) -> tuple[Git, Mapping[str, str]]:
+        try:
+            checkout = bench.lay_out(self._repo, self._room.bench, self.subject.sha)
+            return checkout, self._room.prepare(self._room.bench)
+        except PermissionError:
+            bench.make_writable(self._room.bench)
+        checkout = bench.lay_out(self._repo, self._room.bench, self.subject.sha)
+        return checkout, self._room.prepare(self._room.bench)
 
     def _next_log(self) -> Path:
         folder = self._room.logs / self.subject.merge_id
