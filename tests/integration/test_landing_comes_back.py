@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from corral.config.model import Landing
-from corral.errors import ConfigInvalid
+from corral.errors import ConfigInvalid, CorralError
 from corral.landing import requests
+from corral.observe.redaction import remember_secrets
 from tests.conftest import commit, git
 from tests.integration.landing_world import World
 
@@ -236,6 +237,34 @@ def test_a_red_target_sends_nobody_back_and_goes_on_when_it_is_mended(world: Wor
     git(world.root, "commit", "-q", "-m", "mended")
     world.run()
     assert (world.merge(merge_id)["state"], world.merge(behind)["state"]) == ("landed", "landed")
+
+
+@pytest.mark.req("NFR-SEC-002")
+def test_what_a_verification_prints_is_shown_without_its_secrets(world: World) -> None:
+    remember_secrets({"DEPLOY_PASSWORD": "quite-an-ordinary-word"})
+    token = "ghp_abcdefghijklmnopqrstuvwxyz0123456789"
+    # In the long line, a cut at 200 characters would leave a piece that nothing recognises.
+    says = [f"echo GOT {token}", "echo quite-an-ordinary-word", f"printf '%0185d %s\\n' 0 {token}", "test ! -e bad.txt"]
+    world.landing = Landing(verify=["; ".join(says)], reruns=0)
+    world.branch("feature", {"bad.txt": "x\n"})
+    merge_id = world.land("feature")["merge_id"]
+    world.prepare = refuse_with(f"https://me:{token}@pypi.test was not found.")
+    world.branch("second", {"bad.txt": "y\n"})
+    second = world.land("second")
+    remember_secrets({})
+    assert second["state"] == "failed"
+    assert "GOT [redacted]" in world.merge(merge_id)["reason"]
+    stored = b"".join(path.read_bytes() for path in world.project.home.glob("corral.db*"))
+    assert b"ghp_" not in stored
+    assert b"ordinary" not in stored
+    assert token in world.log(merge_id), "the log is private, and as it was written"
+
+
+def refuse_with(cause: str) -> Callable[[Path], dict[str, str]]:
+    def refuse(_path: Path) -> dict[str, str]:
+        raise CorralError("The packages could not be fetched.", cause=cause)
+
+    return refuse
 
 
 def test_a_red_target_is_looked_at_again_when_a_person_asks(world: World, tmp_path: Path) -> None:

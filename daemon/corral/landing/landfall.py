@@ -18,6 +18,7 @@ from corral.git import candidates, landing, refs, worktrees
 from corral.git.command import Git
 from corral.models.crash import crash_point
 from corral.models.states import OPEN_MERGES, MergeState
+from corral.observe.redaction import redact
 from corral.store import merges
 from corral.store.engine import Database
 
@@ -74,7 +75,7 @@ def carry_out(db: Database, repo: Git, intent: Row, *, on_settled: OnSettled, no
         outcome = landing.land(repo, refs.branch_ref(target), new_sha, intent["old_sha"])
     except GitFailed as error:
         # Whether the target moved is not known: the intent stays, and the next step finds out.
-        reason = f"Git could not move {target}: {error.message} {error.cause}"
+        reason = redact(f"Git could not move {target}: {error.message} {error.cause}")
         db.write(lambda conn: [merges.hold(conn, merge_id, reason, now) for merge_id in intent["merge_ids"]])
         return MergeState.HELD
     crash_point("landing.target_moved")

@@ -14,6 +14,7 @@ from corral.config.model import Landing, Worktrees
 from corral.landing.trial import Trial
 from corral.landing.verification import Verdict
 from corral.models.states import ReceiptStatus
+from corral.observe.redaction import redact
 from corral.store import receipts
 
 Row = dict[str, Any]
@@ -36,7 +37,7 @@ def of_verdict(conn: Connection, trial: Trial, verdict: Verdict, root: Path, now
         fingerprint=trial.subject.fingerprint,
         status=verdict.status,
         now=now,
-        commands=trial.commands,
+        commands=[redact(command) for command in trial.commands],
         exit_code=verdict.exit_code,
         tests=verdict.tests,
         duration_s=verdict.duration_s,

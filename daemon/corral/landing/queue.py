@@ -34,6 +34,7 @@ from corral.landing.verification import Verdict, end_marked
 from corral.models.crash import crash_point
 from corral.models.instants import after, parse
 from corral.models.states import MergeState, ReceiptStatus
+from corral.observe.redaction import redact
 from corral.store import events, merges, receipts
 from corral.store.engine import Database
 
@@ -158,7 +159,7 @@ class Queue:
                 self._hold(merge, f"{error.message} {error.cause}", now)
                 return _Next.BLOCKED
             except GitFailed as error:
-                said = f"{error.message} {error.cause}"
+                said = redact(f"{error.message} {error.cause}")
                 self._db.write(lambda conn: self._no_verdict(conn, merge, said, now))  # noqa: B023 - run before the loop goes on
                 return _Next.AGAIN
             if outcome is not _Next.BLOCKED:

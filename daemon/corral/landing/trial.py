@@ -16,6 +16,7 @@ from corral.git.command import Git
 from corral.landing import bench
 from corral.landing.verification import Verdict, Verification
 from corral.models.states import ReceiptStatus
+from corral.observe.redaction import redact
 from corral.runners.environment import verification_environment
 
 
@@ -108,7 +109,7 @@ class Trial:
             log = self._next_log()
         except (CorralError, OSError) as error:
             said = f"{error.message} {error.cause}" if isinstance(error, CorralError) else str(error)
-            reason = f"The verification worktree could not be made usable: {said}"
+            reason = redact(f"The verification worktree could not be made usable: {said}")
             self._failure, self._run = Verdict(ReceiptStatus.ERROR, None, None, 0.0, None, reason), None
             return
         self._run = Verification(

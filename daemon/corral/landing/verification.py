@@ -21,6 +21,7 @@ from corral.git import status
 from corral.git.command import Git
 from corral.landing import test_counts
 from corral.models.states import ReceiptStatus
+from corral.observe.redaction import redact
 from corral.runners.process import LogTail, open_private, signal_each, spawn, survivors
 
 MARK = "CORRAL_VERIFICATION"
@@ -38,7 +39,7 @@ _KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
 
 @dataclass(frozen=True)
 class Verdict:
-    """What one run proved; the fields are those of a receipt."""
+    """What one run proved; the fields are those of a receipt. There is no secret in its reason."""
 
     status: ReceiptStatus
     exit_code: int | None
@@ -205,7 +206,8 @@ class Verification:
         return f"changed tracked files ({', '.join(paths[:5])})" if paths else None
 
     def _verdict(self, now: datetime, state: ReceiptStatus, code: int | None, reason: str | None) -> Verdict:
-        return Verdict(state, code, self._tests, (now - self._started_at).total_seconds(), self._log, reason)
+        told = redact(reason) if reason is not None else None
+        return Verdict(state, code, self._tests, (now - self._started_at).total_seconds(), self._log, told)
 
 
 def end_marked(path: Path, group: int | None = None) -> None:
@@ -223,6 +225,6 @@ def _write(log: Path, text: str) -> None:
 
 
 def last_lines(output: str) -> str:
-    """The last lines that say something, short enough for a reason."""
-    lines = [line.rstrip()[:200] for line in output.splitlines() if line.strip()]
+    """The last lines that say something, short enough for a reason. A secret is taken out before it could be cut in two."""
+    lines = [line.rstrip()[:200] for line in redact(output).splitlines() if line.strip()]
     return "\n".join(lines[-REASON_LINES:])
