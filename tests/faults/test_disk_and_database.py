@@ -299,6 +299,7 @@ class Parts:
     started_at: datetime
     witness: Witness = field(default_factory=Witness)
     settings: Callable[[], Settings] = Settings
+    unwatched: bool = True
 
     def nudge(self, _name: str) -> None: ...
 

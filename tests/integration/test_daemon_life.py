@@ -229,3 +229,26 @@ def test_a_daemon_that_a_worker_started_does_not_end_with_that_worker(
     task = house.submit("start another", f"cd {other.root} && corral daemon start", "--retries", "0")
     house.run("wait", task, "--timeout", "40")
     assert other.daemon_pid() is not None
+
+
+def test_a_session_that_dies_without_a_word_is_noticed_by_its_process_alone(house: Coordinated) -> None:
+    house.run("daemon", "start")
+    with subprocess.Popen(["sleep", "600"]) as client:
+        try:
+            house.hook("SessionStart", "s", source="startup", _hook={"pid": client.pid, "source": "command"})
+            house.edit("s", "src/a.py")
+            assert house.json("lock", "list")
+        finally:
+            client.kill()
+    eventually(lambda: house.json("session", "list")[0]["status"] == "disconnected")
+    assert house.json("lock", "list") == []
+
+
+def test_a_session_that_falls_silent_is_given_up(coordinate: Callable[..., Coordinated]) -> None:
+    house = coordinate(config="sessions: {stale_after_s: 2}")
+    house.run("daemon", "start")
+    house.hook("SessionStart", "s", source="startup")
+    house.edit("s", "src/a.py")
+    row = eventually(lambda: [one for one in house.json("session", "list") if one["status"] == "disconnected"])[0]
+    assert row["end_reason"] == "silent"
+    assert house.json("lock", "list") == []

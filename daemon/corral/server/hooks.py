@@ -51,7 +51,10 @@ async def answer(services: Services, name: str, payload: Mapping[str, Any]) -> A
         return {}
     if event.bridge and event.parent is None:
         services.witness.serves(event.bridge, event.actor)
-    return await _HANDLERS.get(name, _sign_of_life)(services, event)
+    said = await _HANDLERS.get(name, _sign_of_life)(services, event)
+    if services.unwatched:
+        services.nudge("sessions")
+    return said
 
 
 # -- who

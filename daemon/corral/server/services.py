@@ -51,6 +51,8 @@ class Services:
     jobs: dict[str, Job] = field(default_factory=dict)
     stop_requested: Callable[[bool], None] = lambda _drain: None
     stopping: bool = False
+    unwatched: bool = True
+    """Whether nobody looks at the sessions' processes, since there is no live session; who brings one asks for a look."""
     _durable: deque[asyncio.Future[None]] = field(default_factory=deque)
     _waking: bool = False
     _readers: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(4, thread_name_prefix="read"))

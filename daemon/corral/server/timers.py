@@ -53,7 +53,9 @@ class SessionKeeper:
             if ended:
                 services.nudge("supervisor")
         expiry = services.db.write(lambda conn: locks.expire(conn, now))
-        living = bool(services.db.read(rows.live))
+        # Said before the look: a session that comes after it finds nobody watching, and asks for another look.
+        services.unwatched = True
+        services.unwatched = not (living := bool(services.db.read(rows.live)))
         again = now + timedelta(seconds=LOOK_EVERY_S) if living else None
         if not living:
             self._last = None
