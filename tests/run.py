@@ -71,7 +71,7 @@ def unit_tests_on(version: str, interpreter: str) -> bool:
     with tempfile.TemporaryDirectory(prefix="corral-python") as folder:
         python = str(Path(folder) / "bin" / "python")
         make = [interpreter, "-m", "venv", folder]
-        tools = ["pytest", "pytest-timeout", "hypothesis"]
+        tools = ["pytest", "pytest-timeout", "pytest-xdist", "hypothesis"]
         install = [
             python,
             "-m",
@@ -88,12 +88,12 @@ def unit_tests_on(version: str, interpreter: str) -> bool:
             if done.returncode != 0:
                 print(f"unit {version:<9} not run: no environment could be made\n{done.stderr[-500:]}", flush=True)
                 return False
-        return step(f"unit {version}", [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/unit"])
+        return step(f"unit {version}", [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "2", "tests/unit"])
 
 
 def main() -> int:
     """Run everything; with arguments, only pytest with them."""
-    suite = [sys.executable, "-m", "pytest", "-q"]
+    suite = [sys.executable, "-m", "pytest", "-q", "--durations=15"]
     if sys.argv[1:]:
         return subprocess.run([*suite, *sys.argv[1:]], cwd=ROOT).returncode
     results = [step(name, command) for name, command in CHECKS.items()]
