@@ -30,6 +30,7 @@ from corral.models.states import WorktreePurpose, WorktreeState
 from corral.store import events
 from corral.store import worktrees as rows
 from corral.store.engine import Database
+from corral.work.heads import come_home
 from corral.work.ports import bindable, choose_block
 from corral.work.provision import Provisioned, provision, run_setup
 from corral.work.recipes import Recipe, load_recipes
@@ -212,6 +213,7 @@ def _take_down(grounds: Grounds, row: Row, reason: str) -> None:
 def _remove_preserved(grounds: Grounds, row: Row, reason: str, *, submitted: bool) -> None:
     repo, path, ref = grounds.repo, Path(row["path"]), refs.branch_ref(row["branch"])
     tip = refs.read(repo, ref)
+    come_home(open_checkout(path), ref)  # the branch that HEAD is on goes with the worktree; another one is somebody's
     found = _preserve(grounds, row, reason, always=row["purpose"] == WorktreePurpose.TASK and not submitted)
     crash_point("worktree.salvaged")
     if found is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from corral.git.salvage import PREFIX
 from corral.models.identifiers import new_id
 from corral.work.allocation import Grounds
 from corral.work.attempts import Ending, Harvest
+from corral.work.heads import come_home, detach, left_behind
 
 Row = dict[str, Any]
 
@@ -24,20 +26,17 @@ def harvest(grounds: Grounds, task: Row, worktree: Row, result: Row | None, usag
     """Bring a finished worker's work into a state that can land: committed, on the task's branch, and held.
 
     What counts is the commit that the worktree's HEAD is at, wherever the worker switched to, if it descends from what the
-    task started at.
+    task started at; where that is nothing new, the one line of commits that the worker left elsewhere.
 
     Returns:
-        Success, with what is to be landed (None: nothing was changed), or ``not_descendant``.
+        Success, with what is to be landed (None: nothing was changed), ``not_descendant``, or ``left_elsewhere``.
 
     Raises:
         CorralError: Git refused; the worktree is as it was.
     """
     checkout = open_checkout(Path(worktree["path"]))
-    exclude = worktree["provision"].get("exclude", ())
-    who = committer(checkout, task)
-    made = commit_leftovers(checkout, task["title"], {TRAILER: task["task_id"]}, who, exclude=exclude)
-    head, base = made or checkout.head(), worktree["base_sha"]
-    ref = refs.branch_ref(worktree["branch"])
+    base, ref = worktree["base_sha"], refs.branch_ref(worktree["branch"])
+    head = _committed(checkout, task, worktree, ref)
     tip = refs.read(grounds.repo, ref)
     if head is not None and tip is not None and tip != head and refs.is_ancestor(grounds.repo, head, tip):
         head = tip  # it looked at an older commit and left HEAD there: the branch has all of it, and more
@@ -45,13 +44,39 @@ def harvest(grounds: Grounds, task: Row, worktree: Row, result: Row | None, usag
         message = f"Its HEAD is not a descendant of {base[:12]}, where the task started."
         return Ending(False, "not_descendant", message, retryable=False, result=result, usage=usage)
     if head == base:
-        return Ending(True, result=result, usage=usage)
+        target = refs.read(grounds.repo, refs.branch_ref(task["target"])) or base
+        left = left_behind(checkout, base, target)
+        if not left:
+            return Ending(True, result=result, usage=usage)
+        if len(left) > 1:
+            return _left_elsewhere(grounds, worktree, left, Ending(False, retryable=False, result=result, usage=usage))
+        detach(checkout, base)
+        head = left[0]
     if tip != head:
         _move_branch(grounds, worktree, ref, tip, head)
     merge_id = new_id()
     candidates.hold(grounds.repo, merge_id, head)
     landing = Harvest(merge_id, worktree["branch"], task["target"], base, head)
     return Ending(True, result=result, usage=usage, harvest=landing)
+
+
+def _committed(checkout: Git, task: Row, worktree: Row, ref: str) -> str | None:
+    """Commit what was left over, on no branch but the task's; returns what HEAD is at then."""
+    if checkout.head() is None:
+        return None
+    come_home(checkout, ref)
+    exclude = worktree["provision"].get("exclude", ())
+    who = committer(checkout, task)
+    made = commit_leftovers(checkout, task["title"], {TRAILER: task["task_id"]}, who, exclude=exclude)
+    return made or checkout.head()
+
+
+def _left_elsewhere(grounds: Grounds, worktree: Row, left: list[str], ending: Ending) -> Ending:
+    """Say where the work is that nobody can choose from; what no ref holds gets one."""
+    places = [refs.holder(grounds.repo, sha) or _set_aside(grounds, worktree, sha) for sha in left]
+    named = ", ".join(f"{sha[:12]} ({place})" for sha, place in zip(left, places, strict=True))
+    message = f"Its own branch has nothing new, and it left commits in {len(left)} other places: {named}."
+    return replace(ending, error_code="left_elsewhere", error_message=message)
 
 
 def committer(git: Git, task: Row) -> Identity:
@@ -63,8 +88,14 @@ def committer(git: Git, task: Row) -> Identity:
 def _move_branch(grounds: Grounds, worktree: Row, ref: str, tip: str | None, head: str) -> None:
     """Point the task's branch at what counts; what it held besides stays on a salvage ref."""
     if tip is not None and not refs.is_ancestor(grounds.repo, tip, head):
-        aside = f"{PREFIX}{worktree['name']}/{grounds.clock():%Y%m%dT%H%M%S%fZ}"
-        if not refs.compare_and_swap(grounds.repo, aside, tip, ""):
-            raise GitFailed(f"{aside} exists already.")
+        _set_aside(grounds, worktree, tip)
     if not refs.compare_and_swap(grounds.repo, ref, head, tip or ""):
         raise GitFailed(f"{worktree['branch']} moved while its task was being finished.")
+
+
+def _set_aside(grounds: Grounds, worktree: Row, sha: str) -> str:
+    """Put commits on a salvage ref of their own; returns its name."""
+    aside = f"{PREFIX}{worktree['name']}/{grounds.clock():%Y%m%dT%H%M%S%fZ}"
+    if not refs.compare_and_swap(grounds.repo, aside, sha, ""):
+        raise GitFailed(f"{aside} exists already.")
+    return aside

@@ -1,0 +1,94 @@
+"""What a worker made is found wherever it left it, and no branch but the task's own is touched."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from corral.git import salvage
+from corral.store import merges
+from tests.conftest import commit, git
+from tests.integration.supervision import IMPATIENT, House
+
+SIDE = "git switch -q -c side && echo 1 > s.txt && git add s.txt && git commit -q -m s"
+AWAY = "git checkout -q --detach && echo {0} > {0}.txt && git add . && git commit -q -m {0} && git switch -q -"
+
+
+@pytest.fixture
+def house(repo: Path) -> Iterator[House]:
+    one = House(repo, IMPATIENT)
+    yield one
+    one.close()
+
+
+def requests(one: House) -> list[dict[str, Any]]:
+    one.settle()
+    return one.db.read(merges.listing)
+
+
+def test_leftovers_are_never_committed_on_a_branch_of_the_users(house: House, repo: Path) -> None:
+    git(repo, "branch", "feature")
+    git(repo, "switch", "-q", "-c", "ahead")
+    ahead = commit(repo, {"ahead.txt": "a\n"})
+    git(repo, "switch", "-q", "main")
+    before = git(repo, "rev-parse", "feature")
+    for branch in ("feature", "ahead"):
+        task_id = house.submit(f"git switch -q {branch} && echo leftover > {branch}-left.txt")
+        detail = house.until_status(task_id, "completed")
+        merge = next(row for row in requests(house) if row["task_id"] == task_id)
+        assert git(repo, "rev-parse", f"refs/heads/{detail['branch']}") == merge["head_sha"]
+        assert git(repo, "show", f"{merge['head_sha']}:{branch}-left.txt") == "leftover"
+    assert (git(repo, "rev-parse", "feature"), git(repo, "rev-parse", "ahead")) == (before, ahead)
+
+
+def test_a_branch_of_the_users_outlives_a_worktree_that_ended_on_it(house: House, repo: Path) -> None:
+    git(repo, "branch", "feature")
+    task_id = house.submit("git switch -q feature && echo half > half.txt; exit 1")
+    house.until_status(task_id, "dead")
+    house.settle()
+    assert house.worktrees.listing() == []
+    assert git(repo, "rev-parse", "feature") == git(repo, "rev-parse", "main")
+    (saved,) = salvage.listing(house.grounds.repo)
+    assert saved.files == ["half.txt"]
+
+
+def test_commits_on_another_branch_are_the_tasks_work(house: House, repo: Path) -> None:
+    base = git(repo, "rev-parse", "HEAD")
+    detail = house.until_status(house.submit(f"{SIDE} && git switch -q -"), "completed")
+    (merge,) = requests(house)
+    assert merge["head_sha"] == git(repo, "rev-parse", "side") == git(repo, "rev-parse", detail["branch"])
+    assert git(repo, "diff", "--name-only", base, merge["head_sha"]) == "s.txt"
+    assert house.worktrees.listing() == [] and salvage.listing(house.grounds.repo) == []
+
+
+def test_commits_on_no_branch_at_all_are_the_tasks_work(house: House, repo: Path) -> None:
+    house.until_status(house.submit(AWAY.format("one")), "completed")
+    (merge,) = requests(house)
+    assert git(repo, "show", f"{merge['head_sha']}:one.txt") == "one"
+
+
+def test_what_was_left_in_several_places_is_named_and_kept(house: House, repo: Path) -> None:
+    detail = house.until_status(house.submit(f"{SIDE} && git switch -q - && {AWAY.format('two')}"), "failed")
+    assert detail["error_code"] == "left_elsewhere" and requests(house) == []
+    (saved,) = salvage.listing(house.grounds.repo)
+    assert git(repo, "show", f"{saved.sha}:two.txt") == "two"
+    assert "refs/heads/side" in detail["error_message"] and saved.ref in detail["error_message"]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param("git switch -q feature && git switch -q -", id="a look at somebody's branch"),
+        pytest.param(f"{SIDE} && git switch -q - && git branch -q -D side", id="a branch that was deleted"),
+        pytest.param("echo x > x && git add x && git commit -q -m x && git reset -q --hard HEAD~1", id="reset"),
+    ],
+)
+def test_what_was_only_looked_at_or_given_up_is_nothing_to_merge(house: House, repo: Path, command: str) -> None:
+    git(repo, "switch", "-q", "-c", "feature")
+    commit(repo, {"feature.txt": "f\n"})
+    git(repo, "switch", "-q", "main")
+    house.until_status(house.submit(command), "completed")
+    assert requests(house) == []
