@@ -15,12 +15,11 @@ import pytest
 
 from corral.errors import InvalidInput, RunnerUnavailable
 from corral.runners.claude import ClaudeRunner
-from corral.runners.process import find_marked
 from corral.runners.protocol import Assignment, Limits, Running, Usage
 from tests.conftest import git
 from tests.e2e.client import KEY
 from tests.e2e.stage import Stage, bash, script, text, tool
-from tests.integration.running import clock, finish, kill, look, make_assignment, wait
+from tests.integration.running import clock, find_marked, finish, kill, look, make_assignment, wait
 
 pytestmark = pytest.mark.e2e
 Start = Callable[..., Running]

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 import sqlite3
 import time
-from contextlib import closing
+from contextlib import closing, suppress
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from corral.errors import DatabaseUnavailable
 from corral.git import salvage
 from corral.git.command import open_repository
-from corral.runners.process import find_marked
+from corral.runners.command import CommandRunner
+from corral.runners.protocol import Assignment, Running
 from corral.store import merges
 from tests.conftest import git
+from tests.integration.running import find_marked, finish, kill
 from tests.integration.supervision import IMPATIENT, House, in_a_process, utc_now
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(300)]
@@ -96,8 +101,8 @@ def test_killed_again_and_again_at_random(repo: Path) -> None:
     rng = random.Random(11)
     acknowledged: list[str] = []
     House(repo, IMPATIENT).close()
-    for kill in range(12):
-        items = [work(10 * kill + n) for n in range(3)]
+    for round_number in range(12):
+        items = [work(10 * round_number + n) for n in range(3)]
         child = in_a_process(repo, items)
         assert child.stdout is not None and child.stdout.readline() == "up\n"
         time.sleep(rng.random() * 1.5)
@@ -187,6 +192,42 @@ def test_a_spawned_piece_of_work_that_breaks_in_an_unforeseen_way_requeues_its_t
     house.failures.clear()
     assert house.detail(task_id)["error_code"] == "worker_lost"
     house.close()
+
+
+class StartsThenBreaks(CommandRunner):
+    """The worker runs, and then the thread that started it meets a defect."""
+
+    started: Running
+
+    def start(self, assignment: Assignment, now: datetime) -> Running:
+        self.started = super().start(assignment, now)
+        raise ZeroDivisionError("a defect")
+
+
+@pytest.mark.parametrize("how", ["refused", "broken"])
+def test_a_worker_that_could_not_be_recorded_is_dead_before_its_task_goes_on(
+    repo: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    def refuse(*_args: object, **_values: object) -> None:
+        raise DatabaseUnavailable("The disk is full.")
+
+    if how == "refused":
+        monkeypatch.setattr("corral.work.attempts.started", refuse)
+    breaks = StartsThenBreaks(os.environ)
+    house = House(repo, IMPATIENT, {"command": breaks} if how == "broken" else None)
+    # One that resists, and one that left the group.
+    task_id = house.submit("trap '' TERM; setsid sleep 600 & while :; do sleep 0.1; done")
+    try:
+        with suppress(ZeroDivisionError):
+            house.until(lambda: house.status(task_id) == "dead")
+        assert house.status(task_id) == "dead"
+        assert find_marked(task_id) == []
+        house.failures.clear()
+    finally:
+        kill(task_id)
+        if how == "broken":
+            finish(breaks.started)
+        house.close()
 
 
 def test_thirty_two_worktrees_at_once(repo: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import psutil
 
 from corral.models.instants import UTC
-from corral.runners.process import find_marked
+from corral.runners.process import survivors
 from corral.runners.protocol import Assignment, Finished, Limits, Observation, Running
 
 DEADLINE_S = 20.0
@@ -68,6 +68,11 @@ def wait(until: Callable[[], object], *, deadline_s: float = DEADLINE_S) -> None
     while not until():
         assert time.monotonic() < end, "it never came"
         time.sleep(0.01)
+
+
+def find_marked(task_id: str) -> list[int]:
+    """The pids of every living process that carries a task's mark, wherever it went."""
+    return [process.pid for process in survivors(None, task_id)]
 
 
 def kill(task_id: str) -> None:

@@ -19,9 +19,8 @@ import pytest
 
 from corral.errors import InvalidInput, RunnerUnavailable
 from corral.runners.command import CommandRunner
-from corral.runners.process import find_marked
 from corral.runners.protocol import Assignment, Limits, Running
-from tests.integration.running import clock, finish, kill, look, make_assignment, wait
+from tests.integration.running import clock, find_marked, finish, kill, look, make_assignment, wait
 
 Start = Callable[..., Running]
 DAEMONISE = """

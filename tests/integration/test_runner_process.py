@@ -14,8 +14,8 @@ from typing import NamedTuple
 import psutil
 import pytest
 
-from corral.runners.process import Feed, end_leftovers, find_marked, kill_leftover, spawn, start_time
-from tests.integration.running import kill, wait
+from corral.runners.process import Feed, end_leftovers, kill_leftover, spawn, start_time
+from tests.integration.running import find_marked, kill, wait
 
 pytestmark = pytest.mark.faults
 DAEMON = """
@@ -87,7 +87,7 @@ def test_no_process_no_leftover() -> None:
 
 def test_this_process_is_never_among_the_marked(tmp_path: Path) -> None:
     task_id = str(uuid.uuid4())
-    program = f"from corral.runners.process import find_marked; print(find_marked({task_id!r}))"
+    program = f"from corral.runners.process import survivors; print(survivors(None, {task_id!r}))"
     env = {**os.environ, "CORRAL_TASK_ID": task_id, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"

@@ -181,11 +181,6 @@ def _belongs(process: psutil.Process, group: int | None, value: str, mark: str) 
     return False
 
 
-def find_marked(task_id: str) -> list[int]:
-    """The pids of every living process that carries a task's mark in its environment, wherever it went."""
-    return [process.pid for process in survivors(None, task_id)]
-
-
 def signal_each(processes: Sequence[psutil.Process], number: signal.Signals) -> None:
     """Send a signal to processes; one that is gone, or whose pid was reused, is left alone."""
     for process in processes:

@@ -21,6 +21,7 @@ from corral.git.identity import as_env
 from corral.models.crash import crash_point
 from corral.models.instants import iso
 from corral.models.states import WorktreePurpose, WorktreeState
+from corral.runners.process import end_leftovers
 from corral.runners.protocol import Assignment, Finished, Limits, Runner, Running
 from corral.store import worktrees as worktree_rows
 from corral.work import attempts
@@ -71,6 +72,7 @@ def launch(site: Site, task: Row) -> Started | None:
     """
     token = task["fencing_token"]
     worktree: Row | None = None
+    running: Running | None = None
     try:
         runner = _runner(site, task)
         target, base_sha = landing_target(site.grounds, task["target"])
@@ -96,8 +98,17 @@ def launch(site: Site, task: Row) -> Started | None:
         site.grounds.db.write(lambda conn: _running(conn, task, token, running, now))
         return Started(running, task, worktree)
     except (CorralError, OSError) as error:
+        if running is not None:
+            _kill(site, task, running)
         conclude(site, task, worktree, _failure(error))
         return None
+
+
+def _kill(site: Site, task: Row, running: Running) -> None:
+    """End a worker that could not be recorded: only once nothing of it is alive may another one start."""
+    while end_leftovers(task["task_id"], running.pid, running.pid_started):
+        pass
+    running.observe(site.grounds.clock())  # reaps it
 
 
 def finish(site: Site, task: Row, worktree: Row, finished: Finished, usage: Row) -> None:

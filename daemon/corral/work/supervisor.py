@@ -101,6 +101,7 @@ class Supervisor:
         self._attempts: dict[tuple[str, int], _Attempt] = {}
         self._reports: deque[Callable[[datetime], None]] = deque()
         self._resuming: set[str] = set()
+        self._losing = False
         self._righting: set[str] = set()
         self._sweep_at: datetime | None = None
         self._draining = False
@@ -166,9 +167,8 @@ class Supervisor:
 
     def _follow(self, rows: Iterable[Row], now: datetime) -> None:
         present = {(row["task_id"], row["fencing_token"]): row for row in rows if row["status"] == TaskStatus.RUNNING}
-        for row in present.values():
-            if (row["task_id"], row["fencing_token"]) not in self._attempts:
-                self._requeue_lost(row, now)
+        lost = [row for key, row in present.items() if key not in self._attempts]
+        self._losing = not all(self._requeue_lost(row, now) for row in lost)
         news: list[tuple[_Attempt, Row]] = []
         for attempt in self._attempts.values():
             if attempt.started is None or attempt.finishing:
@@ -211,8 +211,14 @@ class Supervisor:
         attempt.shown, attempt.beaten_at = shown, now
         return values
 
-    def _requeue_lost(self, row: Row, now: datetime) -> None:
-        """A running task that nobody works on: what worked on it failed in a way nobody foresaw."""
+    def _requeue_lost(self, row: Row, now: datetime) -> bool:
+        """A running task that nobody works on: what worked on it failed in a way nobody foresaw.
+
+        Returns:
+            False if something of it is still alive: it was killed, and the next step looks again.
+        """
+        if end_leftovers(row["task_id"], row["pid"], row["pid_started"]):
+            return False
         ending = Ending(False, LOST, "Its worker was lost; see the daemon's log.")
         rules = self._settings().tasks
 
@@ -223,6 +229,7 @@ class Supervisor:
         self._db.write(requeue)
         for worktree in self._worktrees_of(row["task_id"]):
             self._spawn(self._putting_right(worktree))
+        return True
 
     # -- who is next -----------------------------------------------------------------------------------------------
 
@@ -277,7 +284,8 @@ class Supervisor:
 
     def _next_look(self, now: datetime) -> datetime | None:
         due = []
-        if any(attempt.stopping and not attempt.finishing for attempt in self._attempts.values()) or self._resuming:
+        stopping = any(attempt.stopping and not attempt.finishing for attempt in self._attempts.values())
+        if stopping or self._resuming or self._losing:
             due.append(now + timedelta(seconds=STOPPING_LOOK_S))
         elif self._attempts:
             due.append(now + timedelta(seconds=LOOK_EVERY_S))
