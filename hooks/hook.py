@@ -95,18 +95,16 @@ def connect(home: str, event: str, allowed_s: float) -> _socket.socket:
         except OSError:
             if event != "SessionStart" or time.monotonic() > patience:
                 raise
-        started = started or start_daemon(home)
+        started = started or start_daemon(os.path.dirname(home))
         time.sleep(0.02)
 
 
-def start_daemon(home: str) -> bool:
-    """Run ``corral daemon start``, detached; without one on the PATH, the one that the last daemon was of."""
+def start_daemon(root: str) -> bool:
+    """Run ``corral daemon start``, detached: the one on the PATH, and none that a repository brings with it."""
     import subprocess as sp
 
-    found = any(os.access(os.path.join(folder, "corral"), os.X_OK) for folder in os.get_exec_path())
-    command = "corral" if found else os.path.join(home, "run", "bin", "corral")
-    argv, null = [command, "daemon", "start", "--detach"], sp.DEVNULL
-    sp.Popen(argv, cwd=os.path.dirname(home), stdin=null, stdout=null, stderr=null, start_new_session=True)
+    argv, null = ["corral", "daemon", "start", "--detach"], sp.DEVNULL
+    sp.Popen(argv, cwd=root, stdin=null, stdout=null, stderr=null, start_new_session=True)
     return True
 
 
@@ -137,7 +135,8 @@ def worktree(top: str, event: str, payload: bytes, answer: bytes, *, coordinated
 def log(home: str, line: str) -> None:
     try:
         os.makedirs(os.path.join(home, "logs"), exist_ok=True)
-        with open(os.path.join(home, "logs", "hook.log"), "a", encoding="utf-8", errors="replace") as file:
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
+        with open(os.open(os.path.join(home, "logs", "hook.log"), flags, 0o600), "a", errors="replace") as file:
             file.write(f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {line}\n")
     except OSError as error:
         print(line, error, file=sys.stderr)  # a folder that cannot be written is no reason to fail a session

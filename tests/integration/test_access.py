@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -95,3 +96,54 @@ def test_a_file_that_a_worker_can_write_does_not_change_what_its_work_is_verifie
     house.run("wait", task, "--timeout", "40", check=False)
     assert house.json("task", "detail", task)["merge"]["state"] == "failed"
     assert git(house.root, "ls-tree", "main", "--", "bad") == ""
+
+
+@pytest.mark.parametrize(
+    "brought", ["corral.db", "corral.db-wal", "local.yaml", "metadata.json", "run/bin/corral", "logs/corral.log"]
+)
+def test_what_a_clone_brings_of_a_clones_own_is_not_believed(
+    coordinate: Callable[..., Coordinated], tmp_path: Path, brought: str
+) -> None:
+    evil, home = coordinate(), tmp_path / "clone" / ".corral"
+    file = evil.root / ".corral" / brought
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("{}")
+    git(evil.root, "add", "-f", f".corral/{brought}", ".corral/config.yaml")
+    git(evil.root, "commit", "-q", "-m", "innocent")
+    git(tmp_path, "clone", "-q", str(evil.root), "clone")
+    house = Coordinated(tmp_path / "clone")
+    if (home / "run").is_dir():
+        (home / "run").chmod(0o700)
+    done = house.run("status", "--json", check=False)
+    error = json.loads(done.stderr)["error"]
+    assert (done.returncode, error["name"]) == (1, "unsupported")
+    assert f".corral/{brought}" in error["message"] and "git rm" in error["remedy"]
+    assert not (home / "corral.db").exists() or brought == "corral.db"
+    git(house.root, "rm", "-q", "-r", "--", f".corral/{brought}")
+    try:
+        house.run("status")
+    finally:
+        house.stop()
+
+
+def test_a_link_in_place_of_the_whole_folder_is_not_believed(house: Coordinated, tmp_path: Path) -> None:
+    (house.root / ".corral").rename(house.root / "elsewhere")
+    (house.root / ".corral").symlink_to("elsewhere")
+    git(house.root, "add", "-f", ".corral")
+    done = house.run("status", check=False)
+    assert (done.returncode, "CORRAL-ERR-015" in done.stderr) == (1, True), done.stderr
+
+
+@pytest.mark.parametrize("planted", ["a link", "a folder that others can enter"])
+def test_a_run_folder_that_is_not_private_is_refused(house: Coordinated, tmp_path: Path, planted: str) -> None:
+    run, place = house.root / ".corral" / "run", tmp_path / "planted"
+    shutil.rmtree(run, ignore_errors=True)
+    place.mkdir(mode=0o700)
+    if planted == "a link":
+        run.symlink_to(place)
+    else:
+        run.mkdir()
+        run.chmod(0o777)
+    done = house.run("daemon", "start", check=False)
+    assert (done.returncode, "not a private folder" in done.stderr) == (5, True), done.stderr
+    assert list(place.iterdir()) == [] and (planted == "a link" or list(run.iterdir()) == [])

@@ -182,6 +182,14 @@ def test_a_log_that_cannot_be_written_changes_nothing(repo: Path) -> None:
 
 
 @pytest.mark.req("HOOK")
+def test_a_log_that_is_a_link_is_not_written_through(repo: Path, tmp_path: Path) -> None:
+    coordinate(repo)
+    (repo / ".corral" / "logs").mkdir(exist_ok=True)
+    (repo / ".corral" / "logs" / "hook.log").symlink_to(tmp_path / "mine")
+    assert silent(fire(repo, "Stop"))
+    assert not (tmp_path / "mine").exists()
+
+
 def test_a_folder_that_is_gone_changes_nothing(repo: Path, tmp_path: Path) -> None:
     gone = tmp_path / "gone"
     gone.mkdir()
@@ -251,16 +259,20 @@ def starter(file: Path, sock: Path, *, answers: bool = True) -> Path:
     return note
 
 
-@pytest.mark.parametrize("found", ["on the PATH", "of the last daemon"])
-def test_a_session_starts_the_daemon_detached(repo: Path, tmp_path: Path, found: str) -> None:
-    sock = coordinate(repo)
-    folder = tmp_path / "bin" if found == "on the PATH" else repo / ".corral" / "run" / "bin"
-    note = starter(folder / "corral", sock)
-    done = fire(repo, "SessionStart", path=os.fspath(tmp_path / "bin") if found == "on the PATH" else "")
-    answer = json.loads(done.stdout)
+def test_a_session_starts_the_daemon_detached(repo: Path, tmp_path: Path) -> None:
+    note = starter(tmp_path / "bin" / "corral", coordinate(repo))
+    answer = json.loads(fire(repo, "SessionStart", path=os.fspath(tmp_path / "bin")).stdout)
     assert answer["sid"] != os.getsid(0)
     assert answer["stdin"] == os.devnull
     assert note.read_text().splitlines() == ["daemon start --detach"]
+
+
+def test_a_program_that_lies_in_the_repository_is_never_run(repo: Path) -> None:
+    sock = coordinate(repo)
+    notes = [starter(repo / place / "corral", sock) for place in (".corral/run/bin", "bin")]
+    assert silent(fire(repo, "SessionStart", path="/nonexistent"))
+    assert [note for note in notes if note.exists()] == []
+    assert len(logged(repo)) == 1
 
 
 def test_a_daemon_that_does_not_come_up_delays_a_session_by_five_seconds_at_most(repo: Path, tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ from corral.server.services import Services
 from corral.server.settings import SettingsHolder
 from corral.server.stale_locks import StaleLocks
 from corral.server.timers import SessionKeeper
+from corral.server.trust import refuse_what_a_clone_brought
 from corral.store import sessions as session_rows
 from corral.store.engine import Database
 from corral.store.migrate import open_schema
@@ -68,9 +69,11 @@ def assemble(project: Project, pool: ThreadPoolExecutor) -> Services:
     Raises:
         CorralError: Settings, database or repository are not usable; nothing was changed.
     """
+    git = open_repository(project.common_dir)
+    if not project.bare:
+        refuse_what_a_clone_brought(git)
     logs.configure(project.logs_dir / "corral.log", "INFO", 30, stderr=False)
     remember_secrets(os.environ)
-    git = open_repository(project.common_dir)
     settings = SettingsHolder(project, git, os.environ)
     chosen = settings().logs
     logs.configure(project.logs_dir / "corral.log", chosen.level, chosen.keep_days, stderr=False)

@@ -61,11 +61,9 @@ def claim(project: Project) -> Instance | None:
 
 def _prepare(project: Project) -> None:
     try:
-        for folder in (project.run_dir, project.logs_dir):
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        project.run_dir.chmod(0o700)
-        socket = socket_path(project)
-        if socket.parent != project.run_dir:
+        project.logs_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _private(project.run_dir)
+        if socket_path(project).parent != project.run_dir:
             _private(runtime_dir())
     except OSError as error:
         raise DaemonUnreachable(
@@ -82,13 +80,15 @@ def _private(folder: Path) -> None:
     if folder.is_symlink() or status.st_uid != os.getuid() or status.st_mode & 0o077:
         raise DaemonUnreachable(
             f"{folder} is not a private folder of yours.",
-            cause="Another user may have made it.",
-            remedy="Remove it, or set XDG_RUNTIME_DIR to a folder that only you can enter.",
+            cause="It is a link, or others can enter it: somebody else may have made it.",
+            remedy="Remove it; in place of a runtime folder, XDG_RUNTIME_DIR may name one that only you can enter.",
         )
 
 
 def _try_lock(path: Path) -> IO[str] | None:
-    handle = path.open("a+", encoding="ascii")
+    handle = os.fdopen(
+        os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600), "r+", encoding="ascii"
+    )
     try:
         portalocker.lock(handle, portalocker.LockFlags.EXCLUSIVE | portalocker.LockFlags.NON_BLOCKING)
     except portalocker.LockException:
