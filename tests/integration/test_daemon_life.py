@@ -8,6 +8,7 @@ import stat
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -157,6 +158,27 @@ def test_a_changed_configuration_is_taken_over_and_a_broken_one_is_reported(hous
     error = eventually(lambda: house.json("status")["config_error"])
     assert "supervisor.max_agents" in json.dumps(error)
     assert house.ask("GET", "/config")["settings"]["supervisor"]["max_agents"] == 3
+
+
+def test_how_a_worker_is_started_and_stopped_follows_the_settings_of_the_moment(
+    house: Coordinated, tmp_path: Path
+) -> None:
+    house.run("daemon", "start")
+    client = tmp_path / "client"
+    client.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\nexit 7\n")
+    client.chmod(0o755)
+    chosen = f"supervisor: {{stop_grace_s: 0.1}}\nrunners: {{claude: {{command: {client}}}}}\n"
+    (house.root / ".corral" / "local.yaml").write_text(chosen)
+    eventually(lambda: house.ask("GET", "/config")["settings"]["runners"]["claude"]["command"] == str(client))
+    asked = house.json("task", "submit", "--title", "ask", "--prompt", "hello", "--retries", "0")["task_id"]
+    house.run("wait", asked, "--timeout", "40", check=False)
+    assert (tmp_path / "ran").exists(), "the client that the file names now is the one that runs"
+    deaf = house.submit("deaf", "trap '' TERM; echo deaf; while :; do sleep 0.1; done", "--retries", "0")
+    eventually(lambda: "deaf" in house.run("task", "logs", deaf, check=False).stdout)
+    began = time.monotonic()
+    house.run("task", "cancel", deaf)
+    house.run("wait", deaf, "--timeout", "40", check=False)
+    assert time.monotonic() - began < 4, "the five seconds of the start are not in force any more"
 
 
 def test_an_invalid_configuration_keeps_the_daemon_from_starting_and_says_every_field(house: Coordinated) -> None:

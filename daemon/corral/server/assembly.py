@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from corral.config.model import Settings
 from corral.config.paths import Project
 from corral.errors import GitFailed
 from corral.git.command import open_checkout, open_repository
@@ -99,7 +100,7 @@ def assemble(project: Project, pool: ThreadPoolExecutor) -> Services:
     attempts = ThreadPoolExecutor(ATTEMPT_THREADS, thread_name_prefix="attempt")
     supervisor = Supervisor(
         grounds,
-        _runners(settings),
+        _Runners(settings),
         spawn=lambda function: _spawn(attempts, function),
         nudge=nudge,
         watch_exit=lambda pid: _watch(pid, lambda: nudge("supervisor")),
@@ -166,12 +167,26 @@ def _made_usable(grounds: Grounds, path: Path) -> Mapping[str, str]:
     return environment(grounds, path, made)
 
 
-def _runners(settings: SettingsHolder) -> dict[str, Runner]:
-    grace_s = settings().supervisor.stop_grace_s
-    return {
-        "command": CommandRunner(os.environ, stop_grace_s=grace_s),
-        "claude": ClaudeRunner(os.environ, command=settings().runners.claude.command, stop_grace_s=grace_s),
-    }
+class _Runners(Mapping[str, Runner]):
+    """The runners by name, made when one is asked for: each start follows the settings of its moment."""
+
+    def __init__(self, settings: Callable[[], Settings]) -> None:
+        self._settings = settings
+
+    def __getitem__(self, name: str) -> Runner:
+        chosen = self._settings()
+        grace_s = chosen.supervisor.stop_grace_s
+        if name == CommandRunner.name:
+            return CommandRunner(os.environ, stop_grace_s=grace_s)
+        if name == ClaudeRunner.name:
+            return ClaudeRunner(os.environ, command=chosen.runners.claude.command, stop_grace_s=grace_s)
+        raise KeyError(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter((CommandRunner.name, ClaudeRunner.name))
+
+    def __len__(self) -> int:
+        return 2
 
 
 def _spawn(pool: ThreadPoolExecutor, function: Callable[[], None]) -> None:
