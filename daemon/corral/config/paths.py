@@ -88,11 +88,6 @@ class Project:
         """Every log."""
         return self.home / "logs"
 
-    @property
-    def state_dir(self) -> Path:
-        """Exports and the roadmap."""
-        return self.home / "state"
-
 
 def find_checkout(start: Path) -> Checkout | None:
     """The worktree that ``start`` lies in, or None (outside of any repository, or in a bare one)."""

@@ -118,8 +118,3 @@ def context(event: str, texts: list[str]) -> dict[str, Any]:
     if not texts or event not in _TAKES_CONTEXT:
         return {}
     return {"hookSpecificOutput": {"hookEventName": event, "additionalContext": "\n".join(texts)}}
-
-
-def carries_context(event: str) -> bool:
-    """Whether an answer to this event reaches the model."""
-    return event in _TAKES_CONTEXT

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, and_, bindparam, func, insert, or_, select, update
+from sqlalchemy import Connection, and_, bindparam, insert, or_, select, update
 
 from corral.models.states import SessionStatus
 from corral.store.schema import agent_sessions, notices
@@ -92,22 +92,6 @@ def live(conn: Connection) -> list[Row]:
     return listing(conn, (SessionStatus.ACTIVE, SessionStatus.IDLE))
 
 
-def silent_since(conn: Connection, before: str) -> list[Row]:
-    """Live sessions whose last heartbeat is older than ``before``."""
-    query = select(agent_sessions).where(
-        agent_sessions.c.status != SessionStatus.DISCONNECTED, agent_sessions.c.last_heartbeat < before
-    )
-    return [dict(row) for row in conn.execute(query).mappings()]
-
-
-def oldest_heartbeat(conn: Connection) -> str | None:
-    """The oldest last heartbeat of any live session, or None."""
-    query = select(func.min(agent_sessions.c.last_heartbeat)).where(
-        agent_sessions.c.status != SessionStatus.DISCONNECTED
-    )
-    return conn.execute(query).scalar()
-
-
 def family(conn: Connection, session_id: str) -> list[str]:
     """The ids of a session and of its subagents."""
     query = select(agent_sessions.c.session_id).where(
@@ -125,9 +109,3 @@ def take_notices(conn: Connection, session_id: str, at: str) -> list[str]:
     """Hand over what waits for a session, oldest first, once."""
     taken = conn.execute(_TAKE_NOTICES, {"which": session_id, "injected_at": at})
     return [row.text for row in sorted(taken, key=lambda row: int(row.notice_id))]
-
-
-def has_notices(conn: Connection, session_id: str) -> bool:
-    """Whether anything waits for a session."""
-    query = select(notices.c.notice_id).where(notices.c.session_id == session_id, notices.c.injected_at.is_(None))
-    return conn.execute(query.limit(1)).first() is not None
