@@ -111,7 +111,8 @@ class World:
         while True:
             due = self.queue.step(self.now())
             states = {row["state"] for row in self.db.read(merges.listing)}
-            if not states & set(OPEN) or (MergeState.HELD in states and MergeState.VERIFYING not in states):
+            waits = MergeState.HELD in states and MergeState.VERIFYING not in states
+            if not states & set(OPEN) or (waits and due is not None and due > self.now()):
                 return
             assert time.monotonic() < deadline, self.db.read(merges.listing)
             if MergeState.VERIFYING in states:

@@ -11,6 +11,7 @@ from corral.config.model import Landing
 from corral.errors import ConfigInvalid, CorralError
 from corral.landing import requests
 from corral.observe.redaction import remember_secrets
+from corral.store import merges
 from tests.conftest import commit, git
 from tests.integration.landing_world import World
 
@@ -87,38 +88,127 @@ def test_unrelated_histories_are_refused_with_a_reason(world: World) -> None:
 
 
 @pytest.mark.req("G8")
-@pytest.mark.parametrize("way", ["modified", "untracked", "staged"])
-def test_overlapping_dirt_holds_the_landing_and_is_not_touched(world: World, way: str) -> None:
-    world.landing = Landing(verify=["true"])
-    path = "new.txt" if way == "untracked" else "src/a.py"
-    world.branch("feature", {path: "theirs\n"})
-    behind = world.branch("behind", {"behind.txt": "x\n"})
+@pytest.mark.parametrize(
+    "way", ["modified", "untracked", "ignored", "staged", "inside a new file", "around a new file"]
+)
+def test_overlapping_dirt_holds_the_landing_and_is_not_touched(world: World, tmp_path: Path, way: str) -> None:
+    runs = tmp_path / "runs"
+    world.landing = Landing(verify=[f"ls >> {runs}"])
+    theirs, path = {
+        "modified": ("src/a.py", "src/a.py"),
+        "staged": ("src/a.py", "src/a.py"),
+        "inside a new file": ("new", "new/mine.txt"),
+        "around a new file": ("new/theirs.txt", "new"),
+    }.get(way, ("new.txt", "new.txt"))
+    world.branch("feature", {theirs: "theirs\n"})
+    world.branch("behind", {"behind.txt": "x\n"})
+    world.branch("last", {"last.txt": "x\n"})
+    (world.root / path).parent.mkdir(exist_ok=True)
     (world.root / path).write_text("mine\n")
     if way == "staged":
         git(world.root, "add", path)
+    if way == "ignored":
+        (world.root / ".git/info/exclude").write_text("new.txt\n")
     before, index = fingerprint(world.root), (world.root / ".git/index").read_bytes()
-    merge_id, waiting = world.submit("feature"), world.submit("behind")
+    merge_id = world.submit("feature")
     world.run()
     merge = world.merge(merge_id)
     assert merge["state"] == "held"
-    assert path in merge["reason"]
-    assert world.merge(waiting)["state"] == "queued"
-    due = world.queue.step(world.now())
-    assert due is not None
-    assert (due - world.now()).total_seconds() <= 2
-    assert world.merge(merge_id) == merge, "a second look at a held landing changes nothing"
     assert fingerprint(world.root) == before
     assert (world.root / ".git/index").read_bytes() == index
-    if way == "untracked":
-        (world.root / path).unlink()
-    else:
+    others = [world.submit("behind"), world.submit("last")]
+    world.skip(2)
+    world.run()
+    assert [world.merge(other)["state"] for other in others] == ["landed"] * 2, "the line goes on"
+    assert world.merge(merge_id) == merge, "it is neither built nor verified again while it cannot land"
+    assert runs.read_text().count("README.md") == 3
+    (world.root / ".git/index.lock").touch()
+    world.skip(10)
+    world.queue.step(world.now())
+    assert world.merge(merge_id) == merge, "to look, no lock is needed: the user's is not even noticed"
+    (world.root / ".git/index.lock").unlink()
+    if way in ("modified", "staged"):
         git(world.root, "checkout", "-q", "HEAD", "--", path)
+    else:
+        (world.root / path).unlink()
     world.run()
     assert world.merge(merge_id)["state"] == "landed"
-    assert world.merge(waiting)["state"] == "landed"
-    assert (world.root / path).read_text() == "theirs\n"
-    assert git(world.root, "merge-base", "--is-ancestor", behind, "main") == ""
+    assert (world.root / theirs).read_text() == "theirs\n"
     assert world.events().count("merge.held") == 1
+
+
+@pytest.mark.req("G8")
+@pytest.mark.parametrize("way", ["moved away", "committed elsewhere", "staged as it would land", "committed here"])
+def test_the_way_is_free_again(world: World, way: str) -> None:
+    world.branch("feature", {"src/a.py": "theirs\n"})
+    mine = world.root / "src/a.py"
+    mine.write_text("mine\n")
+    merge_id = world.submit("feature")
+    world.run()
+    assert world.merge(merge_id)["state"] == "held"
+    if way == "moved away":
+        mine.rename(world.root / "mine.py")
+    elif way == "committed elsewhere":
+        git(world.root, "switch", "-q", "-c", "elsewhere")
+        commit(world.root, {"src/a.py": "mine\n"})
+    elif way == "staged as it would land":
+        mine.write_text("theirs\n")
+        git(world.root, "add", "src/a.py")
+    else:
+        git(world.root, "merge", "-q", "--squash", "feature", check=False)
+        mine.write_text("theirs\n")
+        commit(world.root, {"src/a.py": "theirs\n"})
+    world.run()
+    assert world.merge(merge_id)["state"] == "landed"
+    assert git(world.root, "show", "main:src/a.py") == "theirs"
+
+
+def test_who_is_held_is_looked_at_less_and_less_often(world: World) -> None:
+    world.branch("feature", {"src/a.py": "theirs\n"})
+    (world.root / "src/a.py").write_text("mine\n")
+    world.submit("feature")
+    world.run()
+    waits = []
+    for _ in range(5):
+        due = world.queue.step(now := world.now())
+        assert due is not None
+        waits.append((due - now).total_seconds())
+        world.skip(waits[-1])
+    assert waits[0] == 2
+    assert waits == sorted(waits)
+    assert waits[-1] == 10
+
+
+def test_a_line_waits_a_moment_for_a_git_that_is_just_at_work(world: World) -> None:
+    """Another's verification takes minutes, a commit of the user's does not."""
+    world.branch("first", {"first.txt": "x\n"})
+    world.branch("second", {"second.txt": "x\n"})
+    first, second = world.submit("first"), world.submit("second")
+    (world.root / ".git/index.lock").touch()
+    world.run()
+    assert (world.merge(first)["state"], world.merge(second)["state"]) == ("held", "queued")
+    assert "a git command is running" in world.merge(first)["reason"]
+    (world.root / ".git/index.lock").unlink()
+    world.run()
+    assert world.settled == [(first, "landed"), (second, "landed")]
+
+
+def test_a_later_request_of_the_same_branch_does_not_go_past_the_held_one(world: World) -> None:
+    """One that is landing cannot be superseded, and may turn out to be held."""
+    head = world.branch("feature", {"src/a.py": "theirs\n"})
+    (world.root / "src/a.py").write_text("mine\n")
+    first, tip = world.submit("feature"), world.tip()
+    intent = {"target": "main", "old_sha": tip, "new_sha": head, "merge_ids": [first]}
+    world.db.write(lambda conn: merges.intend(conn, **intent, now=world.now()))  # type: ignore[arg-type]
+    git(world.root, "branch", "-f", "feature", world.branch("other", {"other.txt": "x\n"}))
+    second = world.submit("feature")
+    for _ in range(3):
+        world.run()
+        world.skip(10)
+    assert (world.merge(first)["state"], world.merge(second)["state"]) == ("held", "queued")
+    git(world.root, "checkout", "-q", "HEAD", "--", "src/a.py")
+    world.run()
+    assert world.settled == [(first, "landed"), (second, "landed")]
 
 
 def test_waiting_for_the_way_writes_nothing_new(world: World) -> None:

@@ -5,6 +5,7 @@ What must hold:
     * What is merged is the head that was submitted; it lands at most once.
     * Nobody is sent back without evidence: a conflict is one with the landed tip; a failure is a red run of the merged
       tree and a green one of the tip without it. What kept a verification from a verdict is never the change's fault.
+    * One that the user's checkout keeps from landing waits alone: the others go on past it.
     * A target that is itself red sends nobody back: its line waits. Only a request made after that was found goes past
       those who wait, since it may be the repair.
 
@@ -15,7 +16,7 @@ started again. Safe to call at any time, any number of times.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import Enum, auto
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ from corral.errors import ConfigInvalid, CorralError, GitFailed
 from corral.git import candidates, refs
 from corral.git.command import Git, Identity
 from corral.git.identity import effective
-from corral.landing import bench, landfall, proof
+from corral.landing import bench, landfall, obstacles, proof
 from corral.landing.trial import Room, Subject, Trial
 from corral.landing.verification import Verdict, end_marked
 from corral.models.crash import crash_point
@@ -39,7 +40,6 @@ from corral.store import events, merges, receipts
 from corral.store.engine import Database
 
 Row = dict[str, Any]
-HELD_RETRY_S = 2.0
 MAX_TRIES = 3
 BACKOFF_S = 5.0
 
@@ -53,6 +53,8 @@ class _Next(Enum):
     """A verification runs; there is one bench."""
     BLOCKED = auto()
     """The line waits for a way that is free, or for a green target."""
+    PASSED = auto()
+    """It waits for a way that is free; the others do not."""
 
 
 class Queue:
@@ -127,7 +129,7 @@ class Queue:
             return self._trial.due_at(now)
         repo = self._open()
         if not landfall.resume(self._db, repo, on_settled=self._on_settled, now=now):
-            return now + timedelta(seconds=HELD_RETRY_S)
+            return now + obstacles.PATIENCE
         if self._untidy:
             self._untidy = landfall.sweep(self._db, repo, orphans=False)
         due: list[datetime] = []
@@ -140,7 +142,7 @@ class Queue:
             if outcome is _Next.RUNNING and self._trial is not None:
                 return self._trial.due_at(now)
             if outcome is _Next.BLOCKED:
-                due.append(now + timedelta(seconds=HELD_RETRY_S))
+                due.append(self._db.read(lambda conn, target=target: obstacles.next_look(conn, target, now)))  # type: ignore[misc]
         waiting = self._db.read(merges.next_due_at)
         if waiting is not None:
             due.append(max(now, parse(waiting)))
@@ -150,7 +152,10 @@ class Queue:
 
     def _advance_line(self, repo: Git, target: str, now: datetime) -> _Next | None:
         blocked_by: Row | None = None
+        passed: set[str] = set()
         for merge in self._db.read(lambda conn: merges.eligible(conn, target, now)):
+            if merge["branch"] in passed:
+                continue
             if blocked_by is not None and not self._may_repair(merge, blocked_by):
                 continue
             try:
@@ -162,10 +167,13 @@ class Queue:
                 said = redact(f"{error.message} {error.cause}")
                 self._db.write(lambda conn: self._no_verdict(conn, merge, said, now))  # noqa: B023 - run before the loop goes on
                 return _Next.AGAIN
+            if outcome is _Next.PASSED:
+                passed.add(merge["branch"])
+                continue
             if outcome is not _Next.BLOCKED:
                 return outcome
             blocked_by = blocked_by or self._db.read(lambda conn, m=merge: merges.get(conn, m["merge_id"]))  # type: ignore[misc]
-        return _Next.BLOCKED if blocked_by is not None else None
+        return _Next.BLOCKED if blocked_by is not None or passed else None
 
     def _may_repair(self, merge: Row, blocked_by: Row) -> bool:
         receipt = self._db.read(lambda conn: receipts.get(conn, blocked_by["receipt_id"]))
@@ -177,6 +185,8 @@ class Queue:
         tip = refs.read(repo, refs.branch_ref(merge["target"]))
         if tip is None:
             return self._hold(merge, f"There is no branch {merge['target']} any more.", now)
+        if obstacles.remain(self._db, repo, merge, tip):
+            return self._stand_aside(merge, now)
         landing = self._verify_settings(refs.branch_ref(merge["target"]))
         fingerprint = proof.fingerprint(landing, self._settings().worktrees)
         if merge["candidate_sha"] is None or merge["tip_sha"] != tip:
@@ -269,7 +279,11 @@ class Queue:
 
     def _land(self, repo: Git, merge: Row, receipt: Row, now: datetime) -> _Next:
         state = landfall.land(self._db, repo, merge, receipt["receipt_id"], on_settled=self._on_settled, now=now)
-        return _Next.BLOCKED if state is MergeState.HELD else _Next.AGAIN
+        return self._stand_aside(merge, now) if state is MergeState.HELD else _Next.AGAIN
+
+    def _stand_aside(self, merge: Row, now: datetime) -> _Next:
+        passed = self._db.read(lambda conn: obstacles.may_be_passed(conn, merge["merge_id"], now))
+        return _Next.PASSED if passed else _Next.BLOCKED
 
     def _hold(self, merge: Row, reason: str, now: datetime) -> _Next:
         self._db.write(lambda conn: merges.hold(conn, merge["merge_id"], reason, now))

@@ -1,0 +1,81 @@
+"""What keeps a request that may land from landing: the uncommitted work in the checkout that has the target.
+
+Such a request is ``held``. Its line waits for it a moment, since mostly a git of the user's is just at work; then the others
+go past, and it is looked at now and then, without a lock that the user's git could run into.
+"""
+
+from __future__ import annotations
+
+import os
+from datetime import datetime, timedelta
+from pathlib import PurePosixPath
+from typing import Any
+
+from sqlalchemy import Connection
+
+from corral.git import refs, status, worktrees
+from corral.git.command import Git, open_checkout
+from corral.models.instants import parse
+from corral.models.states import MergeState, ReceiptStatus
+from corral.store import merges, receipts
+from corral.store.engine import Database
+
+Row = dict[str, Any]
+PATIENCE = timedelta(seconds=2)
+LONGEST_WAIT = timedelta(seconds=10)
+_NAMED_AT_ONCE = 1000
+
+
+def remain(db: Database, repo: Git, merge: Row, tip_sha: str) -> bool:
+    """Whether a request is held only by the target's checkout, and the way is still not free: no use in trying."""
+    receipt = db.read(lambda conn: receipts.get(conn, merge["receipt_id"]))
+    if merge["state"] != MergeState.HELD or receipt is None or receipt["status"] == ReceiptStatus.FAILED:
+        return False
+    if tip_sha != merge["tip_sha"] and refs.is_ancestor(repo, merge["head_sha"], tip_sha):
+        return False
+    return _overlap(repo, merge["target"], merge["tip_sha"], merge["candidate_sha"])
+
+
+def may_be_passed(conn: Connection, merge_id: str, now: datetime) -> bool:
+    """Whether the others of its line need not wait for a held request. Where its target may have moved they must."""
+    since = parse(merges.get(conn, merge_id)["updated_at"])
+    return now - since >= PATIENCE and not merges.is_landing(conn, merge_id)
+
+
+def next_look(conn: Connection, target: str, now: datetime) -> datetime:
+    """When to look at a target's held requests again: after as long as the last of them is held already, within bounds."""
+    held = [row for row in merges.listing(conn, [MergeState.HELD]) if row["target"] == target]
+    since = max((parse(row["updated_at"]) for row in held), default=now)
+    return now + min(max(now - since, PATIENCE), LONGEST_WAIT)
+
+
+def _overlap(repo: Git, target: str, tip_sha: str, candidate_sha: str) -> bool:
+    """Whether the target's checkout has something where a candidate would write. What this cannot see, landing will."""
+    place = worktrees.checkout_of(repo, refs.branch_ref(target))
+    if place is None or not place.is_dir():
+        return False
+    checkout = open_checkout(place)
+    wanted = set(refs.changed_paths(repo, tip_sha, candidate_sha))
+    changes = status.changes(checkout)
+    staged = {change.path for change in changes if change.code[0] not in ".?"} & wanted
+    if staged and not staged.isdisjoint(_staged_otherwise(checkout, candidate_sha)):
+        return True
+    # A file that was removed is in nobody's way; a folder that is tracked is a submodule, into which git does not look.
+    dirty = {
+        change.path.rstrip("/")
+        for change in changes
+        if change.code == "??" or (change.code[1] not in ".D" and not (place / change.path).is_dir())
+    }
+    if any(_with_parents(path) & wanted for path in dirty) or any(_with_parents(path) & dirty for path in wanted):
+        return True
+    present = [f":(literal){path}" for path in sorted(wanted) if os.path.lexists(place / path)][:_NAMED_AT_ONCE]
+    # What is there, and neither tracked nor among the changes, is ignored.
+    return bool(present and checkout.check("ls-files", "--others", "-z", "--", *present).stdout)
+
+
+def _staged_otherwise(checkout: Git, sha: str) -> set[str]:
+    return set(checkout.check("diff-index", "--cached", "--name-only", "--no-renames", "-z", sha).text.split("\0"))
+
+
+def _with_parents(path: str) -> set[str]:
+    return {path, *map(str, PurePosixPath(path).parents)}
