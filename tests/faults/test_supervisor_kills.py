@@ -14,12 +14,14 @@ from typing import Any
 
 import pytest
 
+from corral.config.model import Worktrees
 from corral.errors import DatabaseUnavailable
 from corral.git import salvage
 from corral.git.command import open_repository
 from corral.runners.command import CommandRunner
 from corral.runners.protocol import Assignment, Running
 from corral.store import merges
+from corral.work import tasks
 from tests.conftest import git
 from tests.integration.running import find_marked, finish, kill
 from tests.integration.supervision import IMPATIENT, House, in_a_process, utc_now
@@ -227,6 +229,70 @@ def test_a_worker_that_could_not_be_recorded_is_dead_before_its_task_goes_on(
         kill(task_id)
         if how == "broken":
             finish(breaks.started)
+        house.close()
+
+
+LONG_SETUP = IMPATIENT.model_copy(
+    update={"worktrees": Worktrees(setup=["echo $$ > half && mv half setting-up; sleep 600"])}
+)
+
+
+def setting_up(house: House) -> int:
+    """Wait until a worktree is being set up; the setup command's process."""
+    found: list[Path] = []
+
+    def seen() -> bool:
+        found[:] = house.grounds.root.glob("*/setting-up")
+        return bool(found)
+
+    house.until(seen)
+    return int(found[0].read_text())
+
+
+def test_stopping_the_daemon_ends_a_setup_command_and_the_attempt_is_not_counted(repo: Path) -> None:
+    house = House(repo, LONG_SETUP)
+    task_id = house.submit("true")
+    pid = setting_up(house)
+    assert pid in find_marked(task_id)
+    began = time.monotonic()
+    house.close()
+    assert time.monotonic() - began < 5
+    assert find_marked(task_id) == []
+    after = House(repo, IMPATIENT)
+    try:
+        assert after.until_status(task_id, "completed")["attempts"] == 1
+        assert "task.interrupted" in [event["kind"] for event in after.detail(task_id)["history"]]
+    finally:
+        after.close()
+
+
+@pytest.mark.req("FR-QUEUE-003")
+def test_cancelling_a_task_ends_its_setup_command(repo: Path) -> None:
+    house = House(repo, LONG_SETUP)
+    try:
+        task_id = house.submit("true")
+        setting_up(house)
+        house.db.write(lambda conn: tasks.cancel(conn, task_id, utc_now(), house.settings.tasks, reason="No."))
+        house.until_status(task_id, "cancelled", timeout_s=5)
+        assert find_marked(task_id) == []
+    finally:
+        house.close()
+
+
+def test_a_setup_command_of_a_killed_daemon_is_ended_before_its_task_goes_on(repo: Path) -> None:
+    child = in_a_process(repo, [{"title": "t", "command": "true"}], SETTINGS=LONG_SETUP.model_dump_json())
+    assert child.stdout is not None
+    child.stdout.readline()
+    task_id = child.stdout.readline().strip()
+    _until(lambda: list((repo / ".corral" / "worktrees").glob("*/setting-up")))
+    child.kill()
+    child.communicate()
+    assert find_marked(task_id)
+    house = House(repo, IMPATIENT)
+    try:
+        house.until_status(task_id, "completed")
+        assert find_marked(task_id) == []
+    finally:
         house.close()
 
 

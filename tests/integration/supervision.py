@@ -153,7 +153,8 @@ IMPATIENT = settings_with(tasks={"max_retries": 0}, supervisor={"stop_grace_s": 
 def live_on(root: Path, items: list[dict[str, Any]]) -> None:
     """Be the daemon of ``root`` until everything has ended; says ``up``, and each task's id once it is acknowledged."""
     print("up", flush=True)
-    house = House(root, IMPATIENT)
+    given = os.environ.get("SETTINGS")
+    house = House(root, Settings.model_validate_json(given) if given else IMPATIENT)
     for item in items:
         print(house.submit_all([item])[0], flush=True)
     house.until(lambda: house.idle(), 60)
@@ -162,7 +163,7 @@ def live_on(root: Path, items: list[dict[str, Any]]) -> None:
 
 
 def in_a_process(root: Path, items: list[dict[str, Any]], **extra: str) -> subprocess.Popen[str]:
-    """Start :func:`live_on` in a child process; ``CORRAL_CRASH_AT`` may be among ``extra``."""
+    """Start :func:`live_on` in a child process; ``CORRAL_CRASH_AT`` and ``SETTINGS`` (JSON) may be among ``extra``."""
     code = "import sys, json; from tests.integration.supervision import *; live_on(Path(sys.argv[1]), json.loads(sys.argv[2]))"
     top = Path(__file__).parents[2]
     env = {**os.environ, **extra, "PYTHONPATH": f"{top}{os.pathsep}{top / 'daemon'}"}

@@ -167,9 +167,15 @@ def test_a_file_system_that_refuses_leaves_nothing_half_made(main: Path) -> None
 # --- setup -----------------------------------------------------------------------------------------------------------
 
 
-def setup(worktree: Path, *commands: str, timeout_s: float = WITHIN_S, **env: str) -> tuple[SetupResult, str]:
+def setup(
+    worktree: Path,
+    *commands: str,
+    timeout_s: float = WITHIN_S,
+    is_unwanted: Callable[[], bool] = lambda: False,
+    **env: str,
+) -> tuple[SetupResult, str]:
     log = worktree / "logs" / "setup.log"
-    result = run_setup(worktree, commands, {"PATH": os.environ["PATH"], **env}, log, timeout_s)
+    result = run_setup(worktree, commands, {"PATH": os.environ["PATH"], **env}, log, timeout_s, is_unwanted)
     return result, log.read_text()
 
 
@@ -212,6 +218,17 @@ def test_setup_leaves_no_process_behind(tmp_path: Path) -> None:
     result, _ = setup(tmp_path, "sleep 300 & echo $! > pid")
     assert result.ok
     wait_until(lambda: is_gone(int((tmp_path / "pid").read_text())))
+
+
+def test_setup_that_nobody_wants_any_more_is_ended_with_all_its_processes(tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    # One that left the group is found by the worktree's mark.
+    command = "setsid sh -c 'echo $$ > half && mv half pid; sleep 300' & wait"
+    began = time.monotonic()
+    result, log = setup(tmp_path, command, timeout_s=300, is_unwanted=pid.exists, CORRAL_WORKTREE=str(tmp_path))
+    assert time.monotonic() - began < WITHIN_S
+    assert (result.ok, result.exit_code) == (False, None) and "no longer wanted" in log
+    wait_until(lambda: is_gone(int(pid.read_text())))
 
 
 def test_the_recipes_own_setup_runs_only_where_it_is_allowed_and_needed(make_repo: MakeRepo) -> None:

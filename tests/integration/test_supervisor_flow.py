@@ -88,6 +88,18 @@ def test_a_worker_knows_its_task_its_session_and_its_place(house: Open, repo: Pa
     assert worktree == cwd != str(repo) and project == str(repo)
 
 
+def test_a_setup_command_gets_no_credential(house: Open, repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = repo.parent / "env.txt"
+    monkeypatch.setenv("HTTP_PROXY", "http://user:opensesame@proxy.test")
+    monkeypatch.setenv("HTTPS_PROXY", "http://proxy.test")
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "opensesame")
+    one = house(worktrees={"setup": [f"env > {out}"]})
+    one.until_status(one.submit("true"), "completed")
+    said = out.read_text()
+    assert "HTTPS_PROXY=http://proxy.test" in said and "PORT=" in said
+    assert "opensesame" not in said
+
+
 def test_a_failed_attempt_is_salvaged_and_the_task_comes_back_with_a_pause(house: Open, repo: Path) -> None:
     one = house()
     task_id = one.submit("echo half > half.txt; exit 3")

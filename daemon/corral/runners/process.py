@@ -181,6 +181,19 @@ def _belongs(process: psutil.Process, group: int | None, value: str, mark: str) 
     return False
 
 
+def end(process: subprocess.Popen[bytes], value: str, mark: str = TASK_MARK, *, grace_s: float) -> None:
+    """End a process of ours and whatever is left of its group, or carries this value of a mark; waits for the first's death.
+
+    Args:
+        grace_s: Seconds from SIGTERM to SIGKILL.
+    """
+    signal_each(survivors(process.pid, value, mark), signal.SIGTERM)
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(grace_s)
+    signal_each(survivors(process.pid, value, mark), signal.SIGKILL)
+    process.wait()
+
+
 def signal_each(processes: Sequence[psutil.Process], number: signal.Signals) -> None:
     """Send a signal to processes; one that is gone, or whose pid was reused, is left alone."""
     for process in processes:

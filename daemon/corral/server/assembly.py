@@ -16,6 +16,7 @@ from corral.config.model import Settings
 from corral.config.paths import Project
 from corral.errors import GitFailed
 from corral.git.command import open_checkout, open_repository
+from corral.landing import verification
 from corral.landing.landfall import OnSettled
 from corral.landing.queue import Queue
 from corral.models.instants import iso
@@ -163,7 +164,8 @@ def _made_usable(grounds: Grounds, path: Path) -> Mapping[str, str]:
     chosen = grounds.settings().worktrees
     ports = chosen.port_first - chosen.ports_each
     residue.remove(open_checkout(path), path, grounds.recipes)
-    made = make_usable(grounds, path, ports if chosen.ports_each and ports >= FIRST_FREE_PORT else None)
+    port_base = ports if chosen.ports_each and ports >= FIRST_FREE_PORT else None
+    made = make_usable(grounds, path, port_base, {verification.MARK: str(path)})
     return environment(grounds, path, made)
 
 

@@ -9,11 +9,12 @@ Invariants:
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 from sqlalchemy import Connection
@@ -27,21 +28,23 @@ from corral.models.crash import crash_point
 from corral.models.identifiers import check_name, new_id
 from corral.models.instants import iso
 from corral.models.states import WorktreePurpose, WorktreeState
+from corral.runners.environment import verification_environment
+from corral.runners.process import TASK_MARK
 from corral.store import events
 from corral.store import worktrees as rows
 from corral.store.engine import Database
 from corral.work.heads import come_home
 from corral.work.ports import bindable, choose_block
-from corral.work.provision import Provisioned, provision, run_setup
+from corral.work.provision import WORKTREE_MARK, Provisioned, provision, run_setup
 from corral.work.recipes import Recipe, load_recipes
 
 Row = dict[str, Any]
 
 SETUP_TIMEOUT_S = 900.0
 
-_KEPT = ("HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "TZ", "TMPDIR", "SSL_CERT_FILE", "XDG_CACHE_HOME", "XDG_CONFIG_HOME",
-         "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")  # fmt: skip
-"""What a setup command inherits: enough to find its tools and caches, no credentials."""
+
+def _wanted() -> bool:
+    return False
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,7 @@ class Grounds:
         repo: The repository, for work on refs and worktrees.
         settings: Gives the settings in force.
         clock: Stamps what slow work has done at its end.
+        stopping: Set once the daemon ends all work: what waits for something gives up.
     """
 
     db: Database
@@ -59,6 +63,7 @@ class Grounds:
     repo: Git
     settings: Callable[[], Settings]
     clock: Callable[[], datetime]
+    stopping: Event = field(default_factory=Event)
 
     @property
     def root(self) -> Path:
@@ -107,11 +112,17 @@ def landing_target(grounds: Grounds, named: str | None) -> tuple[str, str]:
     return target, tip
 
 
-def allocate(grounds: Grounds, plan: Plan, restore: Callable[[Path], None] | None = None) -> tuple[Row, Provisioned]:
+def allocate(
+    grounds: Grounds,
+    plan: Plan,
+    restore: Callable[[Path], None] | None = None,
+    is_unwanted: Callable[[], bool] = _wanted,
+) -> tuple[Row, Provisioned]:
     """Make a worktree and make it usable; it stays ``allocating`` until :func:`mark_ready`.
 
     Args:
         restore: Makes the checkout in another way than from ``plan.base_sha`` (for salvaged work).
+        is_unwanted: Whether it is not needed after all; asked while setup commands run.
 
     Raises:
         Conflict: A worktree of that name exists.
@@ -131,7 +142,8 @@ def allocate(grounds: Grounds, plan: Plan, restore: Callable[[Path], None] | Non
         raise
     crash_point("worktree.added")
     try:
-        return row, _provide(grounds, row)
+        mark = {TASK_MARK: plan.task_id} if plan.task_id else {}
+        return row, make_usable(grounds, path, row["port_base"], mark, is_unwanted)
     except (CorralError, OSError):
         put_right(grounds, row)
         raise
@@ -286,15 +298,21 @@ def _intend(conn: Connection, grounds: Grounds, plan: Plan) -> Row:
     )
 
 
-def _provide(grounds: Grounds, row: Row) -> Provisioned:
-    return make_usable(grounds, Path(row["path"]), row["port_base"])
-
-
-def make_usable(grounds: Grounds, path: Path, port_base: int | None) -> Provisioned:
+def make_usable(
+    grounds: Grounds,
+    path: Path,
+    port_base: int | None,
+    mark: Mapping[str, str],
+    is_unwanted: Callable[[], bool] = _wanted,
+) -> Provisioned:
     """Give a checkout what git does not: dependencies, environment files, ports; run the setup commands where needed.
 
+    Args:
+        mark: In the environment of the setup commands, so that those of a dead daemon are found and ended.
+        is_unwanted: Whether it is not needed after all; a setup command is ended then, or when all work ends.
+
     Raises:
-        CorralError: The file system or git refused, or a setup command failed; its log is named.
+        CorralError: The file system or git refused, or a setup command failed or was ended; its log is named.
     """
     settings = grounds.settings()
     checkout = open_checkout(path)
@@ -307,13 +325,17 @@ def make_usable(grounds: Grounds, path: Path, port_base: int | None) -> Provisio
         is_ignored=lambda paths: _ignored(checkout, paths),
     )
     if made.setup:
-        env = {**{name: os.environ[name] for name in _KEPT if name in os.environ}, **environment(grounds, path, made)}
+        env = verification_environment(os.environ, {**environment(grounds, path, made), **mark})
         log = grounds.project.logs_dir / "worktrees" / f"{path.name}.log"
-        done = run_setup(path, made.setup, env, log, SETUP_TIMEOUT_S)
+        done = run_setup(
+            path, made.setup, env, log, SETUP_TIMEOUT_S, lambda: grounds.stopping.is_set() or is_unwanted()
+        )
         if not done.ok:
             raise GitFailed(
                 f"The setup of the worktree failed: {done.command}",
-                cause=f"It ended with {done.exit_code}.",
+                cause="It was ended before it was done."
+                if done.exit_code is None
+                else f"It ended with {done.exit_code}.",
                 remedy=f"Read {log}.",
             )
     return made
@@ -331,4 +353,4 @@ def environment(grounds: Grounds, worktree: Path, made: Provisioned) -> dict[str
     """What a process that works in an allocated worktree is told, on top of its own environment."""
     own = str(grounds.project.run_dir / "bin")
     path = os.pathsep.join([*made.path_prefixes, own, os.environ.get("PATH", os.defpath)])
-    return {**made.env, "PATH": path, "CORRAL_WORKTREE": str(worktree), "CORRAL_PROJECT": str(grounds.project.root)}
+    return {**made.env, "PATH": path, WORKTREE_MARK: str(worktree), "CORRAL_PROJECT": str(grounds.project.root)}

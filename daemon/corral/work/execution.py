@@ -23,6 +23,7 @@ from corral.models.instants import iso
 from corral.models.states import WorktreePurpose, WorktreeState
 from corral.runners.process import end_leftovers
 from corral.runners.protocol import Assignment, Finished, Limits, Runner, Running
+from corral.store import tasks
 from corral.store import worktrees as worktree_rows
 from corral.work import attempts
 from corral.work.allocation import Grounds, Plan, allocate, environment, landing_target, mark_ready, reclaim
@@ -85,7 +86,7 @@ def launch(site: Site, task: Row) -> Started | None:
             task_id=task["task_id"],
             session_id=task["session_id"],
         )
-        worktree, provided = allocate(site.grounds, plan)
+        worktree, provided = allocate(site.grounds, plan, is_unwanted=lambda: _is_cancelled(site, task))
         made = worktree
         task, worktree = site.grounds.db.write(lambda conn: _moved_in(conn, site, task, made, provided, target))
         if task["cancel_reason"] is not None or site.is_stopping():
@@ -100,8 +101,14 @@ def launch(site: Site, task: Row) -> Started | None:
     except (CorralError, OSError) as error:
         if running is not None:
             _kill(site, task, running)
-        conclude(site, task, worktree, _failure(error))
+        stopped = Ending(False, INTERRUPTED, "The daemon was stopped before it had started.")
+        conclude(site, task, worktree, stopped if site.is_stopping() else _failure(error))
         return None
+
+
+def _is_cancelled(site: Site, task: Row) -> bool:
+    row = site.grounds.db.read(lambda conn: tasks.get(conn, task["task_id"]))
+    return row is None or row["cancel_reason"] is not None
 
 
 def _kill(site: Site, task: Row, running: Running) -> None:

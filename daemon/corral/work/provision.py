@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import signal
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING
 from pathspec import GitIgnoreSpec
 
 from corral.errors import ConfigInvalid, CorralError
+from corral.runners.process import end, open_private, spawn
 from corral.work import folders
 from corral.work.recipes import Folder, Recipe, matching
 from corral.work.survey import find_folders, walk_files, what_is_installed
@@ -37,6 +37,10 @@ RECIPES_OWN_SETUP = "recipe"
 
 _ASIDE = ".corral-provisioning"
 _STOP_GRACE_S = 5.0
+_SLICE_S = 0.1
+
+WORKTREE_MARK = "CORRAL_WORKTREE"
+"""In the environment of every process that works in a worktree, with the worktree's path."""
 
 IsIgnored = Callable[[list[str]], set[str]]
 
@@ -322,7 +326,7 @@ class SetupResult:
     Attributes:
         ok: Every command ended with 0.
         command: The command that failed; empty when none did.
-        exit_code: Its exit code, negative for the signal that ended it; None when it was ended for its time.
+        exit_code: Its exit code, negative for the signal that ended it; None when it was ended: for its time, or unwanted.
     """
 
     ok: bool
@@ -331,7 +335,12 @@ class SetupResult:
 
 
 def run_setup(
-    worktree: Path, commands: Sequence[str], env: Mapping[str, str], log: Path, timeout_s: float
+    worktree: Path,
+    commands: Sequence[str],
+    env: Mapping[str, str],
+    log: Path,
+    timeout_s: float,
+    is_unwanted: Callable[[], bool],
 ) -> SetupResult:
     """Run setup commands in a worktree, one after the other, until one fails.
 
@@ -340,42 +349,38 @@ def run_setup(
         commands: Shell text of the user's own configuration, or of a recipe it allowed.
         env: The whole environment.
         log: Gets the commands and what they print; appended to.
-        timeout_s: Seconds each command may take; then its whole process group is ended.
+        timeout_s: Seconds each command may take; then all its processes are ended.
+        is_unwanted: Asked again and again; once it says so, the command is ended like one that took too long.
 
     Raises:
-        OSError: The log cannot be written, or the worktree is gone.
+        RunnerUnavailable: The shell could not be started, e.g. because the worktree is gone.
+        OSError: The log cannot be written.
     """
-    log.parent.mkdir(parents=True, exist_ok=True)
     for command in commands:
-        with log.open("ab") as output:
-            output.write(f"$ {command}\n".encode())
-            output.flush()
-            process = subprocess.Popen(
-                ["/bin/sh", "-c", command],
-                cwd=worktree,
-                env=dict(env),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-            try:
-                exit_code: int | None = process.wait(timeout_s)
-            except subprocess.TimeoutExpired:
-                exit_code = None
-                output.write(f"\nended: not done after {timeout_s:g} s\n".encode())
-            finally:
-                _end_group(process)
+        _note(log, f"$ {command}\n")
+        process = spawn(["/bin/sh", "-c", command], cwd=worktree, env=env, log=log)
+        try:
+            exit_code = _exit_code(process, timeout_s, is_unwanted)
+        finally:
+            # A setup leaves files, not processes.
+            end(process, env.get(WORKTREE_MARK, ""), WORKTREE_MARK, grace_s=_STOP_GRACE_S)
+        if exit_code is None:
+            _note(log, "\nended: no longer wanted\n" if is_unwanted() else f"\nended: not done after {timeout_s:g} s\n")
         if exit_code != 0:
             return SetupResult(ok=False, command=command, exit_code=exit_code)
     return SetupResult(ok=True)
 
 
-def _end_group(process: subprocess.Popen[bytes]) -> None:
-    """End what is left of a command: a setup leaves files, not processes."""
-    with suppress(ProcessLookupError, PermissionError):  # macOS says the latter of a group of zombies.
-        os.killpg(process.pid, signal.SIGTERM)
+def _exit_code(process: subprocess.Popen[bytes], timeout_s: float, is_unwanted: Callable[[], bool]) -> int | None:
+    """Wait for a process in short slices; None if its time is over or nobody wants it any more."""
+    for _ in range(max(1, round(timeout_s / _SLICE_S))):
         with suppress(subprocess.TimeoutExpired):
-            process.wait(_STOP_GRACE_S)
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+            return process.wait(_SLICE_S)
+        if is_unwanted():
+            break
+    return None
+
+
+def _note(log: Path, text: str) -> None:
+    with os.fdopen(open_private(log, os.O_WRONLY | os.O_APPEND), "ab") as output:
+        output.write(text.encode(errors="replace"))

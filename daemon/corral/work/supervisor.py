@@ -97,7 +97,7 @@ class Supervisor:
         self._spawn = spawn
         self._nudge = nudge
         self._watch_exit = watch_exit
-        self._site = Site(grounds, runners, nudge, lambda: self._stopping)
+        self._site = Site(grounds, runners, nudge, grounds.stopping.is_set)
         self._attempts: dict[tuple[str, int], _Attempt] = {}
         self._reports: deque[Callable[[datetime], None]] = deque()
         self._resuming: set[str] = set()
@@ -105,7 +105,6 @@ class Supervisor:
         self._righting: set[str] = set()
         self._sweep_at: datetime | None = None
         self._draining = False
-        self._stopping = False
 
     def running_count(self) -> int:
         """How many attempts are starting, at work or being closed."""
@@ -128,7 +127,8 @@ class Supervisor:
 
     def stop_all(self, now: datetime) -> None:
         """End every worker: the coming steps stop, salvage and mark them ``interrupted``."""
-        self._draining = self._stopping = True
+        self._draining = True
+        self._site.grounds.stopping.set()
 
     def recover(self, now: datetime) -> None:
         """At the start, before the first step: whatever a dead daemon left is marked, and put right by what follows.
@@ -192,7 +192,7 @@ class Supervisor:
             reason = LOST, "The task was taken away from this worker."
         elif row["cancel_reason"] is not None:
             reason = "cancelled", str(row["cancel_reason"])
-        elif self._stopping:
+        elif self._site.is_stopping():
             reason = INTERRUPTED, "The daemon was stopped."
         else:
             return
