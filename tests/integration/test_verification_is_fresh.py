@@ -43,3 +43,47 @@ def test_ignored_products_of_an_earlier_run_are_gone(
     for name in ("one", "two"):
         task = house.submit(name, f"echo {name} > {name}.txt")
         house.run("wait", task, "--timeout", "60")
+
+
+def run(house: Coordinated, *names: str) -> None:
+    """Land one task after the other, each with a verification of its own."""
+    for name in names:
+        task = house.submit(name, f"echo {name} > {name}.txt")
+        house.run("wait", task, "--timeout", "60")
+        assert house.json("task", "detail", task)["merge"]["state"] == "landed"
+
+
+def test_what_only_has_the_name_of_a_dependency_folder_is_gone(
+    make_repo: Callable[..., Path], coordinate: Callable[..., Coordinated]
+) -> None:
+    names = ("target", "node_modules", ".venv", "vendor/target")
+    files = {"a.txt": "a\n", "Cargo.toml": "", "package.json": "{}", ".gitignore": "\n".join(names)}
+    verify = " && ".join(f"test ! -e {name} && mkdir -p {name} && touch {name}/left" for name in names)
+    run(coordinate(make_repo("names", files), verify=(verify,)), "one", "two")
+
+
+def test_what_was_brought_stays_and_copied_files_are_those_of_now(
+    make_repo: Callable[..., Path], coordinate: Callable[..., Coordinated]
+) -> None:
+    files = {"package.json": "{}", ".gitignore": "node_modules/\n.env\n", ".worktreeinclude": ".env\n"}
+    root = make_repo("brought", files)
+    (root / "node_modules" / "dep").mkdir(parents=True)
+    (root / ".env").write_text("A=1\n")
+    seen = root.parent / "seen"
+    house = coordinate(root, verify=(f"test -d node_modules/dep && echo x >> node_modules/runs && cat .env >> {seen}",))
+    run(house, "one")
+    (root / ".env").write_text("A=2\n")
+    run(house, "two")
+    assert seen.read_text() == "A=1\nA=2\n"
+    assert (root / ".corral/worktrees/verify-1/node_modules/runs").read_text() == "x\nx\n"
+
+
+def test_what_the_setup_made_stays_and_what_the_verification_made_goes(
+    make_repo: Callable[..., Path], coordinate: Callable[..., Coordinated]
+) -> None:
+    root = make_repo("setup", {"a.txt": "a\n", ".gitignore": "deps/\nout/\n"})
+    runs = root.parent / "runs"
+    setup = f'test -e deps/made || {{ mkdir -p deps && touch deps/made && echo "$PWD" >> {runs}; }}'
+    verify = "test -e deps/made && test ! -e out && mkdir out"
+    run(coordinate(root, verify=(verify,), config=f"worktrees: {{setup: ['{setup}']}}"), "one", "two", "three")
+    assert sum(line.endswith("/verify-1") for line in runs.read_text().split()) == 1

@@ -163,9 +163,11 @@ def _made_usable(grounds: Grounds, path: Path) -> Mapping[str, str]:
     """Make the verification worktree usable like any other; its ports lie just below those of the allocated ones."""
     chosen = grounds.settings().worktrees
     ports = chosen.port_first - chosen.ports_each
-    residue.remove(open_checkout(path), path, grounds.recipes)
+    checkout = open_checkout(path)
+    residue.remove(checkout, path, chosen.setup)
     port_base = ports if chosen.ports_each and ports >= FIRST_FREE_PORT else None
     made = make_usable(grounds, path, port_base, {verification.MARK: str(path)})
+    residue.remember(checkout, chosen.setup, made)
     return environment(grounds, path, made)
 
 

@@ -52,6 +52,8 @@ class Provisioned:
     Attributes:
         env: Variables for every process in the worktree.
         path_prefixes: Folders to put in front of ``PATH``, in this order.
+        owned: Repository-relative paths of the folders that were brought, now or earlier.
+        copied: Those of the files that were copied now as ``.worktreeinclude`` says.
         exclude: Repository-relative paths that were provisioned and that git's rules do not ignore: never commit them.
         notes: One line for a person about each thing that was done or left.
         setup: Commands to run in the worktree with :func:`run_setup` before its first use.
@@ -60,6 +62,8 @@ class Provisioned:
 
     env: dict[str, str]
     path_prefixes: list[str]
+    owned: list[str]
+    copied: list[str]
     exclude: list[str]
     notes: list[str]
     setup: list[str]
@@ -76,6 +80,7 @@ class _Progress:
     cow: bool
     left: frozenset[str]
     owned: list[str] = field(default_factory=list)
+    copied: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     disk_bytes: int = 0
 
@@ -133,6 +138,8 @@ def provision(
     return Provisioned(
         env=env,
         path_prefixes=prefixes,
+        owned=progress.owned,
+        copied=progress.copied,
         exclude=[path for path in progress.owned if path not in ignored],
         notes=progress.notes + notes,
         setup=setup,
@@ -306,6 +313,7 @@ def _include(progress: _Progress, is_ignored: IsIgnored) -> None:
         built = progress.aside / "built"
         taken = folders.copy_file(progress.main / path, built, cow=progress.cow)
         _put(built, path, f"copied as {INCLUDE_FILE} says", taken, progress)
+        progress.copied.append(path)
 
 
 def _setup(own: list[str], configured: Sequence[str]) -> tuple[list[str], list[str]]:
