@@ -147,3 +147,20 @@ def test_a_run_folder_that_is_not_private_is_refused(house: Coordinated, tmp_pat
     done = house.run("daemon", "start", check=False)
     assert (done.returncode, "not a private folder" in done.stderr) == (5, True), done.stderr
     assert list(place.iterdir()) == [] and (planted == "a link" or list(run.iterdir()) == [])
+
+
+def test_who_ends_a_session_or_frees_its_locks_in_its_place_is_on_record(house: Coordinated) -> None:
+    for session in ("alice", "bob", "carol"):
+        house.ask("POST", "/sessions", {"session_id": session})
+        house.ask("POST", "/locks/acquire", {"paths": [f"{session}.txt"], "session_id": session})
+    house.ask("POST", "/locks/release", {"paths": ["alice.txt"], "session_id": "alice", "caller": "bob"})
+    house.ask("POST", "/locks/release", {"paths": ["bob.txt"], "session_id": "bob"})
+    house.ask("POST", "/sessions/alice/end", {"caller": "bob"})
+    house.ask("POST", "/sessions/bob/end")
+    house.ask("POST", "/sessions/carol/end", {"caller": "carol"})
+    said = {(row["kind"], row["session_id"]): row["data"].get("by") for row in house.json("status")["recent"]}
+    assert said["lock.released", "alice"] == "bob"
+    assert said["lock.released", "bob"] is None
+    assert said["session.ended", "alice"] == "bob"
+    assert said["session.ended", "bob"].startswith("person-")
+    assert said["session.ended", "carol"] is None

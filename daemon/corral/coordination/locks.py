@@ -125,15 +125,21 @@ def _take(
     )
 
 
-def release(conn: Connection, keys: Sequence[LockKey], holder: Holder, now: datetime) -> list[Row]:
-    """Give up one's own locks on the keys (all of them if none is named); returns what was released."""
+def release(
+    conn: Connection, keys: Sequence[LockKey], holder: Holder, now: datetime, *, by: str | None = None
+) -> list[Row]:
+    """Give up a session's locks on the keys (all of them if none is named); returns what was released.
+
+    Args:
+        by: Who asked for it where that was somebody else: a session's id, or the person's; for the record.
+    """
     if keys:
         released = rows.release(conn, holder.session_id, [key.match_key for key in keys])
     else:
         released = rows.release_all(conn, [holder.session_id])
     if released:
-        paths = [row["file_path"] for row in released]
-        events.record(conn, iso(now), "lock.released", session_id=holder.session_id, data={"paths": paths})
+        data = {"paths": [row["file_path"] for row in released], **({"by": by} if by else {})}
+        events.record(conn, iso(now), "lock.released", session_id=holder.session_id, data=data)
     return released
 
 

@@ -145,8 +145,12 @@ def change(conn: Connection, session_id: str, values: Row) -> Row:
     return row
 
 
-def end(conn: Connection, session_id: str, reason: str, now: datetime) -> Row | None:
-    """End a session: its locks and its subagents' go with it. None if it had ended before."""
+def end(conn: Connection, session_id: str, reason: str, now: datetime, *, by: str | None = None) -> Row | None:
+    """End a session: its locks and its subagents' go with it. None if it had ended before.
+
+    Args:
+        by: Who asked for it where that was somebody else: a session's id, or the person's; for the record.
+    """
     at = iso(now)
     family = rows.family(conn, session_id)
     row = rows.end(conn, session_id, reason, at)
@@ -158,7 +162,7 @@ def end(conn: Connection, session_id: str, reason: str, now: datetime) -> Row | 
         at,
         "session.ended",
         session_id=session_id,
-        data={"reason": reason, "released": [lock["file_path"] for lock in released]},
+        data={"reason": reason, "released": [lock["file_path"] for lock in released], **({"by": by} if by else {})},
     )
     return row
 

@@ -41,7 +41,7 @@ _CALLS: tuple[Call, ...] = tuple(
         ("/sessions/([^/]+)/heartbeat", sessions.heartbeat, None, 200),
         ("/locks/acquire", locks.acquire, _model(locks.Acquisition), 201),
         ("/locks/check", locks.check, _model(locks.Keys), 200),
-        ("/locks/release", locks.release, _model(locks.Keys), 200),
+        ("/locks/release", locks.release, _model(locks.Release), 200),
         ("/tasks", tasks.submit, _object, 201),
     )
 )

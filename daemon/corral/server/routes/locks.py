@@ -43,10 +43,21 @@ class Acquisition(Keys):
     reason: str | None = Field(None, max_length=2000)
 
 
+class Release(Keys):
+    """What to give up; ``caller``: the session that asks, where it is not the one whose locks they are."""
+
+    caller: str | None = Field(None, max_length=128)
+
+
 def parse(services: Services, paths: list[str]) -> list[LockKey]:
     """Read what a caller typed as keys of this project."""
     root = Path(services.project.root)
     return [parse_key(path, fold=services.fold, exists=lambda name: (root / name).exists()) for path in paths]
+
+
+def person() -> str:
+    """The id of the session of the person at the keyboard."""
+    return f"{PERSON}-{getpass.getuser()}"
 
 
 @dataclass(frozen=True)
@@ -60,7 +71,7 @@ class Speaker:
 
 def speaker(conn: Connection, session_id: str | None, now: datetime) -> Speaker:
     """Find, or register, the session that a request acts for: the person's own where none is named."""
-    who = session_id or f"{PERSON}-{getpass.getuser()}"
+    who = session_id or person()
     row = session_rows.beat(conn, who, iso(now))
     arrived = row is None
     if row is None:
@@ -106,7 +117,7 @@ async def acquire(services: Given, wanted: Acquisition) -> dict[str, Any]:
 async def check(services: Given, asked: Keys) -> list[dict[str, Any]]:
     """For each key: whether an edit of it would be free, and who holds what overlaps it."""
     now, keys = services.now(), parse(services, asked.paths)
-    me = Holder(session_id=asked.session_id or f"{PERSON}-{getpass.getuser()}")
+    me = Holder(session_id=asked.session_id or person())
 
     def look(conn: Connection) -> list[dict[str, Any]]:
         answer = []
@@ -119,13 +130,14 @@ async def check(services: Given, asked: Keys) -> list[dict[str, Any]]:
 
 
 @router.post("/release")
-async def release(services: Given, given: Keys) -> dict[str, Any]:
-    """Give up one's own locks on the keys; without keys, all of them."""
+async def release(services: Given, given: Release) -> dict[str, Any]:
+    """Give up a session's locks on the keys; without keys, all of them. Another caller is put on record."""
     now, keys = services.now(), parse(services, given.paths)
 
     def free(conn: Connection) -> list[str]:
-        me = speaker(conn, given.session_id, now)
-        return [row["file_path"] for row in locks.release(conn, keys, me.holder, now)]
+        holder = speaker(conn, given.session_id, now).holder
+        by = given.caller if given.caller != holder.session_id else None
+        return [row["file_path"] for row in locks.release(conn, keys, holder, now, by=by)]
 
     released = await services.write(free)
     services.changed()

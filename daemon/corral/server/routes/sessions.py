@@ -13,6 +13,7 @@ from corral.models.identifiers import new_id
 from corral.models.states import SessionStatus
 from corral.server.hooks import started_at
 from corral.server.routes.dependencies import Given
+from corral.server.routes.locks import person
 from corral.store import sessions as rows
 
 router = APIRouter(prefix="/sessions", tags=["sessions"])
@@ -64,10 +65,18 @@ async def heartbeat(services: Given, session_id: str) -> dict[str, Any]:
     return {"success": True, "session_id": session_id}
 
 
+class End(BaseModel):
+    """Who ends a session; none named: the person at the keyboard."""
+
+    caller: str | None = Field(None, max_length=128)
+
+
 @router.post("/{session_id}/end")
-async def end(services: Given, session_id: str) -> dict[str, Any]:
-    """End a session: what it holds comes free."""
+async def end(services: Given, session_id: str, asked: End | None = None) -> dict[str, Any]:
+    """End a session: what it holds comes free. Another caller than the session itself is put on record."""
     now = services.now()
-    row = await services.write(lambda conn: sessions.end(conn, session_id, "ended", now))
+    caller = (asked.caller if asked else None) or person()
+    by = caller if caller != session_id else None
+    row = await services.write(lambda conn: sessions.end(conn, session_id, "ended", now, by=by))
     services.nudge("supervisor")
     return {"success": True, "session_id": session_id, "ended": row is not None}
