@@ -1,7 +1,8 @@
 """Move a target branch to a commit that was built on it: by compare-and-swap, or through the checkout that has it.
 
 Never forced, and never harmful to a checkout: ``merge --ff-only`` keeps changes that do not overlap and refuses the rest;
-ignored files count as the user's, which for git they do not unless it is told.
+ignored files count as the user's, which for git they do not unless it is told. What it leaves when it fails half-way is
+given back (``halfway``).
 A ref that is moved under a checkout would make that checkout look as if it undid the landing.
 """
 
@@ -11,8 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from corral.errors import InvalidInput
-from corral.git import refs, worktree_list
+from corral.git import halfway, refs, worktree_list
 from corral.git.command import Git, Outcome, Result, open_checkout
+
+_LEFT_HALFWAY = "holds files of a landing that failed half-way and cannot be put back yet"
 
 
 @dataclass(frozen=True)
@@ -64,23 +67,34 @@ def land(repo: Git, target_ref: str, new_sha: str, old_sha: str) -> Landed | Mov
     if having and not having[0].path.is_dir():
         return InTheWay(f"{target_ref} is checked out in {having[0].path}, which cannot be reached", [])
     if having:
-        return _through(repo, having[0].path, target_ref, new_sha)
+        return _through(repo, having[0].path, target_ref, new_sha, old_sha)
     if refs.compare_and_swap(repo, target_ref, new_sha, old_sha, why="corral: landed"):
         return Landed(new_sha)
     return Moved(refs.read(repo, target_ref))
 
 
-def _through(repo: Git, path: Path, target_ref: str, new_sha: str) -> Landed | Moved | InTheWay:
+def _through(repo: Git, path: Path, target_ref: str, new_sha: str, old_sha: str) -> Landed | Moved | InTheWay:
     checkout = open_checkout(path)
     if checkout.branch() != target_ref:
         return InTheWay(f"{path} is just switching branches", [])
+    stuck = halfway.give_back(checkout)  # of a landing that was killed
+    if stuck:
+        return InTheWay(f"{path} {_LEFT_HALFWAY}", stuck)
+    try:
+        halfway.remember(checkout, old_sha, new_sha)
+    except OSError as error:
+        return InTheWay(f"nothing can be written in {checkout.git_dir}: {error.strerror}", [])
     result = checkout.run(
         "merge", "--ff-only", "--no-overwrite-ignore", "--no-autostash", "--no-verify-signatures", "--no-stat", "--quiet",
         refs.oid(new_sha), timeout_s=600,
     )  # fmt: skip
     now = refs.read(repo, target_ref)
     if now is not None and refs.is_ancestor(repo, new_sha, now):
+        halfway.forget(checkout)
         return Landed(new_sha)
+    stuck = halfway.give_back(checkout)
+    if stuck:
+        return InTheWay(f"{_reason(path, result)}; {path} {_LEFT_HALFWAY}", stuck)
     if "Not possible to fast-forward" in result.stderr:
         return Moved(now)
     if result.outcome is Outcome.LOCK:

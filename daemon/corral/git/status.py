@@ -46,9 +46,9 @@ class Seen:
     checkout: Git = field(compare=False, repr=False)
 
 
-def changes(checkout: Git) -> list[Change]:
+def changes(checkout: Git, *, untracked: bool = True) -> list[Change]:
     """Every path that differs from HEAD, in the index or the work tree; untracked files one by one, ignored ones not."""
-    return _status(checkout)[1]
+    return _status(checkout, untracked=untracked)[1]
 
 
 def look(checkout: Git) -> Seen:
@@ -69,11 +69,12 @@ def differences(before: Seen, after: Seen) -> list[str]:
         if before.files.get(path, "clean") != after.files.get(path, "clean")
     }
     if after.head and before.head != after.head:
-        paths.update(refs.changed_paths(after.checkout, before.head or _empty_tree(after.checkout), after.head))
+        paths.update(refs.changed_paths(after.checkout, before.head or empty_tree(after.checkout), after.head))
     return sorted(paths)
 
 
-def _empty_tree(git: Git) -> str:
+def empty_tree(git: Git) -> str:
+    """The object name of the tree without files."""
     return git.must("hash-object", "-t", "tree", "--stdin", input=b"")
 
 
@@ -85,8 +86,9 @@ def _signature(top: Path, path: str) -> Signature:
     return found.st_mtime_ns, found.st_size, found.st_mode
 
 
-def _status(checkout: Git) -> tuple[str | None, list[Change]]:
-    result = checkout.check("status", "--porcelain=v2", "-z", "--branch", "--untracked-files=all", "--no-renames")
+def _status(checkout: Git, *, untracked: bool = True) -> tuple[str | None, list[Change]]:
+    which = "all" if untracked else "no"
+    result = checkout.check("status", "--porcelain=v2", "-z", "--branch", f"--untracked-files={which}", "--no-renames")
     head: str | None = None
     found = []
     for line in result.text.split("\0"):
