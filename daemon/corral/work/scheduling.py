@@ -2,6 +2,10 @@
 
 The order is priority (10 first), then age; ageing lifts a task by one step per ``ageing_s`` it has waited. A task whose
 claims overlap with those of a running one is passed over until that one has ended.
+
+Within one daemon's life its presence is the lease: no worker of its own is taken for dead by the clock, and a running row that
+it has no worker for is requeued at once. Expiry is for what other sessions hold, who may
+fall silent: see :mod:`corral.coordination.sessions`.
 """
 
 from __future__ import annotations
