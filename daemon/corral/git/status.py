@@ -25,6 +25,8 @@ class Change:
 
     path: str
     code: str
+    dirty_inside: bool = False
+    """A submodule with changes or untracked files of its own, at whatever depth."""
 
     @property
     def unmerged(self) -> bool:
@@ -88,7 +90,10 @@ def _signature(top: Path, path: str) -> Signature:
 
 def _status(checkout: Git, *, untracked: bool = True) -> tuple[str | None, list[Change]]:
     which = "all" if untracked else "no"
-    result = checkout.check("status", "--porcelain=v2", "-z", "--branch", f"--untracked-files={which}", "--no-renames")
+    result = checkout.check(
+        "status", "--porcelain=v2", "-z", "--branch", f"--untracked-files={which}", "--no-renames",
+        "--ignore-submodules=none",  # .gitmodules may ask to pass over work
+    )  # fmt: skip
     head: str | None = None
     found = []
     for line in result.text.split("\0"):
@@ -98,5 +103,7 @@ def _status(checkout: Git, *, untracked: bool = True) -> tuple[str | None, list[
         elif kind == "?":
             found.append(Change(rest, "??"))
         elif kind in _FIELDS:
-            found.append(Change(line.split(" ", _FIELDS[kind])[-1], rest[:2]))
+            submodule = rest[3:7]  # `N...`, or `S` and three marks: another commit, changes, untracked files
+            dirty_inside = submodule[0] == "S" and submodule[2:] != ".."
+            found.append(Change(line.split(" ", _FIELDS[kind])[-1], rest[:2], dirty_inside))
     return head, found

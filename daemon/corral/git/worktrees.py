@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from corral.errors import Conflict, CorralError, GitFailed, NotFound, Unsupported, WorkAtRisk
-from corral.git import refs, staging, stale, status
+from corral.git import refs, staging, stale, status, submodules
 from corral.git.command import OID, Git, Outcome, discovered_top, open_checkout
 from corral.git.identity import CORRAL, as_env
+from corral.git.submodules import unpublished_submodules
 from corral.git.worktree_list import (
     Entry,
     admin_dirs,
@@ -30,7 +31,10 @@ from corral.git.worktree_list import (
 if TYPE_CHECKING:
     from corral.git.salvage import Snapshot
 
-__all__ = ["Entry", "add", "add_detached", "checkout_of", "entries", "holding", "remove", "remove_salvaged", "repair"]
+__all__ = [
+    "Entry", "add", "add_detached", "checkout_of", "entries", "holding", "remove", "remove_salvaged", "repair",
+    "unpublished_submodules",
+]  # fmt: skip
 
 INITIALIZING = "initializing"
 _PARALLEL = {"checkout.workers": "0", "checkout.thresholdForParallelism": "1000"}
@@ -150,7 +154,7 @@ def remove_salvaged(repo: Git, path: Path, snapshot: Snapshot) -> None:
 
     Raises:
         NotFound: There is no such linked worktree.
-        WorkAtRisk: Its state is no longer that of the snapshot.
+        WorkAtRisk: Its state is no longer that of the snapshot, or a submodule holds what no snapshot has.
     """
     entry = _linked(repo, path)
     checkout = open_checkout(path)
@@ -165,6 +169,14 @@ def remove_salvaged(repo: Git, path: Path, snapshot: Snapshot) -> None:
             f"{path} has changed since it was salvaged.",
             cause="Something still works there, or it holds another repository or files that cannot be read.",
             details={"nested": nested, "unread": unread},
+        )
+    inside = submodules.at_risk(checkout, found)
+    if inside:
+        raise WorkAtRisk(
+            f"Submodules of {path} hold work that exists nowhere else: {', '.join(inside[:10])}.",
+            cause="It is uncommitted, or committed and not pushed; the submodule's repository would go with the worktree.",
+            remedy="Push it from there, or discard it there; then remove the worktree.",
+            details={"submodules": inside},
         )
     with list_lock(repo):
         repo.check("worktree", "remove", "--force", str(entry.path), timeout_s=_CHECKOUT_S)

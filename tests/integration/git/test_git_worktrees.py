@@ -208,17 +208,115 @@ def test_a_nested_repository_is_never_removed_with_its_host(me: Git, repo: Path,
     assert caught.value.details["nested"] == ["inner/"] and (place / "inner").exists()
 
 
-@pytest.mark.req("G17")
-def test_initialised_submodules_keep_a_worktree(me: Git, repo: Path, place: Path, tmp_path: Path) -> None:
+@pytest.fixture
+def lib(repo: Path, sealed: Path, tmp_path: Path) -> Path:
+    """The upstream of a submodule ``lib`` of the repository."""
+    git(tmp_path, "config", "--global", "protocol.file.allow", "always")
     git(tmp_path, "init", "-q", "lib")
     commit(tmp_path / "lib", {"l": "1"})
-    git(repo, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(tmp_path / "lib"), "lib")
+    git(repo, "submodule", "--quiet", "add", f"file://{tmp_path}/lib", "lib")
     git(repo, "commit", "-q", "-m", "submodule")
+    return tmp_path / "lib"
+
+
+@pytest.mark.req("G17")
+def test_initialised_submodules_keep_a_worktree(me: Git, repo: Path, place: Path, lib: Path) -> None:
     add(me, repo, place)
-    git(place, "-c", "protocol.file.allow=always", "submodule", "--quiet", "update", "--init")
+    git(place, "submodule", "--quiet", "update", "--init")
     with pytest.raises(WorkAtRisk):
         worktrees.remove(me, place)
     assert (place / "lib/l").exists()
+
+
+def remove_salvaged(me: Git, place: Path) -> None:
+    saved = salvage.snapshot(open_checkout(place), "w1", AT, reason="test", always=True)
+    assert saved
+    worktrees.remove_salvaged(me, place, saved)
+
+
+@pytest.mark.req("G12", "G17")
+@pytest.mark.parametrize("ignore", ["none", "all"])
+@pytest.mark.parametrize(
+    "work", ["changed", "untracked", "committed", "on a branch", "stashed", "deep", "its own .git"]
+)
+def test_work_in_a_submodule_keeps_a_salvaged_worktree(
+    me: Git, repo: Path, place: Path, lib: Path, work: str, ignore: str
+) -> None:
+    git(repo, "config", "submodule.lib.ignore", ignore)
+    if work == "deep":
+        git(lib, "init", "-q", "../deep")
+        commit(lib.parent / "deep", {"d": "1"})
+        git(lib, "submodule", "--quiet", "add", f"file://{lib.parent}/deep", "de/ep")
+        git(lib, "commit", "-q", "-m", "deep")
+        git(repo, "submodule", "--quiet", "update", "--remote")
+        git(repo, "commit", "-q", "-am", "with deep")
+    add(me, repo, place)
+    git(place, "submodule", "--quiet", "update", "--init", "--recursive")
+    inside = place / "lib"
+    if work == "its own .git":
+        git(place, "clone", "-q", str(lib), "own")
+        git(place, "add", "own")
+        inside = place / "own"
+    if work == "deep":
+        inside = place / "lib/de/ep"
+    (inside / ("new" if work == "untracked" else "l")).write_text("precious")
+    if work == "stashed":
+        git(inside, "stash")
+    elif work not in ("changed", "untracked"):
+        git(inside, "checkout", "-q", "-B", "side")
+        commit(inside, {"l": "precious"})
+    if work == "on a branch":
+        git(inside, "fetch", "-q", ".", "side")
+        git(inside, "checkout", "-q", "--detach", "origin/main")
+    commit(place, {"other": "1"})
+    with pytest.raises(WorkAtRisk) as caught:
+        remove_salvaged(me, place)
+    assert str(inside.relative_to(place)) in caught.value.details["submodules"]
+    assert place.exists() and git(inside, "status") and open_checkout(place).head()
+
+
+@pytest.mark.req("G17")
+@pytest.mark.parametrize("made", ["pristine", "pushed", "shallow", "off every branch", "deinitialised"])
+def test_a_submodule_whose_upstream_has_all_of_it_goes_with_its_worktree(
+    me: Git, repo: Path, place: Path, lib: Path, made: str
+) -> None:
+    if made == "off every branch":
+        git(lib, "config", "uploadpack.allowAnySHA1InWant", "true")
+        git(lib, "checkout", "-q", "--detach")
+        pinned = commit(lib, {"l": "2"})
+        git(repo / "lib", "fetch", "-q", "origin", pinned)
+        git(repo / "lib", "checkout", "-q", pinned)
+        git(repo, "commit", "-q", "-am", "pinned")
+        git(lib, "checkout", "-q", "main")
+    elif made == "shallow":
+        git(lib, "config", "uploadpack.allowReachableSHA1InWant", "true")
+        commit(lib, {"l": "2"})
+    add(me, repo, place)
+    git(place, "submodule", "--quiet", "update", "--init", *(["--depth=1"] if made == "shallow" else []))
+    if made == "pushed":
+        commit(place / "lib", {"l": "2"})
+        git(place / "lib", "push", "-q", "origin", "HEAD:refs/heads/side")
+    if made == "deinitialised":
+        git(place, "submodule", "--quiet", "deinit", "lib")
+    assert worktrees.unpublished_submodules(open_checkout(place)) == []
+    remove_salvaged(me, place)
+    assert not place.exists() and not list((repo / ".git").glob("worktrees/*"))
+
+
+@pytest.mark.req("G17")
+def test_a_submodules_commit_that_only_this_worktree_has_is_named(me: Git, repo: Path, place: Path, lib: Path) -> None:
+    add(me, repo, place)
+    checkout = open_checkout(place)
+    assert worktrees.unpublished_submodules(checkout) == []
+    git(place, "submodule", "--quiet", "update", "--init")
+    work = commit(place / "lib", {"l": "2"})
+    assert worktrees.unpublished_submodules(checkout) == [], "no commit of the worktree names it"
+    git(place, "commit", "-q", "-am", "use it")
+    assert worktrees.unpublished_submodules(checkout) == ["lib"]
+    git(place, "submodule", "--quiet", "deinit", "--force", "lib")
+    assert worktrees.unpublished_submodules(checkout) == ["lib"], "its repository is still there"
+    git(repo / "lib", "fetch", "-q", str(checkout.git_dir / "modules/lib"), work)
+    assert worktrees.unpublished_submodules(checkout) == [], "the user's own submodule has it"
 
 
 # repair
