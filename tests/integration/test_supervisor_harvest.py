@@ -92,3 +92,20 @@ def test_what_was_only_looked_at_or_given_up_is_nothing_to_merge(house: House, r
     git(repo, "switch", "-q", "main")
     house.until_status(house.submit(command), "completed")
     assert requests(house) == []
+
+
+@pytest.mark.parametrize("pushed", [True, False])
+def test_a_commit_of_a_submodule_that_nobody_else_has_does_not_land(house: House, repo: Path, pushed: bool) -> None:
+    git(repo, "config", "--global", "protocol.file.allow", "always")
+    git(repo.parent, "init", "-q", "lib")
+    commit(repo.parent / "lib", {"l": "1"})
+    git(repo, "submodule", "--quiet", "add", f"file://{repo.parent}/lib", "lib")
+    git(repo, "commit", "-q", "-m", "with lib")
+    inside = f"git commit -q -am work{' && git push -q origin HEAD:refs/heads/side' if pushed else ''}"
+    task_id = house.submit(f"git submodule --quiet update --init && cd lib && echo PRECIOUS > l && {inside}")
+    detail = house.until_status(task_id, "completed" if pushed else "failed")
+    assert len(requests(house)) == pushed
+    if not pushed:
+        assert detail["error_code"] == "submodule_unpublished" and "lib" in detail["error_message"]
+        (kept,) = house.worktrees.listing()
+        assert "lib" in kept["note"] and Path(kept["path"], "lib", "l").read_text() == "PRECIOUS\n"

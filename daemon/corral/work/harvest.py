@@ -12,6 +12,7 @@ from corral.git.command import Git, Identity, open_checkout
 from corral.git.commits import commit_leftovers
 from corral.git.identity import effective
 from corral.git.salvage import PREFIX
+from corral.git.submodules import unpublished_submodules
 from corral.models.identifiers import new_id
 from corral.work.allocation import Grounds
 from corral.work.attempts import Ending, Harvest
@@ -29,7 +30,8 @@ def harvest(grounds: Grounds, task: Row, worktree: Row, result: Row | None, usag
     task started at; where that is nothing new, the one line of commits that the worker left elsewhere.
 
     Returns:
-        Success, with what is to be landed (None: nothing was changed), ``not_descendant``, or ``left_elsewhere``.
+        Success, with what is to be landed (None: nothing was changed), ``not_descendant``, ``left_elsewhere``,
+        or ``submodule_unpublished``.
 
     Raises:
         CorralError: Git refused; the worktree is as it was.
@@ -52,6 +54,12 @@ def harvest(grounds: Grounds, task: Row, worktree: Row, result: Row | None, usag
             return _left_elsewhere(grounds, worktree, left, Ending(False, retryable=False, result=result, usage=usage))
         detach(checkout, base)
         head = left[0]
+    hidden = unpublished_submodules(checkout)
+    if hidden:
+        message = (
+            f"It names commits of submodules that exist in its worktree alone, push them first: {', '.join(hidden)}."
+        )
+        return Ending(False, "submodule_unpublished", message, retryable=False, result=result, usage=usage)
     if tip != head:
         _move_branch(grounds, worktree, ref, tip, head)
     merge_id = new_id()
