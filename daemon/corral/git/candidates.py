@@ -19,7 +19,6 @@ from corral.git import commits, refs
 from corral.git.command import Git, Identity, Outcome, Result
 from corral.models.identifiers import check_name
 
-_BUILT_IN_DRIVERS = ("unspecified", "set", "unset", "text", "binary", "union")
 _KINDS = {
     "contents": "content",
     "distinct modes": "mode",
@@ -38,14 +37,12 @@ _ATTEMPTS = 3
 
 @dataclass(frozen=True)
 class Candidate:
-    """A commit to verify and land. ``driver_used``: a merge driver of the user's configuration took part."""
+    """A commit to verify and land."""
 
     sha: str
     tree: str
     tip_sha: str
     head_sha: str
-    fast_forward: bool
-    driver_used: bool
 
 
 @dataclass(frozen=True)
@@ -93,23 +90,22 @@ def build(
         return Nothing()
     if base == tip_sha:
         tree = repo.must("rev-parse", "--verify", f"{head_sha}^{{tree}}")
-        return Candidate(head_sha, tree, tip_sha, head_sha, fast_forward=True, driver_used=False)
+        return Candidate(head_sha, tree, tip_sha, head_sha)
     if base is None:
         raise _no_common_history(repo)
     with _attributes_of(repo, tip_sha) as scratch:
         for attempt in range(_ATTEMPTS):
-            merged = scratch.run("merge-tree", "--write-tree", "-z", "--messages", tip_sha, head_sha, timeout_s=300)
-            conflict_or_tree = _read(merged)
-            if isinstance(conflict_or_tree, Conflicted):
-                return conflict_or_tree
-            tree, merged_paths = conflict_or_tree
+            result = scratch.run("merge-tree", "--write-tree", "-z", "--messages", tip_sha, head_sha, timeout_s=300)
+            merged = _read(result)
+            if isinstance(merged, Conflicted):
+                return merged
             try:
-                sha = commits.create(repo, tree, (tip_sha, head_sha), message, identity, at)
+                sha = commits.create(repo, merged, (tip_sha, head_sha), message, identity, at)
             except GitFailed:  # a `gc --prune=now` of somebody's may take the new tree before the commit names it
                 if attempt + 1 == _ATTEMPTS:
                     raise
                 continue
-            return Candidate(sha, tree, tip_sha, head_sha, False, _driver_used(scratch, merged_paths))
+            return Candidate(sha, merged, tip_sha, head_sha)
     raise AssertionError("unreachable")
 
 
@@ -168,8 +164,8 @@ def _attributes_of(repo: Git, tip_sha: str) -> Iterator[Git]:
         yield Git(repo.common_dir, Path(folder))
 
 
-def _read(merged: Result) -> Conflicted | tuple[str, list[str]]:
-    """The conflict, or the tree and the paths whose content was merged."""
+def _read(merged: Result) -> Conflicted | str:
+    """The conflict, or the tree."""
     if merged.rc == 129:
         raise Unsupported(
             "This git is too old to merge without a checkout.",
@@ -179,10 +175,7 @@ def _read(merged: Result) -> Conflicted | tuple[str, list[str]]:
     if merged.outcome not in (Outcome.OK, Outcome.CONFLICT):
         raise merged.failure()
     tree, *rest = merged.text.split("\0")
-    stages, messages = _sections(rest)
-    if merged.ok:
-        return tree, [path for paths, kind, _ in messages if kind == "Auto-merging" for path in paths]
-    return _conflicted(stages, messages)
+    return tree if merged.ok else _conflicted(*_sections(rest))
 
 
 _Stages = dict[str, dict[int, tuple[str, str]]]
@@ -238,11 +231,3 @@ def _kind_by_stages(stages: dict[int, tuple[str, str]]) -> str:
     if 2 in stages and 3 in stages and stages[2][1] == stages[3][1]:
         return "mode"
     return "content"
-
-
-def _driver_used(scratch: Git, merged_paths: list[str]) -> bool:
-    if not merged_paths:
-        return False
-    paths = "".join(f"{path}\0" for path in merged_paths).encode("utf-8", "surrogateescape")
-    tokens = scratch.check("check-attr", "-z", "--stdin", "merge", input=paths).text.split("\0")
-    return any(value not in _BUILT_IN_DRIVERS for value in tokens[2::3])

@@ -222,11 +222,6 @@ class Git:
             return self.git_dir
         return Path(os.path.normpath(self.git_dir / text))
 
-    @cached_property
-    def object_format(self) -> str:
-        """``sha1`` or ``sha256``."""
-        return self.must("rev-parse", "--show-object-format")
-
     def branch(self) -> str | None:
         """The full ref that HEAD names, whether or not it has a commit; None when detached."""
         text = self._head_text()
@@ -330,11 +325,6 @@ def open_checkout(path: Path, *, identity: Identity | None = None) -> Git:
             remedy="Run `corral doctor`.",
         )
     return Git(git_dir, path, identity=identity)
-
-
-def clone_with(git: Git, identity: Identity) -> Git:
-    """The same checkout, committing as ``identity``."""
-    return Git(git.git_dir, git.work_tree, identity=identity)
 
 
 def _run(

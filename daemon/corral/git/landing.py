@@ -27,9 +27,7 @@ class Landed:
 
 @dataclass(frozen=True)
 class Moved:
-    """The target is no longer where the candidate was built; ``now_sha`` is None where it is gone."""
-
-    now_sha: str | None
+    """The target is no longer where the candidate was built, or is gone."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +52,7 @@ def land(repo: Git, target_ref: str, new_sha: str, old_sha: str) -> Landed | Mov
     if current is not None and (new_sha == current or not forward) and refs.is_ancestor(repo, new_sha, current):
         return Landed(new_sha)
     if (current or "") != old_sha:
-        return Moved(current)
+        return Moved()
     if not forward:
         raise InvalidInput(f"{new_sha} does not descend from {old_sha}.", cause="Landing never rewrites a branch.")
     blocked = _rewritten_elsewhere(repo, target_ref)
@@ -70,7 +68,7 @@ def land(repo: Git, target_ref: str, new_sha: str, old_sha: str) -> Landed | Mov
         return _through(repo, having[0].path, target_ref, new_sha, old_sha)
     if refs.compare_and_swap(repo, target_ref, new_sha, old_sha, why="corral: landed"):
         return Landed(new_sha)
-    return Moved(refs.read(repo, target_ref))
+    return Moved()
 
 
 def _through(repo: Git, path: Path, target_ref: str, new_sha: str, old_sha: str) -> Landed | Moved | InTheWay:
@@ -96,7 +94,7 @@ def _through(repo: Git, path: Path, target_ref: str, new_sha: str, old_sha: str)
     if stuck:
         return InTheWay(f"{_reason(path, result)}; {path} {_LEFT_HALFWAY}", stuck)
     if "Not possible to fast-forward" in result.stderr:
-        return Moved(now)
+        return Moved()
     if result.outcome is Outcome.LOCK:
         return InTheWay(f"a git command is running in {path}, or was killed there and left its lock", [])
     # Without a word it is no refusal: an object is missing, e.g. taken by a `gc --prune=now` before it was held.

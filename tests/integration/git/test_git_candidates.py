@@ -47,7 +47,7 @@ def write(repo: Path, name: str, text: str) -> Callable[[], object]:
 def test_a_clean_merge_is_one_commit_with_both_parents(repo: Path) -> None:
     forked(repo, write(repo, "f", LINES), write(repo, "f", "top\n" + LINES), write(repo, "f", LINES + "end\n"))
     built = build(repo)
-    assert isinstance(built, Candidate) and not built.fast_forward and not built.driver_used
+    assert isinstance(built, Candidate)
     assert git(repo, "show", f"{built.sha}:f") == "top\n" + LINES + "end"
     shown = git(repo, "log", "-1", "--format=%P|%T|%an <%ae>|%cn|%at %ct|%s", built.sha)
     stamp = int(AT.timestamp())
@@ -61,7 +61,7 @@ def test_a_fast_forward_is_the_head_itself_and_a_merged_head_is_nothing(repo: Pa
     git(repo, "checkout", "-q", "-b", "side")
     head = commit(repo, {"x": "1"})
     built = build(repo)
-    assert isinstance(built, Candidate) and built.fast_forward and built.sha == head
+    assert isinstance(built, Candidate) and built.sha == head
     assert built.tree == git(repo, "rev-parse", "side^{tree}")
     assert build(repo, "side", "main") == build(repo, "side", "side") == Nothing()
 
@@ -187,17 +187,17 @@ def test_attributes_come_from_the_tip_and_from_nowhere_else(repo: Path, monkeypa
     commit(repo, {".gitattributes": "f merge=union\n"})
     (repo / ".gitattributes").unlink()
     built = build(repo)
-    assert isinstance(built, Candidate) and not built.driver_used
+    assert isinstance(built, Candidate)
     assert git(repo, "show", f"{built.sha}:f") == "base\nours\ntheirs"
 
 
 @pytest.mark.req("G22")
-def test_attributes_in_a_folder_count_and_a_driver_is_reported(repo: Path) -> None:
+def test_attributes_in_a_folder_count_and_a_driver_is_used(repo: Path) -> None:
     forked(repo, write(repo, "d/f", "base\n"), write(repo, "d/f", "ours\n"), write(repo, "d/f", "theirs\n"))
     git(repo, "config", "merge.mine.driver", "echo driven > %A")
     commit(repo, {"d/.gitattributes": "f merge=mine\n"})
     built = build(repo)
-    assert isinstance(built, Candidate) and built.driver_used
+    assert isinstance(built, Candidate)
     assert git(repo, "show", f"{built.sha}:d/f") == "driven"
 
 

@@ -98,7 +98,6 @@ def test_a_checkout_is_found_by_reading_files(repo: Path, tmp_path: Path) -> Non
     assert side.head() == git(repo, "rev-parse", "HEAD")
     git(linked, "checkout", "-q", "--detach")
     assert side.branch() is None and side.head() == main.head()
-    assert main.object_format == "sha1"
 
 
 def test_an_unborn_repository_has_a_branch_and_no_head(tmp_path: Path) -> None:
