@@ -139,6 +139,28 @@ def test_what_is_not_a_change_is_not_reported(caller: Caller, project: Project) 
     assert caller.calls == calls + 1
 
 
+def test_a_loss_is_told_and_a_change_is_none(project: Project, sealed: Path) -> None:
+    lost = threading.Event()
+    project.run_dir.mkdir()
+    watcher = ConfigWatcher(project, lambda: None, home=sealed, on_loss=lost.set)
+    watcher.start()
+    try:
+        assert watcher.sees_losses
+        for file in (project.home / "corral.db", project.run_dir / "corral.sock"):
+            file.touch()
+            (sealed / "unrelated").touch()
+            (sealed / "unrelated").unlink()
+            assert not lost.is_set()
+            file.unlink()
+            assert lost.wait(DEADLINE_S)
+            lost.clear()
+        project.run_dir.rmdir()
+        assert lost.wait(DEADLINE_S)
+        assert not watcher.sees_losses
+    finally:
+        watcher.stop()
+
+
 def test_a_broken_version_is_reported_like_any_other_and_the_next_one_too(caller: Caller, project: Project) -> None:
     caller.agents_after(lambda: replaced(project.config_file, agents(1)))
     with pytest.raises(ConfigInvalid):

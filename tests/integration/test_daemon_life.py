@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -17,7 +18,7 @@ import pytest
 
 from corral.client import Client
 from corral.config.paths import find_project, socket_path
-from tests.conftest import git
+from tests.conftest import commit, git
 from tests.coordinated import Coordinated, eventually
 
 
@@ -236,6 +237,59 @@ def test_an_interrupted_command_exits_with_130(house: Coordinated) -> None:
     process.send_signal(2)
     _, errors = process.communicate(timeout=20)
     assert process.returncode == 130, errors
+
+
+@pytest.mark.parametrize("cleaned", ["by git clean", "run/", "the socket", "everything"])
+def test_what_is_cleaned_away_under_a_running_daemon_comes_back_and_nobody_is_forgotten(
+    house: Coordinated, cleaned: str
+) -> None:
+    home = house.root / ".corral"
+    commit(house.root, {".corral/config.yaml": (home / "config.yaml").read_text()})
+    marker = house.root.parent / "go on"
+    task = house.submit("long", f"while [ ! -e '{marker}' ]; do sleep 0.1; done; echo done > out.txt")
+    eventually(lambda: house.json("task", "detail", task)["status"] == "running")
+    pid, token = house.daemon_pid(), (home / "run" / "token").read_text()
+    if cleaned == "by git clean":
+        git(house.root, "clean", "-fdxq")
+    elif cleaned == "the socket":
+        socket_path(find_project(house.root)).unlink()
+    else:
+        shutil.rmtree(home / "run" if cleaned == "run/" else home)
+        git(house.root, "checkout", "--", ".corral")
+    assert house.json("task", "detail", task)["status"] in ("running", "queued")
+    assert house.daemon_pid() == pid
+    assert (home / "run" / "token").read_text() == token
+    assert json.loads((home / "run" / "daemon.json").read_text())["pid"] == pid
+    assert stat.S_IMODE((home / "run").stat().st_mode) == 0o700
+    marker.touch()
+    if cleaned == "everything":
+        return  # the worktree of the task went too
+    house.run("wait", task, "--timeout", "60")
+    assert git(house.root, "show", "main:out.txt") == "done"
+    house.kill_daemon()
+    assert house.json("task", "detail", task)["merge"]["state"] == "landed"
+
+
+def test_a_second_cleaning_is_mended_like_the_first(house: Coordinated) -> None:
+    house.run("daemon", "start")
+    pid = house.daemon_pid()
+    for name in ("one", "two"):
+        shutil.rmtree(house.root / ".corral" / "run")
+        (house.root / ".corral" / "corral.db").unlink()
+        house.ask("POST", "/sessions", {"session_id": name})
+        assert house.daemon_pid() == pid
+    assert {row["session_id"] for row in house.json("session", "list")} == {"one", "two"}
+
+
+def test_a_lock_file_that_is_deleted_lets_no_second_daemon_in(house: Coordinated) -> None:
+    house.run("daemon", "start")
+    pid = house.daemon_pid()
+    find_project(house.root).lock_file.unlink()
+    for _ in range(2):
+        argv = [sys.executable, "-m", "corral.server", "--project", str(house.root)]
+        source = str(Path(__file__).resolve().parents[2] / "daemon")
+        subprocess.run(argv, env={**os.environ, "PYTHONPATH": source}, check=True, timeout=60)
+    assert house.daemon_pid() == pid
 
 
 def test_a_worker_finds_corral_whatever_path_the_daemon_was_started_with(house: Coordinated) -> None:

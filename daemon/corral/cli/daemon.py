@@ -81,7 +81,7 @@ def _lives(where: Project, pid: int) -> bool:
     import portalocker
 
     try:
-        with where.lock_file.open("a+") as handle:
+        with where.lock_file.open() as handle:
             portalocker.lock(handle, portalocker.LockFlags.SHARED | portalocker.LockFlags.NON_BLOCKING)
     except portalocker.LockException:
         return _announced_pid(where) in (pid, None)

@@ -256,7 +256,8 @@ def uninstall(
     shutil.rmtree(project.home)
     if project.database.parent != project.home:
         shutil.rmtree(project.database.parent, ignore_errors=True)
-    (project.common_dir / "corral.worktrees").unlink(missing_ok=True)  # the lock on the list of worktrees
+    for lock in (project.lock_file, project.common_dir / "corral.worktrees"):  # the daemon's, the list of worktrees'
+        lock.unlink(missing_ok=True)
     if as_json:
         emit({"removed": str(project.home)})
     else:

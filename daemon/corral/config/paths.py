@@ -65,13 +65,13 @@ class Project:
 
     @property
     def run_dir(self) -> Path:
-        """Lock, address and token; mode 0700."""
+        """Socket, address and token; mode 0700."""
         return self.home / "run"
 
     @property
     def lock_file(self) -> Path:
-        """Locked by the daemon for its whole life."""
-        return self.run_dir / "daemon.lock"
+        """Locked by the daemon for its whole life. In the git directory, where no ``git clean`` of the user's comes."""
+        return self.common_dir / "corral.lock"
 
     @property
     def daemon_json(self) -> Path:

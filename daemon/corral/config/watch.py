@@ -35,6 +35,7 @@ _EVENTS: list[type[FileSystemEvent]] = [
     DirCreatedEvent, DirDeletedEvent, DirMovedEvent, FileCreatedEvent, FileDeletedEvent, FileMovedEvent,
     FileClosedEvent if sys.platform == "linux" else FileModifiedEvent,
 ]  # fmt: skip
+_LOSSES = ("deleted", "moved")
 
 
 class ConfigWatcher(FileSystemEventHandler):
@@ -50,13 +51,23 @@ class ConfigWatcher(FileSystemEventHandler):
         on_change: Called in the watcher's own thread, one call at a time. It must return soon and must not raise: it
             nudges whoever reloads.
         home: The user's home folder; None: that of the environment. ``~/.corral`` may appear and vanish.
+        on_loss: Called like ``on_change`` when something in ``.corral/`` or ``.corral/run/`` was deleted or moved.
     """
 
-    def __init__(self, project: Project, on_change: Callable[[], None], *, home: Path | None = None) -> None:
+    def __init__(
+        self,
+        project: Project,
+        on_change: Callable[[], None],
+        *,
+        home: Path | None = None,
+        on_loss: Callable[[], None] = lambda: None,
+    ) -> None:
         home = home or Path.home()
         self._on_change = on_change
+        self._on_loss = on_loss
+        self._kept = (project.home, project.run_dir)
         self._files = list(config_files(project, home).values())
-        self._folders = list(dict.fromkeys([project.home, home, home / ".corral"]))
+        self._folders = list(dict.fromkeys([*self._kept, home, home / ".corral"]))
         self._watches: dict[Path, ObservedWatch] = {}
         self._said: list[bytes | str | None] = []
         self._observer: BaseObserver | None = None
@@ -90,12 +101,19 @@ class ConfigWatcher(FileSystemEventHandler):
                 observer.join()
         self._watches.clear()
 
+    @property
+    def sees_losses(self) -> bool:
+        """Whether ``on_loss`` will be called: both folders are there and watched."""
+        return all(folder in self._watches for folder in self._kept)
+
     def on_any_event(self, event: FileSystemEvent) -> None:
         """Watchdog's entry, in its thread."""
         observer = self._observer
         if observer is None:
             return
         self._follow(observer, event)
+        if event.event_type in _LOSSES and self._is_kept(Path(os.fsdecode(event.src_path))):
+            self._on_loss()
         said = self._say()
         if said != self._said:
             self._said = said
@@ -103,7 +121,7 @@ class ConfigWatcher(FileSystemEventHandler):
 
     def _follow(self, observer: BaseObserver, event: FileSystemEvent) -> None:
         """Let go of a folder that went away, and watch one that has come."""
-        if event.event_type in ("deleted", "moved"):
+        if event.event_type in _LOSSES:
             for folder, watch in list(self._watches.items()):
                 if os.fsdecode(event.src_path) in (str(folder), watch.path):
                     observer.unschedule(self._watches.pop(folder))
@@ -112,6 +130,9 @@ class ConfigWatcher(FileSystemEventHandler):
                 self._watches[folder] = self._watch(observer, folder)
             except OSError:
                 continue  # gone again; when it comes back, that is another event
+
+    def _is_kept(self, path: Path) -> bool:
+        return any(place in (folder, folder.resolve()) for folder in self._kept for place in (path, path.parent))
 
     def _missing(self) -> list[Path]:
         return [folder for folder in self._folders if folder not in self._watches and folder.is_dir()]

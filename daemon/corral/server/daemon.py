@@ -7,31 +7,29 @@ ended and their tasks marked (or, when draining, finished), then the sockets, th
 from __future__ import annotations
 
 import asyncio
-import json
+import functools
 import os
-import shlex
 import signal
 import socket
-import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+from typing import Any
 
 import uvicorn
 
-from corral import PROTOCOL, __version__
-from corral.config.paths import Project, socket_path
+from corral import __version__
 from corral.config.watch import ConfigWatcher
 from corral.errors import Unsupported
-from corral.models.instants import iso
 from corral.observe import logs
-from corral.server.access import Access, make_token, write_private
+from corral.server.access import Access
 from corral.server.app import build
 from corral.server.assembly import assemble
+from corral.server.door import Door
 from corral.server.express import Express
+from corral.server.guard import Guard
 from corral.server.instance import Instance
-from corral.server.jobs import now
+from corral.server.jobs import Job, now
 from corral.server.services import Services
 
 STOP_S = 14.0
@@ -88,10 +86,9 @@ async def _run(services: Services, ready: Callable[[], None]) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, request_stop, False)
 
-    unix = _unix_socket(socket_path(project))
-    tcp = _loopback(services.settings().daemon.tcp_port)
+    door = Door(project, services.settings().daemon.tcp_port)
     served = Express(build(services), services)
-    app = Access(served, token=make_token(project.token_file), socket=socket_path(project))
+    app = Access(served, token=door.token, socket=door.path)
     config = uvicorn.Config(
         app,
         log_config=None,
@@ -105,13 +102,19 @@ async def _run(services: Services, ready: Callable[[], None]) -> None:
     )
     server = uvicorn.Server(config)
     server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
-    serving = loop.create_task(_without_signals(server, [unix, tcp]))
+    serving = loop.create_task(_without_signals(server, [door.unix, door.tcp]))
     while not server.started and not serving.done():
         await asyncio.sleep(0.005)
     watcher = _watch_config(services)
+
+    def reopen() -> None:
+        asyncio.run_coroutine_threadsafe(_serve_also(server, door), loop).result()
+
+    guard = Guard(services.db, door, reopen, lambda: watcher is not None and watcher.sees_losses)
+    services.jobs["guard"] = Job("guard", guard.step)
+    door.announce()
     for job in services.jobs.values():
         job.start()
-    _announce(project, tcp)
     log.info("started", pid=os.getpid(), version=__version__)
     ready()
     await stop.wait()
@@ -122,12 +125,12 @@ async def _run(services: Services, ready: Callable[[], None]) -> None:
     project.daemon_json.unlink(missing_ok=True)
     server.should_exit = True
     await serving
-    socket_path(project).unlink(missing_ok=True)
+    door.path.unlink(missing_ok=True)
 
 
 def _watch_config(services: Services) -> ConfigWatcher | None:
     """Take over changed files soon; on a system that has no watches left, only the next start does."""
-    watcher = ConfigWatcher(services.project, services.reloader.ask)
+    watcher = ConfigWatcher(services.project, services.reloader.ask, on_loss=lambda: services.nudge("guard"))
     try:
         watcher.start()
     except Unsupported as error:
@@ -139,6 +142,18 @@ def _watch_config(services: Services) -> ConfigWatcher | None:
 async def _without_signals(server: uvicorn.Server, sockets: list[socket.socket]) -> None:
     """Serve; the daemon's own handlers keep the signals."""
     await server._serve(sockets)
+
+
+async def _serve_also(server: uvicorn.Server, door: Door) -> None:
+    """Serve on the door's new socket like on the first one."""
+    made: Any = server.config.http_protocol_class
+    protocol = functools.partial(
+        made,
+        config=server.config,
+        server_state=server.server_state,
+        app_state=server.lifespan.state,
+    )
+    server.servers.append(await asyncio.get_running_loop().create_server(protocol, sock=door.open_again()))
 
 
 def _end_work(services: Services, drain: bool) -> None:
@@ -163,52 +178,3 @@ def _end_work(services: Services, drain: bool) -> None:
 
 def _told_again(services: Services) -> bool:
     return not services.stopping
-
-
-def _unix_socket(path: Path) -> socket.socket:
-    """Listen on the project's socket. A file that is there is a dead daemon's: the lock is ours."""
-    path.unlink(missing_ok=True)
-    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    listening.bind(str(path))
-    path.chmod(0o600)
-    listening.listen(512)
-    listening.setblocking(False)
-    return listening
-
-
-def _loopback(port: int) -> socket.socket:
-    """Listen on loopback TCP; any free port if the one that was configured is taken."""
-    for candidate in dict.fromkeys((port, 0)):
-        listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listening.bind(("127.0.0.1", candidate))
-        except OSError as error:
-            listening.close()
-            log.warning("port_taken", port=candidate, error=str(error))
-            continue
-        listening.listen(512)
-        listening.setblocking(False)
-        return listening
-    raise OSError("no loopback port is free")
-
-
-def _announce(project: Project, tcp: socket.socket) -> None:
-    """Tell clients where the daemon is: written aside and moved in, so that nobody reads half of it."""
-    host, port = tcp.getsockname()[:2]
-    said = {
-        "pid": os.getpid(),
-        "socket": str(socket_path(project)),
-        "host": host,
-        "port": port,
-        "address": f"http://{host}:{port}",
-        "version": __version__,
-        "protocol": PROTOCOL,
-        "started_at": iso(now()),
-    }
-    write_private(project.daemon_json, json.dumps(said) + "\n")
-    # For workers and hooks, whatever their PATH: the plugin starts its bridge as `corral mcp`.
-    command = project.run_dir / "bin" / "corral"
-    command.parent.mkdir(exist_ok=True)
-    write_private(command, f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m corral "$@"\n')
-    command.chmod(0o700)

@@ -44,9 +44,11 @@ def claim(project: Project) -> Instance | None:
     client = Client(project, autostart=False)
     while True:
         lock = _try_lock(project.lock_file)
-        if lock is not None:
-            return Instance(project, lock)
         health = client.health(timeout_s=2)
+        if lock is not None and health is None:
+            return Instance(project, lock)
+        if lock is not None:  # the one that answers has a lock too: on a file that somebody deleted
+            lock.close()
         if health is not None and not health.get("stopping"):
             client.close()
             return None
@@ -62,9 +64,9 @@ def claim(project: Project) -> Instance | None:
 def _prepare(project: Project) -> None:
     try:
         project.logs_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _private(project.run_dir)
+        private_folder(project.run_dir)
         if socket_path(project).parent != project.run_dir:
-            _private(runtime_dir())
+            private_folder(runtime_dir())
     except OSError as error:
         raise DaemonUnreachable(
             "The daemon could not be started.",
@@ -73,8 +75,12 @@ def _prepare(project: Project) -> None:
         ) from error
 
 
-def _private(folder: Path) -> None:
-    """Make (or insist on) a folder that only this user can enter; a planted one is refused."""
+def private_folder(folder: Path) -> None:
+    """Make (or insist on) a folder that only this user can enter.
+
+    Raises:
+        DaemonUnreachable: What stands there is a link, another user's, or open to others; it may have been planted.
+    """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     status = folder.lstat()
     if folder.is_symlink() or status.st_uid != os.getuid() or status.st_mode & 0o077:

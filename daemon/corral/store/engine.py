@@ -6,11 +6,14 @@ Invariants:
     * Every write runs in ``BEGIN IMMEDIATE`` with ``synchronous=FULL``; its future resolves after the commit, so an
       answer that was given is durable. Writes that wait together share one commit (group commit).
     * A write that raises is undone alone, by its savepoint; its neighbours in the same transaction are kept.
+    * A file that somebody removes or replaces while it is open (``git clean -fdx``) is written back before the next write:
+      until then what was promised lives in the open file only, and a reader that opens the path would see another one.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import queue
 import sqlite3
 import threading
@@ -18,8 +21,9 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import quote
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event
+from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.pool import QueuePool
 
@@ -61,14 +65,12 @@ class Database:
 
     def __init__(self, path: Path, *, readers: int = 4) -> None:
         self.path = path
+        self._readers = readers
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
-        self._writer_engine = _engine(path, read_only=False, size=1)
-        self._reader_engine = _engine(path, read_only=True, size=readers)
         self._commits = 0
         self._closed = False
         try:
-            self._writer = self._writer_engine.connect()
-            self._writer.rollback()
+            self._open()
         except DBAPIError as error:
             raise unavailable(error) from error
         self._thread = threading.Thread(target=self._run, name="store-writer", daemon=True)
@@ -104,6 +106,11 @@ class Database:
         except (OperationalError, sqlite3.OperationalError) as error:
             raise unavailable(error) from error
 
+    @property
+    def lost(self) -> bool:
+        """Whether the file at the path is not the one that was opened any more; the next write puts it back."""
+        return _files(self.path) != self._opened
+
     def close(self) -> None:
         """Finish what is queued, then close: readers first, so that the writer's close is the last one."""
         if self._closed:
@@ -114,6 +121,14 @@ class Database:
         self._reader_engine.dispose()
         self._writer.close()
         self._writer_engine.dispose()
+
+    def _open(self) -> None:
+        self._writer_engine = _engine(self.path, read_only=False, size=1)
+        self._reader_engine = _engine(self.path, read_only=True, size=self._readers)
+        self._writer = self._writer_engine.connect()
+        _plain(self._writer, "SELECT 1 FROM sqlite_master")  # the log exists from the first query on
+        self._writer.rollback()
+        self._opened = _files(self.path)
 
     # -- the writer's thread ------------------------------------------------------------------------------------
 
@@ -147,8 +162,10 @@ class Database:
         return batch, False
 
     def _transaction(self, batch: list[_Job]) -> None:
-        conn = self._writer
         try:
+            if self.lost:
+                self._write_back()
+            conn = self._writer
             with conn.begin():
                 for job in batch:
                     self._one(conn, job, alone=len(batch) == 1)
@@ -165,6 +182,29 @@ class Database:
         self._commits += 1
         if self._commits >= CHECKPOINT_EVERY:
             self._checkpoint("PASSIVE")
+
+    def _write_back(self) -> None:
+        """Make the file anew from the one that is open and nameless now; a foreign one at its place is kept aside."""
+        raw: Any = self._writer.connection.dbapi_connection
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        aside = self.path.with_name(f"{self.path.name}.next")
+        aside.unlink(missing_ok=True)
+        aside.touch(mode=0o600)
+        with contextlib.closing(sqlite3.connect(aside)) as copy:
+            raw.backup(copy)
+        with aside.open("rb+") as file:
+            os.fsync(file.fileno())
+        self._writer.rollback()
+        for name in (self.path, *_beside(self.path)):
+            if name.is_symlink() or name.exists():
+                name.replace(name.with_name(f"{name.name}.replaced"))
+        aside.replace(self.path)
+        # SQLite leaves the log at the path alone when a connection closes whose file is no longer there.
+        old, writing, reading = self._writer, self._writer_engine, self._reader_engine
+        self._open()
+        old.close()
+        writing.dispose()
+        reading.dispose()
 
     @staticmethod
     def _one(conn: Connection, job: _Job, *, alone: bool) -> None:
@@ -224,14 +264,30 @@ def unavailable(error: BaseException) -> DatabaseUnavailable:
     return DatabaseUnavailable("The database is unavailable.", cause=text)
 
 
+def _beside(path: Path) -> list[Path]:
+    return [path.with_name(path.name + suffix) for suffix in ("-wal", "-shm")]
+
+
+def _files(path: Path) -> list[tuple[int, int] | None]:
+    """Which files the database and its log are: device and inode, None where there is none."""
+    found: list[tuple[int, int] | None] = []
+    for name in (path, _beside(path)[0]):
+        try:
+            status = name.lstat()
+        except FileNotFoundError:
+            found.append(None)
+        else:
+            found.append((status.st_dev, status.st_ino))
+    return found
+
+
 def _engine(path: Path, *, read_only: bool, size: int) -> Engine:
-    engine = create_engine(
-        URL.create("sqlite", database=str(path)),
-        poolclass=QueuePool,
-        pool_size=size,
-        max_overflow=0,
-        connect_args={"check_same_thread": False, "timeout": 5, "isolation_level": None},
-    )
+    uri = f"file:{quote(os.fsencode(path))}?mode=rw"  # a file that is gone is not made anew, empty, by whoever reads
+
+    def connect() -> sqlite3.Connection:
+        return sqlite3.connect(uri, uri=True, check_same_thread=False, timeout=5, isolation_level=None)
+
+    engine = create_engine("sqlite://", creator=connect, poolclass=QueuePool, pool_size=size, max_overflow=0)
 
     @event.listens_for(engine, "connect")
     def _on_connect(dbapi_connection: Any, _record: Any) -> None:

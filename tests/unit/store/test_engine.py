@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -141,3 +142,65 @@ def test_the_schema_refuses_impossible_rows(db: Database, values: dict[str, str]
 
     with pytest.raises(IntegrityError):
         db.write(lambda conn: conn.execute(insert(schema.agent_sessions).values(**row)) and None)
+
+
+@pytest.mark.parametrize("taken", [("corral.db", "corral.db-wal", "corral.db-shm"), ("corral.db",), ("corral.db-wal",)])
+def test_a_file_that_somebody_removes_is_back_with_the_next_write_and_nothing_is_lost(
+    db: Database, tmp_path: Path, taken: tuple[str, ...]
+) -> None:
+    db.write(_insert)
+    reading, done = threading.Event(), threading.Event()
+
+    def read(conn: Connection) -> int:
+        first = conn.execute(select(func.count()).select_from(schema.events)).scalar()
+        reading.set()
+        assert done.wait(30)
+        return int(first or 0)
+
+    reader = threading.Thread(target=db.read, args=(read,))
+    reader.start()
+    assert reading.wait(30)
+    for name in taken:
+        (tmp_path / name).unlink()
+    assert db.lost
+    db.write(_insert)
+    assert not db.lost
+    done.set()
+    reader.join()  # a connection to the file that is gone closes, and takes nothing of the new one with it
+    db.write(_insert)
+    assert not db.lost
+    assert _count(db) == 3
+    db.close()
+    again = Database(tmp_path / "corral.db")
+    assert _count(again) == 3
+    again.close()
+
+
+def test_a_reader_makes_no_empty_database_where_the_file_is_gone(db: Database, tmp_path: Path) -> None:
+    db.write(_insert)
+    (tmp_path / "corral.db").unlink()
+    with pytest.raises(DatabaseUnavailable):
+        _count(db)
+    assert not (tmp_path / "corral.db").exists()
+    db.write(_insert)
+    assert _count(db) == 2
+
+
+def test_what_stands_in_the_place_of_the_file_is_kept_aside(db: Database, tmp_path: Path) -> None:
+    db.write(_insert)
+    (tmp_path / "theirs").write_text("not a database")
+    (tmp_path / "theirs").replace(tmp_path / "corral.db")
+    db.write(_insert)
+    assert (tmp_path / "corral.db.replaced").read_text() == "not a database"
+    assert _count(db) == 2
+
+
+def test_a_folder_that_cannot_be_written_to_takes_no_promise_and_heals(db: Database, tmp_path: Path) -> None:
+    db.write(_insert)
+    (tmp_path / "corral.db").unlink()
+    (tmp_path / "corral.db.next").mkdir()
+    with pytest.raises(DatabaseUnavailable):
+        db.write(_insert)
+    (tmp_path / "corral.db.next").rmdir()
+    db.write(_insert)
+    assert _count(db) == 2

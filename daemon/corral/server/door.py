@@ -1,0 +1,104 @@
+"""Where the daemon is reached: its socket, its loopback port, and the files that tell clients of both."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import socket
+import sys
+
+from corral import PROTOCOL, __version__
+from corral.config.paths import Project, socket_path
+from corral.models.instants import iso
+from corral.observe.logs import logger
+from corral.server.access import make_token, write_private
+from corral.server.instance import private_folder
+from corral.server.jobs import now
+
+log = logger("daemon")
+
+
+class Door:
+    """The project's socket, port and token. The lock of the project is ours.
+
+    Args:
+        project: Whose ``run/`` they stand in.
+        port: Loopback TCP port; 0, or one that is taken: any free one.
+    """
+
+    def __init__(self, project: Project, port: int) -> None:
+        self._project = project
+        self.path = socket_path(project)
+        self.token = make_token(project.token_file)
+        self.unix = self._listen()
+        self.tcp = _loopback(port)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether clients can still find the daemon: the socket at the path is its own, and the files stand beside it."""
+        try:
+            there = self.path.lstat().st_ino == self._inode
+        except FileNotFoundError:
+            return False
+        return there and self._project.daemon_json.exists() and self._project.token_file.exists()
+
+    def open_again(self) -> socket.socket:
+        """Put back what somebody removed, and listen anew; who is connected stays connected."""
+        private_folder(self._project.run_dir)
+        private_folder(self.path.parent)
+        write_private(self._project.token_file, self.token + "\n")
+        self.unix = self._listen()
+        self.announce()
+        return self.unix
+
+    def announce(self) -> None:
+        """Tell clients where the daemon is: written aside and moved in, so that nobody reads half of it."""
+        host, port = self.tcp.getsockname()[:2]
+        said = {
+            "pid": os.getpid(),
+            "socket": str(self.path),
+            "host": host,
+            "port": port,
+            "address": f"http://{host}:{port}",
+            "version": __version__,
+            "protocol": PROTOCOL,
+            "started_at": iso(now()),
+        }
+        write_private(self._project.daemon_json, json.dumps(said) + "\n")
+        # For workers, whatever their PATH: the plugin starts its bridge as `corral mcp`.
+        command = self._project.run_dir / "bin" / "corral"
+        command.parent.mkdir(exist_ok=True)
+        write_private(command, f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m corral "$@"\n')
+        command.chmod(0o700)
+
+    def _listen(self) -> socket.socket:
+        """Listen on the project's socket. A file that is there is a dead daemon's."""
+        self.path.unlink(missing_ok=True)
+        listening = _listening(socket.AF_UNIX, str(self.path))
+        self.path.chmod(0o600)
+        self._inode = self.path.lstat().st_ino
+        return listening
+
+
+def _loopback(port: int) -> socket.socket:
+    """Listen on loopback TCP; any free port if the one that was configured is taken."""
+    for candidate in dict.fromkeys((port, 0)):
+        try:
+            return _listening(socket.AF_INET, ("127.0.0.1", candidate))
+        except OSError as error:
+            log.warning("port_taken", port=candidate, error=str(error))
+    raise OSError("no loopback port is free")
+
+
+def _listening(family: socket.AddressFamily, address: str | tuple[str, int]) -> socket.socket:
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(address)
+    except OSError:
+        listening.close()
+        raise
+    listening.listen(512)
+    listening.setblocking(False)
+    return listening
