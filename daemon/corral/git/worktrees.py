@@ -99,7 +99,9 @@ def _make(repo: Git, path: Path, what: list[str]) -> None:
             if result.rc < 0 or result.outcome is Outcome.REFUSED or attempt + 1 == _ATTEMPTS:
                 raise result.failure()
         top = discovered_top(path)
-        if top is None or top.resolve() != path.resolve():
+        if top is None:
+            raise GitFailed(f"Git does not say which folder {path} belongs to.", cause="It was ended, or the folder is gone.")
+        if top.resolve() != path.resolve():
             raise Unsupported(
                 f"A git started in {path} would work on {top}.",
                 cause="core.worktree is set in the repository's shared configuration.",
