@@ -88,7 +88,9 @@ def unit_tests_on(version: str, interpreter: str) -> bool:
             if done.returncode != 0:
                 print(f"unit {version:<9} not run: no environment could be made\n{done.stderr[-500:]}", flush=True)
                 return False
-        return step(f"unit {version}", [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "2", "tests/unit"])
+        return step(
+            f"unit {version}", [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "2", "tests/unit"]
+        )
 
 
 def main() -> int:

@@ -100,7 +100,9 @@ def _make(repo: Git, path: Path, what: list[str]) -> None:
                 raise result.failure()
         top = discovered_top(path)
         if top is None:
-            raise GitFailed(f"Git does not say which folder {path} belongs to.", cause="It was ended, or the folder is gone.")
+            raise GitFailed(
+                f"Git does not say which folder {path} belongs to.", cause="It was ended, or the folder is gone."
+            )
         if top.resolve() != path.resolve():
             raise Unsupported(
                 f"A git started in {path} would work on {top}.",
