@@ -78,6 +78,31 @@ def test_a_process_that_only_has_the_pid_is_left_alone(orphan: Orphan) -> None:
     assert psutil.Process(orphan.pid).status() != psutil.STATUS_ZOMBIE
 
 
+def test_a_process_in_the_middle_of_an_exec_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    task_id = str(uuid.uuid4())
+    process = spawn(["sleep", "60"], cwd=tmp_path, env={**os.environ, "CORRAL_TASK_ID": task_id}, log=tmp_path / "log")
+    wait(lambda: find_marked(task_id) == [process.pid])
+    environ, cmdline = psutil.Process.environ, psutil.Process.cmdline
+    looks = 5
+
+    def seen_environ(self: psutil.Process) -> dict[str, str]:
+        nonlocal looks
+        looks -= self.pid == process.pid
+        return {} if self.pid == process.pid and looks > 0 else environ(self)
+
+    def seen_cmdline(self: psutil.Process) -> list[str]:
+        return [] if self.pid == process.pid and looks > 0 else cmdline(self)
+
+    # The window is microseconds wide, and real: the kernel shows neither of the two while it puts the new program in place.
+    monkeypatch.setattr(psutil.Process, "environ", seen_environ)
+    monkeypatch.setattr(psutil.Process, "cmdline", seen_cmdline)
+    try:
+        assert find_marked(task_id) == [process.pid]
+    finally:
+        process.kill()
+        process.wait()
+
+
 def test_no_process_no_leftover() -> None:
     ended = subprocess.Popen(["true"])
     ended.wait()

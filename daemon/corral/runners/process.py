@@ -21,6 +21,7 @@ from corral.errors import RunnerUnavailable
 TASK_MARK = "CORRAL_TASK_ID"
 _CLOCK_SKEW_S = 2.0  # the kernel's idea of the boot time, and with it every start time, moves when the clock is set
 _CHUNK = 1 << 20
+_EXEC_LOOKS = 1000
 
 
 def spawn(
@@ -177,8 +178,18 @@ def _belongs(process: psutil.Process, group: int | None, value: str, mark: str) 
     with suppress(psutil.Error, OSError):
         if process.pid == os.getpid() or process.status() == psutil.STATUS_ZOMBIE:
             return False
-        return os.getpgid(process.pid) == group or process.environ().get(mark) == value
+        its_group = os.getpgid(process.pid)
+        return its_group == group or _environ(process, its_group).get(mark) == value
     return False
+
+
+def _environ(process: psutil.Process, group: int) -> dict[str, str]:
+    """What a process was started with. In the middle of an exec it seems to have neither that nor arguments: look again."""
+    for _ in range(_EXEC_LOOKS):
+        found = process.environ()
+        if found or not group or process.cmdline():  # a thread of the kernel has no group, and none of the two ever
+            return dict(found)
+    return {}
 
 
 def end(process: subprocess.Popen[bytes], value: str, mark: str = TASK_MARK, *, grace_s: float) -> None:
