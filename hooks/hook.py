@@ -1,9 +1,9 @@
 """Carries one Claude Code hook event to the daemon and prints the daemon's answer; it knows no rule of its own.
 
 ``hook.py EVENT [--deny-when-down]``, with the event's JSON on standard input. Any fault is one line in
-``.corral/logs/hook.log``, no output, exit 0: no session is ever broken. ``--deny-when-down`` makes it a denial. Where
-no worktree comes from a daemon, plain git makes it: a WorktreeCreate hook that prints no path breaks isolation.
-Nothing of ours is imported, and nothing slow: json alone doubles the running time, so an event travels as bytes.
+``.corral/logs/hook.log``, no output, exit 0: no session is ever broken. ``--deny-when-down`` (in a project's settings)
+starts a daemon where none runs, and makes a fault a denial. Where no worktree comes from a daemon, plain git makes it: a
+hook that prints no path breaks isolation. Nothing slow is imported: json alone doubles the time, so events travel as bytes.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ DENIAL = b"""{"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionD
 
 def main(event: str, *options: str) -> int:
     payload, answer = sys.stdin.buffer.read().strip(), b"{}"
+    strict = "--deny-when-down" in options
     top, home = locate(os.getcwd())
     if home:
         try:
-            answer = ask(home, event, payload)
+            answer = ask(home, event, payload, strict)
         except Exception as error:
             log(home, f"{event}: {error!r}")
-            answer = DENIAL if event == "PreToolUse" and "--deny-when-down" in options else b"{}"
+            answer = DENIAL if event == "PreToolUse" and strict else b"{}"
     if event.startswith("Worktree"):
         return worktree(top, event, payload, answer, coordinated=bool(home))
     sys.stdout.buffer.write(b"" if answer == b"{}" else answer)
@@ -56,19 +57,20 @@ def pointer(file: str, prefix: str) -> str:
         return ""
 
 
-def ask(home: str, event: str, payload: bytes) -> bytes:
+def ask(home: str, event: str, payload: bytes, strict: bool) -> bytes:
     """Post the event with ``_hook`` added, and return the JSON object that was answered."""
     if not (payload.startswith(b'{"') and payload.endswith(b"}")):
         raise ValueError("the event is not a JSON object")
     entrypoint = "".join(c for c in os.environ.get("CLAUDE_CODE_ENTRYPOINT", "") if c.isalnum() or c in "-_")
-    pid = 0 if event.startswith("Worktree") else os.getppid()  # the shell of a hook in the settings is no session
+    # The parent of a hook in the settings is a shell, which is no session.
+    pid = 0 if strict or event.startswith("Worktree") else os.getppid()
     note = f',"_hook":{{"pid":{pid},"entrypoint":"{entrypoint}","source":"command"}}}}'
     head = (
         f"POST /api/v1/hooks/{event} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
         f"Content-Type: application/json\r\nContent-Length: {len(payload) - 1 + len(note)}\r\n\r\n"
     )
     allowed_s = DEADLINE_S.get(event, USUAL_DEADLINE_S)
-    link, reply = connect(home, event, allowed_s), b""
+    link, reply = connect(home, strict or event == "SessionStart", allowed_s), b""
     deadline = time.monotonic() + allowed_s  # beside what it took to start
     link.sendall(head.encode() + payload[:-1] + note.encode())
     while chunk := link.recv(65536):
@@ -80,8 +82,8 @@ def ask(home: str, event: str, payload: bytes) -> bytes:
     return answer
 
 
-def connect(home: str, event: str, allowed_s: float) -> _socket.socket:
-    """Reach the daemon; at the start of a session, start it if there is none."""
+def connect(home: str, starts: bool, allowed_s: float) -> _socket.socket:
+    """Reach the daemon; start it if there is none and ``starts``."""
     path, patience, started = os.path.join(home, "run", "corral.sock"), time.monotonic() + START_WAIT_S, False
     while True:
         try:
@@ -93,7 +95,7 @@ def connect(home: str, event: str, allowed_s: float) -> _socket.socket:
             link.connect(path)
             return link
         except OSError:
-            if event != "SessionStart" or time.monotonic() > patience:
+            if not starts or time.monotonic() > patience:
                 raise
         started = started or start_daemon(os.path.dirname(home))
         time.sleep(0.02)
@@ -103,9 +105,8 @@ def start_daemon(root: str) -> bool:
     """Run ``corral daemon start``, detached: the one on the PATH, and none that a repository brings with it."""
     import subprocess as sp
 
-    argv, null = ["corral", "daemon", "start", "--detach"], sp.DEVNULL
-    sp.Popen(argv, cwd=root, stdin=null, stdout=null, stderr=null, start_new_session=True)
-    return True
+    argv, io = ["corral", "daemon", "start", "--detach"], dict.fromkeys(("stdin", "stdout", "stderr"), sp.DEVNULL)
+    return bool(sp.Popen(argv, cwd=root, start_new_session=True, **io))
 
 
 def worktree(top: str, event: str, payload: bytes, answer: bytes, *, coordinated: bool) -> int:

@@ -1,6 +1,7 @@
 """What ``corral init`` adds to ``.claude/settings.json``, and how it is taken out again.
 
-Only what a plugin cannot do: ``claude --worktree`` asks the project's settings, not a plugin, for its worktree. What stands in
+Only what a plugin cannot do: ``claude --worktree`` asks the project's settings, not a plugin, for its worktree; and with
+``locks.on_daemon_down: deny``, only a command hook can refuse an edit while no daemon answers. What stands in
 the file is never changed, and taking ours out gives the file back byte for byte where nobody edited it meanwhile.
 """
 
@@ -38,6 +39,15 @@ _REMOVE = (
     'common=$(cd "$path" && cd "$(git rev-parse --git-common-dir)" && pwd) && '
     'git -C "$(dirname "$common")" worktree remove "$path" >&2'
 )
+STRICT = "corral hook PreToolUse --deny-when-down"
+_DENY = (
+    f"if command -v corral >/dev/null 2>&1; then {STRICT} || "
+    "{ echo 'Corral does not work here, so nothing is edited. Run `corral doctor`.' >&2; exit 2; }; fi"
+)
+_STRICT_GROUP = {
+    "matcher": "Write|Edit|MultiEdit|NotebookEdit|Bash",
+    "hooks": [{"type": "command", "command": _DENY, "timeout": 30}],
+}
 _TIMEOUTS = {"WorktreeCreate": 300, "WorktreeRemove": 60}
 _COMMANDS = {"WorktreeCreate": _CREATE, "WorktreeRemove": _REMOVE}
 
@@ -56,8 +66,11 @@ class Edit:
         return self.before != self.after
 
 
-def plan(file: Path) -> Edit:
+def plan(file: Path, *, strict: bool) -> Edit:
     """Work out the file with our hooks in it.
+
+    Args:
+        strict: Whether an edit is refused while no daemon answers; where not, that hook is taken out.
 
     Raises:
         InvalidInput: The file is not a JSON object, or cannot be read; it is left as it is.
@@ -75,26 +88,48 @@ def plan(file: Path) -> Edit:
         raise InvalidInput(
             f"`hooks` in {file} is not an object.", remedy="Mend the file, then run `corral init` again."
         )
-    added = False
+    changed = _set_strict(file, hooks, strict)
     for event, command in _COMMANDS.items():
-        groups = hooks.setdefault(event, [])
-        if not isinstance(groups, list):
-            raise InvalidInput(f"`hooks.{event}` in {file} is not a list.", remedy="Mend the file, then try again.")
+        groups = _groups(file, hooks, event)
         if groups:
             if not any(MARK in text for text in _commands(groups)):
                 remarks.append(f"{file.name} has a {event} hook of its own; it stays, and `claude --worktree` uses it.")
             continue
-        groups.append({"hooks": [{"type": "command", "command": command, "timeout": _TIMEOUTS[event]}]})
-        added = True
-    if not added:
+        hooks[event] = [{"hooks": [{"type": "command", "command": command, "timeout": _TIMEOUTS[event]}]}]
+        changed = True
+    if not changed:
         return Edit(before, before if before is not None else b"", tuple(remarks))
     return Edit(before, _format(settings, before), tuple(remarks))
 
 
-def record(edit: Edit) -> dict[str, Any]:
-    """What must be remembered to undo an edit (JSON-serialisable)."""
+def _groups(file: Path, hooks: dict[str, Any], event: str) -> list[Any]:
+    groups = hooks.get(event, [])
+    if not isinstance(groups, list):
+        raise InvalidInput(f"`hooks.{event}` in {file} is not a list.", remedy="Mend the file, then try again.")
+    return groups
+
+
+def _set_strict(file: Path, hooks: dict[str, Any], strict: bool) -> bool:
+    """Have the strict hook among those before a tool, or not; whether that was a change."""
+    groups = _groups(file, hooks, "PreToolUse")
+    others = [group for group in groups if not any(MARK in text for text in _commands([group]))]
+    wanted = [*others, _STRICT_GROUP] if strict else others
+    if wanted == groups:
+        return False
+    hooks["PreToolUse"] = wanted
+    if not wanted:
+        del hooks["PreToolUse"]
+    return True
+
+
+def record(edit: Edit, original: bytes | None) -> dict[str, Any]:
+    """What must be remembered to undo an edit (JSON-serialisable).
+
+    Args:
+        original: The file without anything of ours; None: there was none.
+    """
     return {
-        "original": None if edit.before is None else base64.b64encode(edit.before).decode(),
+        "original": None if original is None else base64.b64encode(original).decode(),
         "written_sha256": hashlib.sha256(edit.after).hexdigest(),
     }
 

@@ -7,7 +7,6 @@ import shutil
 import sqlite3
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import typer
@@ -97,6 +96,7 @@ def _daemon(project: Project) -> Iterator[Check]:
         health = client.ensure_daemon()
         yield _check("daemon", "ok", f"pid {health['pid']}, version {health['version']}")
         answer: dict[str, Any] = client.request("GET", "/status")
+        settings = client.request("GET", "/config")["settings"]
         database = client.request("GET", "/database", timeout_s=120)
     except CorralError as error:
         yield _check("daemon", "error", f"{error.message} {error.cause}", error.remedy)
@@ -114,6 +114,13 @@ def _daemon(project: Project) -> Iterator[Check]:
             "no landing.verify command: work lands unverified",
             "Name one in .corral/config.yaml.",
         )
+    if settings["locks"]["on_daemon_down"] == "deny" and claude_settings.STRICT not in _claude_settings(project):
+        yield _check(
+            "denial",
+            "warning",
+            "locks.on_daemon_down is `deny`, and no hook denies anything",
+            "Run `corral init` again.",
+        )
     for row in answer["sessions"]:
         if row["unguarded"]:
             yield _check(
@@ -130,10 +137,13 @@ def _claude(project: Project) -> Iterator[Check]:
         yield _check("plugin", "ok", str(bundle_dir()))
     else:
         yield _check("plugin", "error", f"{manifest} is missing", "Install Corral again.")
-    settings = project.root / ".claude" / "settings.json"
     if not project.bare:
-        text = settings.read_text(encoding="utf-8", errors="replace") if Path(settings).is_file() else ""
-        if claude_settings.MARK in text:
+        if claude_settings.MARK in _claude_settings(project):
             yield _check("worktree hook", "ok", "claude --worktree gets its worktree from Corral")
         else:
             yield _check("worktree hook", "warning", "not in .claude/settings.json", "Run `corral init` again.")
+
+
+def _claude_settings(project: Project) -> str:
+    file = project.root / ".claude" / "settings.json"
+    return file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""

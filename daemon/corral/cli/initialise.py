@@ -62,7 +62,7 @@ def init(
     branch = _target(git, target)
     files = _files(project, branch, verify, chosen=target is not None or bool(verify))
     settings = None if project.bare else project.root / ".claude" / "settings.json"
-    edit = claude_settings.plan(settings) if settings else None
+    edit = claude_settings.plan(settings, strict=_strict(project)) if settings else None
     if not as_json:
         _show(project, files, settings, edit)
     if not yes and (files or (edit and edit.changes)) and not _agreed():
@@ -72,6 +72,13 @@ def init(
         emit({"project": str(project.root), "target": branch, "written": [str(file) for file in files]})
         return
     _next_steps(project, unverified=project.config_file in files and not verify)
+
+
+def _strict(project: Project) -> bool:
+    """Whether an edit is to be refused while no daemon answers."""
+    from corral.config.load import load  # the schema is heavy, and only this command needs it here
+
+    return load(project, environ=os.environ, home=Path.home()).settings.locks.on_daemon_down == "deny"
 
 
 def _refuse_unknown_checkout(project: Project, checkout: Checkout | None, git: Git) -> None:
@@ -133,7 +140,9 @@ def _show(project: Project, files: dict[Path, str], settings: Path | None, edit:
         say(f"{paint('will write', 'bold')} {file.relative_to(project.root)} ({len(text.splitlines())} lines)")
     if settings and edit and edit.changes:
         verb = "will write" if edit.before is None else "will add to"
-        say(f"{paint(verb, 'bold')} .claude/settings.json, so that `claude --worktree` gets its worktree from Corral:")
+        say(
+            f"{paint(verb, 'bold')} .claude/settings.json, what a plugin cannot do (worktrees, denials without a daemon):"
+        )
         before = (edit.before or b"").decode("utf-8", "replace").splitlines()
         after = edit.after.decode("utf-8", "replace").splitlines()
         for line in difflib.unified_diff(before, after, lineterm="", n=1):
@@ -159,7 +168,8 @@ def _contents(
     contents = {file: text.encode() for file, text in files.items()}
     if settings and edit and edit.changes:
         contents[settings] = edit.after
-        contents[metadata] = _metadata(claude_settings.record(edit))
+        original = claude_settings.undo(settings, _recorded(project))
+        contents[metadata] = _metadata(claude_settings.record(edit, original))
     elif not metadata.exists():
         contents[metadata] = _metadata(None)
     if project.config_file in contents:

@@ -130,7 +130,7 @@ class Locks(_Section):
     )
     ttl_s: Seconds = Field(default=3600, description="Life of a lock that is not used; every use renews it.")
     on_daemon_down: Literal["allow", "deny"] = Field(
-        default="allow", description="What an edit meets while no daemon answers."
+        default="allow", description="What an edit meets while no daemon answers; `corral init` puts it in force."
     )
 
 
