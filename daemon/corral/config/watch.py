@@ -28,7 +28,7 @@ from watchdog.observers import Observer
 from watchdog.observers.api import BaseObserver, ObservedWatch
 
 from corral.config.load import config_files, read_file
-from corral.config.paths import Project
+from corral.config.paths import Project, socket_path
 from corral.errors import Unsupported
 
 _EVENTS: list[type[FileSystemEvent]] = [
@@ -51,7 +51,8 @@ class ConfigWatcher(FileSystemEventHandler):
         on_change: Called in the watcher's own thread, one call at a time. It must return soon and must not raise: it
             nudges whoever reloads.
         home: The user's home folder; None: that of the environment. ``~/.corral`` may appear and vanish.
-        on_loss: Called like ``on_change`` when something in ``.corral/`` or ``.corral/run/`` was deleted or moved.
+        on_loss: Called like ``on_change`` when something in ``.corral/``, ``.corral/run/`` or the socket's folder was
+            deleted or moved.
     """
 
     def __init__(
@@ -65,7 +66,7 @@ class ConfigWatcher(FileSystemEventHandler):
         home = home or Path.home()
         self._on_change = on_change
         self._on_loss = on_loss
-        self._kept = (project.home, project.run_dir)
+        self._kept = (project.home, project.run_dir, socket_path(project).parent)
         self._files = list(config_files(project, home).values())
         self._folders = list(dict.fromkeys([*self._kept, home, home / ".corral"]))
         self._watches: dict[Path, ObservedWatch] = {}
@@ -103,7 +104,7 @@ class ConfigWatcher(FileSystemEventHandler):
 
     @property
     def sees_losses(self) -> bool:
-        """Whether ``on_loss`` will be called: both folders are there and watched."""
+        """Whether ``on_loss`` will be called: the folders are there and watched."""
         return all(folder in self._watches for folder in self._kept)
 
     def on_any_event(self, event: FileSystemEvent) -> None:
