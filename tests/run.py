@@ -114,7 +114,8 @@ def main() -> int:
     if sys.argv[1:]:
         return subprocess.run([*suite, *sys.argv[1:]], cwd=ROOT).returncode
     results = [step(name, command) for name, command in CHECKS.items()]
-    workers = str(max(2, os.cpu_count() or 2))
+    # One more than there are cores: much of what is tested waits for other processes.
+    workers = str((os.cpu_count() or 2) + 1)
     results.append(step("tests", [*suite, "-n", workers, "--dist", "worksteal"]) or _passes_alone(suite))
     results += [unit_tests_on(version, interpreter) for version, interpreter in other_pythons()]
     print("all green" if all(results) else "NOT green", flush=True)

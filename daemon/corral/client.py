@@ -175,7 +175,7 @@ def start_daemon(project: Project, timeout_s: float = START_TIMEOUT_S) -> None:
     environ = {k: v for k, v in os.environ.items() if not k.startswith("GIT_") and k not in _ONE_WORKERS}
     try:
         project.logs_dir.mkdir(parents=True, exist_ok=True)
-        out = os.open(_start_log(project), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        out = os.open(_start_log(project), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
         began = os.fstat(out).st_size
     except OSError as error:
         raise DaemonUnreachable(
