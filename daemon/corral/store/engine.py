@@ -101,8 +101,12 @@ class Database:
     def read(self, operation: Operation[T]) -> T:
         """Run a query on a read-only connection, on a consistent snapshot, in the caller's thread."""
         try:
-            with self._reader_engine.connect() as conn:
-                return operation(conn)
+            engine = self._reader_engine
+            with engine.connect() as conn:
+                result = operation(conn)
+                if engine is not self._reader_engine:
+                    conn.invalidate()  # the file was put back meanwhile: nobody takes this connection out of its pool again
+                return result
         except (OperationalError, sqlite3.OperationalError) as error:
             raise unavailable(error) from error
 
@@ -291,15 +295,19 @@ def _engine(path: Path, *, read_only: bool, size: int) -> Engine:
 
     @event.listens_for(engine, "connect")
     def _on_connect(dbapi_connection: Any, _record: Any) -> None:
-        cursor = dbapi_connection.cursor()
-        if not read_only:
-            cursor.execute("PRAGMA journal_mode=WAL")
-        cursor.execute("PRAGMA synchronous=FULL")
-        cursor.execute("PRAGMA foreign_keys=ON")
-        cursor.execute("PRAGMA wal_autocheckpoint=0")
-        if read_only:
-            cursor.execute("PRAGMA query_only=ON")
-        cursor.close()
+        try:
+            cursor = dbapi_connection.cursor()
+            if not read_only:
+                cursor.execute("PRAGMA journal_mode=WAL")
+            cursor.execute("PRAGMA synchronous=FULL")
+            cursor.execute("PRAGMA foreign_keys=ON")
+            cursor.execute("PRAGMA wal_autocheckpoint=0")
+            if read_only:
+                cursor.execute("PRAGMA query_only=ON")
+            cursor.close()
+        except sqlite3.Error:
+            dbapi_connection.close()
+            raise
 
     @event.listens_for(engine, "begin")
     def _on_begin(conn: Connection) -> None:
