@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -29,10 +30,12 @@ def sealed(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFac
         if name.startswith(("GIT_", "XDG_", "CORRAL_", "CLAUDE", "ANTHROPIC_")):
             monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(home))
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("runtime")))
     monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
     (home / ".gitconfig").write_text("[init]\n\tdefaultBranch = main\n")
-    yield home
+    # Short wherever the tests' own folder is: sockets go here when their usual place has too long a name.
+    with tempfile.TemporaryDirectory(prefix="corral-run-", dir="/tmp") as runtime:
+        monkeypatch.setenv("XDG_RUNTIME_DIR", runtime)
+        yield home
 
 
 def git(cwd: Path, *args: str, check: bool = True, **extra: str) -> str:

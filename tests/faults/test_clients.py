@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import json
 import os
 import signal
 import socket
@@ -97,28 +98,35 @@ def test_a_worker_that_is_paused_past_its_time_is_replaced_and_never_comes_back(
 
 
 class Deaf:
-    """Stands between clients and the daemon, hands every request on, and loses the first answers to some of them."""
+    """Stands between clients and the daemon, hands every request on, and loses the first answers to some of them.
+
+    Args:
+        house: One with a path so long that clients ask ``daemon.json`` for the socket.
+        verb: How the requests begin whose answers are lost.
+        lose: How many.
+    """
 
     def __init__(self, house: Coordinated, verb: bytes, lose: int) -> None:
-        self._place = socket_path(find_project(house.root))
-        self._real = self._place.with_name("real.sock")
+        self._told = find_project(house.root).daemon_json
+        self._real = json.loads(self._told.read_text())
+        self._place = Path(self._real["socket"]).with_name("deaf.sock")
         self._verb, self._left = verb, itertools.count(lose, -1)
         self.lost = 0
 
     def __enter__(self) -> Deaf:
-        self._place.rename(self._real)
         self._listening = socket.socket(socket.AF_UNIX)
         self._listening.bind(str(self._place))
         self._listening.listen(16)
         self._thread = threading.Thread(target=self._serve)
         self._thread.start()
+        self._told.write_text(json.dumps({**self._real, "socket": str(self._place)}))
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._told.write_text(json.dumps(self._real))
         self._listening.shutdown(socket.SHUT_RDWR)
         self._thread.join()
         self._listening.close()
-        self._real.rename(self._place)
 
     def _serve(self) -> None:
         while True:
@@ -127,7 +135,7 @@ class Deaf:
             except OSError:
                 return
             with client, socket.socket(socket.AF_UNIX) as daemon:
-                daemon.connect(str(self._real))
+                daemon.connect(self._real["socket"])
                 with contextlib.suppress(ConnectionError):
                     self._pass_on(client, daemon)
 
@@ -148,7 +156,10 @@ class Deaf:
 
 @pytest.mark.req("D13")
 @pytest.mark.parametrize("what", ["task", "merge", "lock", "hook"])
-def test_a_request_whose_answer_was_lost_is_repeated_and_has_one_effect(house: Coordinated, what: str) -> None:
+def test_a_request_whose_answer_was_lost_is_repeated_and_has_one_effect(
+    coordinate: Callable[..., Coordinated], make_repo: Callable[..., Path], what: str
+) -> None:
+    house = coordinate(make_repo("long" * 30))
     git(house.root, "switch", "-q", "-c", "side")
     commit(house.root, {"side.txt": "x\n"})
     git(house.root, "switch", "-q", "main")
