@@ -109,6 +109,26 @@ def test_killing_daemon_and_git_at_any_moment_of_an_allocation_is_repaired(tmp_p
     assert seen, f"seed {seed}"
 
 
+@pytest.mark.req("G2")
+def test_a_repair_leaves_a_git_alone_that_begins_meanwhile(
+    repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    me, place = open_repository(repo / ".git"), tmp_path / "w1"
+    with monkeypatch.context() as patched:
+        shim(tmp_path / "bin", patched, 'case " $* " in *" read-tree "*) kill -9 $PPID; exit 1;; esac; exec "$REAL" "$@"')
+        env = {**os.environ, "PYTHONPATH": str(ROOT / "daemon")}
+        sha = git(repo, "rev-parse", "HEAD")
+        dead = [sys.executable, "-c", ADD, str(repo / ".git"), str(place), sha]
+        assert subprocess.run(dead, env=env, capture_output=True).returncode == -signal.SIGKILL
+    lock = repo / ".git/worktrees/w1/index.lock"
+    lock.unlink(missing_ok=True)
+    with monkeypatch.context() as patched:
+        shim(tmp_path / "bin", patched, f'case " $* " in *" read-tree "*) touch {lock};; esac; exec "$REAL" "$@"')
+        with pytest.raises(Conflict, match="still at work"):
+            worktrees.repair(me, place, "corral/w1")
+    whole_or_nothing(repo, place, worktrees.repair(me, place, "corral/w1"))
+
+
 @pytest.mark.req("G5")
 def test_a_stale_lock_goes_only_where_it_is_ours_and_nobody_holds_it(repo: Path, tmp_path: Path) -> None:
     me = open_repository(repo / ".git")

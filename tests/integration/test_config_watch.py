@@ -15,7 +15,7 @@ import pytest
 
 from corral import config
 from corral.config.load import load
-from corral.config.paths import Project
+from corral.config.paths import Project, socket_path
 from corral.config.watch import ConfigWatcher
 from corral.errors import ConfigInvalid
 
@@ -142,6 +142,7 @@ def test_what_is_not_a_change_is_not_reported(caller: Caller, project: Project) 
 def test_a_loss_is_told_and_a_change_is_none(project: Project, sealed: Path) -> None:
     lost = threading.Event()
     project.run_dir.mkdir()
+    socket_path(project).parent.mkdir(exist_ok=True)  # elsewhere, where the tests' folder has a long name
     watcher = ConfigWatcher(project, lambda: None, home=sealed, on_loss=lost.set)
     watcher.start()
     try:

@@ -116,7 +116,11 @@ def _make(repo: Git, path: Path, what: list[str]) -> None:
 
 
 def _fill(checkout: Git) -> None:
-    checkout.check("read-tree", "--reset", "-u", "HEAD", config=_PARALLEL, timeout_s=_CHECKOUT_S)
+    result = checkout.run("read-tree", "--reset", "-u", "HEAD", config=_PARALLEL, timeout_s=_CHECKOUT_S)
+    if result.outcome is Outcome.LOCK:  # a git that outlived the daemon which started it
+        raise _at_work(checkout)
+    if not result.ok:
+        raise result.failure()
     (checkout.git_dir / "locked").unlink(missing_ok=True)
 
 
@@ -236,9 +240,13 @@ def _finish(checkout: Git) -> None:
     lock = checkout.git_dir / "index.lock"
     if lock.exists():
         if stale.is_open(lock):
-            raise Conflict(f"A git is still at work in {checkout.work_tree}.", remedy="Wait until it has finished.")
+            raise _at_work(checkout)
         lock.unlink(missing_ok=True)
     _fill(checkout)
+
+
+def _at_work(checkout: Git) -> Conflict:
+    return Conflict(f"A git is still at work in {checkout.work_tree}.", remedy="Wait until it has finished.")
 
 
 def _adopt(repo: Git, path: Path, ref: str | None) -> None:
