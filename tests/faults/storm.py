@@ -209,7 +209,13 @@ class Storm:
                 open_tasks = [row for row in caller("GET", "/tasks") if row["status"] != "completed"]
                 raise AssertionError(f"not settled in {SETTLED_WITHIN_S} s: {held} {open_tasks} {self}")
         eventually(lambda: not caller("GET", "/worktrees"), 90)  # what could not be removed is tried again every 30 s
-        eventually(lambda: not git(self.root, "for-each-ref", "refs/corral/mq", "refs/heads/corral"), 90)
+        try:
+            eventually(lambda: not self._refs_of_ours(), 90)
+        except AssertionError as error:
+            raise AssertionError(f"refs that nobody takes away: {self._refs_of_ours()}; {self}") from error
+
+    def _refs_of_ours(self) -> str:
+        return git(self.root, "for-each-ref", "refs/corral/mq", "refs/heads/corral")
 
     def _check_tasks(self, caller: _Caller) -> None:
         titles = Counter(row["title"] for row in caller("GET", "/tasks"))

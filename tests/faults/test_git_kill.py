@@ -54,6 +54,30 @@ def test_a_git_killed_while_a_worktree_is_made_leaves_nothing(
     whole_or_nothing(repo, tmp_path / "w1", usable=False)
 
 
+@pytest.mark.req("G2")
+@pytest.mark.parametrize(
+    ("verb", "leaves"),
+    [
+        ("update-ref", "the branch"),
+        ("worktree add", "an entry that does not say whose it is"),
+    ],
+)
+def test_a_git_that_is_killed_after_its_first_step_leaves_nothing_either(
+    repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str, leaves: str
+) -> None:
+    me, sha = open_repository(repo / ".git"), git(repo, "rev-parse", "HEAD")
+    once = tmp_path / "once"
+    began = '"$REAL" "$@"' if verb == "update-ref" else f"mkdir -p {repo}/.git/worktrees/w1"
+    body = f'case " $* " in *" {verb} "*) [ -e {once} ] || {{ touch {once}; {began}; kill -9 $$; }};; esac'
+    with monkeypatch.context() as patched:
+        shim(tmp_path / "bin", patched, f'{body}; exec "$REAL" "$@"')
+        with pytest.raises(GitFailed):
+            worktrees.add(me, tmp_path / "w1", "corral/w1", sha)
+    assert once.exists()
+    assert refs.read(me, "refs/heads/corral/w1") is None, leaves
+    assert list((repo / ".git").glob("worktrees/*")) == [], leaves
+
+
 ADD = """
 import sys
 from pathlib import Path
@@ -115,7 +139,9 @@ def test_a_repair_leaves_a_git_alone_that_begins_meanwhile(
 ) -> None:
     me, place = open_repository(repo / ".git"), tmp_path / "w1"
     with monkeypatch.context() as patched:
-        shim(tmp_path / "bin", patched, 'case " $* " in *" read-tree "*) kill -9 $PPID; exit 1;; esac; exec "$REAL" "$@"')
+        shim(
+            tmp_path / "bin", patched, 'case " $* " in *" read-tree "*) kill -9 $PPID; exit 1;; esac; exec "$REAL" "$@"'
+        )
         env = {**os.environ, "PYTHONPATH": str(ROOT / "daemon")}
         sha = git(repo, "rev-parse", "HEAD")
         dead = [sys.executable, "-c", ADD, str(repo / ".git"), str(place), sha]

@@ -10,9 +10,12 @@ from pathlib import Path
 
 import psutil
 import pytest
+from sqlalchemy import select, update
 
 from corral.config.model import Landing
+from corral.git.worktrees import repair
 from corral.store import merges, receipts
+from corral.store.schema import worktrees
 from tests.conftest import commit, git
 from tests.integration.landing_world import World, in_a_process
 from tests.integration.test_landing_comes_back import fingerprint
@@ -171,3 +174,47 @@ def test_a_user_commits_between_the_verdict_and_the_landing(repo: Path) -> None:
     assert git(repo, "rev-parse", "main^1") == mine
     assert again.receipt(merge_ids[0])["tree"] == git(repo, "rev-parse", "main^{tree}")
     again.close()
+
+
+@pytest.mark.req("G5")
+def test_what_cannot_be_tidied_keeps_nobody_from_landing_and_is_tidied_later(repo: Path) -> None:
+    """The lock of a git that was killed while it deleted a ref stops every other deletion, until it is known to be stale."""
+    world, merge_ids, base = prepare(repo, checked_out=True, branches=2)
+    heads = [world.merge(merge_id)["head_sha"] for merge_id in merge_ids]
+    git(repo, "pack-refs", "--all")
+    lock = repo / ".git" / "packed-refs.lock"
+    lock.touch()
+    world.run()
+    assert [world.merge(merge_id)["state"] for merge_id in merge_ids] == ["landed"] * 2
+    assert len(world.held_refs()) == 2, "nothing could be deleted"
+    at = world.now()
+    due = world.queue.step(at)
+    assert due is not None and due > at, "it looks again by itself"
+    again = world.new_queue()
+    again.recover(world.now())
+    lock.unlink()
+    world.queue.step(due)
+    check(world, merge_ids, base, heads)
+    assert world.queue.step(due) is None
+    world.close()
+
+
+@pytest.mark.req("G3")
+def test_the_branch_of_a_worktree_whose_removal_was_killed_half_way_stays_until_it_is_gone(repo: Path) -> None:
+    world, (merge_id,), _ = prepare(repo, checked_out=True)
+    branch = world.merge(merge_id)["branch"]
+    (row,) = world.db.read(lambda conn: conn.execute(select(worktrees)).mappings().all())
+    place = repo.parent / "place"
+    git(repo, "worktree", "add", "-q", str(place), branch)
+    (place / ".git").unlink()  # a removal takes the files in any order; without this one git sees no worktree there
+    known = {"state": "reclaiming", "removed_at": None, "path": str(place)}
+    here = worktrees.c.worktree_id == row["worktree_id"]
+    world.db.write(lambda conn: conn.execute(update(worktrees).where(here).values(**known)))
+    world.run()
+    assert world.merge(merge_id)["state"] == "landed"
+    assert git(repo, "rev-parse", branch) == world.merge(merge_id)["head_sha"]
+    assert repair(world.repo(), place, branch), "so what is left there can still be looked through"
+    git(repo, "worktree", "remove", "-f", str(place))
+    world.queue.step(world.now())
+    assert git(repo, "branch", "--list", branch) == "" and world.held_refs() == []
+    world.close()

@@ -47,6 +47,18 @@ def test_it_is_detached_and_leaves_no_child_of_the_starter(house: Coordinated) -
     assert process.cwd() == "/"
 
 
+def test_it_lives_on_if_whoever_asked_for_it_is_killed_before_it_is_ready(house: Coordinated, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "corral.server", "--project", str(house.root)]
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "daemon")}
+    with psutil.Popen(command, env=env) as starter:
+        eventually(starter.children)
+        (daemon,) = starter.children()
+        daemon.suspend()
+        starter.kill()
+    daemon.resume()
+    assert eventually(house.daemon_pid) == daemon.pid
+
+
 def test_stop_waits_for_death_and_a_second_stop_is_harmless(house: Coordinated) -> None:
     house.run("daemon", "start")
     pid = house.daemon_pid()
@@ -291,6 +303,20 @@ def test_a_second_cleaning_is_mended_like_the_first(house: Coordinated) -> None:
         house.ask("POST", "/sessions", {"session_id": name})
         assert house.daemon_pid() == pid
     assert {row["session_id"] for row in house.json("session", "list")} == {"one", "two"}
+
+
+def test_who_finds_the_socket_is_answered_even_while_the_rest_cannot_be_put_back(house: Coordinated) -> None:
+    house.run("daemon", "start")
+    pid, run = house.daemon_pid(), house.root / ".corral" / "run"
+    shutil.rmtree(run / "bin")
+    (run / "bin").touch()  # in the way of what is put there
+    place = socket_path(find_project(house.root))
+    place.unlink()
+    eventually(place.exists)
+    assert house.ask("GET", "/health", timeout_s=10)["pid"] == pid
+    (run / "bin").unlink()
+    assert eventually(lambda: (run / "bin" / "corral").exists())
+    assert house.ask("GET", "/health", timeout_s=10)["pid"] == pid
 
 
 def test_a_lock_file_that_is_deleted_lets_no_second_daemon_in(house: Coordinated) -> None:

@@ -60,7 +60,7 @@ def add(repo: Git, path: Path, branch: str, base_sha: str) -> None:
     _must_be_free(path)
     # The branch is made first and by compare-and-swap, so that undoing never deletes somebody else's; `worktree add -b`
     # would also write tracking configuration, and fail on the lock of `.git/config` when many are made at once.
-    if not refs.compare_and_swap(repo, ref, base_sha, "", why="corral: worktree"):
+    if refs.read(repo, ref) is not None or not _branch_made(repo, ref, base_sha):
         raise Conflict(
             f"The branch {branch!r} cannot be created.",
             cause="It exists, or a branch of which it would be a folder does.",
@@ -70,6 +70,14 @@ def add(repo: Git, path: Path, branch: str, base_sha: str) -> None:
         _make(repo, path, [ref.removeprefix("refs/heads/")])
     except CorralError:
         refs.delete(repo, ref, base_sha)
+        raise
+
+
+def _branch_made(repo: Git, ref: str, base_sha: str) -> bool:
+    try:
+        return refs.compare_and_swap(repo, ref, base_sha, "", why="corral: worktree")
+    except GitFailed:
+        refs.delete(repo, ref, base_sha)  # a git that is killed may have made it all the same
         raise
 
 
@@ -116,11 +124,7 @@ def _make(repo: Git, path: Path, what: list[str]) -> None:
 
 
 def _fill(checkout: Git) -> None:
-    result = checkout.run("read-tree", "--reset", "-u", "HEAD", config=_PARALLEL, timeout_s=_CHECKOUT_S)
-    if result.outcome is Outcome.LOCK:  # a git that outlived the daemon which started it
-        raise _at_work(checkout)
-    if not result.ok:
-        raise result.failure()
+    checkout.check("read-tree", "--reset", "-u", "HEAD", config=_PARALLEL, timeout_s=_CHECKOUT_S)
     (checkout.git_dir / "locked").unlink(missing_ok=True)
 
 
@@ -134,6 +138,7 @@ def _undo(repo: Git, path: Path) -> None:
             shutil.rmtree(path, ignore_errors=True)
         if admin is not None:
             shutil.rmtree(admin, ignore_errors=True)
+        _forget_missing(repo, path)  # killed before it said which folder it is for
 
 
 def remove(repo: Git, path: Path) -> None:
@@ -237,16 +242,19 @@ def repair(repo: Git, path: Path, branch: str | None) -> bool:
 
 
 def _finish(checkout: Git) -> None:
+    """Fill a worktree, unless a git does that already which has outlived the daemon that started it."""
+    at_work = Conflict(f"A git is still at work in {checkout.work_tree}.", remedy="Wait until it has finished.")
     lock = checkout.git_dir / "index.lock"
     if lock.exists():
         if stale.is_open(lock):
-            raise _at_work(checkout)
+            raise at_work
         lock.unlink(missing_ok=True)
-    _fill(checkout)
-
-
-def _at_work(checkout: Git) -> Conflict:
-    return Conflict(f"A git is still at work in {checkout.work_tree}.", remedy="Wait until it has finished.")
+    try:
+        _fill(checkout)
+    except GitFailed as error:
+        if error.details["outcome"] == Outcome.LOCK.value:
+            raise at_work from error
+        raise
 
 
 def _adopt(repo: Git, path: Path, ref: str | None) -> None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
+from enum import Enum, auto
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection
@@ -18,8 +20,10 @@ from corral.git import candidates, landing, refs, worktrees
 from corral.git.command import Git
 from corral.models.crash import crash_point
 from corral.models.states import OPEN_MERGES, MergeState
+from corral.observe.logs import logger
 from corral.observe.redaction import redact
 from corral.store import merges
+from corral.store import worktrees as rows
 from corral.store.engine import Database
 
 Row = dict[str, Any]
@@ -27,6 +31,8 @@ OnSettled = Callable[[Connection, Row, datetime], None]
 """Told, in the transaction in which a request ends, so that those who depend on it move with it."""
 
 HELD_REFS = "refs/corral/mq/"
+
+log = logger("landing")
 
 
 def end(
@@ -106,26 +112,42 @@ def resume(db: Database, repo: Git, *, on_settled: OnSettled, now: datetime) -> 
     return not states or not db.read(merges.intents)
 
 
-def sweep(db: Database, repo: Git, *, orphans: bool) -> bool:
-    """Let go of every request that has ended.
+class Tidy(Enum):
+    """What a sweep has left."""
+
+    DONE = auto()
+    STAYS = auto()
+    """A landed branch, because a worktree has it: sweep again when that may be gone."""
+    FAILED = auto()
+    """Something that git could not change, as a rule for a lock that a killed one left: sweep again soon."""
+
+
+def sweep(db: Database, repo: Git, *, orphans: bool) -> Tidy:
+    """Let go of every request that has ended. Nobody has to wait for this: what git refuses is logged and stays.
 
     Args:
         orphans: Also of refs whose request was never stored. Only while nobody submits.
-
-    Returns:
-        Whether a landed branch had to stay because a worktree has it: call again when that may be gone.
     """
     some_stay = False
-    for ref in refs.listing(repo, HELD_REFS):
-        merge_id = ref.name.removeprefix(HELD_REFS)
-        merge = db.read(lambda conn, merge_id=merge_id: merges.find(conn, merge_id))  # type: ignore[misc]
-        if merge is not None and merge["state"] == MergeState.LANDED:
-            some_stay |= not _retire_branch(db, repo, merge)
-        elif merge is not None and merge["state"] not in OPEN_MERGES:
-            _let_go(repo, merge, ref.sha)
-        elif merge is None and orphans:
-            candidates.release(repo, merge_id)
-    return some_stay
+    try:
+        for ref in refs.listing(repo, HELD_REFS):
+            some_stay |= not _swept(db, repo, ref, orphans=orphans)
+    except GitFailed as error:  # the others would wait for the same lock, a second each
+        log.warning("not_tidied", reason=redact(f"{error.message} {error.cause}"))
+        return Tidy.FAILED
+    return Tidy.STAYS if some_stay else Tidy.DONE
+
+
+def _swept(db: Database, repo: Git, ref: refs.Ref, *, orphans: bool) -> bool:
+    merge_id = ref.name.removeprefix(HELD_REFS)
+    merge = db.read(lambda conn: merges.find(conn, merge_id))
+    if merge is not None and merge["state"] == MergeState.LANDED:
+        return _retire_branch(db, repo, merge)
+    if merge is not None and merge["state"] not in OPEN_MERGES:
+        _let_go(repo, merge, ref.sha)
+    elif merge is None and orphans:
+        candidates.release(repo, merge_id)
+    return True
 
 
 def _retire_branch(db: Database, repo: Git, merge: Row) -> bool:
@@ -134,12 +156,17 @@ def _retire_branch(db: Database, repo: Git, merge: Row) -> bool:
     if db.read(lambda conn: merges.is_own_branch(conn, branch)):
         full = refs.branch_ref(branch)
         if refs.read(repo, full) == landed_head_sha:
-            if worktrees.checkout_of(repo, full) is not None:
+            if worktrees.checkout_of(repo, full) is not None or _has_folder(db, branch):
                 return False
             refs.delete(repo, full, landed_head_sha)
     crash_point("landing.branch_retired")
     candidates.release(repo, merge["merge_id"])
     return True
+
+
+def _has_folder(db: Database, branch: str) -> bool:
+    """Whether a worktree of ours has it, seen by git or not: a removal that was killed half-way has taken the ``.git`` file."""
+    return any(Path(row["path"]).exists() for row in db.read(lambda conn: rows.live_of_branch(conn, branch)))
 
 
 def _let_go(repo: Git, merge: Row, held_sha: str) -> None:

@@ -16,7 +16,7 @@ started again. Safe to call at any time, any number of times.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import Enum, auto
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ from corral.git import candidates, refs
 from corral.git.command import Git, Identity
 from corral.git.identity import effective
 from corral.landing import bench, landfall, obstacles, proof
+from corral.landing.landfall import Tidy
 from corral.landing.trial import Room, Subject, Trial
 from corral.landing.verification import Verdict, end_marked
 from corral.models.crash import crash_point
@@ -42,6 +43,7 @@ from corral.store.engine import Database
 Row = dict[str, Any]
 MAX_TRIES = 3
 BACKOFF_S = 5.0
+TIDY_AGAIN = timedelta(seconds=5)
 
 
 class _Next(Enum):
@@ -97,7 +99,7 @@ class Queue:
         self._environ = environ
         self._trial: Trial | None = None
         self._stopped = False
-        self._untidy = False
+        self._untidy = Tidy.DONE
 
     def recover(self, now: datetime) -> None:
         """Finish or undo what an earlier life left: processes, intents, half-verified requests, refs of ended ones."""
@@ -130,9 +132,9 @@ class Queue:
         repo = self._open()
         if not landfall.resume(self._db, repo, on_settled=self._on_settled, now=now):
             return now + obstacles.PATIENCE
-        if self._untidy:
+        if self._untidy is not Tidy.DONE:
             self._untidy = landfall.sweep(self._db, repo, orphans=False)
-        due: list[datetime] = []
+        due = [now + TIDY_AGAIN] if self._untidy is Tidy.FAILED else []
         for target in self._db.read(merges.busy_targets):
             outcome = self._advance_line(repo, target, now)
             if outcome is _Next.AGAIN:

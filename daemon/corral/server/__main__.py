@@ -10,6 +10,7 @@ import gc
 import json
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from corral.config.paths import find_project
@@ -59,7 +60,8 @@ def _serve(instance: Instance, pipe: int | None) -> int:
     def report(message: bytes) -> None:
         nonlocal pipe
         if pipe is not None:
-            os.write(pipe, message)
+            with suppress(BrokenPipeError):  # whoever asked for the daemon was killed meanwhile; others will ask
+                os.write(pipe, message)
             os.close(pipe)
             pipe = None
 

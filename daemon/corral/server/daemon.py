@@ -145,15 +145,18 @@ async def _without_signals(server: uvicorn.Server, sockets: list[socket.socket])
 
 
 async def _serve_also(server: uvicorn.Server, door: Door) -> None:
-    """Serve on the door's new socket like on the first one."""
-    made: Any = server.config.http_protocol_class
-    protocol = functools.partial(
-        made,
-        config=server.config,
-        server_state=server.server_state,
-        app_state=server.lifespan.state,
-    )
-    server.servers.append(await asyncio.get_running_loop().create_server(protocol, sock=door.open_again()))
+    """Let clients in again: serve on a new socket like on the first one, if that is gone; put back the files beside it."""
+    if not door.has_socket:
+        made: Any = server.config.http_protocol_class
+        protocol = functools.partial(
+            made,
+            config=server.config,
+            server_state=server.server_state,
+            app_state=server.lifespan.state,
+        )
+        loop = asyncio.get_running_loop()
+        server.servers.append(await loop.create_server(protocol, sock=door.listen_again()))
+    door.announce()
 
 
 def _end_work(services: Services, drain: bool) -> None:

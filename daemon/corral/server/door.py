@@ -30,6 +30,7 @@ class Door:
     def __init__(self, project: Project, port: int) -> None:
         self._project = project
         self.path = socket_path(project)
+        self._command = project.run_dir / "bin" / "corral"
         self.token = make_token(project.token_file)
         self.unix = self._listen()
         self.tcp = _loopback(port)
@@ -37,23 +38,27 @@ class Door:
     @property
     def is_open(self) -> bool:
         """Whether clients can still find the daemon: the socket at the path is its own, and the files stand beside it."""
+        files = (self._project.daemon_json, self._project.token_file, self._command)
+        return self.has_socket and all(file.exists() for file in files)
+
+    @property
+    def has_socket(self) -> bool:
+        """Whether the socket at the path is the one that we listen on."""
         try:
-            there = self.path.lstat().st_ino == self._inode
+            return self.path.lstat().st_ino == self._inode
         except FileNotFoundError:
             return False
-        return there and self._project.daemon_json.exists() and self._project.token_file.exists()
 
-    def open_again(self) -> socket.socket:
-        """Put back what somebody removed, and listen anew; who is connected stays connected."""
-        private_folder(self._project.run_dir)
+    def listen_again(self) -> socket.socket:
+        """Listen anew where somebody removed the socket; who is connected stays connected."""
         private_folder(self.path.parent)
-        write_private(self._project.token_file, self.token + "\n")
         self.unix = self._listen()
-        self.announce()
         return self.unix
 
     def announce(self) -> None:
         """Tell clients where the daemon is: written aside and moved in, so that nobody reads half of it."""
+        private_folder(self._project.run_dir)
+        write_private(self._project.token_file, self.token + "\n")
         host, port = self.tcp.getsockname()[:2]
         said = {
             "pid": os.getpid(),
@@ -67,10 +72,9 @@ class Door:
         }
         write_private(self._project.daemon_json, json.dumps(said) + "\n")
         # For workers, whatever their PATH: the plugin starts its bridge as `corral mcp`.
-        command = self._project.run_dir / "bin" / "corral"
-        command.parent.mkdir(exist_ok=True)
-        write_private(command, f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m corral "$@"\n')
-        command.chmod(0o700)
+        self._command.parent.mkdir(exist_ok=True)
+        write_private(self._command, f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m corral "$@"\n')
+        self._command.chmod(0o700)
 
     def _listen(self) -> socket.socket:
         """Listen on the project's socket. A file that is there is a dead daemon's."""

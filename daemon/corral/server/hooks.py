@@ -300,6 +300,7 @@ async def _subagent_stop(services: Services, event: HookEvent) -> Answer:
     await services.write(lambda conn: sessions.end(conn, event.actor, "finished", now))
     for text in await services.work(lambda: _given_back(services, event.actor)):
         await services.write(partial(session_rows.notify, session_id=parent, text=text, at=iso(services.now())))
+    services.nudge("landing")
     return {}
 
 
@@ -342,6 +343,7 @@ async def _worktree_create(services: Services, event: HookEvent) -> Answer:
 async def _worktree_remove(services: Services, event: HookEvent) -> Answer:
     """Take a worktree back: salvaged first, kept if anything in it is found nowhere else."""
     await services.work(lambda: services.worktrees.give_back(Path(event.worktree_path), services.now()))
+    services.nudge("landing")
     return {}
 
 

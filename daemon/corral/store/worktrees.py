@@ -32,6 +32,12 @@ def live_by_name(conn: Connection, name: str) -> Row | None:
     return dict(row) if row else None
 
 
+def live_of_branch(conn: Connection, branch: str) -> list[Row]:
+    """The worktrees, not removed, that were made with this very branch (short name)."""
+    query = select(worktrees).where(worktrees.c.branch == branch, worktrees.c.state != WorktreeState.REMOVED)
+    return [dict(row) for row in conn.execute(query).mappings()]
+
+
 def listing(conn: Connection, *, states: Sequence[str] = (), purposes: Sequence[str] = ()) -> list[Row]:
     """Worktrees, oldest first; without ``states`` all that are not removed."""
     query = select(worktrees).order_by(worktrees.c.created_at, worktrees.c.worktree_id)

@@ -21,7 +21,7 @@ from sqlalchemy import Connection
 
 from corral.config.model import Settings
 from corral.config.paths import Project, bundle_dir
-from corral.errors import Conflict, CorralError, GitFailed, NotFound, WorkAtRisk
+from corral.errors import Conflict, CorralError, GitFailed, InvalidInput, NotFound, WorkAtRisk
 from corral.git import refs, salvage, worktrees
 from corral.git.command import Git, open_checkout
 from corral.models.crash import crash_point
@@ -136,9 +136,12 @@ def allocate(
             restore(path)
         else:
             worktrees.add(grounds.repo, path, plan.branch, plan.base_sha)
-    except (CorralError, OSError):  # nothing of it stayed
+    except (Conflict, NotFound, InvalidInput):  # nothing was begun: what stands in the way is somebody else's
         gone = {"state": WorktreeState.REMOVED, "removed_at": iso(grounds.clock())}
         grounds.db.write(lambda conn: rows.move(conn, row["worktree_id"], (WorktreeState.ALLOCATING,), gone))
+        raise
+    except (CorralError, OSError):
+        put_right(grounds, row)
         raise
     crash_point("worktree.added")
     try:

@@ -361,7 +361,9 @@ class Supervisor:
 
     def _was_put_right(self, worktree_id: str, gone: bool, now: datetime) -> None:
         self._righting.discard(worktree_id)
-        if not gone:
+        if gone:
+            self._nudge("landing")  # a branch that has landed may have waited for this
+        else:
             self._sweep_later(now)
 
     def _sweep_later(self, now: datetime) -> None:

@@ -53,7 +53,9 @@ async def create(services: Given, wanted: Wanted) -> dict[str, Any]:
 @router.delete("/worktrees/{name}")
 async def remove(services: Given, name: str) -> dict[str, Any]:
     """Remove a worktree; what is found nowhere else is saved first."""
-    return await services.work(lambda: services.worktrees.remove(name, services.now()))
+    gone = await services.work(lambda: services.worktrees.remove(name, services.now()))
+    services.nudge("landing")  # a branch that has landed may have waited for this
+    return gone
 
 
 @router.get("/salvage")
