@@ -15,6 +15,8 @@ from corral.git.worktree_list import admin_dirs, folder_of
 _IN_EVERY_WORKTREE = ("index.lock", "HEAD.lock")
 _IN_COMMON = ("config.lock", "packed-refs.lock", "shallow.lock", "gc.pid.lock", "objects/maintenance.lock")
 
+_CLOCK_SLACK_S = 0.5  # what the kernel says of a process's start and of a file's time differs a little
+
 
 @dataclass(frozen=True)
 class LockFile:
@@ -55,6 +57,21 @@ def is_open(path: Path) -> bool:
         except (psutil.Error, OSError):  # it ended, or is not ours to look into
             continue
     return False
+
+
+def may_be_gits(path: Path) -> bool:
+    """Whether a git lives that was there when this lock file was made: it may hold it without having it open."""
+    try:
+        made = path.stat().st_mtime
+    except FileNotFoundError:
+        return False
+    for process in psutil.process_iter():
+        try:
+            if process.name().partition("-")[0] == "git" and process.create_time() <= made + _CLOCK_SLACK_S:
+                return True
+        except (psutil.Error, OSError):
+            continue
+    return is_open(path)
 
 
 def clear(

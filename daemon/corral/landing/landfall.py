@@ -45,6 +45,13 @@ def end(
     return row
 
 
+def message(merge: Row) -> str:
+    """What the merge commit says: whose work it is, and the ids that lead back to it."""
+    title = " ".join(merge["title"].split())
+    trailers = [f"Corral-Task: {merge['task_id']}"] if merge["task_id"] else []
+    return "\n".join([f"Merge {merge['branch']}: {title}", "", *trailers, f"Corral-Merge: {merge['merge_id']}", ""])
+
+
 def land(
     db: Database, repo: Git, merge: Row, receipt_id: str, *, on_settled: OnSettled, now: datetime
 ) -> MergeState | None:

@@ -43,7 +43,7 @@ from corral.store.engine import Database
 Row = dict[str, Any]
 MAX_TRIES = 3
 BACKOFF_S = 5.0
-TIDY_AGAIN = timedelta(seconds=5)
+TIDY_AGAIN = timedelta(seconds=20)
 
 
 class _Next(Enum):
@@ -99,7 +99,8 @@ class Queue:
         self._environ = environ
         self._trial: Trial | None = None
         self._stopped = False
-        self._untidy = Tidy.DONE
+        self._untidy = False
+        self._tidy_at: datetime | None = None
 
     def recover(self, now: datetime) -> None:
         """Finish or undo what an earlier life left: processes, intents, half-verified requests, refs of ended ones."""
@@ -107,7 +108,7 @@ class Queue:
         end_marked(self._bench)
         landfall.resume(self._db, repo, on_settled=self._on_settled, now=now)
         self._requeue_verifying(now)
-        self._untidy = landfall.sweep(self._db, repo, orphans=True)
+        self._untidy = landfall.sweep(self._db, repo, orphans=True) is not Tidy.DONE
 
     def stop(self, now: datetime) -> None:
         """End a running verification, whose request goes back to the queue, and take no further step.
@@ -132,13 +133,12 @@ class Queue:
         repo = self._open()
         if not landfall.resume(self._db, repo, on_settled=self._on_settled, now=now):
             return now + obstacles.PATIENCE
-        if self._untidy is not Tidy.DONE:
-            self._untidy = landfall.sweep(self._db, repo, orphans=False)
-        due = [now + TIDY_AGAIN] if self._untidy is Tidy.FAILED else []
+        due = self._tidy(repo, now)
         for target in self._db.read(merges.busy_targets):
             outcome = self._advance_line(repo, target, now)
             if outcome is _Next.AGAIN:
-                self._untidy = landfall.sweep(self._db, repo, orphans=False)
+                self._untidy = True
+                self._tidy(repo, now)
                 self._nudge()
                 return now
             if outcome is _Next.RUNNING and self._trial is not None:
@@ -149,6 +149,14 @@ class Queue:
         if waiting is not None:
             due.append(max(now, parse(waiting)))
         return min(due, default=None)
+
+    def _tidy(self, repo: Git, now: datetime) -> list[datetime]:
+        """Let go of what has ended; when to try again, if git could not: it waits for locks, and nobody waits for it."""
+        if self._untidy and (self._tidy_at is None or now >= self._tidy_at):
+            left = landfall.sweep(self._db, repo, orphans=False)
+            self._untidy = left is not Tidy.DONE
+            self._tidy_at = now + TIDY_AGAIN if left is Tidy.FAILED else None
+        return [self._tidy_at] if self._tidy_at else []
 
     # -- a line: the open requests of one target ------------------------------------------------------------------
 
@@ -219,7 +227,7 @@ class Queue:
         submitter = self._db.read(lambda conn: merges.submitter(conn, merge["task_id"]))
         identity = effective(repo, Identity(*submitter) if submitter else None)
         try:
-            built = candidates.build(repo, tip, merge["head_sha"], _message(merge), identity, now)
+            built = candidates.build(repo, tip, merge["head_sha"], landfall.message(merge), identity, now)
         except GitFailed:
             raise
         except CorralError as error:
@@ -386,9 +394,3 @@ class Queue:
         self._db.write(store)
         crash_point("queue.verdict_stored")
         self._nudge()
-
-
-def _message(merge: Row) -> str:
-    title = " ".join(merge["title"].split())
-    trailers = [f"Corral-Task: {merge['task_id']}"] if merge["task_id"] else []
-    return "\n".join([f"Merge {merge['branch']}: {title}", "", *trailers, f"Corral-Merge: {merge['merge_id']}", ""])

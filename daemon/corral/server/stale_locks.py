@@ -27,7 +27,8 @@ LOOK_EVERY_S = 20.0
 STALE_S = 10.0
 
 SHARED_STALE_S = 60.0
-"""The same for ``packed-refs.lock``, which every git that deletes a ref holds for a moment, the user's too."""
+"""The same for ``packed-refs.lock``, which every git that deletes a ref holds for a moment, the user's too; it goes like
+one of ours if no git lives that is as old."""
 
 START_STALE_S = 1.0
 """The same at the start: what the gits of a daemon that has just been killed hold, they are done with by then."""
@@ -73,11 +74,15 @@ class StaleLocks:
         removed = stale.clear(self._git, now, refs=OURS, worktrees=[], older_than_s=older_than_s)
         packed = self._git.common_dir / "packed-refs.lock"
         with suppress(FileNotFoundError):
-            if now.timestamp() - packed.stat().st_mtime > SHARED_STALE_S and not stale.is_open(packed):
+            age_s = now.timestamp() - packed.stat().st_mtime
+            if (age_s > SHARED_STALE_S and not stale.is_open(packed)) or (
+                age_s > STALE_S and not stale.may_be_gits(packed)
+            ):
                 packed.unlink()
                 removed.append(packed)
         self._told(removed)
-        return any((lock.ref or "").startswith(OURS) for lock in stale.lock_files(self._git, now))
+        left = stale.lock_files(self._git, now)
+        return any(lock.path == packed or (lock.ref or "").startswith(OURS) for lock in left)
 
     @staticmethod
     def _told(removed: Sequence[Path]) -> None:
