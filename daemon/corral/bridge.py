@@ -11,6 +11,7 @@ daemon again by itself. Where there is no ``.corral`` it answers, and touches no
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import signal
@@ -26,11 +27,16 @@ from urllib.parse import urlencode
 from corral import __version__, wire
 from corral.config.paths import Project, find_project, find_socket
 from corral.errors import NotAProject
+from corral.instructions import INSTRUCTIONS, PROFILES
 
 DEADLINE_S = 4.0
 """For one hook event, seconds; below the 5 s after which the client gives up on the bridge."""
 SUMMON_EVERY_S = 10.0
 """How often an absent daemon is started anew, at most, seconds."""
+TOOL_DEADLINE_S = 120.0
+"""For a tool call, seconds: some wait, for a lock for instance."""
+AWAKE_S = 20.0
+"""How long a tool call waits for a daemon that has to be started first, seconds."""
 REDIAL_S = 5.0
 """How often a lost daemon is looked for while no event passes, seconds."""
 SPOKEN = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
@@ -106,16 +112,30 @@ class Gate:
 
     Args:
         project: Whose daemon; None where nothing is coordinated.
+        cwd: Where the session was started; empty where that folder is gone.
     """
 
-    def __init__(self, project: Project | None) -> None:
+    def __init__(self, project: Project | None, cwd: str = "") -> None:
         self._project = project
         self._next_summons = 0.0
         self._lock = threading.Lock()
         self._seen = threading.Event()
+        self._origin = {
+            "X-Corral-Bridge": str(os.getpid()),
+            "X-Corral-Client": str(os.getppid()),
+            "X-Corral-Session": os.environ.get("CLAUDE_CODE_SESSION_ID", ""),
+            "X-Corral-Connection": f"mcp-{os.getpid()}-{time.time_ns():x}",
+            "X-Corral-Cwd": _header(cwd),
+            "Accept": "application/json, text/event-stream",
+        }
         if project is not None:
             self._daemon = Daemon(project)
             threading.Thread(target=self._hold, name="hold", daemon=True).start()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a daemon to ask."""
+        return self._project is not None
 
     def ask(self, arguments: dict[str, Any]) -> str:
         """The JSON that answers a hook event: the daemon's, or ``{}`` where there is none.
@@ -144,12 +164,54 @@ class Gate:
         self._seen.set()
         return answer
 
+    def forward(self, message: dict[str, Any], profile: str) -> dict[str, Any]:
+        """Hand a JSON-RPC request on to the daemon, started if need be, and return its answer.
+
+        A request is sent once. If the daemon dies over it, nobody knows what it did: whoever asked is told so.
+
+        Raises:
+            Refused: There is no daemon to be had, or the answer was lost.
+        """
+        meta = (message.get("params") or {}).get("_meta") or {}
+        headers = {**self._origin, "X-Corral-Use": str(meta.get("claudecode/toolUseId", ""))}
+        sent = wire.request("POST", f"/mcp?profile={profile}", json.dumps(message).encode(), headers)
+        try:
+            with self._reached() as link:
+                status, body, _ = wire.exchange(link, sent, time.monotonic() + TOOL_DEADLINE_S)
+            if status != 200:
+                raise ValueError(f"the daemon answered {status}: {body[:200]!r}")
+            answer = json.loads(body)
+        except ConnectionRefusedError as error:
+            raise Refused(
+                -32603, f"Corral's daemon cannot be reached: {error}. Try again; `corral doctor` helps."
+            ) from error
+        except (OSError, ValueError) as error:
+            self._log(f"{message.get('method')}: {error!r}")
+            raise Refused(
+                -32603,
+                f"Corral's daemon went away before it answered ({error}). Look whether it was done; then try again.",
+            ) from error
+        self._seen.set()
+        return answer if isinstance(answer, dict) else {}
+
+    def _reached(self) -> socket.socket:
+        """A new connection to the daemon, which is started if it is away."""
+        deadline = time.monotonic() + AWAKE_S
+        while True:
+            try:
+                return wire.dial(self._daemon.path, 5)
+            except OSError as error:
+                if time.monotonic() > deadline:
+                    raise ConnectionRefusedError(str(error)) from error
+            self._summon()
+            time.sleep(0.1)
+
     def _hold(self) -> None:
         """Keep one request open for life, so that the daemon notices at once when this process ends."""
         about = {
             "pid": os.getpid(),
             "client": os.getppid(),
-            "session": os.environ.get("CLAUDE_CODE_SESSION_ID", ""),
+            "session": os.environ.get("CLAUDE_CODE_SESSION_ID") or self._origin["X-Corral-Connection"],
         }
         request = f"GET /api/v1/bridge?{urlencode(about)} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
         while True:
@@ -190,6 +252,11 @@ class Gate:
                 file.write(f"{stamp} pid={os.getpid()} {line}\n")
 
 
+def _header(text: str) -> str:
+    """Text that a header can carry: bytes as they are, one character each, no line end."""
+    return os.fsencode(text).decode("latin-1").replace("\r", "").replace("\n", "")
+
+
 def reduced(arguments: dict[str, Any]) -> dict[str, Any]:
     """The event as the client's own payload has it: without what is empty, flags as booleans, long texts cut."""
     fields: dict[str, Any] = {}
@@ -214,10 +281,12 @@ class Bridge:
     Args:
         gate: Where hook events go.
         output: File descriptor for the answers.
+        profile: The set of tools that is offered.
     """
 
-    def __init__(self, gate: Gate, output: int) -> None:
+    def __init__(self, gate: Gate, output: int, profile: str = "core") -> None:
         self._gate = gate
+        self._profile = profile
         self._output = output
         self._lock = threading.Lock()
 
@@ -231,7 +300,7 @@ class Bridge:
                 continue
             if not isinstance(message, dict) or "id" not in message or "method" not in message:
                 continue
-            if message["method"] != "tools/call":
+            if message["method"] not in _SLOW:
                 self._answer(message)
                 continue
             try:
@@ -241,15 +310,24 @@ class Bridge:
 
     def _answer(self, message: dict[str, Any]) -> None:
         try:
-            method = _METHODS.get(message["method"])
-            if method is None:
-                raise Refused(-32601, f"no method {message['method']!r}")
-            outcome: dict[str, Any] = {"result": method(self, message.get("params") or {})}
+            outcome = self._outcome(message)
         except Refused as refusal:
             outcome = {"error": {"code": refusal.args[0], "message": refusal.args[1]}}
         except Exception as error:  # noqa: BLE001 - the edge: a call that fails is answered like any other
             outcome = {"error": {"code": -32603, "message": repr(error)}}
         self._send({"id": message["id"], **outcome})
+
+    def _outcome(self, message: dict[str, Any]) -> dict[str, Any]:
+        name, params = message["method"], message.get("params") or {}
+        if name == "tools/call" and params.get("name") == HOOK:
+            return {"result": {"content": [{"type": "text", "text": self._gate.ask(params.get("arguments") or {})}]}}
+        if name in _SLOW and self._gate.is_open:
+            answer = self._gate.forward(message, self._profile)
+            return {key: answer[key] for key in ("result", "error") if key in answer}
+        method = _METHODS.get(name)
+        if method is None:
+            raise Refused(-32601, f"no method {name!r}")
+        return {"result": method(self, params)}
 
     def _send(self, message: dict[str, Any]) -> None:
         data = json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n"
@@ -263,45 +341,50 @@ class Bridge:
         asked = params.get("protocolVersion")
         return {
             "protocolVersion": asked if asked in SPOKEN else SPOKEN[0],
-            "capabilities": {"tools": {}},
+            "capabilities": {"tools": {}, "resources": {}},
             "serverInfo": {"name": "corral", "version": __version__},
+            **({"instructions": INSTRUCTIONS} if self._gate.is_open else {}),
         }
 
-    def call(self, params: dict[str, Any]) -> dict[str, Any]:
-        """Run a tool by its name."""
-        tool = _TOOLS.get(params.get("name", ""))
-        if tool is None:
-            raise Refused(-32602, f"no tool {params.get('name')!r}")
-        return {"content": [{"type": "text", "text": tool(self, params.get("arguments") or {})}]}
-
-    def hook(self, arguments: dict[str, Any]) -> str:
-        """A hook event of Claude Code."""
-        return self._gate.ask(arguments)
+    def unknown(self, params: dict[str, Any]) -> dict[str, Any]:
+        """A tool or a resource where nothing is coordinated."""
+        raise Refused(-32602, f"no {params.get('name') or params.get('uri')!r} here: this is no coordinated repository")
 
 
-_TOOLS: dict[str, Callable[[Bridge, dict[str, Any]], str]] = {"hook": Bridge.hook}
-"""Every tool that can be called; ``hook`` is not listed, so that no model sees or pays for it."""
+HOOK = "hook"
+"""The tool that carries the hook events; it is not listed, so that no model sees or pays for it."""
 _METHODS: dict[str, Callable[[Bridge, dict[str, Any]], dict[str, Any]]] = {
     "initialize": Bridge.initialize,
     "ping": lambda _bridge, _params: {},
     "tools/list": lambda _bridge, _params: {"tools": []},
-    "tools/call": Bridge.call,
+    "tools/call": Bridge.unknown,
     "resources/list": lambda _bridge, _params: {"resources": []},
     "resources/templates/list": lambda _bridge, _params: {"resourceTemplates": []},
+    "resources/read": Bridge.unknown,
     "prompts/list": lambda _bridge, _params: {"prompts": []},
 }
+"""What is answered here, where there is no daemon to ask."""
+_SLOW = ("tools/list", "tools/call", "resources/list", "resources/templates/list", "resources/read")
+"""What the daemon answers, each in a thread of its own."""
 
 
 def main() -> int:
     """Serve on standard input and output until the client goes away."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: os._exit(0))
-    try:
-        project = find_project(Path.cwd())
-    except (NotAProject, OSError):
-        project = None
-    Bridge(Gate(project), sys.stdout.fileno()).serve(sys.stdin.buffer)
+    project, cwd = None, ""
+    with contextlib.suppress(NotAProject, OSError):
+        cwd = os.fspath(Path.cwd())
+        project = find_project(Path(cwd))
+    Bridge(Gate(project, cwd), sys.stdout.fileno(), _profile(sys.argv[1:])).serve(sys.stdin.buffer)
     return 0
+
+
+def _profile(arguments: list[str]) -> str:
+    """The profile that ``--profile NAME`` asks for; a name that is none is the usual one: a bridge never refuses to start."""
+    given = dict(itertools.pairwise(arguments))
+    named = given.get("--profile") or os.environ.get("CORRAL_MCP_PROFILE", "")
+    return named if named in PROFILES else PROFILES[0]
 
 
 if __name__ == "__main__":

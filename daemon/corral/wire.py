@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import socket
 import time
+from collections.abc import Mapping
 from typing import NamedTuple
 
 
@@ -34,11 +35,12 @@ def dial(path: str, timeout_s: float | None) -> socket.socket:
     return link
 
 
-def request(method: str, target: str, body: bytes | None = None) -> bytes:
-    """A whole request; ``body`` is JSON."""
+def request(method: str, target: str, body: bytes | None = None, headers: Mapping[str, str] | None = None) -> bytes:
+    """A whole request; ``body`` is JSON, a header's value Latin-1 without a line end."""
+    more = "".join(f"{name}: {value}\r\n" for name, value in (headers or {}).items())
     kind = "" if body is None else "Content-Type: application/json\r\n"
-    head = f"{method} {target} HTTP/1.1\r\nHost: localhost\r\n{kind}Content-Length: {len(body or b'')}\r\n\r\n"
-    return head.encode() + (body or b"")
+    head = f"{method} {target} HTTP/1.1\r\nHost: localhost\r\n{kind}{more}Content-Length: {len(body or b'')}\r\n\r\n"
+    return head.encode("latin-1") + (body or b"")
 
 
 def exchange(link: socket.socket, sent: bytes, deadline: float) -> Answer:

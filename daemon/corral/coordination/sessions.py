@@ -22,6 +22,8 @@ from corral.store import locks as lock_rows
 from corral.store import sessions as rows
 
 Row = dict[str, Any]
+CONNECTION = "mcp"
+"""The ``agent_type`` of a session that is nothing but the connection of an MCP client."""
 ERRAND_LIMIT = 120
 """Characters of a prompt that others are shown."""
 

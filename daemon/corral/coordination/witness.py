@@ -32,6 +32,7 @@ class Witness:
         self._bridges: dict[str, str] = {}
         self._open: dict[str, int] = {}
         self._announced: OrderedDict[tuple[str, str], None] = OrderedDict()
+        self._actors: OrderedDict[str, str] = OrderedDict()
         self._known: set[str] = set()
         self._shell: OrderedDict[tuple[str, str], ShellCall] = OrderedDict()
         self._edits: OrderedDict[tuple[str, str], tuple[str, datetime]] = OrderedDict()
@@ -58,6 +59,11 @@ class Witness:
         with self._lock:
             self._bridges[bridge] = session_id
 
+    def served_by(self, bridge: str) -> str | None:
+        """The session whose hooks came through this bridge last; None if none did."""
+        with self._lock:
+            return self._bridges.get(bridge) or None
+
     def connected(self) -> frozenset[str]:
         """Sessions whose bridge is connected."""
         with self._lock:
@@ -70,8 +76,15 @@ class Witness:
         with self._lock:
             self._known.add(session_id)
             self._announced[(session_id, use_id)] = None
-            while len(self._announced) > REMEMBERED:
-                self._announced.popitem(last=False)
+            self._actors[use_id] = session_id
+            for seen in (self._announced, self._actors):
+                while len(seen) > REMEMBERED:
+                    seen.popitem(last=False)
+
+    def actor_of(self, use_id: str) -> str | None:
+        """The session or subagent whose tool call this is, if it was announced."""
+        with self._lock:
+            return self._actors.get(use_id)
 
     def came_unannounced(self, session_id: str, use_id: str) -> bool:
         """Whether a tool call ran without having been asked about, although the session's calls usually are."""

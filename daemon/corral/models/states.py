@@ -88,3 +88,27 @@ class RunnerName(_Text):
 
     COMMAND = "command"
     CLAUDE = "claude"
+
+
+class Importance(_Text):
+    """How much a message wants to be read; an unread ``urgent`` one holds a session's Stop once."""
+
+    LOW = "low"
+    NORMAL = "normal"
+    HIGH = "high"
+    URGENT = "urgent"
+
+
+class RecipientRole(_Text):
+    """How a message is addressed to somebody."""
+
+    TO = "to"
+    CC = "cc"
+    BCC = "bcc"
+
+
+class FeatureStatus(_Text):
+    """Whether a feature's claims count."""
+
+    ACTIVE = "active"
+    COMPLETED = "completed"

@@ -30,6 +30,7 @@ from corral.server.express import Express
 from corral.server.guard import Guard
 from corral.server.instance import Instance
 from corral.server.jobs import Job, now
+from corral.server.mcp.mount import Mcp
 from corral.server.services import Services
 
 STOP_S = 14.0
@@ -87,8 +88,8 @@ async def _run(services: Services, ready: Callable[[], None]) -> None:
         loop.add_signal_handler(number, request_stop, False)
 
     door = Door(project, services.settings().daemon.tcp_port)
-    served = Express(build(services), services)
-    app = Access(served, token=door.token, socket=door.path)
+    mcp = Mcp(Express(build(services), services), services)
+    app = Access(mcp, token=door.token, socket=door.path)
     config = uvicorn.Config(
         app,
         log_config=None,
@@ -125,6 +126,7 @@ async def _run(services: Services, ready: Callable[[], None]) -> None:
     project.daemon_json.unlink(missing_ok=True)
     server.should_exit = True
     await serving
+    await mcp.close()
     door.path.unlink(missing_ok=True)
 
 

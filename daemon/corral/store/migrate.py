@@ -15,7 +15,7 @@ from corral.store.engine import unavailable
 if TYPE_CHECKING:
     from alembic.config import Config
 
-HEAD = "0001"
+HEAD = "0002"
 """The newest revision in ``migrations/``. Said here so that a start with a current database needs no Alembic: it and what
 it imports (every dialect there is) are an eighth of a start, and 20 MB."""
 

@@ -43,7 +43,8 @@ metadata = MetaData(
 )
 
 
-def _one_of(column: str, values: tuple[str, ...]) -> str:
+def one_of(column: str, values: tuple[str, ...]) -> str:
+    """The condition of a CHECK constraint: the column has one of these values."""
     return f"{column} IN ({', '.join(repr(str(value)) for value in values)})"
 
 
@@ -71,7 +72,7 @@ agent_sessions = Table(
     Column("last_heartbeat", String(24), nullable=False),
     Column("ended_at", String(24), nullable=True),
     Column("end_reason", String(64), nullable=True),
-    CheckConstraint(_one_of("status", SessionStatus.values()), name="status"),
+    CheckConstraint(one_of("status", SessionStatus.values()), name="status"),
     CheckConstraint("(status = 'disconnected') = (ended_at IS NOT NULL)", name="ended"),
 )
 Index("ix_agent_sessions_status_last_heartbeat", agent_sessions.c.status, agent_sessions.c.last_heartbeat)
@@ -112,6 +113,9 @@ tasks = Table(
     Column("command", Text, nullable=True),
     Column("prompt", Text, nullable=True),
     Column("input_data", JSON, nullable=True),
+    Column("agent_requirements", JSON, nullable=True),
+    Column("deadline_at", String(24), nullable=True),
+    Column("thread_id", String(128), nullable=True),
     Column("submitted_by", String(128), nullable=True),
     Column("author_name", Text, nullable=True),
     Column("author_email", Text, nullable=True),
@@ -142,8 +146,8 @@ tasks = Table(
     Column("created_at", String(24), nullable=False),
     Column("started_at", String(24), nullable=True),
     Column("completed_at", String(24), nullable=True),
-    CheckConstraint(_one_of("status", TaskStatus.values()), name="status"),
-    CheckConstraint(f"runner IS NULL OR {_one_of('runner', RunnerName.values())}", name="runner"),
+    CheckConstraint(one_of("status", TaskStatus.values()), name="status"),
+    CheckConstraint(f"runner IS NULL OR {one_of('runner', RunnerName.values())}", name="runner"),
     CheckConstraint("priority BETWEEN 0 AND 10", name="priority"),
     CheckConstraint("attempts >= 0 AND max_retries >= 0", name="attempts"),
     CheckConstraint(
@@ -191,8 +195,8 @@ worktrees = Table(
     Column("salvage_ref", Text, nullable=True),
     Column("created_at", String(24), nullable=False),
     Column("removed_at", String(24), nullable=True),
-    CheckConstraint(_one_of("state", WorktreeState.values()), name="state"),
-    CheckConstraint(_one_of("purpose", WorktreePurpose.values()), name="purpose"),
+    CheckConstraint(one_of("state", WorktreeState.values()), name="state"),
+    CheckConstraint(one_of("purpose", WorktreePurpose.values()), name="purpose"),
     CheckConstraint("(state = 'removed') = (removed_at IS NOT NULL)", name="removed"),
     CheckConstraint("state = 'removed' OR purpose = 'verify' OR branch IS NOT NULL", name="branch"),
 )
@@ -225,7 +229,7 @@ receipts = Table(
     Column("log", Text, nullable=True),
     Column("reason", Text, nullable=True),
     Column("created_at", String(24), nullable=False),
-    CheckConstraint(_one_of("status", ReceiptStatus.values()), name="status"),
+    CheckConstraint(one_of("status", ReceiptStatus.values()), name="status"),
     CheckConstraint("status <> 'passed' OR (exit_code = 0 AND (tests IS NULL OR tests > 0))", name="green"),
 )
 Index("ix_receipts_tree_fingerprint", receipts.c.tree, receipts.c.fingerprint)
@@ -256,7 +260,7 @@ merge_requests = Table(
     Column("created_at", String(24), nullable=False),
     Column("updated_at", String(24), nullable=False),
     Column("finished_at", String(24), nullable=True),
-    CheckConstraint(_one_of("state", MergeState.values()), name="state"),
+    CheckConstraint(one_of("state", MergeState.values()), name="state"),
     CheckConstraint("(state = 'landed') = (landed_sha IS NOT NULL)", name="landed"),
     CheckConstraint("state <> 'landed' OR receipt_id IS NOT NULL", name="receipt"),
     CheckConstraint("(state IN ('queued', 'verifying', 'held')) = (finished_at IS NULL)", name="finished"),

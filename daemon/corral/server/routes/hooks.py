@@ -11,6 +11,7 @@ from fastapi import APIRouter, Body, Response
 from sqlalchemy import Connection
 from starlette.types import Receive, Scope, Send
 
+from corral.coordination import sessions
 from corral.models.instants import iso
 from corral.models.states import SessionStatus
 from corral.server import hooks
@@ -75,11 +76,23 @@ async def bridge(services: Given, pid: str, client: int, session: str = "") -> H
 
 async def _bridge_lost(services: Services, session_id: str, client: int) -> None:
     now = services.now()
-    if hooks.is_running(client, None):
+    if await services.write(lambda conn: _connection_ended(conn, session_id, now)):
+        services.nudge("supervisor")
+    elif hooks.is_running(client, None):
         await services.write(lambda conn: _unguarded(conn, session_id, now))
         services.changed()
     else:
         services.nudge("sessions")
+
+
+def _connection_ended(conn: Connection, session_id: str, now: datetime) -> bool:
+    """End the session that was nothing but this connection; False if it was a client's."""
+    row = session_rows.get(conn, session_id)
+    return (
+        row is not None
+        and row["agent_type"] == sessions.CONNECTION
+        and sessions.end(conn, session_id, "closed", now) is not None
+    )
 
 
 def _unguarded(conn: Connection, session_id: str, now: datetime) -> None:

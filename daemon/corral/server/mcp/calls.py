@@ -1,0 +1,153 @@
+"""One tool call: who made it, for which session it acts, and how what goes wrong is told.
+
+Who makes a call is never asked: it comes with the connection. A bridge inside Claude Code serves the session whose hooks came
+through it last; any other bridge is a session of its own, which ends with the connection; over plain HTTP it is the person's.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection
+
+from corral.config.paths import find_checkout
+from corral.coordination import sessions
+from corral.coordination.locks import Holder
+from corral.coordination.sessions import Arrival
+from corral.errors import CorralError
+from corral.models.states import SessionStatus
+from corral.server.app import failure
+from corral.server.hooks import started_at
+from corral.server.routes.locks import Speaker, speaker
+from corral.server.services import Services
+from corral.store import sessions as session_rows
+
+Answer = dict[str, Any]
+T = TypeVar("T")
+Function = Callable[..., Awaitable[Any]]
+
+
+@dataclass(frozen=True)
+class Call:
+    """Where a call comes from; empty where that is not said.
+
+    Attributes:
+        bridge: The bridge's process id.
+        session: The Claude Code session that the bridge's environment names: a first guess (stale after ``/clear``).
+        connection: The bridge connection's own id.
+        client: The process that started the bridge.
+        cwd: Where the bridge was started.
+        use_id: Claude Code's id of this tool call.
+    """
+
+    services: Services
+    bridge: str = ""
+    session: str = ""
+    connection: str = ""
+    client: int | None = None
+    cwd: str = ""
+    use_id: str = ""
+
+    @property
+    def actor(self) -> str | None:
+        """The session that acts; None: the person at the keyboard."""
+        known = self.services.witness.actor_of(self.use_id) or self.services.witness.served_by(self.bridge)
+        return known or self.session or self.connection or None
+
+    def speaker(self, conn: Connection, now: datetime) -> Speaker:
+        """Find, or register, the session that acts: in the transaction of what it does."""
+        who = self.actor
+        if who is not None and who == self.connection:
+            known = session_rows.get(conn, who)
+            if known is None or known["status"] == SessionStatus.DISCONNECTED:
+                sessions.register(conn, self._arrival(who), now)
+        return speaker(conn, who, now)
+
+    def _arrival(self, session_id: str) -> Arrival:
+        pid = int(self.bridge) if self.bridge.isdigit() else None
+        checkout = find_checkout(Path(self.cwd)) if self.cwd else None
+        ours = checkout is not None and checkout.common_dir == self.services.project.common_dir
+        return Arrival(
+            session_id=session_id,
+            agent_type=sessions.CONNECTION,
+            cwd=self.cwd or None,
+            worktree=str(checkout.top) if ours and checkout else None,
+            client_pid=pid,
+            client_started=started_at(pid) if pid else None,
+        )
+
+    async def write(self, operation: Callable[[Connection, Holder], T]) -> T:
+        """Run a write as the session that acts."""
+        now = self.services.now()
+        arrived = False
+
+        def run(conn: Connection) -> T:
+            nonlocal arrived
+            me = self.speaker(conn, now)
+            arrived = me.arrived
+            return operation(conn, me.holder)
+
+        done = await self.services.write(run)
+        if arrived:
+            self.services.nudge("sessions")
+        return done
+
+
+current: ContextVar[Call] = ContextVar("call")
+"""Set by :mod:`corral.server.mcp.mount` for every request."""
+
+
+def told(function: Function) -> Function:
+    """A tool whose failures are answers: ``{"success": false, "error": name, "message", "cause", "remedy", "details"}``."""
+
+    @functools.wraps(function)
+    async def run(*args: Any, **kw: Any) -> Any:
+        try:
+            return await function(*args, **kw)
+        except CorralError as error:
+            return refusal(error)
+        except Exception as error:  # noqa: BLE001 - the edge of a tool: logged, and told
+            return refusal(failure("MCP", function.__name__, error))
+
+    return run
+
+
+def refusal(error: CorralError) -> Answer:
+    """An error as the coordinator's tools tell it."""
+    wire: Mapping[str, Any] = error.to_wire()["error"]
+    return {
+        "success": False,
+        "error": wire["name"],
+        **{key: wire[key] for key in ("message", "cause", "remedy", "details")},
+    }
+
+
+def raised(function: Function) -> Function:
+    """A tool whose failures are MCP errors with Agent Mail's JSON: ``{"error": {type, message, recoverable, data}}``."""
+
+    @functools.wraps(function)
+    async def run(*args: Any, **kw: Any) -> Any:
+        from fastmcp.exceptions import ToolError
+
+        try:
+            return await function(*args, **kw)
+        except CorralError as error:
+            known = error
+        except Exception as error:  # noqa: BLE001 - the edge of a tool: logged, and told
+            known = failure("MCP", function.__name__, error)
+        said = {
+            "type": known.name.upper(),
+            "message": f"{known.message} {known.cause} {known.remedy}",
+            "recoverable": known.status < 500,
+            "data": known.details,
+        }
+        raise ToolError(json.dumps({"error": said}))
+
+    return run

@@ -1,0 +1,100 @@
+"""Where MCP is reached: ``/mcp`` (``?profile=``), and ``/api/`` for clients of Agent Mail. Stateless: one POST, one answer.
+
+FastMCP is loaded when the first MCP client comes: a daemon without one stays small, and starts in time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs
+
+from corral.instructions import PROFILES
+from corral.server.mcp.calls import Call, current
+from corral.server.services import Services
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+PATHS = {"/mcp": "core", "/mcp/": "core", "/api": "mail", "/api/": "mail"}
+"""Each with the profile that it serves where none is named."""
+
+
+class Mcp:
+    """ASGI middleware: MCP requests are served here, all others passed on.
+
+    Args:
+        app: Serves everything else.
+        services: What tools work on.
+    """
+
+    def __init__(self, app: App, services: Services) -> None:
+        self._app = app
+        self._services = services
+        self._served: dict[str, asyncio.Task[Starlette]] = {}
+        self._living: list[asyncio.Task[None]] = []
+        self._over = asyncio.Event()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        usual = PATHS.get(scope.get("path", "")) if scope["type"] == "http" else None
+        if usual is None:
+            await self._app(scope, receive, send)
+            return
+        asked = parse_qs(scope["query_string"].decode("latin-1")).get("profile", [usual])[0]
+        served = await asyncio.shield(self._profile(asked if asked in PROFILES else usual))
+        token = current.set(self._call(scope))
+        try:
+            await served({**scope, "path": "/mcp", "raw_path": b"/mcp"}, receive, send)
+        finally:
+            current.reset(token)
+
+    def _call(self, scope: Scope) -> Call:
+        headers = {key.decode("latin-1").lower(): value.decode("latin-1") for key, value in scope["headers"]}
+        client = headers.get("x-corral-client", "")
+        return Call(
+            services=self._services,
+            bridge=headers.get("x-corral-bridge", ""),
+            session=headers.get("x-corral-session", ""),
+            connection=headers.get("x-corral-connection", ""),
+            client=int(client) if client.isdigit() else None,
+            cwd=headers.get("x-corral-cwd", "").encode("latin-1").decode("utf-8", "surrogateescape"),
+            use_id=headers.get("x-corral-use", ""),
+        )
+
+    def _profile(self, name: str) -> asyncio.Task[Starlette]:
+        if name not in self._served:
+            self._served[name] = asyncio.create_task(self._start(name))
+        return self._served[name]
+
+    async def _start(self, name: str) -> Starlette:
+        app = await self._services.work(lambda: _built(name))
+        started = asyncio.get_running_loop().create_future()
+        self._living.append(asyncio.create_task(self._live(app, started)))
+        await started
+        return app
+
+    async def _live(self, app: Starlette, started: asyncio.Future[None]) -> None:
+        """Hold the application's lifespan open; it must end in the task that began it."""
+        async with app.router.lifespan_context(app):
+            started.set_result(None)
+            await self._over.wait()
+
+    async def close(self) -> None:
+        """End what was started; the daemon stops."""
+        self._over.set()
+        with contextlib.suppress(asyncio.TimeoutError, TimeoutError):
+            await asyncio.wait_for(asyncio.gather(*self._living, return_exceptions=True), 2)
+
+
+def _built(profile: str) -> Starlette:
+    from corral.server.mcp.server import build  # FastMCP: a second, and tens of megabytes
+
+    return build(profile)

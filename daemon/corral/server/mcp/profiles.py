@@ -1,0 +1,38 @@
+"""Which tools a client is shown: definitions cost context, and most sessions need few."""
+
+from __future__ import annotations
+
+from corral.server.mcp.calls import Function
+from corral.server.mcp.tools import locks
+
+TOOLS: dict[str, Function] = {function.__name__: function for module in (locks,) for function in module.TOOLS}
+"""Every tool by the name that it is published under."""
+
+CORE = (
+    "acquire_lock", "release_lock", "check_locks", "get_work", "complete_work", "submit_work", "write_handoff",
+    "read_handoff", "discover_agents", "register_session", "heartbeat", "remember", "recall", "get_task",
+    "send_message", "fetch_inbox", "request_merge", "help",
+)  # fmt: skip
+"""What the coordination document names, and what every session needs beside it."""
+
+MAIL = (
+    "ensure_project", "register_agent", "create_agent_identity", "whois", "health_check", "file_reservation_paths",
+    "release_file_reservations", "renew_file_reservations", "force_release_file_reservation",
+    "check_file_reservation_conflicts", "send_message", "reply_message", "fetch_inbox", "acknowledge_message",
+    "mark_message_read", "search_messages", "macro_start_session", "macro_prepare_thread",
+    "macro_file_reservation_cycle", "request_contact", "respond_contact", "list_contacts", "set_contact_policy", "help",
+)  # fmt: skip
+"""Agent Mail's."""
+
+QUEUE = (
+    "get_work", "complete_work", "submit_work", "get_task", "cancel_task_convention", "register_feature",
+    "deregister_feature", "get_feature", "list_active_features", "analyze_feature_conflicts", "request_merge",
+    "merge_status", "discover_agents", "cleanup_dead_agents", "send_message", "fetch_inbox", "help",
+)  # fmt: skip
+"""For whoever hands out work."""
+
+
+def tools_of(profile: str) -> list[Function]:
+    """The tools of a profile, in its order; ``full`` is all of them."""
+    names = {"core": CORE, "mail": MAIL, "queue": QUEUE}.get(profile, tuple(TOOLS))
+    return [TOOLS[name] for name in names if name in TOOLS]

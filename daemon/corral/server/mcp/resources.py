@@ -1,0 +1,22 @@
+"""What an MCP client can read without calling a tool; JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+
+from corral.coordination import locks
+from corral.models.instants import iso
+from corral.server.mcp.calls import current
+from corral.store import locks as lock_rows
+
+
+async def locks_current() -> str:
+    """Every live lock."""
+    services = current.get().services
+    now = iso(services.now())
+    return json.dumps([locks.wire(row) for row in await services.read(lambda conn: lock_rows.listing(conn, now))])
+
+
+RESOURCES: dict[str, Callable[..., Awaitable[str]]] = {"locks://current": locks_current}
+"""By URI; a part in braces is an argument."""

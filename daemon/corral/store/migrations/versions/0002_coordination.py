@@ -1,0 +1,185 @@
+"""what sessions tell each other: names, messages, handoffs, features, memory, lock waits; more of a task
+
+Revision ID: 0002
+Revises: 0001
+"""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+from corral.store.search import create_indexes
+
+revision = "0002"
+down_revision = "0001"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    op.create_table(
+        "features",
+        sa.Column("feature_id", sa.String(length=128), nullable=False),
+        sa.Column("title", sa.Text(), nullable=True),
+        sa.Column("status", sa.String(length=16), nullable=False),
+        sa.Column("registered_by", sa.String(length=128), nullable=True),
+        sa.Column("branch", sa.Text(), nullable=True),
+        sa.Column("data", sa.JSON(), nullable=False),
+        sa.Column("created_at", sa.String(length=24), nullable=False),
+        sa.Column("updated_at", sa.String(length=24), nullable=False),
+        sa.Column("ended_at", sa.String(length=24), nullable=True),
+        sa.CheckConstraint("(status = 'active') = (ended_at IS NULL)", name=op.f("ck_features_ended")),
+        sa.CheckConstraint("status IN ('active', 'completed')", name=op.f("ck_features_status")),
+        sa.PrimaryKeyConstraint("feature_id", name=op.f("pk_features")),
+    )
+    op.create_index("ix_features_status", "features", ["status"], unique=False)
+    op.create_table(
+        "agent_names",
+        sa.Column("folded", sa.String(length=128), nullable=False),
+        sa.Column("name", sa.String(length=128), nullable=False),
+        sa.Column("session_id", sa.String(length=128), nullable=False),
+        sa.Column("program", sa.Text(), nullable=True),
+        sa.Column("model", sa.Text(), nullable=True),
+        sa.Column("task_description", sa.Text(), nullable=True),
+        sa.Column("registered_at", sa.String(length=24), nullable=False),
+        sa.ForeignKeyConstraint(["session_id"], ["agent_sessions.session_id"], name=op.f("fk_agent_names_session_id")),
+        sa.PrimaryKeyConstraint("folded", name=op.f("pk_agent_names")),
+    )
+    op.create_index("ix_agent_names_session_id", "agent_names", ["session_id"], unique=False)
+    op.create_table(
+        "feature_claims",
+        sa.Column("feature_id", sa.String(length=128), nullable=False),
+        sa.Column("claim", sa.Text(), nullable=False),
+        sa.Column("match_key", sa.Text(), nullable=False),
+        sa.Column("is_pattern", sa.Boolean(), nullable=False),
+        sa.ForeignKeyConstraint(["feature_id"], ["features.feature_id"], name=op.f("fk_feature_claims_feature_id")),
+        sa.PrimaryKeyConstraint("feature_id", "claim", name=op.f("pk_feature_claims")),
+    )
+    op.create_table(
+        "handoffs",
+        sa.Column("seq", sa.Integer(), autoincrement=True, nullable=False),
+        sa.Column("handoff_id", sa.String(length=36), nullable=False),
+        sa.Column("session_id", sa.String(length=128), nullable=False),
+        sa.Column("agent_name", sa.String(length=128), nullable=False),
+        sa.Column("automatic", sa.Boolean(), nullable=False),
+        sa.Column("summary", sa.Text(), nullable=False),
+        sa.Column("completed_work", sa.JSON(), nullable=False),
+        sa.Column("in_progress", sa.JSON(), nullable=False),
+        sa.Column("decisions", sa.JSON(), nullable=False),
+        sa.Column("next_steps", sa.JSON(), nullable=False),
+        sa.Column("relevant_files", sa.JSON(), nullable=False),
+        sa.Column("worktree", sa.Text(), nullable=True),
+        sa.Column("branch", sa.Text(), nullable=True),
+        sa.Column("created_at", sa.String(length=24), nullable=False),
+        sa.ForeignKeyConstraint(["session_id"], ["agent_sessions.session_id"], name=op.f("fk_handoffs_session_id")),
+        sa.PrimaryKeyConstraint("seq", name=op.f("pk_handoffs")),
+        sa.UniqueConstraint("handoff_id", name=op.f("uq_handoffs_handoff_id")),
+    )
+    op.create_index("ix_handoffs_agent_name_seq", "handoffs", ["agent_name", "seq"], unique=False)
+    op.create_index("ix_handoffs_session_id", "handoffs", ["session_id"], unique=False)
+    op.create_table(
+        "lock_waits",
+        sa.Column("seq", sa.Integer(), autoincrement=True, nullable=False),
+        sa.Column("wait_id", sa.String(length=36), nullable=False),
+        sa.Column("session_id", sa.String(length=128), nullable=False),
+        sa.Column("keys", sa.JSON(), nullable=False),
+        sa.Column("exclusive", sa.Boolean(), nullable=False),
+        sa.Column("ttl_s", sa.Float(), nullable=False),
+        sa.Column("reason", sa.Text(), nullable=True),
+        sa.Column("created_at", sa.String(length=24), nullable=False),
+        sa.Column("expires_at", sa.String(length=24), nullable=False),
+        sa.CheckConstraint("ttl_s > 0", name=op.f("ck_lock_waits_ttl")),
+        sa.ForeignKeyConstraint(["session_id"], ["agent_sessions.session_id"], name=op.f("fk_lock_waits_session_id")),
+        sa.PrimaryKeyConstraint("seq", name=op.f("pk_lock_waits")),
+        sa.UniqueConstraint("wait_id", name=op.f("uq_lock_waits_wait_id")),
+    )
+    op.create_table(
+        "memories",
+        sa.Column("seq", sa.Integer(), autoincrement=True, nullable=False),
+        sa.Column("memory_id", sa.String(length=36), nullable=False),
+        sa.Column("session_id", sa.String(length=128), nullable=True),
+        sa.Column("agent_name", sa.String(length=128), nullable=False),
+        sa.Column("event_type", sa.String(length=32), nullable=False),
+        sa.Column("summary", sa.Text(), nullable=False),
+        sa.Column("details", sa.JSON(), nullable=True),
+        sa.Column("outcome", sa.Text(), nullable=True),
+        sa.Column("lessons", sa.JSON(), nullable=False),
+        sa.Column("tags", sa.JSON(), nullable=False),
+        sa.Column("digest", sa.String(length=64), nullable=False),
+        sa.Column("times", sa.Integer(), nullable=False),
+        sa.Column("created_at", sa.String(length=24), nullable=False),
+        sa.Column("seen_at", sa.String(length=24), nullable=False),
+        sa.CheckConstraint("times > 0", name=op.f("ck_memories_times")),
+        sa.ForeignKeyConstraint(["session_id"], ["agent_sessions.session_id"], name=op.f("fk_memories_session_id")),
+        sa.PrimaryKeyConstraint("seq", name=op.f("pk_memories")),
+        sa.UniqueConstraint("memory_id", name=op.f("uq_memories_memory_id")),
+    )
+    op.create_index("ix_memories_digest_seen_at", "memories", ["digest", "seen_at"], unique=False)
+    op.create_table(
+        "messages",
+        sa.Column("seq", sa.Integer(), autoincrement=True, nullable=False),
+        sa.Column("message_id", sa.String(length=36), nullable=False),
+        sa.Column("thread_id", sa.String(length=128), nullable=False),
+        sa.Column("reply_to", sa.String(length=36), nullable=True),
+        sa.Column("sender_session_id", sa.String(length=128), nullable=True),
+        sa.Column("sender_name", sa.String(length=128), nullable=False),
+        sa.Column("kind", sa.String(length=32), nullable=False),
+        sa.Column("subject", sa.Text(), nullable=False),
+        sa.Column("body", sa.Text(), nullable=False),
+        sa.Column("data", sa.JSON(), nullable=False),
+        sa.Column("importance", sa.String(length=8), nullable=False),
+        sa.Column("ack_required", sa.Boolean(), nullable=False),
+        sa.Column("attachments", sa.JSON(), nullable=False),
+        sa.Column("idempotency_key", sa.String(length=128), nullable=True),
+        sa.Column("created_at", sa.String(length=24), nullable=False),
+        sa.CheckConstraint("importance IN ('low', 'normal', 'high', 'urgent')", name=op.f("ck_messages_importance")),
+        sa.ForeignKeyConstraint(
+            ["sender_session_id"], ["agent_sessions.session_id"], name=op.f("fk_messages_sender_session_id")
+        ),
+        sa.PrimaryKeyConstraint("seq", name=op.f("pk_messages")),
+        sa.UniqueConstraint("message_id", name=op.f("uq_messages_message_id")),
+        sa.UniqueConstraint(
+            "sender_session_id", "idempotency_key", name=op.f("uq_messages_sender_session_id_idempotency_key")
+        ),
+    )
+    op.create_index("ix_messages_sender_session_id_seq", "messages", ["sender_session_id", "seq"], unique=False)
+    op.create_index("ix_messages_thread_id_seq", "messages", ["thread_id", "seq"], unique=False)
+    op.create_table(
+        "memory_tags",
+        sa.Column("memory_id", sa.String(length=36), nullable=False),
+        sa.Column("tag", sa.String(length=128), nullable=False),
+        sa.ForeignKeyConstraint(["memory_id"], ["memories.memory_id"], name=op.f("fk_memory_tags_memory_id")),
+        sa.PrimaryKeyConstraint("memory_id", "tag", name=op.f("pk_memory_tags")),
+    )
+    op.create_index("ix_memory_tags_tag", "memory_tags", ["tag"], unique=False)
+    op.create_table(
+        "message_recipients",
+        sa.Column("message_id", sa.String(length=36), nullable=False),
+        sa.Column("session_id", sa.String(length=128), nullable=False),
+        sa.Column("name", sa.String(length=128), nullable=False),
+        sa.Column("role", sa.String(length=3), nullable=False),
+        sa.Column("injected_at", sa.String(length=24), nullable=True),
+        sa.Column("read_at", sa.String(length=24), nullable=True),
+        sa.Column("acknowledged_at", sa.String(length=24), nullable=True),
+        sa.Column("bounced_at", sa.String(length=24), nullable=True),
+        sa.CheckConstraint("role IN ('to', 'cc', 'bcc')", name=op.f("ck_message_recipients_role")),
+        sa.ForeignKeyConstraint(["message_id"], ["messages.message_id"], name=op.f("fk_message_recipients_message_id")),
+        sa.ForeignKeyConstraint(
+            ["session_id"], ["agent_sessions.session_id"], name=op.f("fk_message_recipients_session_id")
+        ),
+        sa.PrimaryKeyConstraint("message_id", "session_id", name=op.f("pk_message_recipients")),
+    )
+    op.create_index(
+        "ix_message_recipients_session_id_injected_at",
+        "message_recipients",
+        ["session_id", "injected_at"],
+        unique=False,
+    )
+    op.create_index(
+        "ix_message_recipients_session_id_read_at", "message_recipients", ["session_id", "read_at"], unique=False
+    )
+    op.add_column("tasks", sa.Column("agent_requirements", sa.JSON(), nullable=True))
+    op.add_column("tasks", sa.Column("deadline_at", sa.String(length=24), nullable=True))
+    op.add_column("tasks", sa.Column("thread_id", sa.String(length=128), nullable=True))
+    create_indexes(op.get_bind())

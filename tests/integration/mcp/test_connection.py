@@ -1,0 +1,49 @@
+"""An MCP client meets the daemon through the bridge: tools, resources, who it is, and what a restart does to it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.coordinated import Coordinated, eventually
+from tests.integration.mcp.client import Agent, play
+
+
+@pytest.mark.req("MCP-1")
+def test_a_client_is_a_session_of_its_own_for_as_long_as_it_is_connected(house: Coordinated) -> None:
+    async def scene(one: Agent, two: Agent) -> None:
+        assert "acquire_lock" in await one.tools()
+        assert (await one.call("acquire_lock", file_path="src/a.py", reason="mine"))["action"] == "acquired"
+        refused = await two.call("acquire_lock", file_path="./src/*.py")
+        assert (refused["success"], refused["error"], refused["reason"]) == (False, "lock_held", "locked_by_other")
+        (lock,) = (await two.call("check_locks", file_paths=["src/"]))["locks"]
+        assert lock["locked_by"] == refused["locked_by"]
+        assert (await two.call("release_lock", file_path="src/a.py"))["error"] == "not_found"
+        assert (await one.read("locks://current"))[0]["file_path"] == "src/a.py"
+        live = house.json("session", "list", "--status", "active")
+        assert [row["agent_type"] for row in live] == ["mcp"] * 2
+
+    play(house, scene, agents=2)
+    eventually(lambda: house.json("session", "list", "--status", "active") == [])
+    assert house.json("lock", "list") == []
+
+
+def test_a_connection_survives_a_restart_of_the_daemon(house: Coordinated) -> None:
+    async def scene(one: Agent) -> None:
+        assert (await one.call("acquire_lock", file_path="src/a.py"))["success"]
+        house.kill_daemon()
+        eventually(lambda: house.daemon_pid() is None)
+        assert (await one.call("acquire_lock", file_path="src/b.py"))["success"]
+        held = {row["file_path"]: row["session_id"] for row in house.json("lock", "list")}
+        assert set(held) == {"src/a.py", "src/b.py"} and len(set(held.values())) == 1
+
+    play(house, scene)
+
+
+def test_bad_input_is_answered_and_the_connection_goes_on(house: Coordinated) -> None:
+    async def scene(one: Agent) -> None:
+        assert (await one.call("acquire_lock", file_path="../x"))["error"] == "invalid_input"
+        assert "mcp_error" in await one.call("acquire_lock", nonsense=1)
+        assert "mcp_error" in await one.call("no_such_tool")
+        assert (await one.call("check_locks"))["locks"] == []
+
+    play(house, scene)
