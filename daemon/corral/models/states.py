@@ -112,3 +112,4 @@ class FeatureStatus(_Text):
 
     ACTIVE = "active"
     COMPLETED = "completed"
+    CANCELLED = "cancelled"

@@ -107,6 +107,7 @@ tasks = Table(
     Column("task_id", String(36), nullable=False, unique=True),
     Column("task_type", String(64), nullable=False),
     Column("title", Text, nullable=False),
+    Column("description", Text, nullable=True),
     Column("status", String(16), nullable=False),
     Column("priority", Integer, nullable=False),
     Column("runner", String(16), nullable=True),

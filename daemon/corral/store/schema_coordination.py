@@ -73,14 +73,23 @@ message_recipients = Table(
     Column("name", String(128), nullable=False),
     Column("role", String(3), nullable=False),
     Column("injected_at", String(24), nullable=True),
+    Column("held_at", String(24), nullable=True),
     Column("read_at", String(24), nullable=True),
     Column("acknowledged_at", String(24), nullable=True),
     Column("bounced_at", String(24), nullable=True),
     CheckConstraint(one_of("role", RecipientRole.values()), name="role"),
 )
-"""``name``: as it was addressed; ``injected_at``: when it entered the model's context."""
+"""``name``: as it was addressed; ``injected_at``: when it entered the model's context; ``held_at``: when it held a Stop."""
 Index("ix_message_recipients_session_id_injected_at", message_recipients.c.session_id, message_recipients.c.injected_at)
 Index("ix_message_recipients_session_id_read_at", message_recipients.c.session_id, message_recipients.c.read_at)
+
+event_cursors = Table(
+    "event_cursors",
+    metadata,
+    Column("reader", String(32), primary_key=True),
+    Column("event_id", Integer, nullable=False),
+)
+"""How far who tells of events has come: moved in the transaction that tells."""
 
 handoffs = Table(
     "handoffs",

@@ -30,7 +30,7 @@ def upgrade() -> None:
         sa.Column("updated_at", sa.String(length=24), nullable=False),
         sa.Column("ended_at", sa.String(length=24), nullable=True),
         sa.CheckConstraint("(status = 'active') = (ended_at IS NULL)", name=op.f("ck_features_ended")),
-        sa.CheckConstraint("status IN ('active', 'completed')", name=op.f("ck_features_status")),
+        sa.CheckConstraint("status IN ('active', 'completed', 'cancelled')", name=op.f("ck_features_status")),
         sa.PrimaryKeyConstraint("feature_id", name=op.f("pk_features")),
     )
     op.create_index("ix_features_status", "features", ["status"], unique=False)
@@ -47,6 +47,14 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("folded", name=op.f("pk_agent_names")),
     )
     op.create_index("ix_agent_names_session_id", "agent_names", ["session_id"], unique=False)
+    op.create_table(
+        "event_cursors",
+        sa.Column("reader", sa.String(length=32), nullable=False),
+        sa.Column("event_id", sa.Integer(), nullable=False),
+        sa.PrimaryKeyConstraint("reader", name=op.f("pk_event_cursors")),
+    )
+    # What happened before there were messages is told to nobody.
+    op.execute("INSERT INTO event_cursors SELECT 'announcements', COALESCE(MAX(event_id), 0) FROM events")
     op.create_table(
         "feature_claims",
         sa.Column("feature_id", sa.String(length=128), nullable=False),
@@ -160,6 +168,7 @@ def upgrade() -> None:
         sa.Column("name", sa.String(length=128), nullable=False),
         sa.Column("role", sa.String(length=3), nullable=False),
         sa.Column("injected_at", sa.String(length=24), nullable=True),
+        sa.Column("held_at", sa.String(length=24), nullable=True),
         sa.Column("read_at", sa.String(length=24), nullable=True),
         sa.Column("acknowledged_at", sa.String(length=24), nullable=True),
         sa.Column("bounced_at", sa.String(length=24), nullable=True),
@@ -179,6 +188,7 @@ def upgrade() -> None:
     op.create_index(
         "ix_message_recipients_session_id_read_at", "message_recipients", ["session_id", "read_at"], unique=False
     )
+    op.add_column("tasks", sa.Column("description", sa.Text(), nullable=True))
     op.add_column("tasks", sa.Column("agent_requirements", sa.JSON(), nullable=True))
     op.add_column("tasks", sa.Column("deadline_at", sa.String(length=24), nullable=True))
     op.add_column("tasks", sa.Column("thread_id", sa.String(length=128), nullable=True))
