@@ -316,4 +316,6 @@ def _is_spared(words: list[str]) -> bool:
 def _kind(words: list[str]) -> str:
     if "corral.server" in words:
         return "daemon"
+    if not words:  # in the middle of an exec: what it is shows at the next look
+        return ""
     return "git" if words[0] in ("git", "/usr/bin/env") or words[0].endswith("/git") else "worker"
