@@ -24,6 +24,7 @@ _MAX_SEGMENT_BYTES = 255
 
 _LOGICAL = re.compile(rf"({'|'.join(NAMESPACES)}):(.*)", re.IGNORECASE | re.DOTALL)
 _PREFIXED = re.compile(r"[a-z]+:")
+_UNCLEAR = frozenset("*?[]\\")
 _DRIVE = re.compile(r"[A-Za-z]:[/\\]")
 # Spellings that some file system takes for `.git`: dots and spaces at the end, streams, the short name, ignored characters.
 _DOT_GIT = re.compile(r"(\.git|git~1)[. ]*([:\\].*)?", re.DOTALL)
@@ -69,8 +70,11 @@ def parse_key(text: str, *, fold: bool = False, exists: Callable[[str], bool] | 
         key = _logical(text, logical[1].lower(), unicodedata.normalize("NFC", logical[2]).strip())
         return LockKey(key, key, False)
     path = _relative(text)
-    there = exists is not None and _storable(path) and exists(path)
-    if _PREFIXED.match(text.split("/", 1)[0]) and not there:
+    prefixed = _PREFIXED.match(text) is not None
+    # The disk is asked only where the answer matters: every edit's path comes through here.
+    unclear = prefixed or not _UNCLEAR.isdisjoint(path)
+    there = unclear and exists is not None and _storable(path) and exists(path)
+    if prefixed and not there:
         raise NotPermitted(
             f"{text[:80]!r} is in no known namespace.",
             cause=f"Logical keys begin with one of {', '.join(f'{name}:' for name in NAMESPACES)}.",

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from corral.coordination import globs
 from corral.coordination.keys import LockKey, ancestors, keys_overlap, literal_key, parse_key, relative_target
 from corral.errors import CorralError, InvalidInput, NotPermitted
 
@@ -74,6 +75,66 @@ def test_logical_keys_are_canonical_and_opaque(text: str, key: str) -> None:
         assert parse_key(text, fold=fold, exists=lambda _: True) == LockKey(key, key, False)
     assert parse_key(key) == LockKey(key, key, False)
     assert ancestors(key) == []
+
+
+_WORD = st.text(alphabet="abcxyzABCXYZ0189_-", min_size=1, max_size=8)
+_SPACE = st.text(alphabet=" ", max_size=3)
+
+
+@st.composite
+def _two_spellings(draw: st.DrawFn) -> tuple[str, str]:
+    """A logical key in its canonical spelling, and somehow."""
+    namespace = draw(st.sampled_from(("api", "db:schema", "event", "flag")))
+    words = draw(st.lists(_WORD, min_size=1, max_size=4))
+    gaps = [draw(_SPACE) for _ in range(3)]
+    as_typed = draw(st.sampled_from((str.upper, str.lower, str.title)))
+    spelled = "".join(as_typed(char) for char in namespace)
+    if namespace == "api":
+        method = draw(st.sampled_from(("GET", "POST", "delete", "Patch")))
+        slashes = [draw(st.sampled_from(("/", "//", "/./"))) for _ in words]
+        path = "".join(slash + word for slash, word in zip(slashes, words, strict=True))
+        tail = draw(st.sampled_from(("", "/")))
+        return f"api:{method.upper()} /{'/'.join(words)}", f"{spelled}:{gaps[0]}{method} {gaps[1]}{path}{tail}{gaps[2]}"
+    body = ".".join(words) if namespace != "flag" else " ".join(words)
+    canonical = body if namespace == "flag" else body.lower()
+    return f"{namespace}:{canonical}", f"{gaps[0]}{spelled}:{gaps[1]}{body}{gaps[2]}"
+
+
+@pytest.mark.req("LOCKKEY-5")
+@settings(deadline=None)
+@given(_two_spellings())
+def test_two_spellings_of_a_logical_key_are_one_key_and_its_canonical_one_stays_as_it_is(pair: tuple[str, str]) -> None:
+    canonical, typed = pair
+    key = parse_key(typed)
+    assert key == parse_key(canonical) == LockKey(canonical, canonical, False)
+    assert keys_overlap(key, parse_key(canonical))
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.text(alphabet="abAB./\\*?[]: ", min_size=1, max_size=16), st.booleans())
+def test_what_is_stored_is_canonical_already(text: str, fold: bool) -> None:
+    try:
+        key = parse_key(text, fold=fold)
+    except CorralError:
+        return
+    again = parse_key(key.file_path if key.is_pattern else globs.escape(key.file_path), fold=fold)
+    assert (again.match_key, again.is_pattern) == (key.match_key, key.is_pattern)
+    assert keys_overlap(key, again)
+
+
+def test_the_disk_is_asked_only_where_it_decides() -> None:
+    asked: list[str] = []
+
+    def exists(path: str) -> bool:
+        asked.append(path)
+        return False
+
+    for text in ("src/a.py", "docs/", "./a b/é", "api:GET /v1/[id]", "./db:x"):
+        parse_key(text, exists=exists)
+    assert asked == []
+    for text in ("app/[id].py", "src/*.py"):
+        parse_key(text, exists=exists)
+    assert asked == ["app/[id].py", "src/*.py"]
 
 
 @pytest.mark.parametrize(
