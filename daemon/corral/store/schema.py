@@ -303,4 +303,5 @@ events = Table(
     Column("data", JSON, nullable=False),
 )
 Index("ix_events_task_id", events.c.task_id)
+Index("ix_events_session_id", events.c.session_id)
 Index("ix_events_at", events.c.at)

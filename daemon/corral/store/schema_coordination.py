@@ -111,6 +111,7 @@ handoffs = Table(
 )
 Index("ix_handoffs_agent_name_seq", handoffs.c.agent_name, handoffs.c.seq)
 Index("ix_handoffs_session_id", handoffs.c.session_id)
+Index("ix_handoffs_worktree_seq", handoffs.c.worktree, handoffs.c.seq)
 
 features = Table(
     "features",

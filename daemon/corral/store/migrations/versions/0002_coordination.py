@@ -86,6 +86,8 @@ def upgrade() -> None:
     )
     op.create_index("ix_handoffs_agent_name_seq", "handoffs", ["agent_name", "seq"], unique=False)
     op.create_index("ix_handoffs_session_id", "handoffs", ["session_id"], unique=False)
+    op.create_index("ix_handoffs_worktree_seq", "handoffs", ["worktree", "seq"], unique=False)
+    op.create_index("ix_events_session_id", "events", ["session_id"], unique=False)
     op.create_table(
         "lock_waits",
         sa.Column("seq", sa.Integer(), autoincrement=True, nullable=False),

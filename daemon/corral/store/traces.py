@@ -1,0 +1,39 @@
+"""SQL for what a session left in other tables: its events, and the tasks and merge requests that they name."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, select
+
+from corral.models.states import WorktreeState
+from corral.store.schema import events, merge_requests, tasks, worktrees
+
+Row = dict[str, Any]
+REMEMBERED = 1000
+"""The last events of a session that are looked at."""
+
+
+def events_of(conn: Connection, session_ids: Sequence[str]) -> list[Row]:
+    """The last events of some sessions, oldest first."""
+    query = select(events).where(events.c.session_id.in_(session_ids)).order_by(events.c.event_id.desc())
+    return [dict(row) for row in conn.execute(query.limit(REMEMBERED)).mappings()][::-1]
+
+
+def tasks_of(conn: Connection, task_ids: Collection[str]) -> list[Row]:
+    """Tasks by their ids, in the order in which they were submitted."""
+    query = select(tasks).where(tasks.c.task_id.in_(task_ids)).order_by(tasks.c.seq)
+    return [dict(row) for row in conn.execute(query).mappings()] if task_ids else []
+
+
+def merges_of(conn: Connection, merge_ids: Collection[str]) -> list[Row]:
+    """Merge requests by their ids, in the order in which they were submitted."""
+    query = select(merge_requests).where(merge_requests.c.merge_id.in_(merge_ids)).order_by(merge_requests.c.seq)
+    return [dict(row) for row in conn.execute(query).mappings()] if merge_ids else []
+
+
+def branch_of(conn: Connection, path: str | None) -> str | None:
+    """The branch of the allocated worktree at a path; None where there is none."""
+    query = select(worktrees.c.branch).where(worktrees.c.path == path, worktrees.c.state != WorktreeState.REMOVED)
+    return conn.execute(query.limit(1)).scalar() if path else None
