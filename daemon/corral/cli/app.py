@@ -15,6 +15,7 @@ from corral.cli import (
     daemon,
     demo,
     doctor,
+    features,
     initialise,
     locks,
     merges,
@@ -73,6 +74,7 @@ app.add_typer(merges.app, name="merge")
 app.add_typer(worktrees.app, name="worktree")
 app.add_typer(sessions.app, name="session")
 app.add_typer(locks.app, name="lock")
+app.add_typer(features.app, name="feature")
 wait.add_to(app)
 app.add_typer(daemon.app, name="daemon")
 app.add_typer(config.app, name="config")

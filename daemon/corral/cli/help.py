@@ -9,7 +9,7 @@ from typer.core import TyperGroup
 CATEGORIES = {
     "Begin": ("init", "doctor", "demo", "uninstall"),
     "Work": ("status", "task", "merge", "wait"),
-    "Who works where": ("session", "lock", "worktree"),
+    "Who works where": ("session", "lock", "feature", "worktree"),
     "Corral itself": ("config", "daemon", "plugin", "mcp"),
 }
 
@@ -59,6 +59,18 @@ PAGES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ("lock release", "lock list"),
     ),
     "lock release": (("lock release src/app.py", "lock release --all"), ("lock list",)),
+    "feature": ((), ("lock", "task")),
+    "feature register": (
+        ("feature register FEAT-123 --claim 'src/api/**' --claim 'db:schema:users' --title 'User search'",),
+        ("feature analyze", "feature deregister"),
+    ),
+    "feature list": (("feature list",), ("feature show", "feature analyze")),
+    "feature show": (("feature show FEAT-123",), ("feature list",)),
+    "feature analyze": (
+        ("feature analyze FEAT-123", "feature analyze --claim 'src/api/**' --claim 'api:GET /v1/users'"),
+        ("feature register", "feature list"),
+    ),
+    "feature deregister": (("feature deregister FEAT-123", "feature deregister FEAT-123 --cancelled"), ("feature list",)),
     "config": ((), ("doctor", "init")),
     "config show": (("config show", "config show landing"), ("config validate",)),
     "config validate": (("config validate", "config validate --json"), ("config show", "doctor")),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable
 
-from corral.coordination import locks
+from corral.coordination import features, locks
 from corral.models.instants import iso
 from corral.server.mcp.calls import current
 from corral.store import locks as lock_rows
@@ -18,5 +18,13 @@ async def locks_current() -> str:
     return json.dumps([locks.wire(row) for row in await services.read(lambda conn: lock_rows.listing(conn, now))])
 
 
-RESOURCES: dict[str, Callable[..., Awaitable[str]]] = {"locks://current": locks_current}
+async def features_active() -> str:
+    """Every active feature."""
+    return json.dumps(await current.get().services.read(features.active))
+
+
+RESOURCES: dict[str, Callable[..., Awaitable[str]]] = {
+    "locks://current": locks_current,
+    "features://active": features_active,
+}
 """By URI; a part in braces is an argument."""

@@ -1,0 +1,121 @@
+"""``corral feature``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from corral.cli.help import Grouped
+from corral.cli.options import Json, client, session_id
+from corral.cli.output import emit, say, table
+from corral.models.visible import visible
+
+app = typer.Typer(cls=Grouped, help="Lines of work, what they claim, and which go side by side.", no_args_is_help=True)
+SEQUENTIAL = 4
+FeatureId = Annotated[str, typer.Argument(help="The feature's name, such as FEAT-123.", metavar="ID")]
+CLAIM_HELP = "A path or glob from the top of the repository, or a logical key such as 'api:GET /v1/users'; repeatable."
+
+
+@app.command()
+def register(
+    feature_id: FeatureId,
+    claim: Annotated[list[str], typer.Option("--claim", help=CLAIM_HELP, metavar="KEY")],
+    title: Annotated[str | None, typer.Option("--title", help="What it is about.", metavar="TEXT")] = None,
+    branch: Annotated[str | None, typer.Option("--branch", help="Where it is worked on.", metavar="NAME")] = None,
+    as_json: Json = False,
+) -> None:
+    """Register a feature, or replace what an active one claims."""
+    body = {
+        "feature_id": feature_id,
+        "resource_claims": claim,
+        "title": title,
+        "branch_name": branch,
+        "session_id": session_id(),
+    }
+    answer = client().request("POST", "/features", body)
+    if as_json:
+        emit(answer)
+    else:
+        say(visible(f"{answer['feature_id']}: {answer['action']}, {', '.join(answer['resource_claims'])}"))
+
+
+@app.command("list")
+def listing(as_json: Json = False) -> None:
+    """List the active features."""
+    rows = client().request("GET", "/features")
+    if as_json:
+        emit(rows)
+        return
+    for row in rows:
+        row["claims"] = ", ".join(row["resource_claims"])
+    columns = [
+        ("FEATURE", "feature_id", 32),
+        ("TITLE", "title", 40),
+        ("BY", "registered_by", 24),
+        ("CLAIMS", "claims", 80),
+    ]
+    table(rows, columns, empty="No feature is registered.")
+
+
+@app.command()
+def show(feature_id: FeatureId, as_json: Json = False) -> None:
+    """Show one feature, whether active or not."""
+    row = client().request("GET", f"/features/{_quoted(feature_id)}")
+    if as_json:
+        emit(row)
+        return
+    for name in ("feature_id", "title", "status", "registered_by", "branch_name", "registered_at", "completed_at"):
+        if row[name] is not None:
+            say(f"{name.replace('_', ' ')}: {visible(str(row[name]))}")
+    for claim in row["resource_claims"]:
+        say(f"claims: {visible(claim)}")
+
+
+@app.command()
+def analyze(
+    feature_id: Annotated[
+        str | None, typer.Argument(help="A registered feature.", metavar="ID", show_default=False)
+    ] = None,
+    claim: Annotated[list[str] | None, typer.Option("--claim", help=CLAIM_HELP, metavar="KEY")] = None,
+    as_json: Json = False,
+) -> None:
+    """Tell whether a feature, or claims, can go beside the active ones; exits with 4 if only one after the other."""
+    answer = client().request("POST", "/features/analyze", {"feature_id": feature_id, "claims": claim or None})
+    if as_json:
+        emit(answer)
+    else:
+        _explain(answer)
+    if answer["feasibility"] == "SEQUENTIAL":
+        raise typer.Exit(SEQUENTIAL)
+
+
+def _explain(answer: dict[str, Any]) -> None:
+    contended, total = answer["total_conflicting_claims"], answer["total_candidate_claims"]
+    say(f"{answer['feasibility']}: {contended} of {total} claims overlap with those of active features.")
+    for conflict in answer["conflicts"]:
+        for mine, theirs in conflict["claims"]:
+            same = mine if mine == theirs else f"{mine} meets {theirs}"
+            say(visible(f"  {conflict['feature_id']} ({conflict['feasibility']}): {same}"))
+
+
+@app.command()
+def deregister(
+    feature_id: FeatureId,
+    cancelled: Annotated[bool, typer.Option("--cancelled", help="It was given up, not completed.")] = False,
+    as_json: Json = False,
+) -> None:
+    """End a feature: its claims count no more."""
+    status = "cancelled" if cancelled else "completed"
+    body = {"feature_id": feature_id, "status": status, "session_id": session_id()}
+    answer = client().request("POST", "/features/deregister", body)
+    if as_json:
+        emit(answer)
+    else:
+        say(visible(f"{answer['feature_id']}: {answer['status']}"))
+
+
+def _quoted(text: str) -> str:
+    from urllib.parse import quote
+
+    return quote(text, safe="")

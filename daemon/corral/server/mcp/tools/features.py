@@ -1,0 +1,73 @@
+"""Features as the coordinator's documents name them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from corral.coordination import features
+from corral.server.mcp.calls import Answer, Function, current, told
+from corral.server.routes.locks import parse
+
+
+@told
+async def register_feature(
+    feature_id: str,
+    resource_claims: list[str],
+    title: str | None = None,
+    branch_name: str | None = None,
+    merge_priority: int = features.USUAL_PRIORITY,
+    metadata: dict[str, Any] | None = None,
+) -> Answer:
+    """Register a line of work with the paths, globs and logical keys that it will change; again: replaces them."""
+    call = current.get()
+    feature = features.Registration(
+        feature_id=feature_id,
+        claims=parse(call.services, resource_claims),
+        title=title,
+        branch_name=branch_name,
+        merge_priority=merge_priority,
+        metadata=metadata or {},
+    )
+    now = call.services.now()
+    row, action = await call.write(lambda conn, me: features.register(conn, feature, me.session_id, now))
+    call.services.changed()
+    return {"success": True, "action": action, **row}
+
+
+@told
+async def deregister_feature(feature_id: str, status: str = "completed") -> Answer:
+    """End a feature (completed or cancelled): its claims count no more."""
+    call = current.get()
+    now = call.services.now()
+    row = await call.write(lambda conn, me: features.deregister(conn, feature_id, status, me.session_id, now))
+    call.services.changed()
+    return {"success": True, "feature_id": row["feature_id"], "status": row["status"]}
+
+
+@told
+async def get_feature(feature_id: str) -> Answer:
+    """One feature: its claims, status, branch and who registered it."""
+    row = await current.get().services.read(lambda conn: features.detail(conn, feature_id))
+    return {"success": True, "feature": row}
+
+
+@told
+async def list_active_features() -> Answer:
+    """Every feature whose claims count."""
+    return {"success": True, "features": await current.get().services.read(features.active)}
+
+
+@told
+async def analyze_feature_conflicts(
+    feature_id: str | None = None, candidate_feature_id: str | None = None, candidate_claims: list[str] | None = None
+) -> Answer:
+    """Can it go beside the active features? FULL: yes; PARTIAL: it meets some at the merge; SEQUENTIAL: only after them."""
+    services = current.get().services
+    claims = None if candidate_claims is None else parse(services, candidate_claims)
+    asked = feature_id or candidate_feature_id
+    return {"success": True, **await services.read(lambda conn: features.analyze(conn, asked, claims))}
+
+
+TOOLS: tuple[Function, ...] = (
+    register_feature, deregister_feature, get_feature, list_active_features, analyze_feature_conflicts,
+)  # fmt: skip

@@ -1,0 +1,109 @@
+"""Features over HTTP."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter
+from pydantic import BaseModel, Field
+from sqlalchemy import Connection
+
+from corral.coordination import features
+from corral.models.states import FeatureStatus
+from corral.server.routes.dependencies import Given
+from corral.server.routes.locks import parse, speaker
+
+router = APIRouter(prefix="/features", tags=["features"])
+
+FeatureId = Annotated[str, Field(min_length=1, max_length=features.MAX_ID, examples=["FEAT-123"])]
+Claims = Annotated[
+    list[str],
+    Field(
+        max_length=features.MAX_CLAIMS,
+        examples=[["api:GET /v1/users", "db:schema:users", "src/api/**"]],
+        description="Paths, globs and logical keys, as locks have them.",
+    ),
+]
+Caller = Annotated[str | None, Field(max_length=128, description="The session that asks; none: the person.")]
+
+
+class Registration(BaseModel):
+    """A line of work and what it claims."""
+
+    feature_id: FeatureId
+    resource_claims: Claims
+    title: str | None = None
+    branch_name: str | None = None
+    merge_priority: int = Field(features.USUAL_PRIORITY, ge=-1000, le=1000)
+    metadata: dict[str, Any] = Field(default_factory=dict)
+    session_id: Caller = None
+
+
+class Deregistration(BaseModel):
+    """How a feature ends."""
+
+    feature_id: FeatureId
+    status: FeatureStatus = FeatureStatus.COMPLETED
+    session_id: Caller = None
+
+
+class Question(BaseModel):
+    """A registered feature, or claims of one that is only thought of."""
+
+    feature_id: FeatureId | None = None
+    claims: Claims | None = None
+
+
+@router.get("")
+async def listing(services: Given) -> list[dict[str, Any]]:
+    """Every active feature, oldest first."""
+    return await services.read(features.active)
+
+
+@router.post("", status_code=201)
+async def register(services: Given, said: Registration) -> dict[str, Any]:
+    """Register a feature; one that is active gets these claims in place of its own."""
+    now = services.now()
+    feature = features.Registration(
+        feature_id=said.feature_id,
+        claims=parse(services, said.resource_claims),
+        title=said.title,
+        branch_name=said.branch_name,
+        merge_priority=said.merge_priority,
+        metadata=said.metadata,
+    )
+
+    def write(conn: Connection) -> tuple[dict[str, Any], str]:
+        who = speaker(conn, said.session_id, now).holder.session_id
+        return features.register(conn, feature, who, now)
+
+    row, action = await services.write(write)
+    services.nudge("sessions")
+    return {"success": True, "action": action, **row}
+
+
+@router.post("/deregister")
+async def deregister(services: Given, said: Deregistration) -> dict[str, Any]:
+    """End a feature: its claims count no more. To do it twice is no error."""
+    now = services.now()
+
+    def write(conn: Connection) -> dict[str, Any]:
+        who = speaker(conn, said.session_id, now).holder.session_id
+        return features.deregister(conn, said.feature_id, said.status, who, now)
+
+    row = await services.write(write)
+    services.nudge("sessions")
+    return {"success": True, **row}
+
+
+@router.post("/analyze")
+async def analyze(services: Given, asked: Question) -> dict[str, Any]:
+    """How well it goes beside the active features: ``FULL``, ``PARTIAL`` or ``SEQUENTIAL``, and what overlaps."""
+    claims = None if asked.claims is None else parse(services, asked.claims)
+    return await services.read(lambda conn: features.analyze(conn, asked.feature_id, claims))
+
+
+@router.get("/{feature_id:path}")
+async def detail(services: Given, feature_id: str) -> dict[str, Any]:
+    """One feature, whether active or not."""
+    return await services.read(lambda conn: features.detail(conn, feature_id))
