@@ -1,0 +1,180 @@
+"""Addresses: whom a name means, which names a session may use, and how it gets another one."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection
+
+from corral.coordination.names import check_agent_name
+from corral.errors import Conflict, InvalidInput, NotFound, NotPermitted
+from corral.models.instants import iso
+from corral.models.states import RecipientRole, SessionStatus
+from corral.store import events
+from corral.store import messages as mail
+from corral.store import names as rows
+from corral.store import sessions as session_rows
+
+Row = dict[str, Any]
+Roles = Callable[[str], "Sequence[str] | None"]
+"""The names of the agents that have a role in the team; None: there is no such role."""
+EVERYBODY = "all"
+SYSTEM = "Corral"
+"""The name under which Corral itself writes."""
+MOST_RECIPIENTS = 1000
+
+
+def no_roles(_role: str) -> Sequence[str] | None:
+    """Where there is no team."""
+    return None
+
+
+class RecipientNotFound(NotFound):
+    """A recipient does not exist; nothing was sent. ``details['unknown']`` names each."""
+
+    name = "recipient_not_found"
+
+
+class AgentNotFound(NotFound):
+    """Nobody goes by that name."""
+
+    name = "not_found"
+    default_cause = "The agent has not registered, or the name is mistyped."
+    default_remedy = "register_agent makes a name known; discover_agents lists who is there."
+
+
+@dataclass(frozen=True)
+class Identity:
+    """A session under one of its names."""
+
+    session_id: str
+    name: str
+
+
+def identity(conn: Connection, session_id: str, name: str | None, now: datetime) -> Identity:
+    """The session under the name that it wants to act by; None: its own.
+
+    Raises:
+        AgentNotFound: Nobody goes by that name.
+        NotPermitted: Another session does.
+    """
+    if name is None:
+        row = session_rows.get(conn, session_id)
+        if row is None:
+            raise AgentNotFound(f"There is no session {session_id}.")
+        return Identity(session_id, row["agent_name"])
+    row = known(conn, name)
+    if row["session_id"] != session_id:
+        raise NotPermitted(
+            f"{name[:80]!r} is the name of another session; you cannot act for it.",
+            cause="A session speaks for itself only.",
+            remedy="Use your own name, or none; register_agent binds a further name to you.",
+            details={"agent_name": row["called"], "session_id": session_id},
+        )
+    return Identity(session_id, row["called"])
+
+
+def known(conn: Connection, name: str) -> Row:
+    """The session that goes by a name.
+
+    Raises:
+        AgentNotFound: None does.
+    """
+    row = rows.resolve(conn, name)
+    if row is None:
+        raise AgentNotFound(f"There is no agent {name[:80]!r}.")
+    return row
+
+
+def refused(conn: Connection, session_id: str | None, error: NotPermitted, now: datetime) -> None:
+    """Put on record that a session tried to act for another."""
+    events.record(conn, now, "identity.refused", session_id=session_id, data=error.details)
+
+
+def bind(conn: Connection, session_id: str, name: str, now: datetime, **about: str | None) -> Row:
+    """Give a session a further name, or change what is told of one it has. Unread mail to the name comes with it.
+
+    Args:
+        about: ``program``, ``model``, ``task_description``.
+
+    Raises:
+        InvalidInput: The name cannot be one, or means everybody.
+        Conflict: A living session has it.
+    """
+    check_agent_name(name)
+    if name.lower() in (EVERYBODY, SYSTEM.lower()):
+        raise InvalidInput(f"{name!r} cannot be the name of an agent.", cause="It means something else.")
+    before = rows.resolve(conn, name)
+    if before is not None and before["session_id"] != session_id:
+        if before["status"] != SessionStatus.DISCONNECTED or before["agent_name"].lower() == name.lower():
+            raise Conflict(
+                f"The name {before['called']} belongs to another session.",
+                remedy="Choose another name, or none: then one is found for you.",
+                details={"agent_name": before["called"], "status": before["status"]},
+            )
+        mail.move(conn, name, before["session_id"], session_id)
+    row = rows.bind(conn, {"name": name, "session_id": session_id, "registered_at": iso(now), **about})
+    events.record(conn, now, "agent.registered", session_id=session_id, data={"agent_name": name})
+    return row
+
+
+def recipients(
+    conn: Connection, sender_session_id: str | None, wanted: Sequence[tuple[str, RecipientRole]], roles: Roles
+) -> list[Row]:
+    """The sessions that a message goes to: ``{session_id, name, role, status}``, each once, under its first role.
+
+    Args:
+        wanted: Agent names in any case, session ids, roles of the team, ``all``; each with how it is addressed.
+
+    Raises:
+        InvalidInput: There is nobody at all.
+        RecipientNotFound: An address means nobody.
+    """
+    found: dict[str, Row] = {}
+    unknown: list[str] = []
+    for address, role in wanted:
+        meant = _sessions(conn, sender_session_id, address.strip(), roles)
+        if meant is None:
+            unknown.append(address)
+        for row in meant or ():
+            one = {"session_id": row["session_id"], "name": row["called"], "role": role.value, "status": row["status"]}
+            found.setdefault(row["session_id"], one)
+    if unknown:
+        raise _not_found(conn, unknown)
+    if not found:
+        raise InvalidInput(
+            "The message has no recipient.",
+            cause="Nobody else is at work." if wanted else "to, cc and bcc are empty.",
+            remedy="Name at least one agent; discover_agents lists who is there.",
+        )
+    if len(found) > MOST_RECIPIENTS:
+        raise InvalidInput(f"{len(found)} recipients are too many.", remedy=f"At most {MOST_RECIPIENTS} are possible.")
+    return list(found.values())
+
+
+def _sessions(conn: Connection, sender: str | None, address: str, roles: Roles) -> list[Row] | None:
+    """Who is meant; None: nobody that is known. A role may be known and nobody have come for it: that is nobody too."""
+    if address.lower() == EVERYBODY:
+        others = (row for row in session_rows.live(conn) if row["session_id"] != sender)
+        return [{**row, "called": row["agent_name"]} for row in others]
+    row = rows.resolve(conn, address) if address else None
+    if row is not None:
+        return [row]
+    named = roles(address) if address else None
+    present = [found for name in named or () if (found := rows.resolve(conn, name)) is not None]
+    return present or None
+
+
+def _not_found(conn: Connection, unknown: list[str]) -> RecipientNotFound:
+    living = [row["agent_name"] for row in session_rows.live(conn)]
+    shown = ", ".join(repr(name[:80]) for name in unknown[:20])
+    alike = difflib.get_close_matches(unknown[0], living, 3)
+    return RecipientNotFound(
+        f"Nobody goes by {shown}; nothing was sent.",
+        remedy=(f"Did you mean {', '.join(alike)}? " if alike else "") + "discover_agents lists who is there.",
+        details={"unknown": [name[:128] for name in unknown[:100]], "known": living[:50]},
+    )

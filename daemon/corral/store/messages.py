@@ -1,0 +1,178 @@
+"""SQL for messages and for what became of them at each recipient."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Connection, and_, bindparam, func, insert, or_, select, update
+
+from corral.models.states import Importance
+from corral.store.schema import agent_sessions
+from corral.store.schema_coordination import message_recipients, messages
+
+Row = dict[str, Any]
+_m, _r = messages.c, message_recipients.c
+_RECEIPT = (
+    _r.name.label("addressed"), _r.role, _r.injected_at, _r.held_at, _r.read_at, _r.acknowledged_at, _r.bounced_at,
+)  # fmt: skip
+_MAIL = select(messages, *_RECEIPT).join(message_recipients, _r.message_id == _m.message_id)
+_UNREAD = and_(_r.read_at.is_(None), _r.acknowledged_at.is_(None))
+
+# Asked at every hook event: built once, since building a statement costs more than running it.
+_WAITING = _MAIL.where(_r.session_id == bindparam("which"), _r.injected_at.is_(None), _UNREAD).order_by(_m.seq)
+_HOLDING = _MAIL.where(
+    _r.session_id == bindparam("which"), _r.held_at.is_(None), _UNREAD, _m.importance == Importance.URGENT
+).order_by(_m.seq)
+
+
+def create(conn: Connection, message: Row, recipients: Sequence[Row]) -> Row:
+    """Store a message with its recipients: ``{session_id, name, role, bounced_at}``, at least one."""
+    row = dict(conn.execute(insert(messages).values(**message).returning(messages)).mappings().one())
+    conn.execute(insert(message_recipients), [{**one, "message_id": row["message_id"]} for one in recipients])
+    return row
+
+
+def find(conn: Connection, reference: str) -> Row | None:
+    """One message by its number or its id."""
+    which = _m.seq == int(reference) if _is_number(reference) else _m.message_id == reference
+    row = conn.execute(select(messages).where(which)).mappings().first()
+    return dict(row) if row else None
+
+
+def _is_number(reference: str) -> bool:
+    return reference.isascii() and reference.isdigit() and len(reference) < 19
+
+
+def by_key(conn: Connection, sender_session_id: str | None, idempotency_key: str) -> Row | None:
+    """The message that a sender sent with this key; None as the sender is Corral."""
+    query = select(messages).where(_m.sender_session_id == sender_session_id, _m.idempotency_key == idempotency_key)
+    row = conn.execute(query).mappings().first()
+    return dict(row) if row else None
+
+
+def sent_at(conn: Connection, sender_session_id: str, back: int) -> str | None:
+    """When a sender sent the message that lies so many back; 0: the latest."""
+    query = select(_m.created_at).where(_m.sender_session_id == sender_session_id).order_by(_m.seq.desc())
+    return conn.execute(query.offset(back).limit(1)).scalar()
+
+
+def recipients(conn: Connection, message_ids: Sequence[str]) -> dict[str, list[Row]]:
+    """Who got each message, in the order of their roles, with the name each is called by."""
+    found: dict[str, list[Row]] = {message_id: [] for message_id in message_ids}
+    query = (
+        select(message_recipients, agent_sessions.c.agent_name)
+        .join(agent_sessions, agent_sessions.c.session_id == _r.session_id)
+        .where(_r.message_id.in_(list(message_ids)))
+        .order_by(_r.role.desc(), _r.name)
+    )
+    for row in conn.execute(query).mappings():
+        found[row["message_id"]].append(dict(row))
+    return found
+
+
+def inbox(
+    conn: Connection,
+    session_id: str | None,
+    *,
+    importances: Sequence[str] = (),
+    unread: bool = False,
+    since: str | None = None,
+    after: int | None = None,
+    limit: int = 20,
+) -> list[Row]:
+    """Messages to a session, or to anybody, the newest first; each with its receipt, and to anybody once for each.
+
+    Args:
+        since: Only those sent after this instant.
+        after: Only those with a higher number.
+    """
+    query = _MAIL.order_by(_m.seq.desc(), _r.name).limit(limit)
+    if session_id is not None:
+        query = query.where(_r.session_id == session_id)
+    if importances:
+        query = query.where(_m.importance.in_(list(importances)))
+    if unread:
+        query = query.where(_UNREAD)
+    if since is not None:
+        query = query.where(_m.created_at > since)
+    if after is not None:
+        query = query.where(_m.seq > after)
+    return [dict(row) for row in conn.execute(query).mappings()]
+
+
+def waiting(conn: Connection, session_id: str) -> list[Row]:
+    """Unread mail that has not entered the session's context yet, the oldest first."""
+    return [dict(row) for row in conn.execute(_WAITING, {"which": session_id}).mappings()]
+
+
+def holding(conn: Connection, session_id: str) -> list[Row]:
+    """Unread urgent mail that has not held a Stop yet, the oldest first."""
+    return [dict(row) for row in conn.execute(_HOLDING, {"which": session_id}).mappings()]
+
+
+def mark(conn: Connection, session_id: str, message_ids: Sequence[str], columns: Sequence[str], at: str) -> None:
+    """Set instants of a session's receipts that are not set yet: the first one counts."""
+    for column in columns:
+        which = and_(_r.session_id == session_id, _r.message_id.in_(list(message_ids)), _r[column].is_(None))
+        conn.execute(update(message_recipients).where(which).values({column: at}))
+
+
+def receipt(conn: Connection, session_id: str, message_id: str) -> Row | None:
+    """What became of a message at one recipient."""
+    which = and_(_r.session_id == session_id, _r.message_id == message_id)
+    row = conn.execute(select(message_recipients).where(which)).mappings().first()
+    return dict(row) if row else None
+
+
+def thread(conn: Connection, thread_id: str, limit: int = 1000) -> list[Row]:
+    """The last messages of a thread, the oldest first."""
+    query = select(messages).where(_m.thread_id == thread_id).order_by(_m.seq.desc()).limit(limit)
+    return [dict(row) for row in conn.execute(query).mappings()][::-1]
+
+
+def by_seq(conn: Connection, numbers: Sequence[int]) -> list[Row]:
+    """Messages by their numbers, in that order; what is not there is left out."""
+    found = {row["seq"]: dict(row) for row in conn.execute(select(messages).where(_m.seq.in_(numbers))).mappings()}
+    return [found[number] for number in numbers if number in found]
+
+
+def addressed_to(conn: Connection, session_id: str, message_ids: Sequence[str]) -> set[str]:
+    """Which of these messages a session sent or got."""
+    got = select(_r.message_id).where(_r.session_id == session_id, _r.message_id.in_(list(message_ids)))
+    sent = select(_m.message_id).where(_m.sender_session_id == session_id, _m.message_id.in_(list(message_ids)))
+    return {str(row[0]) for query in (got, sent) for row in conn.execute(query)}
+
+
+def undelivered(conn: Connection, session_id: str) -> list[Row]:
+    """Mail that never entered a session's context, was not read, and of which nobody was told that."""
+    query = _MAIL.where(_r.session_id == session_id, _r.injected_at.is_(None), _UNREAD, _r.bounced_at.is_(None))
+    return [dict(row) for row in conn.execute(query.order_by(_m.seq)).mappings()]
+
+
+def move(conn: Connection, name: str, old_session_id: str, new_session_id: str) -> None:
+    """Unread mail to a name follows it to another session."""
+    has = select(_r.message_id).where(_r.session_id == new_session_id)
+    which = and_(
+        _r.session_id == old_session_id, func.lower(_r.name) == name.lower(), _UNREAD, _r.message_id.not_in(has)
+    )
+    fresh = {"session_id": new_session_id, "bounced_at": None, "injected_at": None}
+    conn.execute(update(message_recipients).where(which).values(fresh))
+
+
+def last_between(conn: Connection, session_id: str) -> list[Row]:
+    """With whom a session has exchanged mail: ``{session_id, at}``, each partner once, the latest first."""
+    mine = or_(_m.sender_session_id == session_id, _r.session_id == session_id)
+    query = (
+        select(_m.sender_session_id, _r.session_id, func.max(_m.created_at).label("at"))
+        .join(message_recipients, _r.message_id == _m.message_id)
+        .where(mine, _m.sender_session_id.is_not(None))
+        .group_by(_m.sender_session_id, _r.session_id)
+        .order_by(func.max(_m.created_at).desc())
+    )
+    partners: dict[str, str] = {}
+    for sender, recipient, at in conn.execute(query):
+        other = recipient if sender == session_id else sender
+        if other != session_id:
+            partners.setdefault(other, at)
+    return [{"session_id": partner, "at": at} for partner, at in partners.items()]

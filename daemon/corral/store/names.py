@@ -1,0 +1,62 @@
+"""SQL for names: whom an address means. A session has a name of its own, and may go by others beside it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, func, insert, select, update
+
+from corral.models.states import SessionStatus
+from corral.store.schema import agent_sessions
+from corral.store.schema_coordination import agent_names
+
+Row = dict[str, Any]
+
+_BY_ID = select(agent_sessions).where(agent_sessions.c.session_id == bindparam("address"))
+_BY_OWN_NAME = select(agent_sessions).where(agent_sessions.c.agent_name == bindparam("address"))
+_BY_BOUND_NAME = (
+    select(agent_sessions, agent_names.c.name.label("bound"))
+    .join(agent_names, agent_names.c.session_id == agent_sessions.c.session_id)
+    .where(agent_names.c.folded == bindparam("address"))
+)
+_BY_FOLDED_NAME = (
+    select(agent_sessions)
+    .where(func.lower(agent_sessions.c.agent_name) == bindparam("address"))
+    .order_by((agent_sessions.c.status == SessionStatus.DISCONNECTED), agent_sessions.c.last_heartbeat.desc())
+    .limit(1)
+)
+
+
+def resolve(conn: Connection, address: str) -> Row | None:
+    """The session that goes by a name, in any case, or has it as its id; with ``called``, the name as it is written.
+
+    A name that was bound comes before the own name of another session that is spelled alike but for its case.
+    """
+    for query, asked in ((_BY_ID, address), (_BY_OWN_NAME, address), (_BY_BOUND_NAME, address.lower()),
+                         (_BY_FOLDED_NAME, address.lower())):  # fmt: skip
+        row = conn.execute(query, {"address": asked}).mappings().first()
+        if row is not None:
+            return {**row, "called": row.get("bound") or row["agent_name"]}
+    return None
+
+
+def bound(conn: Connection, name: str) -> Row | None:
+    """A name that was bound, in any case."""
+    row = conn.execute(select(agent_names).where(agent_names.c.folded == name.lower())).mappings().first()
+    return dict(row) if row else None
+
+
+def bind(conn: Connection, values: Row) -> Row:
+    """Bind a name to a session, or change what is told of it; ``values``: all columns but ``folded``."""
+    folded = str(values["name"]).lower()
+    changed = update(agent_names).where(agent_names.c.folded == folded).values(**values).returning(agent_names)
+    row = conn.execute(changed).mappings().first()
+    if row is None:
+        row = conn.execute(insert(agent_names).values(**values, folded=folded).returning(agent_names)).mappings().one()
+    return dict(row)
+
+
+def of_session(conn: Connection, session_id: str) -> list[Row]:
+    """The names that a session goes by beside its own, the latest last."""
+    query = select(agent_names).where(agent_names.c.session_id == session_id).order_by(agent_names.c.registered_at)
+    return [dict(row) for row in conn.execute(query).mappings()]
