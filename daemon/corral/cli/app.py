@@ -16,6 +16,7 @@ from corral.cli import (
     demo,
     doctor,
     features,
+    handoffs,
     initialise,
     locks,
     merges,
@@ -75,6 +76,7 @@ app.add_typer(worktrees.app, name="worktree")
 app.add_typer(sessions.app, name="session")
 app.add_typer(locks.app, name="lock")
 app.add_typer(features.app, name="feature")
+app.add_typer(handoffs.app, name="handoff")
 wait.add_to(app)
 app.add_typer(daemon.app, name="daemon")
 app.add_typer(config.app, name="config")

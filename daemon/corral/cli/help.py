@@ -10,6 +10,7 @@ CATEGORIES = {
     "Begin": ("init", "doctor", "demo", "uninstall"),
     "Work": ("status", "task", "merge", "wait"),
     "Who works where": ("session", "lock", "feature", "worktree"),
+    "What they tell each other": ("handoff",),
     "Corral itself": ("config", "daemon", "plugin", "mcp"),
 }
 
@@ -71,6 +72,13 @@ PAGES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ("feature register", "feature list"),
     ),
     "feature deregister": (("feature deregister FEAT-123", "feature deregister FEAT-123 --cancelled"), ("feature list",)),
+    "handoff": ((), ("session", "status")),
+    "handoff list": (("handoff list", "handoff list --agent GreenLake"), ("handoff show",)),
+    "handoff show": (("handoff show 5c1d",), ("handoff list",)),
+    "handoff write": (
+        ("handoff write 'The login works; the reset is half done.' --next 'Test the reset.' --file src/reset.py",),
+        ("handoff list",),
+    ),
     "config": ((), ("doctor", "init")),
     "config show": (("config show", "config show landing"), ("config validate",)),
     "config validate": (("config validate", "config validate --json"), ("config show", "doctor")),

@@ -8,12 +8,23 @@ from typing import Any
 Row = dict[str, Any]
 LIMIT = 1500
 """Characters; about 400 tokens."""
+_RULES = (
+    "Each file you edit is locked for you by itself. Never use git stash, reset --hard, checkout . or add -A here; "
+    "commit with `git commit -- <your files>`. To land a finished branch: `corral merge submit`."
+)
 
 
 def briefing(
-    me: Row, others: Sequence[Row], held: Sequence[Row], *, target: str, behind: int | None, notices: Sequence[str]
+    me: Row,
+    others: Sequence[Row],
+    held: Sequence[Row],
+    *,
+    target: str,
+    behind: int | None,
+    notices: Sequence[str],
+    handoff: str | None = None,
 ) -> str:
-    """Write the briefing.
+    """Write the briefing. Where it would be too long, the list of who holds what is cut, never the rules at its end.
 
     Args:
         me: The session's own row.
@@ -22,8 +33,15 @@ def briefing(
         target: The branch where work lands.
         behind: Commits that the session's branch lacks of the target; None if that is not known.
         notices: What waited for this session.
+        handoff: What an earlier session left for it (:func:`corral.coordination.handoffs.for_newcomer`).
     """
-    lines = [f"You are {me['agent_name']} in a repository that several sessions share through Corral."]
+    first = [f"You are {me['agent_name']} in a repository that several sessions share through Corral."]
+    first += [handoff] if handoff else []
+    lines = list(notices)
+    if behind:
+        lines.append(
+            f"This branch lacks {behind} commit{'s' if behind > 1 else ''} of {target}; merge them before you finish."
+        )
     if others:
         lines.append("Also at work:")
         for row in others[:6]:
@@ -36,17 +54,10 @@ def briefing(
         lines.extend(f"- {row['file_path']} ({row['agent_name']})" for row in held[:8])
         if len(held) > 8:
             lines.append(f"- and {len(held) - 8} more (`corral lock list`)")
-    if behind:
-        lines.append(
-            f"This branch lacks {behind} commit{'s' if behind > 1 else ''} of {target}; merge them before you finish."
-        )
-    lines.extend(notices)
-    lines.append(
-        "Each file you edit is locked for you by itself. Never use git stash, reset --hard, checkout . or add -A here; "
-        "commit with `git commit -- <your files>`. To land a finished branch: `corral merge submit`."
-    )
-    text = "\n".join(lines)
-    return text if len(text) <= LIMIT else text[: LIMIT - 1] + "…"
+    room = LIMIT - len("\n".join([*first, "", _RULES]))
+    middle = "\n".join(lines)
+    middle = middle if len(middle) <= room else middle[: max(0, room - 1)] + "…"
+    return "\n".join(part for part in (*first, middle, _RULES) if part)
 
 
 def _short(text: str) -> str:

@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from itertools import count
 from typing import Any
 
 from sqlalchemy import Connection
 
+from corral.coordination import aftermath
 from corral.coordination.names import agent_name, check_agent_name
 from corral.errors import Conflict, NotFound
 from corral.models.instants import iso
@@ -54,10 +56,11 @@ class Arrival:
 def register(conn: Connection, arrival: Arrival, now: datetime) -> Row:
     """Create a session, or bring a known one back to life with what is new about it.
 
-    Another live session of the same client process is over: one process has one session at a time.
+    Another live session of the same client process is over: one process has one session at a time. A name that is chosen goes
+    from a session that is over to the one that goes on under it.
 
     Raises:
-        Conflict: The name that was chosen belongs to another session.
+        Conflict: The name that was chosen belongs to another living session.
         InvalidInput: The name cannot be one.
     """
     if arrival.client_pid is not None and arrival.parent_session_id is None:
@@ -78,9 +81,11 @@ def _enter(conn: Connection, arrival: Arrival, now: datetime) -> Row:
         said["capabilities"] = list(arrival.capabilities)
     alive = {"status": SessionStatus.ACTIVE, "last_heartbeat": at, "ended_at": None, "end_reason": None}
     if known is not None:
-        row = rows.change(conn, arrival.session_id, {**said, **alive, "agent_name": name, "waiting_for": None})
+        is_back = known["status"] == SessionStatus.DISCONNECTED
+        anew = {"waiting_for": None, **({"last_words": None} if is_back else {})}
+        row = rows.change(conn, arrival.session_id, {**said, **alive, **anew, "agent_name": name})
         assert row is not None
-        if known["status"] == SessionStatus.DISCONNECTED:
+        if is_back:
             events.record(conn, at, "session.resumed", session_id=arrival.session_id)
         return row
     row = rows.create(
@@ -107,7 +112,10 @@ def _name(conn: Connection, arrival: Arrival, known: Row | None) -> str:
     name = check_agent_name(arrival.agent_name)
     holder = rows.by_name(conn, name)
     if holder is not None and holder["session_id"] != arrival.session_id:
-        raise Conflict(f"The name {name} belongs to another session.", remedy="Choose another name, or none.")
+        if holder["status"] != SessionStatus.DISCONNECTED:
+            raise Conflict(f"The name {name} belongs to another session.", remedy="Choose another name, or none.")
+        former = next(past for past in map(f"{name}.{{}}".format, count(1)) if not rows.name_taken(conn, past))
+        rows.change(conn, holder["session_id"], {"agent_name": former})
     return name
 
 
@@ -148,25 +156,25 @@ def change(conn: Connection, session_id: str, values: Row) -> Row:
 
 
 def end(conn: Connection, session_id: str, reason: str, now: datetime, *, by: str | None = None) -> Row | None:
-    """End a session: its locks and its subagents' go with it. None if it had ended before.
+    """End a session: its locks and its subagents' go with it, and what it leaves is written down (``aftermath``).
 
     Args:
         by: Who asked for it where that was somebody else: a session's id, or the person's; for the record.
+
+    Returns:
+        Its row, with the paths that came free as ``released``; None if it had ended before.
     """
     at = iso(now)
     family = rows.family(conn, session_id)
     row = rows.end(conn, session_id, reason, at)
     if row is None:
         return None
-    released = lock_rows.release_all(conn, family)
-    events.record(
-        conn,
-        at,
-        "session.ended",
-        session_id=session_id,
-        data={"reason": reason, "released": [lock["file_path"] for lock in released], **({"by": by} if by else {})},
-    )
-    return row
+    locks = lock_rows.release_all(conn, family)
+    released = [lock["file_path"] for lock in locks]
+    told = {"reason": reason, "released": released, **({"by": by} if by else {})}
+    aftermath.leave(conn, row, family, locks, now)
+    events.record(conn, at, "session.ended", session_id=session_id, data=told)
+    return {**row, "released": released}
 
 
 def sweep(

@@ -22,6 +22,7 @@ from corral.config.paths import find_checkout
 from corral.coordination import edits, hook_events, sessions
 from corral.coordination.briefing import briefing
 from corral.coordination.edits import Policy, Target
+from corral.coordination.handoffs import for_newcomer
 from corral.coordination.hook_events import HookEvent
 from corral.coordination.keys import literal_key, relative_target
 from corral.coordination.locks import Holder
@@ -220,7 +221,7 @@ async def _session_start(services: Services, event: HookEvent) -> Answer:
         held = [row for row in lock_rows.listing(conn, iso(now)) if row["session_id"] != event.actor]
         notices = session_rows.take_notices(conn, event.actor, iso(now))
         target = services.settings.target().removeprefix("refs/heads/")
-        text = briefing(me, others, held, target=target, behind=behind, notices=notices)
+        text = briefing(me, others, held, target=target, behind=behind, notices=notices, handoff=for_newcomer(conn, me))
         return hook_events.context(event.name, [text])
 
     return await services.write(begin)

@@ -66,21 +66,25 @@ def of_place(conn: Connection, worktree: str | None, branch: str | None, *, besi
 
 
 def was_followed(conn: Connection, handoff: Row, *, besides: str) -> bool:
-    """Whether another session has begun in a handoff's worktree since it was written."""
-    if handoff["worktree"] is None:
-        return False
-    follower = select(agent_sessions.c.session_id).where(
-        agent_sessions.c.worktree == handoff["worktree"],
-        agent_sessions.c.started_at > handoff["created_at"],
-        agent_sessions.c.parent_session_id.is_(None),
-        agent_sessions.c.session_id != besides,
+    """Whether another session has begun in a handoff's worktree since its writer ended."""
+    writer = agent_sessions.alias()
+    follower = (
+        select(agent_sessions.c.session_id)
+        .join(writer, agent_sessions.c.started_at > writer.c.ended_at)
+        .where(
+            writer.c.session_id == handoff["session_id"],
+            agent_sessions.c.worktree == handoff["worktree"],
+            agent_sessions.c.parent_session_id.is_(None),
+            agent_sessions.c.session_id != besides,
+        )
     )
     return conn.execute(follower.limit(1)).first() is not None
 
 
 def _named(agent_name: str) -> ColumnElement[bool]:
-    alias = select(agent_names.c.session_id).where(agent_names.c.folded == agent_name.lower())
-    return or_(_h.agent_name == agent_name, _h.session_id.in_(alias))
+    bound = select(agent_names.c.session_id).where(agent_names.c.folded == agent_name.lower())
+    own = select(agent_sessions.c.session_id).where(agent_sessions.c.agent_name == agent_name)
+    return or_(_h.agent_name == agent_name, _h.session_id.in_(bound), _h.session_id.in_(own))
 
 
 def _from_the_past(besides: str) -> tuple[ColumnElement[bool], ...]:

@@ -1,4 +1,4 @@
-"""SQL for what a session left in other tables: its events, and the tasks and merge requests that they name."""
+"""SQL for what a session left in other tables: its events, the tasks and merge requests that they name, its name."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from sqlalchemy import Connection, select
 
 from corral.models.states import WorktreeState
 from corral.store.schema import events, merge_requests, tasks, worktrees
+from corral.store.schema_coordination import agent_names
 
 Row = dict[str, Any]
 REMEMBERED = 1000
@@ -37,3 +38,10 @@ def branch_of(conn: Connection, path: str | None) -> str | None:
     """The branch of the allocated worktree at a path; None where there is none."""
     query = select(worktrees.c.branch).where(worktrees.c.path == path, worktrees.c.state != WorktreeState.REMOVED)
     return conn.execute(query.limit(1)).scalar() if path else None
+
+
+def called(conn: Connection, session: Row) -> str:
+    """The name that a session goes by: the last that it was given, else its own."""
+    query = select(agent_names.c.name).where(agent_names.c.session_id == session["session_id"])
+    last = conn.execute(query.order_by(agent_names.c.registered_at.desc()).limit(1)).scalar()
+    return str(last or session["agent_name"])

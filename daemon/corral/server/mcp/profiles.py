@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from corral.server.mcp.calls import Function
-from corral.server.mcp.tools import features, locks
+from corral.server.mcp.tools import features, handoffs, locks
 
-TOOLS: dict[str, Function] = {function.__name__: function for module in (locks, features) for function in module.TOOLS}
+TOOLS: dict[str, Function] = {function.__name__: function for module in (locks, features, handoffs) for function in module.TOOLS}
 """Every tool by the name that it is published under."""
 
 CORE = (

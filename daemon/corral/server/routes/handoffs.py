@@ -1,0 +1,64 @@
+"""Handoffs over HTTP."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+from pydantic import BaseModel, Field
+from sqlalchemy import Connection
+
+from corral.coordination import handoffs
+from corral.server.routes.dependencies import Given
+from corral.server.routes.locks import speaker
+from corral.store import handoffs as rows
+
+router = APIRouter(prefix="/handoffs", tags=["handoffs"])
+Items = Annotated[
+    list[str] | str | None,
+    Field(None, description="Items, or text with one on each line.", examples=[["Ran the tests"]]),
+]
+
+
+class Handoff(BaseModel):
+    """What one session leaves for the next; ``session_id`` says whose it is (default: the person's)."""
+
+    summary: str = Field(examples=["The login works; the password reset is half done."])
+    completed_work: Items
+    in_progress: Items
+    decisions: Items
+    next_steps: Items
+    relevant_files: Items
+    session_id: str | None = Field(None, max_length=128)
+
+
+@router.get("")
+async def listing(
+    services: Given,
+    agent_name: Annotated[str | None, Query(max_length=128)] = None,
+    limit: Annotated[int, Query(ge=1, le=handoffs.MAX_SHOWN)] = 20,
+) -> dict[str, Any]:
+    """The newest handoffs, of one agent or of everybody."""
+    return {"handoffs": await services.read(lambda conn: handoffs.recent(conn, agent_name, limit))}
+
+
+@router.get("/{handoff_id}")
+async def detail(services: Given, handoff_id: str) -> dict[str, Any]:
+    """One handoff, by its id or the beginning of it."""
+    return handoffs.wire(await services.read(lambda conn: rows.get(conn, handoff_id)))
+
+
+@router.post("", status_code=201)
+async def write(services: Given, said: Handoff) -> dict[str, Any]:
+    """Leave a handoff."""
+    now, lists = services.now(), said.model_dump(include=set(handoffs.LISTS))
+
+    def store(conn: Connection) -> tuple[dict[str, Any], bool]:
+        me = speaker(conn, said.session_id, now)
+        return handoffs.write(conn, me.holder.session_id, said.summary, lists, now), me.arrived
+
+    row, arrived = await services.write(store)
+    if arrived:
+        services.nudge("sessions")
+    services.changed()
+    return {"success": True, "handoff_id": row["handoff_id"]}
