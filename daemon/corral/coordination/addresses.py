@@ -55,7 +55,7 @@ class Identity:
     name: str
 
 
-def identity(conn: Connection, session_id: str, name: str | None, now: datetime) -> Identity:
+def identity(conn: Connection, session_id: str, name: str | None) -> Identity:
     """The session under the name that it wants to act by; None: its own.
 
     Raises:

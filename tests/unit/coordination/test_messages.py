@@ -173,7 +173,7 @@ def test_the_inbox_is_newest_first_and_can_be_narrowed(conn: Connection) -> None
     assert _subjects(conn, "b", unread_only=True) == ["normal", "high", "urgent"]
     for wrong in ({"limit": 0}, {"limit": 1001}, {"since_ts": "yesterday"}):
         with pytest.raises(InvalidInput):
-            messages.inbox(conn, "b", **wrong)  # type: ignore[arg-type]
+            messages.inbox(conn, "b", **wrong)
 
 
 def test_a_receipt_keeps_its_first_times_and_is_the_recipients_own(conn: Connection) -> None:
@@ -204,14 +204,14 @@ def test_a_message_is_found_by_its_words(conn: Connection) -> None:
 
 def test_a_session_acts_under_its_own_names_only(conn: Connection) -> None:
     addresses.bind(conn, "a", "Sisyphus", NOW, task_description="Orchestrator - Batch 1")
-    assert addresses.identity(conn, "a", "SISYPHUS", NOW) == Identity("a", "Sisyphus")
-    assert addresses.identity(conn, "a", None, NOW) == ANN
+    assert addresses.identity(conn, "a", "SISYPHUS") == Identity("a", "Sisyphus")
+    assert addresses.identity(conn, "a", None) == ANN
     with pytest.raises(NotPermitted):
-        addresses.identity(conn, "b", "Sisyphus", NOW)
+        addresses.identity(conn, "b", "Sisyphus")
     with pytest.raises(NotPermitted):
-        addresses.identity(conn, "b", "ann", NOW)
+        addresses.identity(conn, "b", "ann")
     with pytest.raises(NotFound):
-        addresses.identity(conn, "b", "Nobody", NOW)
+        addresses.identity(conn, "b", "Nobody")
 
 
 def test_a_name_has_one_holder_and_passes_on_with_its_unread_mail_when_that_one_is_gone(conn: Connection) -> None:

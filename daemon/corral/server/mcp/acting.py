@@ -1,0 +1,136 @@
+"""Agent Mail's way to say who acts and where: by name, and by any word for the project.
+
+Over a bridge a session acts under its own names. Plain HTTP has no connections: there each registered name is its own session.
+Whoever names another session is refused, and put on record.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BeforeValidator
+from sqlalchemy import Connection
+
+from corral.config.paths import find_checkout
+from corral.coordination import addresses, sessions
+from corral.coordination.addresses import Identity
+from corral.coordination.sessions import Arrival
+from corral.errors import NotFound, NotPermitted
+from corral.models.states import SessionStatus
+from corral.server.mcp.calls import current
+from corral.server.services import Services
+from corral.store import sessions as session_rows
+
+T = TypeVar("T")
+BY_HTTP = "http"
+"""The ``agent_type`` of a session that registered over plain HTTP."""
+Text = Annotated[str, BeforeValidator(lambda value: "" if value is None else value)]
+"""A text that may be left out, in a definition that costs a model little."""
+Texts = Annotated[
+    tuple[str, ...],
+    BeforeValidator(lambda value: (value,) if isinstance(value, str) else () if value is None else value),
+]
+"""Texts; one alone is a list of one."""
+Ignored = Any
+"""What Agent Mail's clients may say and nothing here depends on: tokens, formats, handshakes."""
+
+
+class ProjectNotFound(NotFound):
+    """Another project is meant than the one that this daemon serves."""
+
+    name = "project_not_found"
+
+
+def check_project(services: Services, key: str) -> None:
+    """Accept this project by the path of any of its checkouts, or by its slug; empty: not said.
+
+    Raises:
+        ProjectNotFound: It is not this one.
+    """
+    root = Path(services.project.root)
+    if key in ("", slug(services), root.name, str(root)):
+        return
+    path = Path(key)
+    checkout = find_checkout(path) if path.is_absolute() and "\0" not in key and path.is_dir() else None
+    if checkout is None or checkout.common_dir != services.project.common_dir:
+        raise ProjectNotFound(
+            f"{key[:200]!r} is not this project.",
+            cause=f"This daemon serves {root}, all its worktrees, and nothing else.",
+            remedy=f"Say {slug(services)!r}, or the path of one of its worktrees.",
+            details={"human_key": str(root), "slug": slug(services)},
+        )
+
+
+def slug(services: Services) -> str:
+    """The project's root as Agent Mail abbreviates it."""
+    return re.sub(r"[^a-z0-9]+", "-", str(services.project.root).lower()).strip("-")
+
+
+async def act(project_key: str, name: str, operation: Callable[[Connection, Identity, datetime], T]) -> T:
+    """Run a write as the session that calls, under one of its names; an empty name is its own.
+
+    Raises:
+        ProjectNotFound: Another project is meant.
+        NotPermitted: The name is another session's.
+    """
+    call = current.get()
+    services, now = call.services, call.services.now()
+    if project_key:
+        await services.work(lambda: check_project(services, project_key))
+    try:
+        if call.actor is None and name:
+            done = await services.write(lambda conn: operation(conn, _by_name(conn, name, now), now))
+        else:
+            done = await call.write(
+                lambda conn, me: operation(conn, addresses.identity(conn, me.session_id, name or None), now)
+            )
+    except NotPermitted as error:
+        kept = error
+        await services.write(lambda conn: addresses.refused(conn, call.actor, kept, now))
+        raise
+    services.changed()
+    return done
+
+
+def _by_name(conn: Connection, name: str, now: datetime) -> Identity:
+    """The session of plain HTTP that registered this name; a session of another kind speaks for itself."""
+    row = addresses.known(conn, name)
+    if row["agent_type"] != BY_HTTP:
+        raise NotPermitted(
+            f"{name[:80]!r} is the name of a connected session; you cannot act for it.",
+            cause="It speaks through its own connection.",
+            remedy="Register a name of your own with register_agent.",
+            details={"agent_name": row["called"], "session_id": None},
+        )
+    sessions.alive(conn, Arrival(session_id=row["session_id"], agent_type=BY_HTTP), now)
+    return Identity(row["session_id"], row["called"])
+
+
+async def look(project_key: str, operation: Callable[[Connection], T]) -> T:
+    """Run a query that anybody in the project may.
+
+    Raises:
+        ProjectNotFound: Another project is meant.
+    """
+    services = current.get().services
+    if project_key:
+        await services.work(lambda: check_project(services, project_key))
+    return await services.read(operation)
+
+
+def http_agent(conn: Connection, session_id: str, name: str, now: datetime) -> None:
+    """Bring a client of plain HTTP in: a session under the name that it registers."""
+    row = session_rows.get(conn, session_id)
+    if row is None or row["status"] == SessionStatus.DISCONNECTED:
+        sessions.register(conn, Arrival(session_id=session_id, agent_type=BY_HTTP, agent_name=name), now)
+
+
+def listed(rows: list[dict[str, Any]]) -> Any:
+    """A list as Agent Mail's server answers it: as text, and as ``{"result": [...]}``."""
+    from fastmcp.tools import ToolResult  # costs a second where no MCP client ever came
+
+    return ToolResult(content=[*rows] if rows else "[]", structured_content={"result": rows})

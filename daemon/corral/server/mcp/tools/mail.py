@@ -1,0 +1,226 @@
+"""Messages as Agent Mail names them. Without a name it is the caller's own session that sends, or whose inbox is meant."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection
+
+from corral.coordination import mailing, messages
+from corral.coordination.addresses import EVERYBODY, Identity, known
+from corral.coordination.messages import Letter, Sent
+from corral.errors import InvalidInput
+from corral.models.instants import iso
+from corral.models.states import RecipientRole
+from corral.server.mcp.acting import Ignored, Text, Texts, act, listed, look, slug
+from corral.server.mcp.calls import Answer, Function, current, raised
+from corral.server.roles import roles_of
+from corral.store import messages as rows
+
+PROJECT_ID = 1
+"""Agent Mail numbers its projects; a daemon has one."""
+
+
+@raised
+async def send_message(
+    to: Texts,
+    subject: str,
+    body_md: str,
+    cc: Texts = (),
+    bcc: Texts = (),
+    attachment_paths: Texts = (),
+    importance: str = "normal",
+    ack_required: bool = False,
+    thread_id: Text = "",
+    idempotency_key: Text = "",
+    project_key: Text = "",
+    sender_name: Text = "",
+    broadcast: bool = False,
+    convert_images: Ignored = None,
+    topic: Ignored = None,
+    auto_contact_if_blocked: Ignored = None,
+    sender_token: Ignored = None,
+    format: Ignored = None,
+) -> Answer:
+    """Send mail to agents by name, to roles, or to "all". importance: low, normal, high, urgent (holds the reader's stop)."""
+    if broadcast and to:
+        raise InvalidInput("A broadcast has no recipients of its own.", remedy='Leave `to` empty, or send to "all".')
+    letter = Letter(
+        subject=subject,
+        body=body_md,
+        to=(EVERYBODY,) if broadcast else to,
+        cc=cc,
+        bcc=bcc,
+        importance=importance,
+        ack_required=ack_required,
+        thread_id=thread_id or None,
+        attachments=attachment_paths,
+        idempotency_key=idempotency_key or None,
+    )
+    roles = roles_of(current.get().services)
+    sent = await act(project_key, sender_name, lambda conn, me, now: messages.send(conn, me, letter, now, roles=roles))
+    return _delivered(sent)
+
+
+@raised
+async def reply_message(
+    message_id: int | str,
+    body_md: str,
+    to: Texts = (),
+    cc: Texts = (),
+    bcc: Texts = (),
+    subject_prefix: Text = "Re:",
+    idempotency_key: Text = "",
+    project_key: Text = "",
+    sender_name: Text = "",
+    sender_token: Ignored = None,
+    format: Ignored = None,
+) -> Answer:
+    """Answer a message in its thread; to its sender unless others are named."""
+    letter = Letter(subject_prefix, body_md, to=to, cc=cc, bcc=bcc, idempotency_key=idempotency_key or None)
+    roles = roles_of(current.get().services)
+    sent = await act(
+        project_key,
+        sender_name,
+        lambda conn, me, now: messages.reply(conn, me, str(message_id), letter, now, roles=roles),
+    )
+    return {**payload(sent.message, sent.recipients), "reply_to": message_id, **_delivered(sent)}
+
+
+@raised
+async def fetch_inbox(
+    limit: int = 20,
+    urgent_only: bool = False,
+    include_bodies: bool = False,
+    since_ts: Text = "",
+    project_key: Text = "",
+    agent_name: Text = "",
+    topic: Ignored = None,
+    registration_token: Ignored = None,
+    format: Ignored = None,
+) -> Any:
+    """Your mail, the newest first; since_ts: only what came after that ISO time. It stays unread until you say otherwise."""
+
+    def fetch(conn: Connection, me: Identity, now: datetime) -> list[Answer]:
+        found = messages.inbox(conn, me.session_id, urgent_only=urgent_only, since_ts=since_ts or None, limit=limit)
+        if include_bodies:
+            rows.mark(conn, me.session_id, [row["message_id"] for row in found], ("injected_at",), iso(now))
+        return [entry(row, bodies=include_bodies) for row in found]
+
+    return listed(await act(project_key, agent_name, fetch))
+
+
+@raised
+async def mark_message_read(
+    message_id: int | str,
+    project_key: Text = "",
+    agent_name: Text = "",
+    registration_token: Ignored = None,
+    format: Ignored = None,
+) -> Answer:
+    """Mark a message of your inbox as read."""
+    receipt = await act(
+        project_key, agent_name, lambda conn, me, now: messages.mark_read(conn, me.session_id, message_id, now)
+    )
+    return {"message_id": message_id, "read": True, "read_at": receipt["read_at"]}
+
+
+@raised
+async def acknowledge_message(
+    message_id: int | str,
+    project_key: Text = "",
+    agent_name: Text = "",
+    registration_token: Ignored = None,
+    format: Ignored = None,
+) -> Answer:
+    """Acknowledge a message of your inbox; that also marks it as read."""
+    receipt = await act(
+        project_key, agent_name, lambda conn, me, now: messages.acknowledge(conn, me.session_id, message_id, now)
+    )
+    return {
+        "message_id": message_id,
+        "acknowledged": True,
+        "acknowledged_at": receipt["acknowledged_at"],
+        "read_at": receipt["read_at"],
+    }
+
+
+@raised
+async def search_messages(
+    query: str,
+    limit: int = 20,
+    project_key: Text = "",
+    agent_name: Text = "",
+    registration_token: Ignored = None,
+    format: Ignored = None,
+) -> Any:
+    """Messages of the project that hold all the words, the best match first; agent_name: only those it sent or got."""
+
+    def find(conn: Connection) -> list[Answer]:
+        session_id = known(conn, agent_name)["session_id"] if agent_name else None
+        return [
+            {key: value for key, value in entry(row).items() if key in _FOUND}
+            for row in messages.find(conn, query, session_id=session_id, limit=limit)
+        ]
+
+    return listed(await look(project_key, find))
+
+
+_FOUND = ("id", "subject", "importance", "ack_required", "created_ts", "thread_id", "from")
+
+
+def entry(row: Answer, *, bodies: bool = False) -> Answer:
+    """A message as Agent Mail's inbox and threads show it."""
+    shape = {
+        "id": row["seq"],
+        "project_id": PROJECT_ID,
+        "sender_id": row["sender_session_id"],
+        "thread_id": row["thread_id"],
+        "topic": None,
+        "subject": row["subject"],
+        "importance": row["importance"],
+        "ack_required": bool(row["ack_required"]),
+        "created_ts": row["created_at"],
+        "attachments": row["attachments"],
+        "from": row["sender_name"],
+    }
+    if "role" in row:
+        shape |= {"kind": row["role"], "state": mailing.state(row)}
+    return {**shape, **({"body_md": row["body"]} if bodies else {})}
+
+
+def payload(message: Answer, recipients: Sequence[Answer]) -> Answer:
+    """A message as Agent Mail tells its sender of it."""
+    services = current.get().services
+    by_role = {role.value: [one["name"] for one in recipients if one["role"] == role.value] for role in RecipientRole}
+    return {
+        "id": message["seq"],
+        "thread_id": message["thread_id"],
+        "project": str(services.project.root),
+        "project_slug": slug(services),
+        "from": message["sender_name"],
+        **by_role,
+        "subject": message["subject"],
+        "importance": message["importance"],
+        "ack_required": bool(message["ack_required"]),
+        "created": message["created_at"],
+        "attachments": message["attachments"],
+    }
+
+
+def _delivered(sent: Sent) -> Answer:
+    """What a sender is told; beyond Agent Mail's: who is gone (``bounced``), and that it was sent before."""
+    told = payload(sent.message, sent.recipients)
+    return {
+        "deliveries": [{"project": told["project"], "payload": told}],
+        "count": 1,
+        **({"bounced": sent.bounced} if sent.bounced else {}),
+        **({"idempotent_replay": True} if sent.replayed else {}),
+    }
+
+
+TOOLS: tuple[Function, ...] = (
+    send_message, reply_message, fetch_inbox, mark_message_read, acknowledge_message, search_messages,
+)  # fmt: skip

@@ -1,0 +1,129 @@
+"""Mail through MCP: what Agent Mail's clients say plays unchanged, and nobody speaks for another."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.conftest import git
+from tests.coordinated import Coordinated
+from tests.integration.mcp.client import Agent, play
+
+
+@pytest.mark.req("REGISTER-1", "REGISTER-2", "MESSAGE-1", "MESSAGE-2")
+def test_agents_register_write_and_answer(house: Coordinated) -> None:
+    elsewhere = house.root.parent / "elsewhere"
+    git(house.root, "worktree", "add", "-q", str(elsewhere))
+
+    async def scene(boss: Agent, coder: Agent) -> None:
+        project = await boss.call("ensure_project", human_key=str(house.root))
+        assert set(project) == {"id", "slug", "human_key", "created_at"}
+        assert await coder.call("ensure_project", human_key=str(elsewhere)) == project
+        key = project["slug"]
+        chief = await boss.call(
+            "register_agent", project_key=key, program="opencode", model="any", name="Sisyphus",
+            task_description="Orchestrator - Batch 1",
+        )  # fmt: skip
+        assert (chief["name"], chief["task_description"]) == ("Sisyphus", "Orchestrator - Batch 1")
+        me = await coder.call(
+            "register_agent", project_key=str(elsewhere), program="opencode-coder", model="m",
+            task_description="Executing bd-1",
+        )  # fmt: skip
+        assert me["name"].isalpha() and me["program"] == "opencode-coder"
+        listed = {row["agent_name"]: row["current_task"] for row in house.json("session", "list")}
+        assert listed[me["name"]] == "Executing bd-1" and "Orchestrator - Batch 1" in listed.values()
+        sent = await coder.call(
+            "send_message", project_key=key, sender_name=me["name"], to=["sisyphus"], subject="[bd-1] Task Complete",
+            body_md="Commit: abc", thread_id="batch-1", importance="high", ack_required=True,
+        )  # fmt: skip
+        (delivery,) = sent["deliveries"]
+        assert sent["count"] == 1 and delivery["payload"]["to"] == ["Sisyphus"]
+        (got,) = await boss.call("fetch_inbox", project_key=key, agent_name="Sisyphus", include_bodies=True)
+        assert (got["from"], got["thread_id"], got["body_md"], got["kind"]) == (
+            me["name"], "batch-1", "Commit: abc", "to",
+        )  # fmt: skip
+        answer = await boss.call(
+            "reply_message", project_key=key, message_id=got["id"], sender_name="Sisyphus", body_md="Good"
+        )
+        assert (answer["thread_id"], answer["subject"]) == ("batch-1", "Re: [bd-1] Task Complete")
+        assert (answer["importance"], answer["reply_to"]) == ("high", got["id"])
+        done = await boss.call("acknowledge_message", project_key=key, agent_name="Sisyphus", message_id=got["id"])
+        again = await boss.call("acknowledge_message", message_id=got["id"])
+        assert done["acknowledged"] and done == again
+        read = await coder.call("mark_message_read", message_id=answer["id"])
+        assert read["read"] and read["read_at"]
+        assert [row["subject"] for row in await coder.call("fetch_inbox", urgent_only=True)] == [answer["subject"]]
+        assert [row["id"] for row in await boss.call("search_messages", project_key=key, query="commit")] == [got["id"]]
+        seen = await boss.call("whois", project_key=key, agent_name=me["name"].lower())
+        assert (seen["program"], seen["status"], seen["recent_commits"]) == ("opencode-coder", "active", [])
+        thread = await boss.read(f"resource://thread/batch-1?project={key}&include_bodies=true")
+        assert [row["body_md"] for row in thread["messages"]] == ["Commit: abc", "Good"]
+        mine = await coder.read(f"resource://inbox/{me['name']}?include_bodies=true&limit=5")
+        assert (mine["count"], mine["messages"][0]["body_md"]) == (1, "Good")
+
+    play(house, scene, agents=2, profile="mail", CORRAL_SESSION_ID="")
+
+
+def test_what_is_wrong_is_said_in_agent_mails_words_and_nobody_speaks_for_another(house: Coordinated) -> None:
+    async def scene(one: Agent, two: Agent) -> None:
+        me = (await one.call("register_agent", program="p", model="m", name="Ann"))["name"]
+
+        async def wrong(agent: Agent, tool: str, **arguments: Any) -> str:
+            error = (await agent.call(tool, **arguments))["mcp_error"]["error"]
+            assert set(error) == {"type", "message", "recoverable", "data"} and error["recoverable"]
+            return str(error["type"])
+
+        hello = {"subject": "Hello", "body_md": "x"}
+        assert await wrong(one, "send_message", to=["Nobody"], **hello) == "RECIPIENT_NOT_FOUND"
+        assert await wrong(one, "send_message", to=[], **hello) == "INVALID_INPUT"
+        assert await wrong(one, "send_message", to=["Ann"], thread_id="/x", **hello) == "INVALID_THREAD_ID"
+        assert await wrong(one, "send_message", to=["Ann"], subject="s", body_md="x" * 3_000_000) == "INVALID_INPUT"
+        assert await wrong(one, "ensure_project", human_key="/nowhere") == "PROJECT_NOT_FOUND"
+        assert await wrong(one, "ensure_project", human_key="x\0/../y") == "PROJECT_NOT_FOUND"
+        assert await wrong(one, "fetch_inbox", project_key="other") == "PROJECT_NOT_FOUND"
+        assert await wrong(one, "fetch_inbox", since_ts="soon") == "INVALID_TIMESTAMP"
+        assert await wrong(one, "acknowledge_message", message_id=77) == "NOT_FOUND"
+        assert await wrong(one, "register_agent", program="", model="m") == "EMPTY_PROGRAM"
+        assert await wrong(one, "register_agent", program="p", model="m", name="a b") == "INVALID_AGENT_NAME"
+        assert await wrong(two, "register_agent", program="p", model="m", name="ann") == "CONFLICT"
+        assert await wrong(two, "whois", agent_name="Nobody") == "NOT_FOUND"
+        for tool, arguments in (
+            ("send_message", {"sender_name": me, "to": ["Ann"], **hello}),
+            ("fetch_inbox", {"agent_name": me}),
+            ("acknowledge_message", {"agent_name": me, "message_id": 1}),
+        ):
+            assert await wrong(two, tool, **arguments) == "OPERATION_NOT_PERMITTED"
+        key = {"idempotency_key": "once", "to": ["Ann"], "subject": "Once"}
+        first = await two.call("send_message", body_md="x", **key)
+        again = await two.call("send_message", body_md="x", **key)
+        assert again["idempotent_replay"] and again["deliveries"] == first["deliveries"]
+        assert await wrong(two, "send_message", body_md="y", **key) == "IDEMPOTENCY_KEY_CONFLICT"
+        new = await two.call("create_agent_identity", program="p", model="m", name_hint="Ann")
+        assert new["name"] != "Ann" and new["name"].isalpha()
+        assert (await two.call("request_contact", to_agent="Ann", reason="x"))["status"] == "approved"
+        assert (await one.call("respond_contact", from_agent=new["name"], accept=True))["approved"]
+        assert [row["to"] for row in await one.call("list_contacts")] == [
+            row["agent_name"] for row in house.json("session", "list") if new["id"] == row["session_id"]
+        ]
+        assert (await one.call("set_contact_policy", policy="block_all"))["policy"] == "open"
+        assert (await one.call("health_check"))["status"] == "ok"
+
+    play(house, scene, agents=2, profile="mail")
+    kinds = [event["kind"] for event in house.ask("GET", "/status")["recent"]]
+    assert kinds.count("identity.refused") == 3
+
+
+def test_mail_to_one_that_hung_up_bounces(house: Coordinated) -> None:
+    async def first(one: Agent) -> None:
+        await one.call("register_agent", program="p", model="m", name="Ann")
+
+    async def second(two: Agent) -> None:
+        sent = await two.call("send_message", to="Ann", subject="Are you there?", body_md="x")
+        assert sent["bounced"] == ["Ann"]
+        await two.call("register_agent", program="p", model="m", name="Ann")
+        (got,) = await two.call("fetch_inbox", agent_name="Ann")
+        assert got["subject"] == "Are you there?"
+
+    play(house, first, profile="mail")
+    play(house, second, profile="mail")
