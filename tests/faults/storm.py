@@ -221,7 +221,7 @@ class Storm:
         titles = Counter(row["title"] for row in caller("GET", "/tasks"))
         assert set(titles.values()) <= {1}, "a task was stored twice"
         for task_id, file in self.tasks.items():
-            detail = caller("GET", f"/tasks/{task_id}")
+            detail = caller("GET", f"/tasks/{task_id}/detail")
             assert detail["status"] == "completed", detail
             assert detail["merge"]["state"] == "landed", detail
             git(self.root, "merge-base", "--is-ancestor", detail["merge"]["landed_sha"], "main")

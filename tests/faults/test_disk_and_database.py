@@ -145,7 +145,7 @@ def test_a_task_that_ends_while_the_disk_is_full_is_not_lost(coordinate: Callabl
     eventually(Path(f"{gate}.began").exists)
     pid = house.daemon_pid()
     assert pid is not None
-    worker = eventually(lambda: house.ask("GET", f"/tasks/{task}")["session_id"])
+    worker = eventually(lambda: house.ask("GET", f"/tasks/{task}/detail")["session_id"])
     with no_room_for(pid):
         gate.touch()
         eventually(lambda: not any(str(gate) in " ".join(_words(child)) for child in psutil.Process(pid).children()))

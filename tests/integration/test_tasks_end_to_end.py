@@ -23,7 +23,7 @@ ONE_AT_A_TIME = "supervisor: {max_agents: 1}"
 
 
 def detail(house: Coordinated, task: str) -> dict[str, Any]:
-    found = house.ask("GET", f"/tasks/{task}")
+    found = house.ask("GET", f"/tasks/{task}/detail")
     assert isinstance(found, dict)
     return found
 

@@ -108,7 +108,7 @@ def _run(project: Project, runner: str) -> bool:
     answer = client.request("POST", "/tasks/batch", {"tasks": [_submission(task, runner) for task in TASKS]})
     ids = dict(zip(answer["task_ids"], TASKS, strict=True))
     _follow(client, ids, LIMIT_S[runner])
-    details = {task.name: client.request("GET", f"/tasks/{segment(task_id)}") for task_id, task in ids.items()}
+    details = {task.name: client.request("GET", f"/tasks/{segment(task_id)}/detail") for task_id, task in ids.items()}
     _account(client, details)
     return _prove(project, client, details, strict=runner == "command")
 

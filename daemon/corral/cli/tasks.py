@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from pathlib import Path
 from typing import Annotated, Any
@@ -29,6 +30,12 @@ def submit(
     command: Annotated[
         str | None, typer.Option("--command", "-c", help="A shell command, run in its own worktree.", metavar="CMD")
     ] = None,
+    description: Annotated[
+        str | None,
+        typer.Option(
+            "--description", "-d", help="Alone: work that a session claims (`corral task claim`).", metavar="TEXT"
+        ),
+    ] = None,
     prompt: Annotated[
         str | None,
         typer.Option("--prompt", "-p", help="What a Claude Code worker is asked; - reads stdin.", metavar="TEXT"),
@@ -50,6 +57,9 @@ def submit(
     max_cost_usd: Annotated[
         float | None, typer.Option("--max-cost-usd", help="Dollars of a Claude Code worker.")
     ] = None,
+    thread: Annotated[
+        str | None, typer.Option("--thread", help="The thread of messages its batch is spoken of in.", metavar="ID")
+    ] = None,
     target: Annotated[str | None, typer.Option("--target", help="Land on this branch.", metavar="BRANCH")] = None,
     retries: Annotated[
         int | None, typer.Option("--retries", min=0, help="Tries after a failure, instead of tasks.max_retries.")
@@ -65,8 +75,15 @@ def submit(
     """Hand over one task. It is worked on in its own worktree, and what it changes is merged and verified."""
     if prompt == "-":
         prompt = typer.get_text_stream("stdin").read()
+    if command is prompt is description is None:
+        raise InvalidInput(
+            "The task says nothing but its title.",
+            remedy="Give --command or --prompt; or --description, for work that a session claims.",
+        )
     body = {
         "title": title,
+        "description": description,
+        "thread_id": thread,
         "command": command,
         "prompt": prompt,
         "runner": runner,
@@ -145,13 +162,13 @@ def listing(
 @app.command()
 def detail(task_id: Id, as_json: Json = False) -> None:
     """Show everything about a task: how it went, what it used, where its work landed."""
-    task = client().request("GET", f"/tasks/{segment(task_id)}")
+    task = client().request("GET", f"/tasks/{segment(task_id)}/detail")
     if as_json:
         emit(task)
         return
     say(f"{paint(visible(task['title']), 'bold')}  {state(task['status'])}")
     rows = [("id", task["task_id"]), ("priority", task["priority"]), ("attempts", task["attempts"])]
-    rows += [("worktree", task["worktree"]), ("branch", task["branch"])]
+    rows += [("thread", task["thread_id"]), ("worktree", task["worktree"]), ("branch", task["branch"])]
     if task["error_code"]:
         rows.append(("error", f"{task['error_code']}: {task['error_message']}"))
     usage = task["usage"]
@@ -181,13 +198,55 @@ def _merge(merge: dict[str, Any] | None) -> None:
 
 
 @app.command()
+def claim(
+    task_types: Annotated[
+        list[str] | None, typer.Option("--type", help="Only of this type; repeatable.", metavar="TYPE")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Take the next task that no worker executes; it is yours until you complete it, or are gone."""
+    answer = client().request("POST", "/tasks/claim", {"task_types": task_types or [], "session_id": session_id()})
+    if as_json:
+        emit(answer)
+    elif answer["success"]:
+        say(f"{answer['task_id']}  {visible(answer['title'])}")
+        say(visible(answer["description"]))
+    else:
+        say("There is nothing to claim.")
+
+
+@app.command()
+def complete(
+    task_id: Id,
+    failed: Annotated[bool, typer.Option("--failed", help="It failed; it is not tried again.")] = False,
+    result: Annotated[
+        str | None, typer.Option("--result", help="What it yields: a JSON object.", metavar="JSON")
+    ] = None,
+    error: Annotated[str | None, typer.Option("--error", help="Why it failed.", metavar="TEXT")] = None,
+    as_json: Json = False,
+) -> None:
+    """Say that a task you claimed is done, or has failed."""
+    try:
+        value = json.loads(result) if result is not None else None
+    except ValueError as mistake:
+        raise InvalidInput(
+            "--result is not JSON.", cause=str(mistake), remedy="Write --result '{\"key\": 1}'."
+        ) from mistake
+    body = {"success": not failed, "result": value, "error_message": error, "session_id": session_id()}
+    _acted("complete", task_id, body, as_json)
+
+
+@app.command()
 def cancel(
     task_id: Id,
     reason: Annotated[str, typer.Option("--reason", help="Why; kept with the task.")] = "Cancelled.",
+    convention: Annotated[
+        bool, typer.Option("--convention", help="It ends failed, with error_code cancelled_by_orchestrator.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Cancel a task; a running one is stopped, and its work saved."""
-    _acted("cancel", task_id, {"reason": reason}, as_json)
+    _acted("cancel", task_id, {"reason": reason, "convention": convention}, as_json)
 
 
 @app.command()

@@ -8,17 +8,25 @@ from typing import Annotated, Any
 
 from pydantic import (
     AfterValidator,
+    AwareDatetime,
     BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
     StringConstraints,
     ValidationError,
+    field_serializer,
     model_validator,
 )
 
 from corral.errors import InvalidInput
-from corral.models.states import RunnerName
+from corral.models.instants import iso
+from corral.models.states import RunnerName, TaskStatus
+
+TITLE_LIMIT = 500
+"""Characters."""
+THREAD = r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}"
+"""What a thread of messages may be called."""
 
 
 def _one_line(text: object) -> object:
@@ -40,8 +48,9 @@ def _storable(text: str) -> str:
 
 
 Text = Annotated[str, AfterValidator(_storable)]
-Title = Annotated[Text, BeforeValidator(_one_line), StringConstraints(min_length=1, max_length=500)]
+Title = Annotated[Text, BeforeValidator(_one_line), StringConstraints(min_length=1, max_length=TITLE_LIMIT)]
 Body = Annotated[Text, StringConstraints(min_length=1, max_length=1_000_000)]
+Reason = Annotated[Text, StringConstraints(max_length=2000)]
 Short = Annotated[Text, StringConstraints(min_length=1, max_length=128)]
 
 
@@ -56,13 +65,24 @@ class TaskLimits(BaseModel):
     memory_mb: int | None = Field(default=None, gt=0)
 
 
+class AgentRequirements(BaseModel):
+    """What whoever claims the work must be able to do; what else is said here is kept and shown."""
+
+    model_config = ConfigDict(extra="allow")
+
+    capabilities: list[Short] = Field(default_factory=list, max_length=64)
+
+
 class TaskSubmission(BaseModel):
     """One task as a client submits it.
 
     Attributes:
+        title: One line; by default the description's first.
         command: A shell command, run in the task's worktree; or
-        prompt: what a Claude Code worker is asked to do. Exactly one of the two.
+        prompt: what a Claude Code worker is asked to do. Without either no worker is started: a session claims the task.
         runner: What executes it; by default what fits: ``command`` or ``claude``.
+        thread_id: The thread of messages that the task's batch is spoken of in.
+        deadline_at: Shown to whoever claims the task; nothing is enforced by it.
         priority: 0 to 10, 10 first.
         wait_for: Ids of tasks (in a batch also local names) that must succeed first.
         claims: Lock keys (paths, globs, logical keys); tasks whose claims overlap do not run at the same time.
@@ -73,9 +93,15 @@ class TaskSubmission(BaseModel):
         name: In a batch: a local name that other tasks of the batch may wait for.
     """
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "example": {"title": "Add a health page", "prompt": "Add GET /health.", "claims": ["src/web/**"]}
+        },
+    )
 
     title: Title
+    description: Body | None = None
     command: Body | None = None
     prompt: Body | None = None
     runner: RunnerName | None = None
@@ -84,6 +110,9 @@ class TaskSubmission(BaseModel):
     priority: int = Field(default=5, ge=0, le=10, strict=True)
     wait_for: list[Short] = Field(default_factory=list, max_length=1000)
     ignore_dependency_failure: bool = False
+    agent_requirements: AgentRequirements | None = None
+    deadline_at: AwareDatetime | None = None
+    thread_id: Annotated[str, StringConstraints(pattern=f"^{THREAD}$")] | None = None
     claims: list[Annotated[Text, StringConstraints(min_length=1, max_length=4096)]] = Field(
         default_factory=list, max_length=1000
     )
@@ -97,11 +126,24 @@ class TaskSubmission(BaseModel):
     author_email: Annotated[Text, StringConstraints(max_length=256)] | None = None
     name: Short | None = None
 
+    @model_validator(mode="before")
+    @classmethod
+    def _titled(cls, given: Any) -> Any:
+        if isinstance(given, dict) and given.get("title") is None and isinstance(given.get("description"), str):
+            lines = (line for line in given["description"].splitlines() if line.strip())
+            return {**given, "title": next(lines, "")[:TITLE_LIMIT]}
+        return given
+
+    @field_serializer("deadline_at", when_used="unless-none")
+    def _as_stored(self, moment: AwareDatetime) -> str:
+        return iso(moment)
+
     @model_validator(mode="after")
     def _one_kind_of_work(self) -> TaskSubmission:
-        if (self.command is None) == (self.prompt is None):
-            raise ValueError("a task needs either a command or a prompt")
-        fitting = RunnerName.COMMAND if self.command is not None else RunnerName.CLAUDE
+        if self.command is not None and self.prompt is not None:
+            raise ValueError("a task has a command or a prompt, not both")
+        does = {RunnerName.COMMAND: self.command, RunnerName.CLAUDE: self.prompt}
+        fitting = next((runner for runner, what in does.items() if what is not None), None)
         if self.runner is None:
             self.runner = fitting
         elif self.runner is not fitting:
@@ -159,6 +201,53 @@ _USAGE = {"input_tokens": 0, "output_tokens": 0, "cost_usd": 0.0, "turns": 0}
 def summary(row: Mapping[str, Any]) -> dict[str, Any]:
     """A task as a list shows it."""
     return {field: row[field] for field in SUMMARY_FIELDS}
+
+
+class TaskRead(BaseModel):
+    """A task as ``get_task`` and ``GET /api/v1/tasks/{task_id}`` show it: exactly what the task document names."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "example": {
+                "task_id": "0b6ff4a2-6a52-4f5d-9d3e-0f4bb6a6c1d7",
+                "task_type": "review",
+                "status": "completed",
+                "input_data": {"branch": "feat/login"},
+                "result": {"verdict": "approve"},
+                "error_message": None,
+                "priority": 5,
+                "created_at": "2026-03-01T12:00:00.000Z",
+                "completed_at": "2026-03-01T12:04:10.250Z",
+            }
+        }
+    )
+
+    task_id: str
+    task_type: str
+    status: TaskStatus
+    input_data: dict[str, Any] | None
+    result: Any
+    error_message: str | None
+    priority: int
+    created_at: str
+    completed_at: str | None
+
+
+def read(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of :class:`TaskRead`."""
+    return {field: row[field] for field in TaskRead.model_fields}
+
+
+_LEASED = (
+    "task_id", "task_type", "title", "input_data", "priority", "thread_id", "agent_requirements", "lease_expires_at",
+    "fencing_token", "attempts",
+)  # fmt: skip
+
+
+def leased(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A task as whoever claimed it is told; ``description`` is the title where there is no other."""
+    told = {field: row[field] for field in _LEASED}
+    return {**told, "description": row["description"] or row["title"], "deadline": row["deadline_at"]}
 
 
 def usage(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -57,9 +57,10 @@ def listing(
     return [dict(row) for row in conn.execute(query).mappings()]
 
 
-def in_status(conn: Connection, *statuses: str) -> list[Row]:
-    """Whole rows of the tasks in these states, oldest first."""
-    query = select(tasks).where(tasks.c.status.in_(statuses)).order_by(tasks.c.seq)
+def in_status(conn: Connection, *statuses: str, offered: bool = False) -> list[Row]:
+    """Whole rows of the tasks in these states, oldest first: those that a runner executes, or that sessions claim."""
+    runner = tasks.c.runner.is_(None) if offered else tasks.c.runner.is_not(None)
+    query = select(tasks).where(tasks.c.status.in_(statuses), runner).order_by(tasks.c.seq)
     return [dict(row) for row in conn.execute(query).mappings()]
 
 
@@ -75,20 +76,28 @@ def count_open(conn: Connection) -> int:
     return int(conn.execute(query).scalar_one())
 
 
-def ready(conn: Connection, now: str, *, priority: int | None = None) -> Iterator[Row]:
-    """Tasks that could start now: ``task_id, seq, priority, created_at``; highest priority first, then oldest first.
+def ready(
+    conn: Connection, now: str, *, priority: int | None = None, offered: bool = False, task_types: Sequence[str] = ()
+) -> Iterator[Row]:
+    """Tasks that could start now: ``task_id, seq, priority, created_at, agent_requirements``.
 
-    Read a page at a time, so that whoever wants one pays for one.
+    Highest priority first, then oldest first; read a page at a time, so that whoever wants one pays for one.
 
     Args:
         now: Tasks that wait out a backoff beyond this instant are left out.
         priority: Only this level.
+        offered: Those that sessions claim, instead of those that a runner executes.
+        task_types: Only these.
     """
-    query = select(tasks.c.task_id, tasks.c.seq, tasks.c.priority, tasks.c.created_at).where(
+    executed = tasks.c.runner.is_not(None)
+    columns = (tasks.c.task_id, tasks.c.seq, tasks.c.priority, tasks.c.created_at, tasks.c.agent_requirements)
+    query = select(*columns).where(
         tasks.c.status == TaskStatus.PENDING,
-        tasks.c.runner.is_not(None),
+        ~executed if offered else executed,
         or_(tasks.c.not_before_at.is_(None), tasks.c.not_before_at <= now),
     )
+    if task_types:
+        query = query.where(tasks.c.task_type.in_(list(task_types)))
     if priority is not None:
         query = query.where(tasks.c.priority == priority)
     query = query.order_by(tasks.c.priority.desc(), tasks.c.seq)
@@ -104,7 +113,7 @@ def ready(conn: Connection, now: str, *, priority: int | None = None) -> Iterato
 def next_due(conn: Connection, now: str) -> str | None:
     """When the next backoff ends."""
     query = select(func.min(tasks.c.not_before_at)).where(
-        tasks.c.status == TaskStatus.PENDING, tasks.c.not_before_at > now
+        tasks.c.status == TaskStatus.PENDING, tasks.c.runner.is_not(None), tasks.c.not_before_at > now
     )
     return conn.execute(query).scalar()
 

@@ -50,6 +50,9 @@ class Ending:
     harvest: Harvest | None = None
 
 
+CANCELLED_BY_ORCHESTRATOR = "cancelled_by_orchestrator"
+"""The ``error_code`` of a task that was cancelled by the task document's convention: it ends ``failed``."""
+
 INTERRUPTED = "interrupted"
 """The ``error_code`` of an attempt that Corral itself cut short: it is not counted."""
 
@@ -125,7 +128,8 @@ def interrupt(conn: Connection, row: Row, reason: str, now: datetime) -> Row | N
         "status": TaskStatus.INTERRUPTED,
         "attempts": max(0, row["attempts"] - 1),
         "lease_expires_at": None,
-        "error_code": INTERRUPTED,
+        "error_code": row["error_code"]
+        or INTERRUPTED,  # how a cancellation that was asked for shall end is not forgotten
         "error_message": reason,
     }
     moved = tasks.move(conn, row["task_id"], (TaskStatus.RUNNING,), values, token=row["fencing_token"])
@@ -138,12 +142,10 @@ def interrupt(conn: Connection, row: Row, reason: str, now: datetime) -> Row | N
 def resume(conn: Connection, task_id: str, now: datetime, rules: TaskRules) -> Row | None:
     """An interrupted task may start again at once; one whose cancellation was asked for meanwhile is cancelled."""
     freed = {"pid": None, "pid_started": None, "not_before_at": None}
-    cancelled: Row = {"status": TaskStatus.CANCELLED, "completed_at": iso(now), "error_code": None, **freed}
-    moved = tasks.move(conn, task_id, (TaskStatus.INTERRUPTED,), cancelled, cancelled=True)
-    if moved is not None:
-        events.record(conn, now, "task.cancelled", task_id=task_id)
-        reconsider(conn, [task_id], now, unblock_on=rules.unblock_on)
-        return moved
+    row = tasks.get(conn, task_id)
+    if row is not None and row["status"] == TaskStatus.INTERRUPTED and row["cancel_reason"] is not None:
+        convention = row["error_code"] == CANCELLED_BY_ORCHESTRATOR
+        return call_off(conn, row, now, rules, reason=row["cancel_reason"], convention=convention)
     again: Row = {"status": TaskStatus.PENDING, "error_code": None, "error_message": None, **freed}
     moved = tasks.move(conn, task_id, (TaskStatus.INTERRUPTED,), again)
     if moved is not None:
@@ -151,12 +153,45 @@ def resume(conn: Connection, task_id: str, now: datetime, rules: TaskRules) -> R
     return moved
 
 
+def call_off(
+    conn: Connection, row: Row, now: datetime, rules: TaskRules, *, reason: str, convention: bool
+) -> Row | None:
+    """End a task that no worker of ours is at work on, as cancelled. None if its state is another by now.
+
+    Args:
+        convention: It ends ``failed`` with :data:`CANCELLED_BY_ORCHESTRATOR`, not ``cancelled``.
+    """
+    values = _called_off(reason, None, convention=convention)
+    freed = dict.fromkeys(("lease_expires_at", "pid", "pid_started", "not_before_at"))
+    gone = {**values, **freed, "cancel_reason": reason, "completed_at": iso(now)}
+    moved = tasks.move(conn, row["task_id"], (row["status"],), gone, token=row["fencing_token"])
+    if moved is not None:
+        data = {"reason": reason, "error_code": values["error_code"]}
+        kind = f"task.{moved['status']}"
+        events.record(conn, now, kind, task_id=row["task_id"], session_id=row["session_id"], data=data)
+        reconsider(conn, [row["task_id"]], now, unblock_on=rules.unblock_on)
+    return moved
+
+
+def _called_off(reason: str, result: Row | None, *, convention: bool) -> Row:
+    if not convention:
+        return {"status": TaskStatus.CANCELLED, "error_code": None, "error_message": reason, "result": result}
+    told = {**(result or {}), "error_code": CANCELLED_BY_ORCHESTRATOR, "reason": reason}
+    return {
+        "status": TaskStatus.FAILED,
+        "error_code": CANCELLED_BY_ORCHESTRATOR,
+        "error_message": reason,
+        "result": told,
+    }
+
+
 def _outcome(before: Row, ending: Ending, now: datetime, rules: TaskRules) -> tuple[Row, Row]:
     """The columns to set, and what the event tells."""
     why = {"error_code": ending.error_code, "error_message": ending.error_message}
     if before["cancel_reason"] is not None:
-        values: Row = {"error_code": None, "error_message": before["cancel_reason"], "result": ending.result}
-        return {"status": TaskStatus.CANCELLED, **values}, {"reason": before["cancel_reason"]}
+        convention = before["error_code"] == CANCELLED_BY_ORCHESTRATOR
+        values = _called_off(before["cancel_reason"], ending.result, convention=convention)
+        return values, {"reason": before["cancel_reason"], "error_code": values["error_code"]}
     if ending.success:
         head = ending.harvest.head_sha if ending.harvest is not None else None
         done: Row = {"error_code": None, "error_message": None, "result": ending.result, "head_sha": head}

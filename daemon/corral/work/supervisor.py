@@ -4,7 +4,7 @@ Invariants:
     * :meth:`Supervisor.step` alone changes who is at work; what is slow runs in the server's threads and reports back
       through a queue. A step re-reads the rows, so a lost or doubled nudge is harmless.
     * A task is ``running`` in the database before anything is done for it, and a ``running`` row that nobody here works on
-      is taken for lost: it is requeued, never forgotten.
+      is taken for lost: it is requeued, never forgotten. (What sessions claimed is theirs: :mod:`corral.work.leases`.)
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from corral.runners.protocol import Observation, Runner, Usage
 from corral.store import sessions as session_rows
 from corral.store import tasks
 from corral.store import worktrees as worktree_rows
-from corral.work import attempts, scheduling
+from corral.work import attempts, leases, scheduling
 from corral.work.allocation import Grounds, put_right
 from corral.work.attempts import INTERRUPTED, Ending
 from corral.work.execution import Site, Started, finish, launch
@@ -47,6 +47,9 @@ BEAT_EVERY_S = 20.0
 
 SWEEP_EVERY_S = 30.0
 """Between two tries to remove a worktree that could not be removed."""
+
+LEASES_EVERY_S = 15.0
+"""Between two looks at what sessions hold; the end of one is seen at once, by a nudge."""
 
 LOST = "worker_lost"
 
@@ -102,6 +105,7 @@ class Supervisor:
         self._reports: deque[Callable[[datetime], None]] = deque()
         self._resuming: set[str] = set()
         self._losing = False
+        self._leased = False
         self._righting: set[str] = set()
         self._sweep_at: datetime | None = None
         self._draining = False
@@ -157,6 +161,9 @@ class Supervisor:
             self._reports.popleft()(now)
         running = self._db.read(lambda conn: tasks.in_status(conn, TaskStatus.RUNNING, TaskStatus.INTERRUPTED))
         self._follow(running, now)
+        self._leased = bool(self._db.read(leases.held))
+        if self._leased and self._db.write(lambda conn: leases.keep(conn, now, self._settings())):
+            self._nudge("supervisor")
         if not self._draining:
             self._resume(running)
             self._claim(now)
@@ -289,6 +296,8 @@ class Supervisor:
             due.append(now + timedelta(seconds=STOPPING_LOOK_S))
         elif self._attempts:
             due.append(now + timedelta(seconds=LOOK_EVERY_S))
+        elif self._leased:
+            due.append(now + timedelta(seconds=LEASES_EVERY_S))
         if self._sweep_at is not None:
             due.append(self._sweep_at)
         if not self._draining and (backoff := self._db.read(lambda conn: tasks.next_due(conn, iso(now)))):

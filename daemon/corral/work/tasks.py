@@ -18,12 +18,14 @@ from corral.models.identifiers import new_id
 from corral.models.instants import iso
 from corral.models.states import OPEN_MERGES, RETURNED_MERGES, MergeState, TaskStatus
 from corral.models.tasks import TaskSubmission
-from corral.store import dependencies, events, receipts, tasks, worktrees
+from corral.store import dependencies, events, receipts, sessions, tasks, worktrees
+from corral.work import attempts
 from corral.work.dependencies import blocking_cycle, reconsider, settle
 
 Row = dict[str, Any]
 
 _PREFIX = re.compile(r"[0-9a-f][0-9a-f-]{3,35}")
+_NOT_STARTED = (TaskStatus.WAITING, TaskStatus.PENDING, TaskStatus.INTERRUPTED)
 _RETRYABLE = (TaskStatus.FAILED, TaskStatus.DEAD, TaskStatus.CANCELLED)
 
 
@@ -104,6 +106,15 @@ def listing(
     return [shapes.summary(row) for row in rows]
 
 
+def read(conn: Connection, task_id: str) -> Row:
+    """A task as the task document shows it (:func:`corral.models.tasks.read`).
+
+    Raises:
+        NotFound: No such task.
+    """
+    return shapes.read(find(conn, task_id))
+
+
 def detail(conn: Connection, task_id: str) -> Row:
     """Everything about one task; reading changes nothing.
 
@@ -118,7 +129,8 @@ def detail(conn: Connection, task_id: str) -> Row:
     history = events.listing(conn, task_id=row["task_id"])
     shown = shapes.summary(row)
     for name in ("error_code", "error_message", "attempts", "result", "branch", "task_type", "input_data", "runner",
-                 "command", "prompt", "target", "submitted_by", "session_id", "timeout_s", "max_retries", "limits",
+                 "description", "command", "prompt", "thread_id", "agent_requirements", "deadline_at", "target",
+                 "submitted_by", "session_id", "timeout_s", "max_retries", "limits",
                  "progress", "not_before_at", "started_at", "completed_at", "cancel_reason"):  # fmt: skip
         shown[name] = row[name]
     return {
@@ -132,8 +144,19 @@ def detail(conn: Connection, task_id: str) -> Row:
     }
 
 
-def cancel(conn: Connection, task_id: str, now: datetime, rules: TaskRules, *, reason: str = "Cancelled.") -> Row:
-    """Cancel a task: at once if nothing runs; else the supervisor is asked to stop the worker.
+def cancel(
+    conn: Connection,
+    task_id: str,
+    now: datetime,
+    rules: TaskRules,
+    *,
+    reason: str = "Cancelled.",
+    convention: bool = False,
+) -> Row:
+    """Cancel a task: at once if no worker of ours runs; else the supervisor is asked to stop it.
+
+    Args:
+        convention: As the task document has it: it ends ``failed``, with ``result.error_code`` "cancelled_by_orchestrator".
 
     Returns:
         The row; while the worker is being stopped it is still ``running``, with ``cancel_reason`` set.
@@ -143,25 +166,25 @@ def cancel(conn: Connection, task_id: str, now: datetime, rules: TaskRules, *, r
         Conflict: It has ended already.
     """
     row = find(conn, task_id)
-    gone: Row = {
-        "status": TaskStatus.CANCELLED,
-        "completed_at": iso(now),
-        "cancel_reason": reason,
-        "not_before_at": None,
-        "error_code": None,
-        "error_message": reason,
-    }
-    idle = (TaskStatus.WAITING, TaskStatus.PENDING, TaskStatus.INTERRUPTED)
-    moved = tasks.move(conn, row["task_id"], idle, gone)
-    if moved is not None:
-        events.record(conn, now, "task.cancelled", task_id=row["task_id"], data={"reason": reason})
-        reconsider(conn, [row["task_id"]], now, unblock_on=rules.unblock_on)
-        return moved
-    asked = tasks.move(conn, row["task_id"], (TaskStatus.RUNNING,), {"cancel_reason": reason}, cancelled=False)
-    if asked is not None:
-        events.record(conn, now, "task.cancel_requested", task_id=row["task_id"], data={"reason": reason})
-        return asked
-    if row["status"] == TaskStatus.RUNNING:
+    is_running = row["status"] == TaskStatus.RUNNING
+    if is_running and row["runner"] is not None:
+        asked: Row = {"cancel_reason": reason}
+        if convention:
+            asked["error_code"] = attempts.CANCELLED_BY_ORCHESTRATOR
+        moved = tasks.move(conn, row["task_id"], (TaskStatus.RUNNING,), asked, cancelled=None if convention else False)
+        if moved is not None:
+            events.record(conn, now, "task.cancel_requested", task_id=row["task_id"], data={"reason": reason})
+        return moved or row
+    # A dependent whose dependency failed has failed already, but would live again with it: now it does not.
+    may_revive = row["status"] == TaskStatus.FAILED and row["error_code"] == dependencies.DEPENDENCY_FAILED
+    if is_running or row["status"] in _NOT_STARTED or (convention and may_revive):
+        moved = attempts.call_off(conn, row, now, rules, reason=reason, convention=convention)
+        if moved is not None and is_running:
+            told = f"Task {row['task_id']} ({row['title'][:80]}) was cancelled: {reason} Stop working on it."
+            sessions.notify(conn, row["session_id"], told, iso(now))
+        if moved is not None:
+            return moved
+    if convention and row["error_code"] == attempts.CANCELLED_BY_ORCHESTRATOR:
         return row
     raise Conflict(f"Task {row['task_id']} is {row['status']} already.", remedy="There is nothing left to cancel.")
 
@@ -208,8 +231,7 @@ def reprioritize(conn: Connection, task_id: str, priority: int, now: datetime) -
     if isinstance(priority, bool) or not 0 <= priority <= 10:
         raise InvalidInput(f"{priority} is not a priority.", remedy="Use 0 to 10; 10 is first.")
     row = find(conn, task_id)
-    idle = (TaskStatus.WAITING, TaskStatus.PENDING, TaskStatus.INTERRUPTED)
-    moved = tasks.move(conn, row["task_id"], idle, {"priority": priority})
+    moved = tasks.move(conn, row["task_id"], _NOT_STARTED, {"priority": priority})
     if moved is None:
         raise Conflict(f"Task {row['task_id']} is {row['status']}: its priority no longer matters.")
     data = {"from": row["priority"], "to": priority}

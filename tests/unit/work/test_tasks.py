@@ -80,7 +80,10 @@ def test_the_detail_shows_the_merge_request_and_its_receipt(board: Board) -> Non
         ({"timeout_s": float("inf")}, "timeout_s"),
         ({"command": "a\0b"}, "command"),
         ({"prompt": "too"}, ""),
-        ({"command": None}, ""),
+        ({"command": None, "runner": "command"}, ""),
+        ({"thread_id": "no spaces"}, "thread_id"),
+        ({"agent_requirements": {"capabilities": "all"}}, "agent_requirements.capabilities"),
+        ({"deadline_at": "tomorrow"}, "deadline_at"),
         ({"runner": "claude"}, ""),
         ({"runner": "perl"}, "runner"),
         ({"limits": {"max_turns": 0}}, "limits.max_turns"),
@@ -119,7 +122,7 @@ def test_a_batch_names_its_own_tasks_in_any_order(board: Board) -> None:
 
 @pytest.mark.req("FR-QUEUE-007")
 def test_every_error_of_a_batch_is_reported_at_once() -> None:
-    items: list[Any] = [{"title": "ok", "command": "true"}, {"title": "", "command": "true"}, "text", {"title": "t"}]
+    items: list[Any] = [{"title": "ok", "command": "true"}, {"title": "", "command": "true"}, "text", {"command": "c"}]
     with pytest.raises(InvalidInput) as refused:
         read_submissions(items)
     assert [error["index"] for error in refused.value.details["errors"]] == [1, 2, 3]

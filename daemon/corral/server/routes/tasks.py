@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
 from fastapi import APIRouter, Body, Query
 from pydantic import BaseModel, Field
+from sqlalchemy import Connection
 
 from corral.errors import InvalidInput, NotFound
 from corral.models import tasks as shapes
 from corral.models.states import RunnerName, TaskStatus
 from corral.server.logtail import LogPart, follow
 from corral.server.routes.dependencies import Given
+from corral.server.routes.locks import speaker
 from corral.server.services import Services
-from corral.work import tasks
+from corral.work import leases, tasks
 
 router = APIRouter(prefix="/tasks", tags=["tasks"])
 
@@ -26,13 +29,38 @@ class Batch(BaseModel):
 
 
 class Reason(BaseModel):
-    """Why."""
+    """Why; ``convention``: it ends ``failed``, with ``result.error_code`` "cancelled_by_orchestrator"."""
 
-    reason: str = Field("Cancelled.", max_length=2000)
+    reason: shapes.Reason = "Cancelled."
+    convention: bool = False
 
 
-def _available(services: Services, submissions: list[shapes.TaskSubmission]) -> None:
-    """Refuse now what no worker here could run, instead of failing it later."""
+class Claim(BaseModel):
+    """Who wants work, and of which types (none: of any); without a session, the person at the keyboard."""
+
+    task_types: list[shapes.Short] = Field(default_factory=list, max_length=64)
+    session_id: shapes.Short | None = None
+
+
+class Completion(BaseModel):
+    """How a claimed task ended; ``session_id``: the session that claimed it."""
+
+    success: bool
+    result: dict[str, Any] | None = None
+    error_message: shapes.Reason | None = None
+    session_id: shapes.Short | None = None
+
+
+STOPPED_WITHIN_S = 20.0
+"""How long a cancellation by the convention waits for the worker to be gone."""
+
+
+def available(services: Services, submissions: list[shapes.TaskSubmission]) -> None:
+    """Refuse now what no worker here could run, instead of failing it later.
+
+    Raises:
+        RunnerUnavailable: Says what is missing.
+    """
     for runner in {submission.runner for submission in submissions} - {None}:
         assert runner is not None
         services.supervisor.check_runner(RunnerName(runner))
@@ -42,7 +70,7 @@ def _available(services: Services, submissions: list[shapes.TaskSubmission]) -> 
 async def submit(services: Given, body: dict[str, Any] = Body(...)) -> dict[str, Any]:  # noqa: B008
     """Queue one task; acknowledged when it is durable."""
     submissions = shapes.read_submissions([body])
-    _available(services, submissions)
+    available(services, submissions)
     now, rules = services.now(), services.settings().tasks
     row = await services.write(lambda conn: tasks.submit(conn, submissions[0], now, rules))
     services.nudge("supervisor")
@@ -53,7 +81,7 @@ async def submit(services: Given, body: dict[str, Any] = Body(...)) -> dict[str,
 async def submit_batch(services: Given, batch: Batch) -> dict[str, Any]:
     """Queue several tasks, all or none; they may wait for each other by ``name``."""
     submissions = shapes.read_submissions(list(batch.tasks))
-    _available(services, submissions)
+    available(services, submissions)
     now, rules = services.now(), services.settings().tasks
     rows = await services.write(lambda conn: tasks.submit_batch(conn, submissions, now, rules))
     services.nudge("supervisor")
@@ -74,18 +102,74 @@ async def listing(
 
 
 @router.get("/{task_id}")
+async def read(services: Given, task_id: str) -> shapes.TaskRead:
+    """A task's state, input and result; reading changes nothing."""
+    return shapes.TaskRead.model_validate(await services.read(lambda conn: tasks.read(conn, task_id)))
+
+
+@router.get("/{task_id}/detail")
 async def detail(services: Given, task_id: str) -> dict[str, Any]:
-    """Everything about one task; reading changes nothing."""
+    """Everything about one task: what was submitted, where it worked, what it used, its merge request, its history."""
     return await services.read(lambda conn: tasks.detail(conn, task_id))
+
+
+@router.post("/claim")
+async def claim(services: Given, wanted: Claim) -> dict[str, Any]:
+    """Take the next task that no worker executes: ``{success, task_id, …}``, or ``reason: no_tasks_available``."""
+    now, settings = services.now(), services.settings()
+
+    def take(conn: Connection) -> dict[str, Any] | None:
+        me = leases.claimant(conn, speaker(conn, wanted.session_id, now).holder.session_id)
+        return leases.claim(conn, me, now, settings, task_types=wanted.task_types)
+
+    row = await services.write(take)
+    return claimed(services, row)
+
+
+def claimed(services: Services, row: dict[str, Any] | None) -> dict[str, Any]:
+    """What whoever asked for work is told."""
+    if row is None:
+        return {"success": False, "reason": "no_tasks_available"}
+    services.nudge("supervisor")  # from now on it looks after the lease
+    services.nudge("sessions")
+    return {"success": True, **shapes.leased(row)}
+
+
+@router.post("/{task_id}/complete")
+async def complete(services: Given, task_id: str, said: Completion) -> dict[str, Any]:
+    """End a task that was claimed; only the session that holds it can."""
+    now, rules = services.now(), services.settings().tasks
+    how = said.model_dump(exclude={"session_id"})
+
+    def end(conn: Connection) -> dict[str, Any]:
+        me = speaker(conn, said.session_id, now).holder
+        return leases.complete(conn, task_id, (me.session_id, *me.kin), now, rules, **how)
+
+    row = await services.write(end)
+    services.nudge("supervisor")
+    return {"success": True, "status": row["status"], "task_id": row["task_id"]}
 
 
 @router.post("/{task_id}/cancel")
 async def cancel(services: Given, task_id: str, why: Reason) -> dict[str, Any]:
     """Cancel a task: at once if it waits, within seconds if it runs."""
-    now, rules = services.now(), services.settings().tasks
-    row = await services.write(lambda conn: tasks.cancel(conn, task_id, now, rules, reason=why.reason))
-    services.nudge("supervisor")
+    row = await call_off(services, task_id, why)
     return {"task_id": row["task_id"], "status": row["status"]}
+
+
+async def call_off(services: Services, task_id: str, why: Reason) -> dict[str, Any]:
+    """Cancel a task; by the convention, wait until it has ended too. Returns its row."""
+    now, rules = services.now(), services.settings().tasks
+    row = await services.write(
+        lambda conn: tasks.cancel(conn, task_id, now, rules, reason=why.reason, convention=why.convention)
+    )
+    services.nudge("supervisor")
+    full_id = row["task_id"]
+    deadline = time.monotonic() + (STOPPED_WITHIN_S if why.convention else 0)
+    while row["status"] == TaskStatus.RUNNING and (left := deadline - time.monotonic()) > 0:
+        await services.next_change(min(left, 1.0))
+        row = await services.read(lambda conn: tasks.find(conn, full_id))
+    return row
 
 
 @router.post("/{task_id}/retry")

@@ -1,0 +1,161 @@
+"""Work that no runner executes: sessions claim it, hold it under a lease, and complete it.
+
+The lease is as good as its holder: every sign of life of the session counts for it, and when the session has ended the task
+is on offer again. A person's session falls silent while he works, so his lease lasts for its time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Connection
+
+from corral.config.model import Settings
+from corral.config.model import Tasks as TaskRules
+from corral.errors import LeaseLost
+from corral.models.instants import after, iso, parse
+from corral.models.states import SessionStatus, TaskStatus
+from corral.store import events, sessions, tasks
+from corral.work import attempts, scheduling
+from corral.work.attempts import Ending
+from corral.work.dependencies import reconsider
+from corral.work.retry import judge
+from corral.work.tasks import find
+
+Row = dict[str, Any]
+
+HOLDER_GONE = "holder_gone"
+"""The ``error_code`` of a task that was given up: all who claimed it went away before it was done."""
+FAILED = "failed_by_agent"
+"""The ``error_code`` of a task whose holder said that it failed, and no more."""
+PERSON = "person"
+"""The ``agent_type`` of a session that is silent without being gone."""
+
+
+@dataclass(frozen=True)
+class Claimant:
+    """The session that asks for work."""
+
+    session_id: str
+    capabilities: frozenset[str] = frozenset()
+
+
+def claimant(conn: Connection, session_id: str) -> Claimant:
+    """A registered session as one who asks for work."""
+    row = sessions.get(conn, session_id)
+    return Claimant(session_id, frozenset(row["capabilities"] if row else ()))
+
+
+def claim(
+    conn: Connection, who: Claimant, now: datetime, settings: Settings, *, task_types: Sequence[str] = ()
+) -> Row | None:
+    """Lease the next task that is on offer to sessions, and that this one is able to do; None if there is none."""
+
+    def ready(conn: Connection, at: str, *, priority: int | None = None) -> Iterator[Row]:
+        for row in tasks.ready(conn, at, priority=priority, offered=True, task_types=task_types):
+            if who.capabilities.issuperset((row["agent_requirements"] or {}).get("capabilities", ())):
+                yield row
+
+    row = scheduling.claim(
+        conn,
+        session_id=who.session_id,
+        lease_s=settings.sessions.lease_s,
+        ageing_s=settings.tasks.ageing_s,
+        now=now,
+        ready=ready,
+    )
+    if row is None:
+        return None
+    sessions.change(conn, who.session_id, {"current_task": row["title"]})
+    return tasks.move(conn, row["task_id"], (TaskStatus.RUNNING,), {"started_at": iso(now)})
+
+
+def complete(
+    conn: Connection,
+    task_id: str,
+    holders: Sequence[str],
+    now: datetime,
+    rules: TaskRules,
+    *,
+    success: bool,
+    result: Row | None = None,
+    error_message: str | None = None,
+) -> Row:
+    """End a task as its holder says: ``completed``, or ``failed`` for good (``corral task retry`` offers it again).
+
+    Args:
+        holders: The session that speaks, and those it may speak for.
+        result: What the task yields; where it failed, its ``error_code`` names why.
+
+    Raises:
+        NotFound: No such task.
+        LeaseLost: None of the holders has it; ``details`` say who has.
+    """
+    row = find(conn, task_id)
+    if row["status"] != TaskStatus.RUNNING or row["runner"] is not None or row["session_id"] not in holders:
+        owner = {name: row[name] for name in ("status", "session_id")}
+        raise LeaseLost(
+            f"Task {row['task_id']} is not yours to complete: it is {row['status']}.",
+            cause="Only the session that claimed a task completes it, once; a lease ends with its session.",
+            remedy="get_work gives you a task; cancel_task_convention cancels one that is not yours.",
+            details={"task_id": row["task_id"], "owner": owner},
+        )
+    named = (result or {}).get("error_code")
+    ending = Ending(
+        success,
+        None if success else (named[:64] if isinstance(named, str) and named else FAILED),
+        None if success else error_message or "Its holder said that it failed.",
+        retryable=False,
+        result=result,
+    )
+    return attempts.end(conn, row["task_id"], row["fencing_token"], ending, now, rules)
+
+
+def held(conn: Connection) -> list[Row]:
+    """The tasks that sessions are at work on."""
+    return tasks.in_status(conn, TaskStatus.RUNNING, offered=True)
+
+
+def keep(conn: Connection, now: datetime, settings: Settings) -> list[Row]:
+    """Renew the leases of those who live, and offer again what the others held.
+
+    Returns:
+        The tasks that were given back.
+    """
+    returned = []
+    for row in held(conn):
+        holder = sessions.get(conn, row["session_id"])
+        lease_s = settings.sessions.lease_s
+        lasts = row["lease_expires_at"]
+        if holder is not None:
+            lasts = max(lasts, after(parse(holder["last_heartbeat"]), lease_s))
+        if holder is None or _is_gone(holder) or lasts <= iso(now):
+            returned.append(_give_back(conn, row, now, settings.tasks))
+        elif parse(lasts) - parse(row["lease_expires_at"]) > timedelta(seconds=lease_s / 10):
+            values = {"lease_expires_at": lasts}
+            tasks.move(conn, row["task_id"], (TaskStatus.RUNNING,), values, token=row["fencing_token"])
+    return returned
+
+
+def _is_gone(holder: Row) -> bool:
+    silent = holder["agent_type"] == PERSON and holder["end_reason"] == "silent"
+    return holder["status"] == SessionStatus.DISCONNECTED and not silent
+
+
+def _give_back(conn: Connection, row: Row, now: datetime, rules: TaskRules) -> Row:
+    verdict = judge(row["attempts"], row["max_retries"], retryable=True, initial_s=0, max_s=0)
+    is_dead = verdict.status != TaskStatus.PENDING
+    why: Row = {"error_code": HOLDER_GONE, "error_message": "Whoever had claimed it went away before it was done."}
+    values: Row = {"status": verdict.status, "lease_expires_at": None, "started_at": None}
+    values |= {**why, "completed_at": iso(now)} if is_dead else {"session_id": None}
+    moved = tasks.move(conn, row["task_id"], (TaskStatus.RUNNING,), values, token=row["fencing_token"])
+    if moved is None:
+        return row
+    kind = f"task.{verdict.status}" if is_dead else "task.requeued"
+    events.record(conn, now, kind, task_id=row["task_id"], session_id=row["session_id"], data=why)
+    if is_dead:
+        reconsider(conn, [row["task_id"]], now, unblock_on=rules.unblock_on)
+    return moved
