@@ -20,6 +20,9 @@ Paths = Annotated[
     list[str], typer.Argument(help="Paths, globs, or logical keys such as 'api:GET /v1/users'.", metavar="PATH")
 ]
 HELD = 4
+ANSWER_S = 30.0
+"""How long an answer may take beside what one asks to wait for, seconds."""
+EXTEND_S = 1800.0
 
 
 @app.command("list")
@@ -93,22 +96,71 @@ def acquire(
     ] = None,
     shared: Annotated[bool, typer.Option("--shared", help="Others may share it too.")] = False,
     reason: Annotated[str | None, typer.Option("--reason", help="What for; shown to others.", metavar="TEXT")] = None,
+    wait: Annotated[
+        float, typer.Option("--wait", help="Wait for all of it, in turn, at most so long.", min=0, metavar="SECONDS")
+    ] = 0.0,
+    each: Annotated[bool, typer.Option("--each", help="Take what is free and tell about the rest.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Reserve paths, all or none, for this session (or for you)."""
+    """Reserve paths, all or none, for this session (or for you); exits with 4 if somebody else holds one."""
     body = {
         "paths": _from_the_top(paths),
         "ttl_s": ttl,
         "exclusive": not shared,
         "reason": reason,
         "session_id": session_id(),
+        **({"wait_s": wait} if wait else {}),
+        **({"each": True} if each else {}),
     }
-    answer = client().request("POST", "/locks/acquire", body)
+    answer = client().request("POST", "/locks/acquire", body, timeout_s=ANSWER_S + wait)
+    if as_json:
+        emit(answer)
+    else:
+        for row in answer["locks"]:
+            say(visible(f"{row['file_path']}: reserved by {row['locked_by']} until {_until(row)} UTC"))
+        for found in answer.get("conflicts", ()):
+            say(visible(f"{found['requested']}: held by {found['holder']} until {_until(found)} UTC"))
+    if not answer["success"]:
+        raise typer.Exit(HELD)
+
+
+@app.command()
+def renew(
+    paths: Annotated[list[str] | None, typer.Argument(help="What to keep longer.", metavar="PATH")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="All that is reserved.")] = False,
+    extend: Annotated[float, typer.Option("--extend", help="So much longer than now.", metavar="SECONDS")] = EXTEND_S,
+    as_json: Json = False,
+) -> None:
+    """Let your own reservations last longer, all or none."""
+    if bool(paths) == everything:
+        raise InvalidInput("Say what to renew.", remedy="Name paths, or say --all; not both.")
+    body = {"paths": _from_the_top(paths or []), "extend_s": extend, "session_id": session_id()}
+    answer = client().request("POST", "/locks/renew", body)
     if as_json:
         emit(answer)
         return
     for row in answer["locks"]:
-        say(f"{row['file_path']}: reserved by {row['locked_by']} until {_until(row)} UTC")
+        say(visible(f"{row['file_path']}: reserved until {_until(row)} UTC"))
+    if not answer["locks"]:
+        say("Nothing is reserved.")
+
+
+@app.command("force-release")
+def force_release(
+    paths: Paths,
+    note: Annotated[str, typer.Option("--note", help="Why, for the former holder.", metavar="TEXT")] = "",
+    as_json: Json = False,
+) -> None:
+    """Take locks from somebody who is gone; refused as long as he shows a sign of life."""
+    body = {"paths": _from_the_top(paths), "note": note, "session_id": session_id()}
+    answer = client().request("POST", "/locks/force-release", body, timeout_s=ANSWER_S * 4)
+    if as_json:
+        emit(answer)
+        return
+    for row in answer["released"]:
+        say(visible(f"{row['file_path']}: taken from {row['locked_by']} ({'; '.join(row['stale_reasons'])})"))
+    if not answer["released"]:
+        say("Nobody else holds that.")
 
 
 @app.command()

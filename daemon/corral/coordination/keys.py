@@ -10,9 +10,10 @@ from __future__ import annotations
 import os
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from corral.coordination import globs
 from corral.errors import InvalidInput, NotPermitted
@@ -47,6 +48,11 @@ class LockKey:
     file_path: str
     match_key: str
     is_pattern: bool
+
+    @property
+    def is_logical(self) -> bool:
+        """Whether it names no file."""
+        return _is_logical(self.match_key)
 
 
 def parse_key(text: str, *, fold: bool = False, exists: Callable[[str], bool] | None = None) -> LockKey:
@@ -99,6 +105,11 @@ def literal_key(path: str, *, fold: bool) -> LockKey:
     return LockKey(_apart_from_logical(shown), _apart_from_logical(globs.normalise(text, fold=fold)), False)
 
 
+def stored_key(row: Mapping[str, Any]) -> LockKey:
+    """The key of a stored lock, or of one that is waited for."""
+    return LockKey(file_path=row["file_path"], match_key=row["match_key"], is_pattern=bool(row["is_pattern"]))
+
+
 def relative_target(path: Path, checkout: Path) -> str | None:
     """Where a write to ``path`` really goes, relative to the checkout; None if that is outside of it.
 
@@ -132,6 +143,13 @@ def keys_overlap(a: LockKey, b: LockKey) -> bool:
     if not (a.is_pattern or b.is_pattern):
         return a.match_key.startswith(b.match_key + "/") or b.match_key.startswith(a.match_key + "/")
     return globs.overlaps(_pattern(a), _pattern(b))
+
+
+def key_covers(a: LockKey, b: LockKey) -> bool:
+    """Whether all that ``b`` covers is covered by ``a``; of two different globs that is not said."""
+    if a.match_key == b.match_key or a.match_key in ancestors(b.match_key):
+        return True
+    return a.is_pattern and not b.is_pattern and not _is_logical(b.match_key) and _pattern(a).matches(_path_of(b.match_key))
 
 
 def _pattern(key: LockKey) -> globs.Pattern:

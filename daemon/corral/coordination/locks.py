@@ -14,8 +14,9 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from corral.coordination.keys import LockKey, ancestors, keys_overlap
-from corral.errors import InvalidInput, LockHeld
+from corral.coordination.keys import LockKey, ancestors, keys_overlap, stored_key
+from corral.coordination.lock_queue import Ahead
+from corral.errors import InvalidInput, LockHeld, NotFound
 from corral.models.identifiers import new_id
 from corral.models.instants import after, iso, parse
 from corral.store import events
@@ -41,12 +42,34 @@ def overlapping(conn: Connection, key: LockKey, holder: Holder, now: datetime) -
     """Live locks of others that overlap a key, the longest lasting last."""
     found = rows.candidates(conn, key.match_key, ancestors(key.match_key), is_pattern=key.is_pattern, now=iso(now))
     others = (row for row in found if row["session_id"] != holder.session_id and row["session_id"] not in holder.kin)
-    hits = [row for row in others if keys_overlap(key, _key(row))]
+    hits = [row for row in others if keys_overlap(key, stored_key(row))]
     return sorted(hits, key=lambda row: (row["expires_at"], row["lock_id"]))
 
 
-def _key(row: Row) -> LockKey:
-    return LockKey(file_path=row["file_path"], match_key=row["match_key"], is_pattern=bool(row["is_pattern"]))
+def obstacles(
+    conn: Connection,
+    keys: Sequence[LockKey],
+    holder: Holder,
+    now: datetime,
+    *,
+    exclusive: bool,
+    before: int | None = None,
+) -> dict[LockKey, list[Row]]:
+    """What stands in the way of reserving keys: others' locks, then those who wait and came first; free keys are not in it.
+
+    Args:
+        exclusive: False: what is shared stands in nobody's way.
+        before: The place of the one who asks among those who wait; None: it comes now.
+    """
+    ahead = Ahead(conn, holder.session_id, holder.kin, now, exclusive=exclusive, before=before)
+    found = {}
+    for key in keys:
+        held = [row for row in overlapping(conn, key, holder, now) if exclusive or row["exclusive"]]
+        told = [conflict(row, key, now) for row in held]
+        told += [{**conflict(row, key, now), "waiting": True} for row in ahead.of(key)]
+        if told:
+            found[key] = told
+    return found
 
 
 def acquire(
@@ -66,27 +89,62 @@ def acquire(
         exclusive: False: others may hold them too, as long as they also only share.
 
     Raises:
-        LockHeld: Something overlaps what another session holds; nothing was taken.
+        LockHeld: Something overlaps what another session holds, or waits for and came first; nothing was taken.
         InvalidInput: No key, or an impossible time.
+    """
+    taken, refused = acquire_each(conn, keys, holder, now, ttl_s=ttl_s, exclusive=exclusive, reason=reason, whole=True)
+    if refused:
+        raise held([row for found in refused.values() for row in found])
+    return taken
+
+
+def acquire_each(
+    conn: Connection,
+    keys: Sequence[LockKey],
+    holder: Holder,
+    now: datetime,
+    *,
+    ttl_s: float,
+    exclusive: bool = True,
+    reason: str | None = None,
+    whole: bool = False,
+    before: int | None = None,
+) -> tuple[list[Row], dict[LockKey, list[Row]]]:
+    """Reserve those of the keys that are free, each for itself; see :func:`acquire`.
+
+    Args:
+        whole: None of them unless all are free.
+        before: See :func:`obstacles`.
+
+    Returns:
+        The locks, and for each key that was not free what stands in its way.
     """
     if not keys:
         raise InvalidInput("No path was given.", remedy="Name at least one path, glob or logical key.")
+    check_ttl(ttl_s)
+    refused = obstacles(conn, keys, holder, now, exclusive=exclusive, before=before)
+    free = [] if whole and refused else [key for key in keys if key not in refused]
+    taken = [_take(conn, key, holder, now, EVERYWHERE, ttl_s, exclusive, False, reason) for key in free]
+    return list({row["lock_id"]: row for row in taken}.values()), refused
+
+
+def check_ttl(ttl_s: float) -> None:
+    """Refuse a time to live that is none (InvalidInput)."""
     if not 1 <= ttl_s <= MAX_TTL_S:
         raise InvalidInput(f"A time to live of {ttl_s:g} s is not possible.", remedy="Use 1 s to 30 days.")
-    conflicts = [
-        conflict(row, key, now)
-        for key in keys
-        for row in overlapping(conn, key, holder, now)
-        if exclusive or row["exclusive"]
-    ]
-    if conflicts:
-        first = conflicts[0]
-        raise LockHeld(
-            f"{first['requested']} is held by {first['holder']} until {first['expires_at']}.",
-            cause=f"{first['holder']} works on {first['file_path']}" + _doing(first),
-            details={"conflicts": conflicts},
-        )
-    return [_take(conn, key, holder, now, EVERYWHERE, ttl_s, exclusive, False, reason) for key in keys]
+
+
+def held(conflicts: Sequence[Row]) -> LockHeld:
+    """The refusal of whoever asks for what others have, or wait for."""
+    first = conflicts[0]
+    who, what = first["holder"], first["file_path"]
+    if first["waiting"]:
+        said, cause = f"is waited for by {who}, who came first", f"{who} is the next to have {what}"
+    else:
+        said, cause = f"is held by {who} until {first['expires_at']}", f"{who} works on {what}"
+    return LockHeld(
+        f"{first['requested']} {said}.", cause=cause + _doing(first), details={"conflicts": list(conflicts)}
+    )
 
 
 def hold(conn: Connection, key: LockKey, holder: Holder, checkout: str, now: datetime, *, ttl_s: float) -> Row:
@@ -125,16 +183,62 @@ def _take(
     )
 
 
-def release(
-    conn: Connection, keys: Sequence[LockKey], holder: Holder, now: datetime, *, by: str | None = None
+def renew(
+    conn: Connection,
+    holder: Holder,
+    now: datetime,
+    *,
+    extend_s: float,
+    keys: Sequence[LockKey] = (),
+    lock_ids: Sequence[str] = (),
+    whole: bool = False,
 ) -> list[Row]:
-    """Give up a session's locks on the keys (all of them if none is named); returns what was released.
+    """Let a session's reservations last longer: those on the keys and with the ids, or all of them if none is named.
+
+    Args:
+        extend_s: Seconds from when they expire now; nothing lasts longer than 30 days from now.
+        whole: None of them unless all that were named are there (NotFound).
+
+    Returns:
+        The locks as they are now, each with ``old_expires_at``.
+    """
+    check_ttl(extend_s)
+    if keys or lock_ids:
+        found = rows.named(conn, iso(now), match_keys=[key.match_key for key in keys], lock_ids=lock_ids)
+    else:
+        found = rows.listing(conn, iso(now), [holder.session_id])
+    mine = [row for row in found if row["session_id"] == holder.session_id and not row["automatic"]]
+    there = {row["match_key"] for row in mine}
+    missing = [key.file_path for key in keys if key.match_key not in there]
+    if whole and missing:
+        raise NotFound(f"You hold no reservation of {missing[0]}.", remedy="Acquire it; `corral lock list` shows all.")
+    latest, renewed = after(now, MAX_TTL_S), []
+    for row in mine:
+        expires_at = max(row["expires_at"], min(latest, after(parse(row["expires_at"]), extend_s)))
+        rows.prolong(conn, row["lock_id"], expires_at)
+        renewed.append({**row, "expires_at": expires_at, "old_expires_at": row["expires_at"]})
+    return renewed
+
+
+def release(
+    conn: Connection,
+    keys: Sequence[LockKey],
+    holder: Holder,
+    now: datetime,
+    *,
+    by: str | None = None,
+    lock_ids: Sequence[str] = (),
+) -> list[Row]:
+    """Give up a session's locks on the keys and with the ids (all of them if none is named); returns what was released.
 
     Args:
         by: Who asked for it where that was somebody else: a session's id, or the person's; for the record.
     """
-    if keys:
-        released = rows.release(conn, holder.session_id, [key.match_key for key in keys])
+    if keys or lock_ids:
+        released = rows.release(conn, holder.session_id, [key.match_key for key in keys]) if keys else []
+        named = rows.named(conn, iso(now), lock_ids=lock_ids) if lock_ids else []
+        mine = [row["lock_id"] for row in named if row["session_id"] == holder.session_id]
+        released += rows.release_these(conn, mine) if mine else []
     else:
         released = rows.release_all(conn, [holder.session_id])
     if released:
@@ -157,7 +261,7 @@ def expire(conn: Connection, now: datetime) -> datetime | None:
 
 
 def conflict(row: Row, key: LockKey, now: datetime) -> Row:
-    """One overlap as it is told to whoever asked."""
+    """One overlap as it is told to whoever asked; ``waiting``: it is not held but waited for."""
     return {
         "requested": key.file_path,
         "file_path": row["file_path"],
@@ -168,6 +272,7 @@ def conflict(row: Row, key: LockKey, now: datetime) -> Row:
         "reason": row["reason"],
         "exclusive": bool(row["exclusive"]),
         "automatic": bool(row["automatic"]),
+        "waiting": False,
         "checkout": row["checkout"] or None,
         "expires_at": row["expires_at"],
         "expires_in_s": max(0, round((parse(row["expires_at"]) - now).total_seconds())),

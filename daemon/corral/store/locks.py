@@ -87,6 +87,24 @@ def listing(conn: Connection, now: str, session_ids: Sequence[str] = ()) -> list
     return [dict(row) for row in conn.execute(query).mappings()]
 
 
+def named(conn: Connection, now: str, *, match_keys: Sequence[str] = (), lock_ids: Sequence[str] = ()) -> list[Row]:
+    """Live locks on one of the keys or with one of the ids, with what is known of their holders."""
+    query = (
+        _WITH_HOLDER.add_columns(
+            agent_sessions.c.status, agent_sessions.c.last_heartbeat, agent_sessions.c.worktree, agent_sessions.c.cwd
+        )
+        .where(file_locks.c.expires_at > now)
+        .where(or_(file_locks.c.match_key.in_(list(match_keys)), file_locks.c.lock_id.in_(list(lock_ids))))
+        .order_by(file_locks.c.acquired_at, file_locks.c.lock_id)
+    )
+    return [dict(row) for row in conn.execute(query).mappings()]
+
+
+def prolong(conn: Connection, lock_id: str, expires_at: str) -> None:
+    """Give a lock another expiry."""
+    conn.execute(_RENEW, {"which": lock_id, "expires_at": expires_at}).close()
+
+
 def others_in_checkout(conn: Connection, checkout: str, session_ids: Sequence[str], now: str) -> list[Row]:
     """Live locks that other sessions hold in a checkout."""
     query = _WITH_HOLDER.where(
@@ -101,6 +119,12 @@ def release(conn: Connection, session_id: str, match_keys: Iterable[str]) -> lis
     """Give up a session's locks on the given keys, in whatever checkout; returns what was released."""
     released = conn.execute(_RELEASE, {"session_id": session_id, "keys": list(match_keys)})
     return [dict(row) for row in released.mappings()]
+
+
+def release_these(conn: Connection, lock_ids: Sequence[str]) -> list[Row]:
+    """Take locks away, whoever holds them; returns what was taken away."""
+    query = delete(file_locks).where(file_locks.c.lock_id.in_(list(lock_ids))).returning(file_locks)
+    return [dict(row) for row in conn.execute(query).mappings()]
 
 
 def release_all(conn: Connection, session_ids: Sequence[str]) -> list[Row]:
@@ -123,4 +147,4 @@ def next_expiry(conn: Connection) -> str | None:
 def reschedule(conn: Connection, moved: Callable[[str], str]) -> None:
     """Give every lock another expiry, made of the one it has."""
     for row in conn.execute(select(file_locks.c.lock_id, file_locks.c.expires_at)).all():
-        conn.execute(_RENEW, {"which": row.lock_id, "expires_at": moved(row.expires_at)}).close()
+        prolong(conn, row.lock_id, moved(row.expires_at))

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import getpass
+import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
-from fastapi import APIRouter
-from pydantic import BaseModel, Field
+from fastapi import APIRouter, Request
+from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import Connection
 
 from corral.coordination import locks, sessions
 from corral.coordination.keys import LockKey, parse_key
+from corral.coordination.lock_waits import Wish
 from corral.coordination.locks import Holder
 from corral.coordination.sessions import Arrival
+from corral.errors import InvalidInput
 from corral.models.instants import iso
+from corral.server import lock_activity, lock_waiting
+from corral.server.lock_waiting import MAX_WAIT_S
 from corral.server.routes.dependencies import Given
 from corral.server.services import Services
 from corral.store import locks as rows
@@ -28,19 +33,39 @@ PERSON = "person"
 """The session that acts when no Claude Code session asks: the person at the keyboard."""
 
 
-class Keys(BaseModel):
-    """Paths, globs and logical keys; ``session_id`` says for whom (default: the person)."""
+MAX_KEYS = 1000
+"""Paths in one call."""
+EXTEND_S = 1800.0
+"""How much longer a renewed lock lasts where nothing else is said."""
+_SESSION = Field(None, max_length=128, description="For whom; by default the person at the keyboard.")
 
-    paths: list[str] = Field(default_factory=list, max_length=1000)
-    session_id: str | None = Field(None, max_length=128)
+
+class Keys(BaseModel):
+    """Paths, globs and logical keys."""
+
+    paths: list[str] = Field(
+        default_factory=list, max_length=MAX_KEYS, examples=[["src/api/**", "api:GET /v1/users", "db:schema:users"]]
+    )
+    session_id: str | None = _SESSION
 
 
 class Acquisition(Keys):
-    """What to reserve."""
+    """What to reserve, now, all or none; ``ttl_s``: seconds until it expires, 1 to 30 days' worth."""
+
+    model_config = ConfigDict(extra="forbid")
 
     ttl_s: float | None = None
     exclusive: bool = True
     reason: str | None = Field(None, max_length=2000)
+
+
+class Patience(Acquisition):
+    """What to reserve; ``wait_s``: wait for all of it, in turn; ``each``: take what is free and tell about the rest."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    wait_s: float = Field(0.0, ge=0, le=MAX_WAIT_S)
+    each: bool = False
 
 
 class Release(Keys):
@@ -49,10 +74,39 @@ class Release(Keys):
     caller: str | None = Field(None, max_length=128)
 
 
-def parse(services: Services, paths: list[str]) -> list[LockKey]:
-    """Read what a caller typed as keys of this project."""
-    root = Path(services.project.root)
-    return [parse_key(path, fold=services.fold, exists=lambda name: (root / name).exists()) for path in paths]
+class Named(Keys):
+    """Locks by what they are on, or by their ids."""
+
+    lock_ids: list[str] = Field(default_factory=list, max_length=MAX_KEYS)
+
+
+class Renewal(Named):
+    """What is to last longer, all or none; nothing named: all that the session has reserved."""
+
+    extend_s: float = EXTEND_S
+
+
+class Force(Named):
+    """What to take from a holder who is gone; ``note`` says why, ``notify`` whether he is told."""
+
+    note: str = Field("", max_length=2000)
+    notify: bool = True
+
+
+def parse(services: Services, paths: Sequence[str]) -> list[LockKey]:
+    """Read what a caller typed as keys of this project.
+
+    Raises:
+        InvalidInput: Too many, or one that is none.
+    """
+    if len(paths) > MAX_KEYS:
+        raise InvalidInput(
+            f"{len(paths)} paths in one call are too many.",
+            cause=f"At most {MAX_KEYS} are taken at once.",
+            remedy="Name a folder or a glob such as `src/**` that covers them.",
+        )
+    root = services.project.root
+    return [parse_key(path, fold=services.fold, exists=lambda name: os.path.lexists(root / name)) for path in paths]
 
 
 def person() -> str:
@@ -96,21 +150,92 @@ async def listing(services: Given) -> list[dict[str, Any]]:
     return [locks.wire(row) for row in found]
 
 
+async def acquire(services: Services, wanted: Acquisition) -> dict[str, Any]:
+    """Reserve all the keys now, or none of them: what is asked all the time, past the framework."""
+    identity = Identity(services, wanted.session_id)
+    taken = await lock_waiting.acquire(services, _wish(services, wanted), identity, 0)
+    return identity.told(taken)
+
+
 @router.post("/acquire", status_code=201)
-async def acquire(services: Given, wanted: Acquisition) -> dict[str, Any]:
-    """Reserve all the keys, or none of them."""
-    now, keys = services.now(), parse(services, wanted.paths)
+async def acquire_in_turn(services: Given, request: Request, wanted: Patience) -> dict[str, Any]:
+    """Reserve all the keys or none of them, or each that is free; with ``wait_s`` when it is one's turn."""
+    wish, identity = _wish(services, wanted), Identity(services, wanted.session_id)
+    if not wanted.each:
+        gone = _hung_up(request) if wanted.wait_s else None
+        return identity.told(await lock_waiting.acquire(services, wish, identity, wanted.wait_s, gone))
+    if wanted.wait_s:
+        raise InvalidInput("One waits for all or nothing.", remedy="Leave out `each`, or `wait_s`.")
+    now = services.now()
+    taken, refused = await services.write(
+        lambda conn: locks.acquire_each(
+            conn, wish.keys, identity(conn), now, ttl_s=wish.ttl_s, exclusive=wish.exclusive, reason=wish.reason
+        )
+    )
+    return identity.told(taken, [row for found in refused.values() for row in found])
+
+
+class Identity:
+    """Who asks, found in the transaction of what is asked for."""
+
+    def __init__(self, services: Services, session_id: str | None) -> None:
+        self._services = services
+        self._session_id = session_id
+        self._speaker: Speaker | None = None
+
+    def __call__(self, conn: Connection) -> Holder:
+        """Find or register the session."""
+        self._speaker = speaker(conn, self._session_id, self._services.now())
+        return self._speaker.holder
+
+    def told(self, taken: list[dict[str, Any]], conflicts: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
+        """What the one who asked is told of locks of his own."""
+        assert self._speaker is not None
+        if self._speaker.arrived:  # from now on the job looks regularly, at what expires too
+            self._services.nudge("sessions")
+        own = [locks.wire({**row, "agent_name": self._speaker.name}) for row in taken]
+        return {"success": not conflicts, "locks": own, **({"conflicts": list(conflicts)} if conflicts else {})}
+
+
+def _wish(services: Services, wanted: Acquisition) -> Wish:
     ttl_s = wanted.ttl_s if wanted.ttl_s is not None else services.settings().locks.ttl_s
+    return Wish(tuple(parse(services, wanted.paths)), ttl_s, wanted.exclusive, wanted.reason)
 
-    def take(conn: Connection) -> tuple[Speaker, list[dict[str, Any]]]:
-        me = speaker(conn, wanted.session_id, now)
-        taken = locks.acquire(conn, keys, me.holder, now, ttl_s=ttl_s, exclusive=wanted.exclusive, reason=wanted.reason)
-        return me, list({row["lock_id"]: row for row in taken}.values())
 
-    me, taken = await services.write(take)
-    if me.arrived:  # from now on the job looks regularly, at what expires too
-        services.nudge("sessions")
-    return {"success": True, "locks": [locks.wire({**row, "agent_name": me.name}) for row in taken]}
+async def _hung_up(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+@router.post("/renew")
+async def renew(services: Given, wanted: Renewal) -> dict[str, Any]:
+    """Let reservations last ``extend_s`` longer, all or none; each is told with ``old_expires_at``."""
+    now, keys, identity = services.now(), parse(services, wanted.paths), Identity(services, wanted.session_id)
+    renewed = await services.write(
+        lambda conn: locks.renew(
+            conn, identity(conn), now, extend_s=wanted.extend_s, keys=keys, lock_ids=wanted.lock_ids, whole=True
+        )
+    )
+    answer = identity.told(renewed)
+    for lock, row in zip(answer["locks"], renewed, strict=True):
+        lock["old_expires_at"] = row["old_expires_at"]
+    return answer
+
+
+@router.post("/force-release")
+async def force_release(services: Given, wanted: Force) -> dict[str, Any]:
+    """Take locks from holders who are gone: no sign of life for 30 minutes, no mail, file or commit for 15."""
+    if not wanted.paths and not wanted.lock_ids:
+        raise InvalidInput("Say what to release.", remedy="Name paths or ids of locks.")
+    released = await lock_activity.force_release(
+        services,
+        Identity(services, wanted.session_id),
+        parse(services, wanted.paths),
+        wanted.lock_ids,
+        note=wanted.note,
+        notify=wanted.notify,
+    )
+    return {"success": True, "released": released}
 
 
 @router.post("/check")

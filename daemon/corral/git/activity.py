@@ -1,0 +1,52 @@
+"""When paths were last worked on, as the files and the commits of a repository tell."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+
+from corral.git.command import Git
+
+
+def pathspecs(path: str, *, is_pattern: bool, fold: bool) -> list[str]:
+    """What git calls a path or a glob of ours, and everything below it.
+
+    Args:
+        path: Repository-relative; a glob has the syntax of :mod:`corral.coordination.globs`, which is git's ``glob``.
+        fold: Whether case does not matter.
+    """
+    case = ",icase" if fold else ""
+    if not is_pattern:
+        return [f":(top,literal{case}){path}"]
+    return [f":(top,glob{case}){path}", f":(top,glob{case}){path}/**"]
+
+
+def last_written_at(checkout: Git, specs: Sequence[str]) -> datetime | None:
+    """When the newest of the files that match was written, tracked or not (but not ignored); None if there is none.
+
+    Raises:
+        GitFailed: Git could not list them.
+    """
+    listed = checkout.check("ls-files", "-z", "--cached", "--others", "--exclude-standard", "--full-name", "--", *specs)
+    top = checkout.work_tree or Path()
+    newest = max((at for name in listed.text.split("\0") if name and (at := _written(top / name))), default=None)
+    return None if newest is None else datetime.fromtimestamp(newest, timezone.utc)
+
+
+def last_committed_at(repo: Git, specs: Sequence[str], since: datetime) -> datetime | None:
+    """When the latest commit that touches what matches was made, on any branch since an instant; None if there is none.
+
+    Raises:
+        GitFailed: Git could not read its history.
+    """
+    found = repo.must("log", "--branches", "-1", "--format=%ct", f"--since={since.timestamp():.0f}", "--", *specs)
+    return datetime.fromtimestamp(int(found), timezone.utc) if found else None
+
+
+def _written(path: Path) -> float | None:
+    try:
+        return os.lstat(path).st_mtime
+    except OSError:
+        return None  # deleted meanwhile, or before: what is not there tells nothing

@@ -1,0 +1,79 @@
+"""What the disk, git and the mail say of those who hold locks; looked up before one is taken from its holder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection
+
+from corral.config.paths import find_checkout
+from corral.coordination import stale_holders
+from corral.coordination.keys import LockKey, stored_key
+from corral.coordination.locks import Holder
+from corral.coordination.stale_holders import QUIET_S, Activity
+from corral.errors import GitFailed
+from corral.git import activity
+from corral.git.command import open_checkout
+from corral.models.instants import iso, parse
+from corral.server.services import Services
+from corral.store import locks as rows
+from corral.store.activity import last_mail_at
+
+Row = dict[str, Any]
+
+
+async def force_release(
+    services: Services,
+    identify: Callable[[Connection], Holder],
+    keys: Sequence[LockKey],
+    lock_ids: Sequence[str],
+    *,
+    note: str = "",
+    notify: bool = True,
+) -> list[Row]:
+    """Take locks from holders who show no sign of life; see :func:`corral.coordination.stale_holders.force_release`."""
+    now = services.now()
+    match_keys = [key.match_key for key in keys]
+
+    def held(conn: Connection) -> list[tuple[Row, str | None]]:
+        found = rows.named(conn, iso(now), match_keys=match_keys, lock_ids=lock_ids)
+        return [(lock, last_mail_at(conn, lock["session_id"])) for lock in found]
+
+    found = await services.read(held)
+    seen = await services.work(lambda: {lock["lock_id"]: _look(services, lock, mail, now) for lock, mail in found})
+    released = await services.write(
+        lambda conn: stale_holders.force_release(
+            conn, keys, lock_ids, seen, identify(conn), now, note=note, notify=notify
+        )
+    )
+    services.changed()
+    return released
+
+
+def _look(services: Services, lock: Row, mail: str | None, now: datetime) -> Activity:
+    mailed = parse(mail) if mail else None
+    key = stored_key(lock)
+    if key.is_logical:
+        return Activity(mailed)
+    specs = activity.pathspecs(key.file_path.removeprefix("./"), is_pattern=key.is_pattern, fold=services.fold)
+    tops = {services.project.root} if not services.project.bare else set()
+    tops |= {Path(place) for place in (lock["checkout"], lock["worktree"]) if place}
+    written = [at for top in tops if (at := _written(services, top, specs))]
+    return Activity(
+        mailed,
+        max(written, default=None),
+        activity.last_committed_at(services.git, specs, now - timedelta(seconds=QUIET_S)),
+    )
+
+
+def _written(services: Services, top: Path, specs: Sequence[str]) -> datetime | None:
+    checkout = find_checkout(top) if top.is_dir() else None
+    if checkout is None or checkout.common_dir != services.project.common_dir:
+        return None
+    try:
+        return activity.last_written_at(open_checkout(checkout.top), specs)
+    except GitFailed:
+        return services.now()  # nobody can say that nothing happens there

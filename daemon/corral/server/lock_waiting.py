@@ -1,0 +1,112 @@
+"""A request that waits for its turn: woken by what changes, ended by its limit, its session's end or its connection's.
+
+Nothing is polled. Whoever waits looks again when something was stored, when the first lock in its way expires, and when
+it is time for a sign of life: of its session, and for its place in the queue.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any
+
+from sqlalchemy import Connection
+
+from corral.coordination import lock_waits, locks
+from corral.coordination.lock_waits import Wait, Wish
+from corral.errors import Conflict, DaemonUnreachable, InvalidInput, LockHeld
+from corral.server.services import Services
+
+Row = dict[str, Any]
+MAX_WAIT_S = 3600.0
+SIGN_OF_LIFE_S = lock_waits.PLACE_S / 3
+_MARGIN_S = 0.005
+"""Beyond the instant at which a lock expires, which is written in milliseconds."""
+
+
+async def acquire(
+    services: Services,
+    wish: Wish,
+    identify: Callable[[Connection], locks.Holder],
+    wait_s: float,
+    gone: Awaitable[Any] | None = None,
+) -> list[Row]:
+    """Reserve all the keys, now or when it is this request's turn.
+
+    Args:
+        identify: Finds or registers the session that asks, in a write.
+        wait_s: At most so long; 0: now or not at all.
+        gone: Completes when nobody is there to hear the answer any more.
+
+    Raises:
+        LockHeld: They were not free within the time; nothing was taken.
+        Conflict: The session ended meanwhile, or its connection.
+    """
+    if not 0 <= wait_s <= MAX_WAIT_S:
+        raise InvalidInput(f"Waiting for {wait_s:g} s is not possible.", remedy=f"Use 0 to {MAX_WAIT_S:g} s.")
+    now = services.now()
+
+    def ask(conn: Connection) -> list[Row] | Wait:
+        holder = identify(conn)
+        taken, refused = locks.acquire_each(
+            conn, wish.keys, holder, now, ttl_s=wish.ttl_s, exclusive=wish.exclusive, reason=wish.reason, whole=True
+        )
+        if refused and not wait_s:
+            raise locks.held([row for found in refused.values() for row in found])
+        return lock_waits.enter(conn, wish, holder, now) if refused else taken
+
+    entered = await services.write(ask)
+    if not isinstance(entered, Wait):
+        return entered
+    left = asyncio.ensure_future(gone) if gone is not None else None
+    try:
+        return await _turn(services, entered, wait_s, left)
+    finally:
+        if left is not None:
+            left.cancel()
+        # Not awaited: this runs also when the request was cancelled. Those behind are woken when it is stored.
+        over = services.db.submit(lambda conn: lock_waits.leave(conn, entered))
+        over.add_done_callback(lambda _done: services.changed())
+
+
+async def _turn(services: Services, wait: Wait, wait_s: float, gone: asyncio.Future[Any] | None) -> list[Row]:
+    deadline = time.monotonic() + wait_s
+    alive_until = time.monotonic() + SIGN_OF_LIFE_S
+    while True:
+        # It listens before it looks, so that no change falls between the two.
+        change = asyncio.create_task(services.next_change(SIGN_OF_LIFE_S))
+        try:
+            now = services.now()
+            found = await services.read(partial(lock_waits.obstacles, wait=wait, now=now))
+            if services.stopping:
+                raise DaemonUnreachable(
+                    "The daemon stops.", remedy="Ask again: it is started anew, and the queue with it."
+                )
+            if gone is not None and gone.done():
+                raise Conflict("Nobody waits for the answer any more.", cause="The connection was closed.")
+            if not found and (taken := await services.write(partial(lock_waits.take, wait=wait, now=now))):
+                return taken
+            left = deadline - time.monotonic()
+            if found and left <= 0:
+                raise _too_long(found, wait_s)
+            if time.monotonic() >= alive_until:
+                alive_until = time.monotonic() + SIGN_OF_LIFE_S
+                await services.write(partial(lock_waits.stay, wait=wait, now=now))
+            expiry = lock_waits.next_expiry(found)
+            until = (expiry - now).total_seconds() + _MARGIN_S if expiry else left
+            await asyncio.wait(
+                {change} if gone is None else {change, gone},
+                timeout=max(0.0, min(left, until, alive_until - time.monotonic())),
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+        finally:
+            change.cancel()
+
+
+def _too_long(found: list[Row], wait_s: float) -> LockHeld:
+    refused = locks.held(found)
+    return LockHeld(
+        f"{refused.message[:-1]}, and was not free within {wait_s:g} s.", cause=refused.cause, details=refused.details
+    )

@@ -1,0 +1,48 @@
+"""SQL for those who wait for a lock, in the order in which they came."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, delete, insert, select, update
+
+from corral.models.states import SessionStatus
+from corral.store.schema import agent_sessions
+from corral.store.schema_coordination import lock_waits
+
+Row = dict[str, Any]
+
+# Every reservation asks who came before it: built once, since building a statement costs more than running it.
+_WAITING = (
+    select(lock_waits, agent_sessions.c.agent_name, agent_sessions.c.current_task, agent_sessions.c.parent_session_id)
+    .join(agent_sessions, agent_sessions.c.session_id == lock_waits.c.session_id)
+    .where(lock_waits.c.expires_at > bindparam("now"), agent_sessions.c.status != SessionStatus.DISCONNECTED)
+    .order_by(lock_waits.c.seq)
+)
+_ENTER = insert(lock_waits).returning(lock_waits)
+_LEAVE = delete(lock_waits).where(lock_waits.c.wait_id == bindparam("wait_id"))
+
+
+def waiting(conn: Connection, now: str) -> list[Row]:
+    """Who waits, first come first, with name, task and parent; a session that is gone waits no more."""
+    return [dict(row) for row in conn.execute(_WAITING, {"now": now}).mappings()]
+
+
+def enter(conn: Connection, values: Row) -> Row:
+    """Join the queue at its end."""
+    return dict(conn.execute(_ENTER, values).mappings().one())
+
+
+def leave(conn: Connection, wait_id: str) -> bool:
+    """Leave the queue; whether it was in it."""
+    return conn.execute(_LEAVE, {"wait_id": wait_id}).rowcount > 0
+
+
+def prolong(conn: Connection, wait_id: str, expires_at: str) -> None:
+    """Keep a place in the queue until then."""
+    conn.execute(update(lock_waits).where(lock_waits.c.wait_id == wait_id).values(expires_at=expires_at))
+
+
+def forget(conn: Connection, before: str) -> None:
+    """Remove places that were given up before an instant: their daemon was killed."""
+    conn.execute(delete(lock_waits).where(lock_waits.c.expires_at < before))
