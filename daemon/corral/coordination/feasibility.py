@@ -24,7 +24,9 @@ from enum import Enum
 from corral.coordination.keys import LockKey, keys_overlap
 
 Pair = tuple[LockKey, LockKey]
+_Taken = tuple[str, LockKey]
 
+_WILD = re.compile(r"[*?\[\\]")
 _ONE_AT_A_TIME = re.compile(r"(db|contract):|feature:.*:pause$", re.DOTALL)
 
 
@@ -70,11 +72,27 @@ class Ground:
 
     def __init__(self, others: Mapping[str, Sequence[LockKey]]) -> None:
         self._sizes = {name: len(set(keys)) for name, keys in others.items()}
-        self._taken = [(name, key) for name, keys in others.items() for key in dict.fromkeys(keys)]
-        self._known: dict[LockKey, list[tuple[str, LockKey]]] = {}
+        self._at: dict[str, list[_Taken]] = {}
+        self._within: dict[str, list[_Taken]] = {}
+        self._known: dict[LockKey, list[_Taken]] = {}
+        for name, keys in others.items():
+            for key in dict.fromkeys(keys):
+                place = _fixed_part(key.match_key)
+                self._at.setdefault(place, []).append((name, key))
+                for folder in (place, *_above(place)):
+                    self._within.setdefault(folder, []).append((name, key))
 
-    def judge(self, claims: Sequence[LockKey]) -> Judgement:
-        """Judge one line of work by its claims."""
+    def is_near(self, spelling: str) -> bool:
+        """Whether anything could overlap with a key that is shown like this; cheaper by far than to read and judge it."""
+        place = _fixed_part(spelling)
+        return place in self._within or any(above in self._at for above in _above(place))
+
+    def judge(self, claims: Sequence[LockKey], *, of: int = 0) -> Judgement:
+        """Judge one line of work by its claims.
+
+        Args:
+            of: How many it has, where those that nothing is near of were left out.
+        """
         mine = tuple(dict.fromkeys(claims))
         met: dict[str, list[Pair]] = {}
         for key in mine:
@@ -82,16 +100,21 @@ class Ground:
                 met.setdefault(name, []).append((key, theirs))
         if not met:
             return _CLEAR
-        meetings = {
-            name: Meeting(_weigh(pairs, len(mine), self._sizes[name]), tuple(pairs)) for name, pairs in met.items()
-        }
+        size = max(of, len(mine))
+        meetings = {name: Meeting(_weigh(pairs, size, self._sizes[name]), tuple(pairs)) for name, pairs in met.items()}
         contended = len({key for pairs in met.values() for key, _ in pairs})
-        grave = 2 * contended > len(mine) or any(m.feasibility is Feasibility.SEQUENTIAL for m in meetings.values())
+        grave = 2 * contended > size or any(m.feasibility is Feasibility.SEQUENTIAL for m in meetings.values())
         return Judgement(Feasibility.SEQUENTIAL if grave else Feasibility.PARTIAL, meetings, contended)
 
-    def _hits(self, key: LockKey) -> list[tuple[str, LockKey]]:
+    def _hits(self, key: LockKey) -> list[_Taken]:
         if key not in self._known:
-            self._known[key] = [(name, theirs) for name, theirs in self._taken if keys_overlap(key, theirs)]
+            place = _fixed_part(key.match_key)
+            # Two keys can only meet where the fixed part of one is, or is above, that of the other.
+            near = [
+                *self._within.get(place, ()),
+                *(taken for above in _above(place) for taken in self._at.get(above, ())),
+            ]
+            self._known[key] = [taken for taken in near if keys_overlap(key, taken[1])]
         return self._known[key]
 
 
@@ -99,3 +122,15 @@ def _weigh(pairs: Sequence[Pair], mine: int, theirs: int) -> Feasibility:
     sole = any(_ONE_AT_A_TIME.match(key.match_key) for pair in pairs for key in pair)
     most = 2 * len({key for key, _ in pairs}) > mine or 2 * len({key for _, key in pairs}) > theirs
     return Feasibility.SEQUENTIAL if sole or most else Feasibility.PARTIAL
+
+
+def _fixed_part(spelling: str) -> str:
+    """What a key begins with before its first wildcard, by whole segments; what it covers is there, or below."""
+    wild = _WILD.search(spelling)
+    fixed = spelling[: spelling.rfind("/", 0, wild.start()) + 1] if wild else spelling
+    return fixed.removeprefix("./").removesuffix("/")
+
+
+def _above(place: str) -> list[str]:
+    """The folders above a place, the top of the repository first."""
+    return ["", *(place[:at] for at, char in enumerate(place) if char == "/")] if place else []

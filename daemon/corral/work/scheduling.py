@@ -92,7 +92,9 @@ def _beside(conn: Connection, candidates: Iterator[Row], running: Ground) -> Ite
     while page := list(islice(candidates, _PAGE)):
         claims = tasks.claims_of(conn, *(candidate["task_id"] for candidate in page))
         for candidate in page:
-            verdict = running.judge([key_of(text) for text in claims[candidate["task_id"]]]).feasibility
+            texts = claims[candidate["task_id"]]
+            near = [key_of(text) for text in texts if running.is_near(text)]
+            verdict = running.judge(near, of=len(texts)).feasibility
             if verdict is Feasibility.FULL:
                 yield candidate
             elif verdict is Feasibility.PARTIAL:

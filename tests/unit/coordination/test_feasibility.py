@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from corral.coordination.feasibility import Ground
-from corral.coordination.keys import parse_key
+from corral.coordination.keys import keys_overlap, parse_key
 
 
 def judged(mine: list[str], *others: list[str]) -> str:
@@ -50,3 +52,16 @@ def test_several_others_weigh_together_and_as_the_gravest_of_them() -> None:
     assert judged(mine, ["a", "x", "y"], ["b", "v", "w"]) == "SEQUENTIAL"
     assert judged([*mine, "d", "e"], ["a", "x", "y"], ["b"]) == "SEQUENTIAL"
     assert judged(mine) == "FULL"
+
+
+def test_no_overlap_is_missed_by_looking_only_at_what_is_near() -> None:
+    rng = random.Random(7)
+    parts = ["a", "b", "*", "**", "a*", "[ab]", r"\*", "db:x", "d?:x", "./"]
+    texts = {"/".join(rng.choice(parts) for _ in range(rng.randint(1, 4))) for _ in range(400)}
+    keys = [parse_key(text, exists=lambda _path: rng.random() < 0.2) for text in [*texts, "db:x"] if text.strip("./")]
+    taken = keys[: len(keys) // 2]
+    ground = Ground({str(n): [key] for n, key in enumerate(taken)})
+    for key in keys:
+        meant = {str(n) for n, other in enumerate(taken) if keys_overlap(key, other)}
+        assert set(ground.judge([key]).meetings) == meant
+        assert ground.is_near(key.file_path) or not meant

@@ -98,6 +98,23 @@ def test_overlapping_claims_wait_and_others_do_not(board: Board, running: str, w
     assert third is not None and third["task_id"] == (blocked if clash else free)
 
 
+@pytest.mark.req("FEATURE-2")
+def test_what_overlaps_in_part_starts_only_when_nothing_else_could(board: Board) -> None:
+    """The judgement is that of features: a shared file among others is no reason to leave a worker without work."""
+    board.one(claims=["src/a.py", "src/b.py", "src/c.py"], priority=9)
+    half = board.one(claims=["src/a.py", "docs/x.md"], priority=8)
+    most = board.one(claims=["src/a.py", "src/b*", "docs/y.md"], priority=7)
+    sole = board.one(claims=["db:schema:users", "api:GET /users", "web"], priority=6)
+    free = board.one(claims=["other", "db:schema:users"], priority=1)
+    first = board.claim()
+    order = [row["task_id"] for row in iter(board.claim, None)]
+    assert order == [sole, half]
+    assert first is not None
+    board.end(first)
+    assert [row["task_id"] for row in iter(board.claim, None)] == [most]
+    assert board.status(free) == "pending"
+
+
 def test_a_task_without_a_runner_is_left_to_sessions(board: Board) -> None:
     from corral.store import tasks as rows
 
