@@ -47,23 +47,28 @@ class Agent:
 
 
 def play(
-    house: Coordinated, scene: Callable[..., Awaitable[T]], agents: int = 1, profile: str = "core", **env: str
+    house: Coordinated,
+    scene: Callable[..., Awaitable[T]],
+    agents: int = 1,
+    profile: str = "core",
+    cwd: Path | None = None,
+    **env: str,
 ) -> T:
-    """Connect so many agents, each by a bridge of its own, let them play a scene, and hang up."""
+    """Connect so many agents, each by a bridge of its own (started in ``cwd``), let them play a scene, and hang up."""
 
     async def run() -> T:
         async with AsyncExitStack() as stack:
-            connected = [await _connect(stack, house, profile, env) for _ in range(agents)]
+            connected = [await _connect(stack, cwd or house.root, profile, env) for _ in range(agents)]
             return await scene(*connected)
 
     return asyncio.run(run())
 
 
-async def _connect(stack: AsyncExitStack, house: Coordinated, profile: str, env: dict[str, str]) -> Agent:
+async def _connect(stack: AsyncExitStack, cwd: Path, profile: str, env: dict[str, str]) -> Agent:
     server = StdioServerParameters(
         command=sys.executable,
         args=["-m", "corral", "mcp", "--profile", profile],
-        cwd=house.root,
+        cwd=cwd,
         env={**os.environ, "PYTHONPATH": os.fspath(DAEMON), **env},
     )
     reading, writing = await stack.enter_async_context(stdio_client(server))

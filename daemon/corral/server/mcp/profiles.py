@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from corral.server.mcp.calls import Function
-from corral.server.mcp.tools import features, handoffs, identity, locks, mail
+from corral.server.mcp.tools import features, handoffs, help, identity, locks, mail, merges, work
 
-TOOLS: dict[str, Function] = {function.__name__: function for module in (locks, features, handoffs, mail, identity) for function in module.TOOLS}
+TOOLS: dict[str, Function] = {
+    function.__name__: function
+    for module in (locks, features, handoffs, mail, identity, work, merges, help)
+    for function in module.TOOLS
+}
 """Every tool by the name that it is published under."""
 
 CORE = (

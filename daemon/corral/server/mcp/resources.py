@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from corral.coordination import features, locks
 from corral.models.instants import iso
-from corral.server.mcp import resources_handoffs, resources_mail
+from corral.server.mcp import resources_handoffs, resources_mail, resources_work
 from corral.server.mcp.calls import current
 from corral.store import locks as lock_rows
 
@@ -28,6 +28,7 @@ RESOURCES: dict[str, Callable[..., Awaitable[str]]] = {
     "locks://current": locks_current,
     "features://active": features_active,
     **resources_handoffs.RESOURCES,
+    **resources_work.RESOURCES,
     **resources_mail.RESOURCES,
 }
 """By URI; a part in braces is an argument."""

@@ -1,0 +1,87 @@
+"""The way onto the target branch: ``request_merge``, ``merge_status``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sqlalchemy import Connection
+
+from corral.coordination.locks import Holder
+from corral.errors import InvalidInput, NotFound
+from corral.git.command import open_checkout
+from corral.git.status import changes
+from corral.landing import requests
+from corral.models import merges as shapes
+from corral.models.states import OPEN_MERGES
+from corral.server.mcp.calls import Answer, Function, current, told
+from corral.store import merges as rows
+from corral.store import sessions as session_rows
+
+
+@told
+async def request_merge(branch: str | None = None, target: str | None = None) -> Answer:
+    """Queue a branch (default: that of your worktree) for its target; what is committed lands once it verifies green."""
+    call = current.get()
+    services, now = call.services, call.services.now()
+    me, worktree = await call.write(_place)
+    onto = target or services.settings.target().removeprefix("refs/heads/")
+    chosen, uncommitted = (branch, []) if branch else await services.work(lambda: _checked_out(worktree))
+    row = await services.work(
+        lambda: requests.submit(services.db, services.git, branch=chosen, target=onto, now=now, session_id=me)
+    )
+    answer: Answer = {"success": True, "merge_id": None, "branch": chosen, "target": onto, "state": None}
+    if row is None:
+        answer["message"] = f"{onto} has everything of {chosen} already: there is nothing to merge."
+    else:
+        services.nudge("landing")
+        answer.update(shapes.summary(row))
+    if uncommitted:
+        answer["uncommitted"] = uncommitted[:20]
+        answer["warning"] = "What is not committed does not land: commit it, then request the merge again."
+    return answer
+
+
+def _place(conn: Connection, me: Holder) -> tuple[str, str | None]:
+    row = session_rows.get(conn, me.session_id) or {}
+    parent = session_rows.get(conn, row["parent_session_id"]) if row.get("parent_session_id") else None
+    return me.session_id, row.get("worktree") or (parent or {}).get("worktree")
+
+
+def _checked_out(worktree: str | None) -> tuple[str, list[str]]:
+    """The branch of a worktree, and the paths in it that no commit has."""
+    if worktree is None:
+        raise InvalidInput("No worktree of yours is known, so that you have no branch here.", remedy="Name the branch.")
+    checkout = open_checkout(Path(worktree))
+    ref = checkout.branch()
+    if ref is None:
+        raise InvalidInput(
+            f"{worktree} has no branch checked out.", remedy="Make one of your commits: git switch -c NAME."
+        )
+    return ref.removeprefix("refs/heads/"), [change.path for change in changes(checkout)]
+
+
+@told
+async def merge_status(merge_id: str | None = None, branch: str | None = None) -> Answer:
+    """Where a merge request stands (the branch's newest), with its conflicts and receipt; without arguments, the open queue."""
+    services = current.get().services
+
+    def look(conn: Connection) -> Answer:
+        if merge_id is None and branch is None:
+            return {"merges": [shapes.summary(row) for row in rows.listing(conn, OPEN_MERGES)]}
+        return {"merge_id": merge_id or _newest(conn, str(branch))}
+
+    found = await services.read(look)
+    if "merges" in found:
+        return {"success": True, **found}
+    return {"success": True, **await services.work(lambda: requests.detail(services.db, found["merge_id"]))}
+
+
+def _newest(conn: Connection, branch: str) -> str:
+    name = branch.removeprefix("refs/heads/")
+    found = [row["merge_id"] for row in rows.listing(conn) if row["branch"] == name]
+    if not found:
+        raise NotFound(f"No merge of {branch[:80]!r} was requested.", remedy="request_merge does that.")
+    return str(found[-1])
+
+
+TOOLS: tuple[Function, ...] = (request_merge, merge_status)

@@ -1,0 +1,117 @@
+"""Work as the coordinator's documents name it: submitted, claimed, completed, read, cancelled by convention."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import Any
+
+from sqlalchemy import Connection
+
+from corral.coordination.locks import Holder
+from corral.errors import LeaseLost, NotFound
+from corral.models import tasks as shapes
+from corral.server.mcp.calls import Answer, Function, current, refusal, told
+from corral.server.routes.tasks import Reason, available, call_off, claimed
+from corral.work import leases, tasks
+
+Row = dict[str, Any]
+
+
+@told
+async def submit_work(
+    task_type: str,
+    description: str,
+    input_data: dict[str, Any] | None = None,
+    priority: int = 5,
+    depends_on: list[str] | None = None,
+    claims: list[str] | None = None,
+    thread_id: str | None = None,
+    agent_requirements: dict[str, Any] | None = None,
+    command: str | None = None,
+    prompt: str | None = None,
+) -> Answer:
+    """Queue a task (priority 10 first). With a command or a prompt a worker executes it in a worktree of its own and lands it;
+    without, a session claims it by get_work. claims: paths and keys it will change."""
+    services = current.get().services
+    given = {
+        "task_type": task_type,
+        "description": description,
+        "input_data": input_data,
+        "priority": priority,
+        "wait_for": depends_on or [],
+        "claims": claims or [],
+        "thread_id": thread_id,
+        "agent_requirements": agent_requirements,
+        "command": command,
+        "prompt": prompt,
+    }
+    submissions = shapes.read_submissions([given])
+    available(services, submissions)
+    now, rules = services.now(), services.settings().tasks
+
+    def submit(conn: Connection, me: Holder) -> Row:
+        return tasks.submit(conn, submissions[0].model_copy(update={"submitted_by": me.session_id}), now, rules)
+
+    row = await current.get().write(submit)
+    services.nudge("supervisor")
+    return {"success": True, "task_id": row["task_id"], "status": row["status"]}
+
+
+@told
+async def get_work(task_types: list[str] | None = None) -> Answer:
+    """Claim the next task that is for sessions: it is yours until you complete it or your session ends."""
+    call = current.get()
+    now, settings = call.services.now(), call.services.settings()
+
+    def claim(conn: Connection, me: Holder) -> Row | None:
+        return leases.claim(conn, leases.claimant(conn, me.session_id), now, settings, task_types=task_types or ())
+
+    return claimed(call.services, await call.write(claim))
+
+
+@told
+async def complete_work(
+    task_id: str, success: bool, result: dict[str, Any] | None = None, error_message: str | None = None
+) -> Answer:
+    """End a task that you claimed. A failed one is not tried again by itself; result.error_code says why."""
+    call = current.get()
+    now, rules = call.services.now(), call.services.settings().tasks
+    said = {"success": success, "result": result, "error_message": error_message}
+
+    def end(conn: Connection, me: Holder) -> Row:
+        return leases.complete(conn, task_id, (me.session_id, *me.kin), now, rules, **said)  # type: ignore[arg-type]
+
+    try:
+        row = await call.write(end)
+    except (LeaseLost, NotFound) as error:
+        return {**refusal(error), "reason": "task_not_found_or_not_claimed_by_agent", "task_id": task_id}
+    call.services.nudge("supervisor")
+    return {"success": True, "status": row["status"], "task_id": row["task_id"]}
+
+
+@told
+async def get_task(task_id: str) -> Answer:
+    """A task's status, input and result, of any task; reading changes nothing."""
+    return await _found(task_id, current.get().services.read(lambda conn: tasks.read(conn, task_id)))
+
+
+@told
+async def cancel_task_convention(task_id: str, reason: str) -> Answer:
+    """Cancel any task, running or not: it ends failed, with result.error_code "cancelled_by_orchestrator" and the reason."""
+    why = Reason(reason=reason, convention=True)
+    return await _found(task_id, _cancelled(task_id, why))
+
+
+async def _cancelled(task_id: str, why: Reason) -> Row:
+    row = await call_off(current.get().services, task_id, why)
+    return {"task_id": row["task_id"], "status": row["status"], "result": row["result"]}
+
+
+async def _found(task_id: str, wanted: Awaitable[Row]) -> Answer:
+    try:
+        return {"success": True, **await wanted}
+    except NotFound as error:
+        return {**refusal(error), "reason": "task_not_found", "task_id": task_id}
+
+
+TOOLS: tuple[Function, ...] = (submit_work, get_work, complete_work, get_task, cancel_task_convention)

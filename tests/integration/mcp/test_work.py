@@ -1,0 +1,161 @@
+"""Work through MCP: submitted, claimed, completed, read, cancelled; branches handed in; what a session may look up."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import commit, git
+from tests.coordinated import Coordinated, eventually
+from tests.integration.mcp.client import Agent, play
+
+READ = {
+    "task_id", "task_type", "status", "input_data", "result", "error_message", "priority", "created_at", "completed_at",
+}  # fmt: skip
+UNKNOWN = "00000000-0000-4000-8000-000000000000"
+
+
+async def until_it_is(agent: Agent, task_id: str, status: str) -> dict[str, Any]:
+    """The task, read again and again until it is in a state."""
+    deadline = time.monotonic() + 45
+    while True:
+        task = await agent.call("get_task", task_id=task_id)
+        if task["status"] == status:
+            return dict(task)
+        assert time.monotonic() < deadline, task
+
+
+@pytest.mark.req("GETTASK-1", "GETTASK-2", "GETTASK-3")
+def test_work_goes_from_hand_to_hand(house: Coordinated) -> None:
+    async def scene(one: Agent, two: Agent) -> None:
+        said = await one.call(
+            "submit_work", task_type="review", description="Look at it.\nAll of it.", input_data={"b": [1]}, thread_id="batch-1"
+        )
+        assert said["success"]
+        task_id = said["task_id"]
+        second = (
+            await one.call("submit_work", task_type="build", description="Then this.", depends_on=[task_id], priority=9)
+        )["task_id"]
+        assert {row["task_id"]: row["status"] for row in await one.read("work://pending")} == {
+            task_id: "pending",
+            second: "waiting",
+        }
+        assert await two.call("get_work", task_types=["build"]) == {"success": False, "reason": "no_tasks_available"}
+        got = await two.call("get_work", task_types=["review", "else"])
+        shown = {name: got[name] for name in ("success", "task_id", "task_type", "description", "input_data", "priority")}
+        assert shown == {
+            "success": True,
+            "task_id": task_id,
+            "task_type": "review",
+            "description": "Look at it.\nAll of it.",
+            "input_data": {"b": [1]},
+            "priority": 5,
+        }
+        assert got["deadline"] is None and got["lease_expires_at"] and got["thread_id"] == "batch-1"
+        assert (await one.call("get_work"))["reason"] == "no_tasks_available"
+        refused = await one.call("complete_work", task_id=task_id, success=True)
+        assert (refused["success"], refused["reason"]) == (False, "task_not_found_or_not_claimed_by_agent")
+        done = await two.call("complete_work", task_id=task_id, success=True, result={"verdict": {"ok": True}})
+        assert done == {"success": True, "status": "completed", "task_id": task_id}
+
+        # Whoever has the next package reads what the one before has left, and changes nothing by it.
+        assert (await one.call("get_work"))["task_id"] == second
+        before = house.ask("GET", f"/tasks/{task_id}/detail")
+        read = await one.call("get_task", task_id=task_id)
+        assert set(read) == READ | {"success"}
+        assert (read["status"], read["result"]) == ("completed", {"verdict": {"ok": True}})
+        over_http = house.ask("GET", f"/tasks/{task_id}")
+        assert over_http == {name: read[name] for name in READ}
+        assert house.ask("GET", f"/tasks/{task_id}/detail") == before
+        missing = await one.call("get_task", task_id=UNKNOWN)
+        assert (missing["success"], missing["error"], missing["reason"]) == (False, "not_found", "task_not_found")
+
+    play(house, scene, agents=2)
+
+
+def test_work_returns_when_its_session_ends_and_outlives_a_restart_of_the_daemon(house: Coordinated) -> None:
+    async def keeps(one: Agent) -> str:
+        task_id = str((await one.call("submit_work", task_type="t", description="long"))["task_id"])
+        assert (await one.call("get_work"))["task_id"] == task_id
+        house.kill_daemon()
+        assert (await one.call("get_task", task_id=task_id))["status"] == "running"
+        return task_id
+
+    task_id = play(house, keeps)
+    eventually(lambda: house.ask("GET", f"/tasks/{task_id}")["status"] == "pending")
+    assert house.json("task", "claim", CLAUDE_CODE_SESSION_ID="me")["task_id"] == task_id
+    done = house.json("task", "complete", task_id, "--result", '{"n": 1}', CLAUDE_CODE_SESSION_ID="me")
+    assert done["status"] == "completed"
+    assert house.ask("GET", f"/tasks/{task_id}")["result"] == {"n": 1}
+
+
+@pytest.mark.req("CANCEL-1", "CANCEL-2")
+def test_an_orchestrator_cancels_whatever_there_is(house: Coordinated, tmp_path: Path) -> None:
+    async def scene(boss: Agent, hand: Agent) -> None:
+        async def submit(**what: Any) -> str:
+            return str((await boss.call("submit_work", task_type="pkg", **what))["task_id"])
+
+        package = await submit(description="the package")
+        dependent = await submit(description="needs it", depends_on=[package])
+        running = await submit(description="runs", command=f"echo $$ > {tmp_path}/pid; exec sleep 600")
+        assert (await hand.call("get_work"))["task_id"] == package
+        failed = await hand.call("complete_work", task_id=package, success=False, error_message="It does not build.")
+        assert failed["status"] == "failed"
+        await until_it_is(boss, running, "running")
+        eventually(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text().strip())
+        for task_id in (dependent, running):
+            said = await boss.call("cancel_task_convention", task_id=task_id, reason="The package failed.")
+            assert said["success"], said
+            read = await until_it_is(boss, task_id, "failed")
+            assert (read["result"]["error_code"], read["result"]["reason"]) == (
+                "cancelled_by_orchestrator",
+                "The package failed.",
+            )
+        pid = int((tmp_path / "pid").read_text())
+        eventually(lambda: not Path(f"/proc/{pid}").exists())
+        missing = await boss.call("cancel_task_convention", task_id=UNKNOWN, reason="x")
+        assert (missing["success"], missing["reason"]) == (False, "task_not_found")
+        assert (await boss.call("cancel_task_convention", task_id=package, reason="x"))["error"] == "conflict"
+
+    play(house, scene, agents=2, profile="queue")
+
+
+def test_a_branch_is_handed_in_from_the_worktree_that_has_it(house: Coordinated) -> None:
+    place = Path(house.json("worktree", "create", "mine")["path"])
+    commit(place, {"new.txt": "new\n"}, "A new file")
+    (place / "left.txt").write_text("not committed\n")
+
+    async def scene(one: Agent) -> None:
+        asked = await one.call("request_merge")
+        assert (asked["success"], asked["branch"], asked["target"]) == (True, "corral/mine", "main")
+        assert asked["uncommitted"] == ["left.txt"] and "commit it" in asked["warning"]
+        house.run("wait", "--all", "--timeout", "60")
+        status = await one.call("merge_status", merge_id=asked["merge_id"])
+        assert (status["state"], status["landed_sha"]) == ("landed", git(house.root, "rev-parse", "main"))
+        assert (await one.call("merge_status", branch="corral/mine"))["merge_id"] == asked["merge_id"]
+        assert await one.call("merge_status") == {"success": True, "merges": []}
+        assert await one.read("merges://queue") == []
+        again = await one.call("request_merge")
+        assert (again["success"], again["merge_id"]) == (True, None) and "nothing to merge" in again["message"]
+        assert (await one.call("merge_status", branch="nobody"))["error"] == "not_found"
+        assert (await one.call("request_merge", branch="main"))["error"] == "invalid_input"
+
+    play(house, scene, profile="full", cwd=place)
+
+
+def test_help_is_short_and_leads_on(house: Coordinated) -> None:
+    async def scene(one: Agent) -> None:
+        topics = (await one.call("help"))["topics"]
+        for topic in topics:
+            text = (await one.call("help", topic=topic))["text"]
+            assert 0 < len(text) <= 800, topic
+        assert (await one.call("help", topic="nonsense"))["error"] == "not_found"
+        bad = await one.call("submit_work", task_type="t", description="x", priority=11)
+        assert (bad["error"], bad["details"]["errors"][0]["field"]) == ("invalid_input", "priority")
+        assert json.dumps(await one.read("work://pending")) == "[]"
+
+    play(house, scene)
