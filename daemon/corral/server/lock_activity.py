@@ -1,8 +1,11 @@
-"""What the disk, git and the mail say of those who hold locks; looked up before one is taken from its holder."""
+"""What the disk, git and the mail say of those who hold locks; looked up before one is taken from its holder.
+
+The judgement is :mod:`corral.coordination.stale_holders`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -10,9 +13,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from corral.config.paths import find_checkout
-from corral.coordination import stale_holders
 from corral.coordination.keys import LockKey, stored_key
-from corral.coordination.locks import Holder
 from corral.coordination.stale_holders import QUIET_S, Activity
 from corral.errors import GitFailed
 from corral.git import activity
@@ -25,32 +26,16 @@ from corral.store.activity import last_mail_at
 Row = dict[str, Any]
 
 
-async def force_release(
-    services: Services,
-    identify: Callable[[Connection], Holder],
-    keys: Sequence[LockKey],
-    lock_ids: Sequence[str],
-    *,
-    note: str = "",
-    notify: bool = True,
-) -> list[Row]:
-    """Take locks from holders who show no sign of life; see :func:`corral.coordination.stale_holders.force_release`."""
-    now = services.now()
-    match_keys = [key.match_key for key in keys]
+async def signs(services: Services, keys: Sequence[LockKey], lock_ids: Sequence[str]) -> dict[str, Activity]:
+    """By ``lock_id``, what is seen of the holders of the locks on the keys and with the ids."""
+    now, match_keys = services.now(), [key.match_key for key in keys]
 
     def held(conn: Connection) -> list[tuple[Row, str | None]]:
         found = rows.named(conn, iso(now), match_keys=match_keys, lock_ids=lock_ids)
         return [(lock, last_mail_at(conn, lock["session_id"])) for lock in found]
 
     found = await services.read(held)
-    seen = await services.work(lambda: {lock["lock_id"]: _look(services, lock, mail, now) for lock, mail in found})
-    released = await services.write(
-        lambda conn: stale_holders.force_release(
-            conn, keys, lock_ids, seen, identify(conn), now, note=note, notify=notify
-        )
-    )
-    services.changed()
-    return released
+    return await services.work(lambda: {lock["lock_id"]: _look(services, lock, mail, now) for lock, mail in found})
 
 
 def _look(services: Services, lock: Row, mail: str | None, now: datetime) -> Activity:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from corral.server.mcp.calls import Function
-from corral.server.mcp.tools import features, handoffs, help, identity, locks, mail, merges, work
+from corral.server.mcp.tools import features, handoffs, help, identity, locks, mail, merges, reservations, work
 
 TOOLS: dict[str, Function] = {
     function.__name__: function
-    for module in (locks, features, handoffs, mail, identity, work, merges, help)
+    for module in (locks, features, handoffs, mail, identity, work, merges, help, reservations)
     for function in module.TOOLS
 }
 """Every tool by the name that it is published under."""

@@ -13,7 +13,7 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import Connection
 
-from corral.coordination import locks, sessions
+from corral.coordination import locks, sessions, stale_holders
 from corral.coordination.keys import LockKey, parse_key
 from corral.coordination.lock_waits import Wish
 from corral.coordination.locks import Holder
@@ -227,14 +227,14 @@ async def force_release(services: Given, wanted: Force) -> dict[str, Any]:
     """Take locks from holders who are gone: no sign of life for 30 minutes, no mail, file or commit for 15."""
     if not wanted.paths and not wanted.lock_ids:
         raise InvalidInput("Say what to release.", remedy="Name paths or ids of locks.")
-    released = await lock_activity.force_release(
-        services,
-        Identity(services, wanted.session_id),
-        parse(services, wanted.paths),
-        wanted.lock_ids,
-        note=wanted.note,
-        notify=wanted.notify,
+    now, keys, identity = services.now(), parse(services, wanted.paths), Identity(services, wanted.session_id)
+    seen = await lock_activity.signs(services, keys, wanted.lock_ids)
+    released = await services.write(
+        lambda conn: stale_holders.force_release(
+            conn, keys, wanted.lock_ids, seen, identity(conn), now, note=wanted.note, notify=wanted.notify
+        )
     )
+    services.changed()
     return {"success": True, "released": released}
 
 

@@ -3,41 +3,67 @@
 from __future__ import annotations
 
 from corral.coordination import locks
-from corral.errors import LockHeld
+from corral.coordination.lock_waits import Wish
+from corral.errors import InvalidInput, LockHeld
 from corral.models.instants import iso
+from corral.server import lock_waiting
 from corral.server.mcp.calls import Answer, Function, current, told
 from corral.server.routes.locks import parse
 from corral.store import locks as rows
 
+MAX_WAIT_S = 100.0
+"""A bridge waits for an answer a little longer."""
+
 
 @told
 async def acquire_lock(
-    file_path: str, reason: str | None = None, ttl_minutes: float | None = None, exclusive: bool = True
+    file_path: str | list[str],
+    reason: str | None = None,
+    ttl_minutes: float | None = None,
+    exclusive: bool = True,
+    wait_seconds: float = 0,
 ) -> Answer:
-    """Reserve a path, a glob or a logical key (api:, db:, event:, flag:, env:, contract:, feature:) in every checkout."""
+    """Reserve a path, a glob or a logical key (api:, db:, event:, flag:, env:, contract:, feature:) in every checkout; of several
+    all or none. wait_seconds: wait in turn, at most 100."""
     call = current.get()
-    services, keys = call.services, parse(call.services, [file_path])
+    services = call.services
+    keys = parse(services, [file_path] if isinstance(file_path, str) else file_path)
+    if not 0 <= wait_seconds <= MAX_WAIT_S:
+        raise InvalidInput(f"Waiting for {wait_seconds:g} s is not possible.", remedy=f"Use 0 to {MAX_WAIT_S:g} s.")
     ttl_s = services.settings().locks.ttl_s if ttl_minutes is None else ttl_minutes * 60
-    now = services.now()
+    began = iso(services.now())
     try:
-        (row,) = await call.write(
-            lambda conn, me: locks.acquire(conn, keys, me, now, ttl_s=ttl_s, exclusive=exclusive, reason=reason)
+        taken = await lock_waiting.acquire(
+            services,
+            Wish(tuple(keys), ttl_s, exclusive, reason),
+            lambda conn: call.speaker(conn, services.now()).holder,
+            wait_seconds,
         )
     except LockHeld as held:
-        first = held.details["conflicts"][0]
-        return {
-            "success": False,
-            "error": held.name,
-            "reason": "locked_by_other",
-            "file_path": first["file_path"],
-            "locked_by": first["holder"],
-            "lock_reason": first["reason"] or first["task"],
-            "expires_at": first["expires_at"],
-            "message": f"{held.message} {held.cause}",
-        }
-    action = "acquired" if row["acquired_at"] == iso(now) else "refreshed"
+        return _refused(held)
     services.nudge("sessions")
-    return {"success": True, "action": action, "file_path": row["file_path"], "expires_at": row["expires_at"]}
+    row = taken[0]
+    action = "acquired" if row["acquired_at"] >= began else "refreshed"
+    several = {} if len(taken) == 1 else {"file_paths": [one["file_path"] for one in taken]}
+    return {
+        "success": True, "action": action, "file_path": row["file_path"], "expires_at": row["expires_at"], **several
+    }  # fmt: skip
+
+
+def _refused(held: LockHeld) -> Answer:
+    first = held.details["conflicts"][0]
+    circle = {"circle": held.details["circle"]} if "circle" in held.details else {}
+    return {
+        "success": False,
+        "error": held.name,
+        "reason": "would_wait_for_itself" if circle else "locked_by_other",
+        "file_path": first["file_path"],
+        "locked_by": first["holder"],
+        "lock_reason": first["reason"] or first["task"],
+        "expires_at": first["expires_at"],
+        "message": f"{held.message} {held.cause} {held.remedy}",
+        **circle,
+    }
 
 
 @told

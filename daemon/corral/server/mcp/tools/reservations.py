@@ -1,0 +1,265 @@
+"""File reservations as Agent Mail names them: the same locks, granted path by path, and never one that conflicts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator
+from sqlalchemy import Connection
+
+from corral.coordination import locks, stale_holders
+from corral.coordination.addresses import Identity
+from corral.coordination.locks import Holder
+from corral.errors import InvalidInput
+from corral.models.instants import iso
+from corral.server import lock_activity
+from corral.server.mcp.acting import Ignored, Text, Texts, act, slug
+from corral.server.mcp.calls import Answer, Function, current, raised
+from corral.server.routes.locks import EXTEND_S, parse
+from corral.store import names
+from corral.store import sessions as session_rows
+
+Row = dict[str, Any]
+Some = Annotated[
+    tuple[str | int, ...] | None, BeforeValidator(lambda value: (value,) if isinstance(value, str | int) else value)
+]
+"""Texts or numbers; one alone is a list of one; left out is another thing than none."""
+MOST_CHECKED = 200
+
+
+class EmptyPaths(InvalidInput):
+    """No path was named where one is needed."""
+
+    name = "empty_paths"
+    default_remedy = "Name at least one path or glob."
+
+
+class EmptyIds(InvalidInput):
+    """A list of ids with nothing in it."""
+
+    name = "empty_ids"
+    default_remedy = "Name at least one, or leave the list out."
+
+
+@raised
+async def file_reservation_paths(
+    paths: Texts,
+    ttl_seconds: float = 3600,
+    exclusive: bool = True,
+    reason: Text = "",
+    project_key: Text = "",
+    agent_name: Text = "",
+    registration_token: Ignored = None,
+    idempotency_key: Ignored = None,
+    format: Ignored = None,
+) -> Answer:
+    """Reserve paths and globs before you edit them. What conflicts is not granted: it is in `conflicts`, with its holders."""
+    return await reserve(project_key, agent_name, paths, ttl_seconds, exclusive, reason)
+
+
+async def reserve(
+    project_key: str, agent_name: str, paths: Sequence[str], ttl_s: float, exclusive: bool, reason: str
+) -> Answer:
+    """Reserve each path that is free: ``{granted, conflicts}``; also for tools that do more than that."""
+    if not paths:
+        raise EmptyPaths("No path was given.")
+    keys = parse(current.get().services, paths)
+
+    def take(conn: Connection, me: Identity, now: datetime) -> Answer:
+        taken, refused = locks.acquire_each(
+            conn, keys, _holder(conn, me), now, ttl_s=ttl_s, exclusive=exclusive, reason=reason or None
+        )
+        return {
+            "granted": [_granted(row) for row in taken],
+            "conflicts": [
+                {"path": path, "holders": _holders(conn, refused[key])}
+                for path, key in zip(paths, keys, strict=True)
+                if key in refused
+            ],
+        }
+
+    return await act(project_key, agent_name, take)
+
+
+@raised
+async def release_file_reservations(
+    paths: Some = None,
+    file_reservation_ids: Some = None,
+    project_key: Text = "",
+    agent_name: Text = "",
+    registration_token: Ignored = None,
+    format: Ignored = None,
+) -> Answer:
+    """Give up your reservations: those named, or all."""
+    return await give_back(project_key, agent_name, paths, file_reservation_ids)
+
+
+async def give_back(
+    project_key: str, agent_name: str, paths: Sequence[str | int] | None, ids: Sequence[str | int] | None = None
+) -> Answer:
+    """Release what is named, or everything: ``{released, released_at}``; also for tools that do more than that."""
+    keys, lock_ids = parse(current.get().services, _named(paths, EmptyPaths)), _named(ids, EmptyIds)
+
+    def free(conn: Connection, me: Identity, now: datetime) -> Answer:
+        released = locks.release(conn, keys, _holder(conn, me), now, lock_ids=lock_ids)
+        return {"released": len({row["match_key"] for row in released}), "released_at": iso(now)}
+
+    return await act(project_key, agent_name, free)
+
+
+@raised
+async def renew_file_reservations(
+    extend_seconds: float = EXTEND_S,
+    paths: Some = None,
+    file_reservation_ids: Some = None,
+    project_key: Text = "",
+    agent_name: Text = "",
+    registration_token: Ignored = None,
+    format: Ignored = None,
+) -> Answer:
+    """Let your reservations last longer: those named, or all."""
+    keys = parse(current.get().services, _named(paths, EmptyPaths))
+    lock_ids = _named(file_reservation_ids, EmptyIds)
+    renewed = await act(
+        project_key,
+        agent_name,
+        lambda conn, me, now: locks.renew(
+            conn, _holder(conn, me), now, extend_s=extend_seconds, keys=keys, lock_ids=lock_ids
+        ),
+    )
+    told = [
+        {
+            "id": row["lock_id"],
+            "path_pattern": row["file_path"],
+            "old_expires_ts": row["old_expires_at"],
+            "new_expires_ts": row["expires_at"],
+        }
+        for row in renewed
+    ]
+    return {"renewed": len(told), "file_reservations": told}
+
+
+@raised
+async def force_release_file_reservation(
+    file_reservation_id: str | int,
+    note: Text = "",
+    notify_previous: bool = True,
+    project_key: Text = "",
+    agent_name: Text = "",
+    registration_token: Ignored = None,
+    format: Ignored = None,
+) -> Answer:
+    """Take a reservation from an agent who shows no sign of life; one who does is told to you instead (RESERVATION_ACTIVE)."""
+    services, lock_ids = current.get().services, [str(file_reservation_id)]
+    seen = await lock_activity.signs(services, (), lock_ids)
+
+    def force(conn: Connection, me: Identity, now: datetime) -> Answer:
+        holder = _holder(conn, me)
+        taken = stale_holders.force_release(
+            conn, (), lock_ids, seen, holder, now, note=note[:2000], notify=notify_previous
+        )
+        if taken:
+            return {"released": 1, "released_at": iso(now), "reservation": _former(taken[0])}
+        own = locks.release(conn, (), holder, now, lock_ids=lock_ids)
+        if own:
+            return {"released": 1, "released_at": iso(now), "reservation": _granted(own[0])}
+        return {"released": 0, "already_released": True}
+
+    return await act(project_key, agent_name, force)
+
+
+@raised
+async def check_file_reservation_conflicts(
+    paths: Texts, project_key: Text = "", agent_name: Text = "", format: Ignored = None
+) -> Answer:
+    """Whether paths are free for you, without reserving them."""
+    if not paths:
+        raise EmptyPaths("No path was given.")
+    if len(paths) > MOST_CHECKED:
+        raise InvalidInput(f"{len(paths)} paths in one call are too many.", remedy=f"Name at most {MOST_CHECKED}.")
+    services = current.get().services
+    keys, now = parse(services, paths), services.now()
+    me = await act(project_key, agent_name, lambda conn, me, _now: _holder(conn, me))
+
+    def look(conn: Connection) -> Answer:
+        found = locks.obstacles(conn, keys, me, now, exclusive=True)
+        nobody = Holder("")
+        touched = {row["lock_id"]: row for key in keys for row in locks.overlapping(conn, key, nobody, now)}
+        conflicts = [
+            {"path": path, "holders": _holders(conn, found[key])}
+            for path, key in zip(paths, keys, strict=True)
+            if key in found
+        ]
+        held = {(row["session_id"], row["file_path"]) for rows_of_key in found.values() for row in rows_of_key}
+        return {
+            "conflict_free": not conflicts,
+            "conflicts": conflicts,
+            "own_active": [_granted(row) for row in touched.values() if row["session_id"] == me.session_id],
+            "clear_paths": [path for path, key in zip(paths, keys, strict=True) if key not in found],
+            "checked_paths": list(paths),
+            "total_conflicting_reservations": len(held),
+            "output_truncated": False,
+            "project": slug(services),
+            "snapshot_ts": iso(now),
+            "authoritative_source": "database",
+            "read_only": True,
+        }
+
+    return await services.read(look)
+
+
+def _holder(conn: Connection, me: Identity) -> Holder:
+    row = session_rows.get(conn, me.session_id) or {}
+    parent = row.get("parent_session_id")
+    return Holder(me.session_id, task_id=row.get("task_id"), kin=(parent,) if parent else ())
+
+
+def _named(given: Sequence[str | int] | None, empty: type[InvalidInput]) -> list[str]:
+    if given is not None and not given:
+        raise empty("An empty list names nothing.")
+    return [str(one) for one in given or ()]
+
+
+def _granted(row: Row) -> Answer:
+    return {
+        "id": row["lock_id"],
+        "path_pattern": row["file_path"],
+        "exclusive": bool(row["exclusive"]),
+        "reason": row["reason"] or "",
+        "expires_ts": row["expires_at"],
+    }
+
+
+def _holders(conn: Connection, conflicts: Iterable[Row]) -> list[Answer]:
+    return [
+        {
+            "agent": _called(conn, row),
+            "path_pattern": row["file_path"],
+            "exclusive": row["exclusive"],
+            "expires_ts": row["expires_at"],
+            **({"waiting": True} if row["waiting"] else {}),
+        }
+        for row in conflicts
+    ]
+
+
+def _called(conn: Connection, conflict: Row) -> str:
+    """The name that a holder registered last, by which its own kind knows it."""
+    registered = names.of_session(conn, conflict["session_id"])
+    return str(registered[-1]["name"] if registered else conflict["holder"])
+
+
+def _former(row: Row) -> Answer:
+    seen = {key.removesuffix("_at") + "_ts": at for key, at in row.items() if key.startswith("last_")}
+    return {**_granted(row), "agent": row["locked_by"], "stale_reasons": row["stale_reasons"], **seen}
+
+
+TOOLS: tuple[Function, ...] = (
+    file_reservation_paths,
+    release_file_reservations,
+    renew_file_reservations,
+    force_release_file_reservation,
+    check_file_reservation_conflicts,
+)

@@ -1,0 +1,176 @@
+"""Locks and file reservations through the official client: two faces of one engine."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tests.coordinated import Coordinated, eventually
+from tests.integration.mcp.client import Agent, play
+
+OVERLAPS = [
+    ("src/lib.py", "src/**"),
+    ("src/auth/login.py", "src/auth"),
+    ("src/*.py", "src/api*"),
+    ("app/api/users.py", "app/api/*.py"),
+    ("./web/app.py", "web/app.py"),
+    ("tests/unit/**", "tests/**/test_a.py"),
+    ("docs/[ab].md", "docs/?.md"),
+]
+"""Held, then asked for. Agent Mail granted each of them to two agents at once; see
+https://github.com/Dicklesworthstone/mcp_agent_mail/issues/129."""
+
+
+def _agent(one: dict[str, Any]) -> tuple[list[str], list[str]]:
+    return [row["path_pattern"] for row in one["granted"]], [row["path"] for row in one["conflicts"]]
+
+
+@pytest.mark.req("RESERVE-1")
+@pytest.mark.req("RESERVE-2")
+@pytest.mark.req("RESERVE-3")
+def test_reservations_in_the_shapes_of_agent_mail(house: Coordinated) -> None:
+    async def scene(one: Agent, two: Agent) -> None:
+        project = str(house.root)
+        for agent, name in ((one, "BlueLake"), (two, "RedStone")):
+            await agent.call("register_agent", project_key=project, program="opencode-coder", model="m", name=name)
+        mine = {"project_key": project, "agent_name": "BlueLake"}
+        yours = {"project_key": project, "agent_name": "RedStone"}
+
+        async def reserve(agent: Agent, who: dict[str, str], *paths: str, **more: Any) -> Any:
+            return await agent.call("file_reservation_paths", **who, paths=list(paths), **more)
+
+        # What conflicts is not granted, the rest is: path by path.
+        made = await reserve(one, mine, "src/a.py", "docs/**", ttl_seconds=1200, exclusive=True, reason="T-17")
+        assert _agent(made) == (["src/a.py", "docs/**"], [])
+        assert set(made["granted"][0]) == {"id", "path_pattern", "exclusive", "reason", "expires_ts"}
+        assert made["granted"][0]["reason"] == "T-17" and made["granted"][0]["exclusive"] is True
+        other = await reserve(two, yours, "src/*.py", "free.py")
+        assert _agent(other) == (["free.py"], ["src/*.py"])
+        (holder,) = other["conflicts"][0]["holders"]
+        assert (holder["agent"], holder["path_pattern"], holder["exclusive"]) == ("BlueLake", "src/a.py", True)
+        assert holder["expires_ts"] == made["granted"][0]["expires_ts"]
+
+        # Asked again it is the same reservation, and never shorter.
+        (again,) = (await reserve(one, mine, "./src/a.py", ttl_seconds=60))["granted"]
+        assert (again["id"], again["expires_ts"]) == (made["granted"][0]["id"], made["granted"][0]["expires_ts"])
+        renewed = await one.call("renew_file_reservations", **mine, extend_seconds=600, paths=["src/a.py"])
+        assert renewed["renewed"] == 1
+        (row,) = renewed["file_reservations"]
+        assert (row["old_expires_ts"], row["path_pattern"]) == (again["expires_ts"], "src/a.py")
+        assert row["new_expires_ts"] > row["old_expires_ts"]
+        assert (await two.call("renew_file_reservations", **yours, file_reservation_ids=[again["id"]]))["renewed"] == 0
+
+        # Looking takes nothing.
+        checked = await two.call("check_file_reservation_conflicts", **yours, paths=["src", "free.py", "other"])
+        assert (checked["conflict_free"], checked["clear_paths"]) == (False, ["free.py", "other"])
+        assert checked["conflicts"][0]["path"] == "src" and checked["own_active"][0]["path_pattern"] == "free.py"
+        assert checked["total_conflicting_reservations"] == 1 and checked["read_only"] is True
+
+        # The holder is alive: he is named, and keeps it.
+        held = await two.call("force_release_file_reservation", **yours, file_reservation_id=again["id"])
+        refused = held["mcp_error"]["error"]
+        assert refused["type"] == "RESERVATION_ACTIVE" and refused["data"]["signs"] and "Ask " in refused["message"]
+        gone = await two.call("force_release_file_reservation", **yours, file_reservation_id=4711)
+        assert gone == {"released": 0, "already_released": True}
+
+        # Only one's own, by path, by id, or all.
+        released = await two.call("release_file_reservations", **yours, file_reservation_ids=[again["id"]])
+        assert released["released"] == 0
+        released = await one.call("release_file_reservations", **mine, paths=["src/a.py"])
+        assert released["released"] == 1 and released["released_at"]
+        for named, kind in (("paths", "EMPTY_PATHS"), ("file_reservation_ids", "EMPTY_IDS")):
+            for tool in ("release_file_reservations", "renew_file_reservations"):
+                refusal = await one.call(tool, **{**mine, named: []})
+                assert refusal["mcp_error"]["error"]["type"] == kind
+        assert (await one.call("release_file_reservations", **mine))["released"] == 1
+        assert _agent(await reserve(two, yours, "src/*.py", "docs/x.md"))[1] == []
+        assert (await two.call("release_file_reservations", **yours))["released"] == 3
+
+        # What is shared is shared.
+        assert _agent(await reserve(one, mine, "lib/**", exclusive=False))[1] == []
+        assert _agent(await reserve(two, yours, "lib/x.py", exclusive=False))[1] == []
+        assert _agent(await reserve(two, yours, "lib/x.py", exclusive=True))[1] == ["lib/x.py"]
+        for agent, who in ((one, mine), (two, yours)):
+            await agent.call("release_file_reservations", **who)
+
+        # Overlaps that a list of literal names never finds, both ways round; and one that is none.
+        for pair in OVERLAPS:
+            for first, then in (pair, pair[::-1]):
+                assert _agent(await reserve(one, mine, first))[1] == []
+                assert _agent(await reserve(two, yours, then)) == ([], [then]), (first, then)
+                await one.call("release_file_reservations", **mine)
+        await reserve(one, mine, "README.md")
+        assert _agent(await reserve(two, yours, "docs/README.md"))[1] == []
+
+    play(house, scene, agents=2, profile="mail")
+    eventually(lambda: house.json("lock", "list") == [])
+
+
+@pytest.mark.req("LOCKKEY-1")
+@pytest.mark.req("LOCKKEY-2")
+@pytest.mark.req("LOCKKEY-3")
+@pytest.mark.req("LOCKKEY-4")
+@pytest.mark.req("LOCKKEY-5")
+@pytest.mark.req("LOCKKEY-6")
+def test_logical_keys_and_files_are_locked_side_by_side(house: Coordinated) -> None:
+    async def scene(one: Agent, two: Agent) -> None:
+        for key in ("api:POST /v1/users", "api:GET /v1/users", "db:schema:users", "src/api/users.py"):
+            assert (await one.call("acquire_lock", file_path=key))["file_path"] == key
+        pause = {"file_path": "feature:FEAT-123:pause", "reason": "contract revision bump"}
+        assert (await one.call("acquire_lock", **pause))["action"] == "acquired"
+        for spelled in ("api:get  v1/users/", "DB:schema:Users", "./src/api/users.py", "feature:FEAT-123:pause"):
+            refused = await two.call("acquire_lock", file_path=spelled)
+            assert (refused["success"], refused["reason"]) == (False, "locked_by_other"), spelled
+        (seen,) = (await two.call("check_locks", file_paths=["feature:FEAT-123:pause"]))["locks"]
+        assert seen["reason"] == "contract revision bump" and seen["expires_at"]
+        assert (await two.call("acquire_lock", file_path="api:GET /v1/users/7"))["success"]
+        assert (await one.call("release_lock", file_path="api:GET /v1/users"))["success"]
+        assert (await two.call("acquire_lock", file_path="src/api/users.py"))["success"] is False
+        stored = {row["file_path"] for row in await one.read("locks://current")}
+        assert {"api:POST /v1/users", "db:schema:users", "src/api/users.py", "api:GET /v1/users/7"} <= stored
+        refused = await one.call("acquire_lock", file_path="invalid:prefix:key")
+        assert refused["error"] == "operation_not_permitted" and "./invalid:prefix:key" in refused["remedy"]
+        assert (await one.call("acquire_lock", file_path="./invalid:prefix:key"))["success"]
+
+    play(house, scene, agents=2)
+
+
+def test_waiting_for_a_lock_and_what_is_refused(house: Coordinated) -> None:
+    async def scene(one: Agent, two: Agent) -> None:
+        assert (await one.call("acquire_lock", file_path=["x", "y"]))["file_paths"] == ["x", "y"]
+        late = await two.call("acquire_lock", file_path="x", wait_seconds=0.3)
+        assert (late["reason"], late["success"]) == ("locked_by_other", False) and "0.3 s" in late["message"]
+        assert (await two.call("acquire_lock", file_path="z"))["success"]
+        waiting = asyncio.create_task(two.call("acquire_lock", file_path=["x", "y", "w"], wait_seconds=60))
+        while not (await one.call("check_file_reservation_conflicts", paths=["w"]))["conflicts"]:
+            await asyncio.sleep(0.02)
+        circle = await one.call("acquire_lock", file_path="z", wait_seconds=60)
+        assert circle["reason"] == "would_wait_for_itself" and len(circle["circle"]) == 2
+        assert (await one.call("acquire_lock", file_path="w"))["success"] is False
+        await one.call("release_lock", file_path="x")
+        assert not waiting.done()
+        await one.call("release_lock", file_path="y")
+        assert (await waiting)["file_paths"] == ["x", "y", "w"]
+
+        for more in ({"wait_seconds": -1}, {"wait_seconds": 1e9}, {"ttl_minutes": 0}, {"ttl_minutes": 1e9}):
+            assert (await one.call("acquire_lock", file_path="q", **more))["error"] == "invalid_input"
+        for bad in ("../x", "/etc/passwd", "a\nb", "*a" * 17, ".git/config", "", "api:GET", ["q", "../x"], []):
+            assert (await one.call("acquire_lock", file_path=bad))["error"] == "invalid_input", bad
+            paths = bad if isinstance(bad, list) else [bad]
+            said = (await one.call("file_reservation_paths", paths=paths))["mcp_error"]["error"]
+            assert said["type"] == ("INVALID_INPUT" if paths else "EMPTY_PATHS") and said["recoverable"] is True
+        many = [f"p{number}" for number in range(10_000)]
+        assert "10000 paths" in (await one.call("acquire_lock", file_path=many))["message"]
+        assert "10000 paths" in (await one.call("file_reservation_paths", paths=many))["mcp_error"]["error"]["message"]
+        stranger = await one.call("file_reservation_paths", paths=["q"], agent_name="Nobody")
+        assert stranger["mcp_error"]["error"]["type"] == "NOT_FOUND"
+        other = (await two.call("check_locks"))["locks"][0]["locked_by"]
+        for tool in ("file_reservation_paths", "release_file_reservations", "check_file_reservation_conflicts"):
+            forged = await one.call(tool, paths=["q"], agent_name=other)
+            assert forged["mcp_error"]["error"]["type"] == "OPERATION_NOT_PERMITTED"
+        elsewhere = await one.call("file_reservation_paths", paths=["q"], project_key="/")
+        assert elsewhere["mcp_error"]["error"]["type"] == "PROJECT_NOT_FOUND"
+
+    play(house, scene, agents=2, profile="full")
