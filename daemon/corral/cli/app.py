@@ -19,6 +19,7 @@ from corral.cli import (
     handoffs,
     initialise,
     locks,
+    memory,
     merges,
     plugin,
     sessions,
@@ -78,6 +79,7 @@ app.add_typer(locks.app, name="lock")
 app.add_typer(features.app, name="feature")
 app.add_typer(handoffs.app, name="handoff")
 wait.add_to(app)
+app.add_typer(memory.app, name="memory")
 app.add_typer(daemon.app, name="daemon")
 app.add_typer(config.app, name="config")
 app.add_typer(plugin.app, name="plugin")

@@ -10,7 +10,7 @@ CATEGORIES = {
     "Begin": ("init", "doctor", "demo", "uninstall"),
     "Work": ("status", "task", "merge", "wait"),
     "Who works where": ("session", "lock", "feature", "worktree"),
-    "What they tell each other": ("handoff",),
+    "What they tell each other": ("handoff", "memory"),
     "Corral itself": ("config", "daemon", "plugin", "mcp"),
 }
 
@@ -57,7 +57,12 @@ PAGES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "worktree remove": (("worktree remove try-it",), ("worktree recover",)),
     "worktree recover": (("worktree recover", "worktree recover try-it"), ("worktree list",)),
     "session": ((), ("lock", "status")),
-    "session list": (("session list", "session list --status active"), ("lock list", "status")),
+    "session list": (
+        ("session list", "session list --status active", "session list --capability python"),
+        ("session show", "lock list", "status"),
+    ),
+    "session show": (("session show GreenLake",), ("session list", "handoff list")),
+    "session cleanup": (("session cleanup", "session cleanup --silent-for 60"), ("session list",)),
     "lock": ((), ("session", "status")),
     "lock list": (("lock list",), ("lock check", "session list")),
     "lock check": (("lock check src/app.py", "lock check 'src/**/*.py'"), ("lock list", "lock acquire")),
@@ -77,7 +82,10 @@ PAGES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ("feature analyze FEAT-123", "feature analyze --claim 'src/api/**' --claim 'api:GET /v1/users'"),
         ("feature register", "feature list"),
     ),
-    "feature deregister": (("feature deregister FEAT-123", "feature deregister FEAT-123 --cancelled"), ("feature list",)),
+    "feature deregister": (
+        ("feature deregister FEAT-123", "feature deregister FEAT-123 --cancelled"),
+        ("feature list",),
+    ),
     "handoff": ((), ("session", "status")),
     "handoff list": (("handoff list", "handoff list --agent GreenLake"), ("handoff show",)),
     "handoff show": (("handoff show 5c1d",), ("handoff list",)),
@@ -85,6 +93,13 @@ PAGES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ("handoff write 'The login works; the reset is half done.' --next 'Test the reset.' --file src/reset.py",),
         ("handoff list",),
     ),
+    "memory": ((), ("handoff", "session")),
+    "memory add": (
+        ("memory add 'The tests need a running database.' --tag tests --lesson 'make db first'",),
+        ("memory search", "memory list"),
+    ),
+    "memory search": (("memory search 'database tests'", "memory search database --tag tests"), ("memory list",)),
+    "memory list": (("memory list", "memory list --type decision"), ("memory search",)),
     "config": ((), ("doctor", "init")),
     "config show": (("config show", "config show landing"), ("config validate",)),
     "config validate": (("config validate", "config validate --json"), ("config show", "doctor")),

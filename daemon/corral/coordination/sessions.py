@@ -19,15 +19,26 @@ from corral.coordination.names import agent_name, check_agent_name
 from corral.errors import Conflict, NotFound
 from corral.models.instants import iso
 from corral.models.states import SessionStatus
-from corral.store import events
+from corral.store import events, names
 from corral.store import locks as lock_rows
 from corral.store import sessions as rows
 
 Row = dict[str, Any]
 CONNECTION = "mcp"
 """The ``agent_type`` of a session that is nothing but the connection of an MCP client."""
+SILENT = "silent"
+"""Why a session was given up of which nothing was heard."""
+LARGE_FLEET = 8
 ERRAND_LIMIT = 120
 """Characters of a prompt that others are shown."""
+
+
+@dataclass(frozen=True)
+class Cleaned:
+    """How many sessions were given up, and how many locks came free with them."""
+
+    agents: int
+    locks: int
 
 
 @dataclass(frozen=True)
@@ -155,6 +166,18 @@ def change(conn: Connection, session_id: str, values: Row) -> Row:
     return row
 
 
+def find(conn: Connection, who: str) -> Row:
+    """A session by its id, or by a name that it goes by.
+
+    Raises:
+        NotFound: No such session.
+    """
+    row = names.resolve(conn, who)
+    if row is None:
+        raise NotFound(f"There is no session {who[:80]!r}.", remedy="`corral session list` shows all.")
+    return row
+
+
 def end(conn: Connection, session_id: str, reason: str, now: datetime, *, by: str | None = None) -> Row | None:
     """End a session: its locks and its subagents' go with it, and what it leaves is written down (``aftermath``).
 
@@ -185,35 +208,50 @@ def sweep(
     awake_since: datetime,
     connected: frozenset[str],
     is_running: Callable[[int, float | None], bool],
+    cautious: bool = False,
 ) -> list[Row]:
-    """End the sessions whose process is gone, or that were silent too long; returns them.
+    """End the sessions whose process is gone, or that were silent too long; returns what :func:`end` does of each.
 
     Args:
         stale_after_s: Seconds of silence after which a session is given up.
         awake_since: When this daemon began to listen, or the machine last woke up: silence before it does not count.
         connected: Sessions whose bridge is connected: they live, however silent.
         is_running: Tells whether a process id with that start time still runs.
+        cautious: Rather do nothing than end more than half of a large fleet for its silence.
+
+    Raises:
+        Conflict: It was cautious.
     """
     cutoff = iso(now - timedelta(seconds=stale_after_s))
     patient = awake_since > now - timedelta(seconds=stale_after_s)
-    ended = []
-    for row in rows.live(conn):
+    living = rows.live(conn)
+    doomed: dict[str, str] = {}
+    for row in living:
         session_id = row["session_id"]
         if row["client_pid"] is not None and not is_running(row["client_pid"], row["client_started"]):
-            reason = "process_gone"
+            doomed[session_id] = "process_gone"
         elif session_id in connected or row["parent_session_id"] in connected:
             rows.beat(conn, session_id, iso(now))
-            continue
         elif patient or row["last_heartbeat"] >= cutoff:
             continue
         elif row["agent_type"] == "person" and lock_rows.listing(conn, iso(now), [session_id]):
             continue  # a person's reservations live by their own time to live
         else:
-            reason = "silent"
-        gone = end(conn, session_id, reason, now)
-        if gone is not None:
-            ended.append(gone)
-    return ended
+            doomed[session_id] = SILENT
+    silent = sum(reason == SILENT for reason in doomed.values())
+    if cautious and len(living) >= LARGE_FLEET and silent * 2 > len(living):
+        raise _massacre(silent, len(living), stale_after_s)
+    ended = (end(conn, session_id, reason, now) for session_id, reason in doomed.items())
+    return [row for row in ended if row is not None]
+
+
+def _massacre(silent: int, living: int, stale_after_s: float) -> Conflict:
+    return Conflict(
+        f"{silent} of {living} sessions were silent for {stale_after_s / 60:g} minutes; none was ended.",
+        cause="So many do not die at once: rather something keeps them from being heard.",
+        remedy="Look at `corral session list`; ask for a longer threshold, or end those that are dead one by one.",
+        details={"silent": silent, "living": living},
+    )
 
 
 def wire(row: Row) -> Row:

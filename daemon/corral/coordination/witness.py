@@ -12,6 +12,8 @@ from datetime import datetime
 
 from corral.git.status import Seen
 
+JUMP_S = 63.0
+"""Seconds between two looks that are more than a busy machine's delay."""
 REMEMBERED = 4096
 """Tool calls, snapshots and edits that are remembered; the oldest are forgotten first."""
 
@@ -36,6 +38,33 @@ class Witness:
         self._known: set[str] = set()
         self._shell: OrderedDict[tuple[str, str], ShellCall] = OrderedDict()
         self._edits: OrderedDict[tuple[str, str], tuple[str, datetime]] = OrderedDict()
+        self._looked_at: datetime | None = None
+        self._woke_at: datetime | None = None
+
+    # -- the machine
+
+    def looks(self, now: datetime) -> float:
+        """Somebody looks whether sessions live; the seconds that the clock jumped since the last look, 0 where it did not.
+
+        A jump is a machine that slept, or a clock that was set: silence before it does not count.
+        """
+        with self._lock:
+            passed_s = (now - self._looked_at).total_seconds() if self._looked_at is not None else 0.0
+            self._looked_at = now
+            if abs(passed_s) <= JUMP_S:
+                return 0.0
+            self._woke_at = now
+            return passed_s
+
+    def rests(self) -> None:
+        """Nobody looks any more until somebody lives: the time until then is no jump."""
+        with self._lock:
+            self._looked_at = None
+
+    def awake_since(self, started_at: datetime) -> datetime:
+        """When the machine last woke up, or the daemon began to listen."""
+        with self._lock:
+            return self._woke_at or started_at
 
     # -- bridges
 

@@ -12,7 +12,19 @@ from starlette.exceptions import HTTPException
 from corral import __version__
 from corral.errors import CorralError, InvalidInput, NotFound
 from corral.observe.logs import logger
-from corral.server.routes import daemon, features, handoffs, hooks, locks, merges, sessions, tasks, wait, worktrees
+from corral.server.routes import (
+    daemon,
+    features,
+    handoffs,
+    hooks,
+    locks,
+    memory,
+    merges,
+    sessions,
+    tasks,
+    wait,
+    worktrees,
+)
 from corral.server.services import Services
 
 PREFIX = "/api/v1"
@@ -30,7 +42,7 @@ def build(services: Services) -> FastAPI:
         redoc_url=None,
     )
     app.state.services = services
-    for module in (daemon, sessions, locks, features, handoffs, hooks, tasks, merges, worktrees, wait):
+    for module in (daemon, sessions, locks, features, handoffs, hooks, tasks, merges, worktrees, wait, memory):
         app.include_router(module.router, prefix=PREFIX)
     app.add_exception_handler(CorralError, _known)
     app.add_exception_handler(RequestValidationError, _malformed)

@@ -9,20 +9,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from sqlalchemy import Connection
 
-from corral.config.paths import find_checkout
+from corral.config.paths import Checkout, find_checkout
 from corral.coordination import edits, shell
+from corral.coordination.aftermath import COMMITTED
 from corral.coordination.edits import Policy, Verdict
 from corral.coordination.hook_events import HookEvent
 from corral.coordination.keys import literal_key
 from corral.coordination.locks import Holder
 from corral.coordination.witness import ShellCall
-from corral.git import salvage, status
+from corral.git import history, salvage, status
 from corral.git.command import open_checkout
 from corral.models.instants import iso
 from corral.server.services import Services
+from corral.store import events
 from corral.store import locks as lock_rows
 from corral.store import sessions as session_rows
 
@@ -88,18 +91,11 @@ async def after(services: Services, event: HookEvent, policy: Policy) -> list[st
     call = services.witness.shell_ended(event.actor, event.use_id)
     if call is None or not call.before:
         return []
-    changed = await services.work(
-        lambda: {
-            top: status.differences(seen, status.look(open_checkout(Path(top))))
-            for top, seen in call.before.items()
-            if Path(top).is_dir()
-        }
-    )
-    changed = {top: paths for top, paths in changed.items() if paths}
+    own = find_checkout(Path(event.cwd)) if event.cwd else None
+    changed, committed = await services.work(lambda: _traces(call, event, own))
     if not changed:
         return []
     now = services.now()
-    own = find_checkout(Path(event.cwd)) if event.cwd else None
     foreign = {top: paths for top, paths in changed.items() if own is not None and top != str(own.top)}
     saved = await services.work(lambda: _save(foreign, event, now))
 
@@ -107,6 +103,8 @@ async def after(services: Services, event: HookEvent, policy: Policy) -> list[st
         row = session_rows.get(conn, event.actor)
         if row is None:
             return []
+        if committed:
+            events.record(conn, now, COMMITTED, session_id=event.actor, data=committed)
         kin = (event.parent,) if event.parent else ()
         holder = Holder(session_id=event.actor, task_id=row["task_id"], kin=kin)
         remarks: list[str] = []
@@ -122,6 +120,22 @@ async def after(services: Services, event: HookEvent, policy: Policy) -> list[st
         return remarks
 
     return await services.write(attribute)
+
+
+def _traces(call: ShellCall, event: HookEvent, own: Checkout | None) -> tuple[dict[str, list[str]], dict[str, Any]]:
+    """The paths that differ in each checkout; and the commits that the session made in its own, where its command ran git."""
+    looks = {top: status.look(open_checkout(Path(top))) for top in call.before if Path(top).is_dir()}
+    found = {top: status.differences(call.before[top], seen) for top, seen in looks.items()}
+    seen = looks.get(str(own.top)) if own is not None and "git" in event.command else None
+    commits: list[history.Commit] = []
+    if own is not None and seen is not None and seen.head not in (None, call.before[str(own.top)].head):
+        began = call.began.replace(microsecond=0)  # what was merged or checked out is older
+        news = history.between(seen.checkout, call.before[str(own.top)].head, str(seen.head))
+        commits = [commit for commit in news if commit.at >= began]
+    branch = (seen.checkout.branch() or "").removeprefix("refs/heads/") if commits and seen is not None else ""
+    told = [{"sha": commit.sha, "subject": commit.subject[:200]} for commit in commits]
+    changed = {top: paths for top, paths in found.items() if paths}
+    return changed, {"branch": branch or None, "commits": told} if told else {}
 
 
 def _save(foreign: dict[str, list[str]], event: HookEvent, now: datetime) -> dict[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from corral.coordination import locks, sessions
+from corral.coordination.sessions import Cleaned
 from corral.observe.logs import logger
 from corral.server.hooks import is_running
 from corral.server.services import Services
@@ -25,38 +26,54 @@ class SessionKeeper:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._awake_since = services.started_at
-        self._last: datetime | None = None
 
     def step(self, now: datetime) -> datetime | None:
         """Look once; next when a session is to be looked at again, or the first lock expires."""
         services = self._services
-        jump_s = (now - self._last).total_seconds() if self._last is not None else 0.0
-        if abs(jump_s) > 60 + LOOK_EVERY_S:
-            self._awake_since = now
-            services.db.write(lambda conn: locks.postpone(conn, jump_s))
-        self._last = now
-        stale_after_s = services.settings().sessions.stale_after_s
+        _mind_the_jump(services, now)
         if services.db.read(rows.live):
-            ended = services.db.write(
-                lambda conn: sessions.sweep(
-                    conn,
-                    now,
-                    stale_after_s=stale_after_s,
-                    awake_since=self._awake_since,
-                    connected=services.witness.connected(),
-                    is_running=is_running,
-                )
-            )
-            for row in ended:
-                log.info("session_ended", session_id=row["session_id"], reason=row["end_reason"])
-            if ended:
-                services.nudge("supervisor")
+            _sweep(services, now, services.settings().sessions.stale_after_s)
         expiry = services.db.write(lambda conn: locks.expire(conn, now))
         # Said before the look: a session that comes after it finds nobody watching, and asks for another look.
         services.unwatched = True
         services.unwatched = not (living := bool(services.db.read(rows.live)))
         again = now + timedelta(seconds=LOOK_EVERY_S) if living else None
         if not living:
-            self._last = None
+            services.witness.rests()
         return min((due for due in (again, expiry) if due is not None), default=None)
+
+
+def clean_up(services: Services, stale_after_s: float) -> Cleaned:
+    """Give up, now, the sessions that were silent so long, for whoever asks; blocks on the database.
+
+    Raises:
+        Conflict: More than half of a large fleet would go; nothing was done.
+    """
+    now = services.now()
+    _mind_the_jump(services, now)
+    return _sweep(services, now, stale_after_s, cautious=True)
+
+
+def _mind_the_jump(services: Services, now: datetime) -> None:
+    jump_s = services.witness.looks(now)
+    if jump_s:
+        services.db.write(lambda conn: locks.postpone(conn, jump_s))
+
+
+def _sweep(services: Services, now: datetime, stale_after_s: float, *, cautious: bool = False) -> Cleaned:
+    ended = services.db.write(
+        lambda conn: sessions.sweep(
+            conn,
+            now,
+            stale_after_s=stale_after_s,
+            awake_since=services.witness.awake_since(services.started_at),
+            connected=services.witness.connected(),
+            is_running=is_running,
+            cautious=cautious,
+        )
+    )
+    for row in ended:
+        log.info("session_ended", session_id=row["session_id"], reason=row["end_reason"])
+    if ended:
+        services.nudge("supervisor")
+    return Cleaned(agents=len(ended), locks=sum(len(row["released"]) for row in ended))

@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 from corral.server.mcp.calls import Function
-from corral.server.mcp.tools import features, handoffs, help, identity, locks, mail, merges, reservations, work
+from corral.server.mcp.tools import (
+    features,
+    handoffs,
+    help,
+    identity,
+    locks,
+    mail,
+    memory,
+    merges,
+    reservations,
+    sessions,
+    work,
+)
 
 TOOLS: dict[str, Function] = {
     function.__name__: function
-    for module in (locks, features, handoffs, mail, identity, work, merges, help, reservations)
+    for module in (locks, features, handoffs, mail, identity, work, merges, help, reservations, memory, sessions)
     for function in module.TOOLS
 }
 """Every tool by the name that it is published under."""

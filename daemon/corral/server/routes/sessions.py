@@ -2,27 +2,46 @@
 
 from __future__ import annotations
 
-from typing import Any
+from itertools import chain
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
+from sqlalchemy import Connection
 
-from corral.coordination import sessions
+from corral.coordination import changesets, discovery, sessions
 from corral.coordination.sessions import Arrival
+from corral.errors import InvalidInput
+from corral.git import history
+from corral.models import merges as shapes
 from corral.models.identifiers import new_id
 from corral.models.states import SessionStatus
+from corral.server import timers
 from corral.server.hooks import started_at
 from corral.server.routes.dependencies import Given
 from corral.server.routes.locks import person
-from corral.store import sessions as rows
+from corral.server.services import Services
 
 router = APIRouter(prefix="/sessions", tags=["sessions"])
+DEFAULT_THRESHOLD_MINUTES, MAX_THRESHOLD_MINUTES = 15, 7 * 24 * 60
+
+
+def team_capabilities(services: Services) -> discovery.Capabilities:
+    """What the team says that an agent can do."""
+    return services.teams().capabilities
 
 
 class Registration(BaseModel):
     """What a session says of itself."""
 
-    session_id: str | None = Field(None, max_length=128)
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"agent_name": "Sisyphus", "capabilities": ["python", "review"], "current_task": "Fix the login"}
+            ]
+        }
+    )
+    session_id: str | None = Field(None, min_length=1, max_length=128)
     agent_name: str | None = Field(None, max_length=64)
     agent_type: str = Field("claude", max_length=64)
     capabilities: list[str] = Field(default_factory=list, max_length=64)
@@ -32,10 +51,70 @@ class Registration(BaseModel):
 
 
 @router.get("")
-async def listing(services: Given, status: list[SessionStatus] = Query(default=[])) -> list[dict[str, Any]]:  # noqa: B008
+async def listing(
+    services: Given,
+    status: list[SessionStatus] = Query(default=[]),  # noqa: B008
+    capability: Annotated[str | None, Query(max_length=64)] = None,
+) -> list[dict[str, Any]]:
     """Every session of the project, disconnected ones included unless filtered."""
-    found = await services.read(lambda conn: rows.listing(conn, [str(one) for one in status]))
-    return [sessions.wire(row) for row in found]
+    of_team = team_capabilities(services)
+
+    def look(conn: Connection) -> list[dict[str, Any]]:
+        found = (
+            discovery.discover(conn, capability, status_or_all, of_team)
+            for status_or_all in ([str(one) for one in status] or SessionStatus.values())
+        )
+        return sorted(chain.from_iterable(found), key=lambda row: str(row["last_heartbeat"]), reverse=True)
+
+    return [sessions.wire(row) for row in await services.read(look)]
+
+
+@router.get("/{session_id}")
+async def detail(services: Given, session_id: str) -> dict[str, Any]:
+    """One session, by its id or its name, with its ``changesets``: the commits and merge requests it made."""
+
+    def look(conn: Connection) -> tuple[dict[str, Any], dict[str, list[dict[str, Any]]]]:
+        row = sessions.find(conn, session_id)
+        (row,) = discovery.able([row], team_capabilities(services))
+        return row, changesets.of(conn, row["session_id"])
+
+    row, changes = await services.read(look)
+    merges = changes["merges"]
+    submitted = await services.work(lambda: [_submitted(services, merge) for merge in merges])
+    known = {commit["sha"]: commit for commits in submitted for commit in commits}
+    commits = {**{commit["sha"]: commit for commit in changes["commits"]}, **known}
+    return {
+        **sessions.wire(row),
+        "changesets": {"commits": list(commits.values()), "merges": [shapes.summary(merge) for merge in merges]},
+    }
+
+
+def _submitted(services: Services, merge: dict[str, Any]) -> list[dict[str, Any]]:
+    """The commits of a merge request."""
+    if merge["base_sha"] is None:
+        return []
+    found = history.between(services.git, merge["base_sha"], merge["head_sha"])
+    return [{"sha": commit.sha, "subject": commit.subject, "branch": merge["branch"]} for commit in found]
+
+
+class Cleanup(BaseModel):
+    """Who counts as dead."""
+
+    stale_threshold_minutes: float = Field(DEFAULT_THRESHOLD_MINUTES, ge=1, le=MAX_THRESHOLD_MINUTES)
+
+
+@router.post("/cleanup")
+async def cleanup(services: Given, asked: Cleanup | None = None) -> dict[str, Any]:
+    """Give up the sessions whose process is gone or that were silent too long: what they hold comes free."""
+    return await clean_up(services, asked.stale_threshold_minutes if asked else DEFAULT_THRESHOLD_MINUTES)
+
+
+async def clean_up(services: Services, minutes: float) -> dict[str, Any]:
+    """End who was silent for so many minutes; says how many, and how many locks came free."""
+    if not 1 <= minutes <= MAX_THRESHOLD_MINUTES:
+        raise InvalidInput(f"A threshold of {minutes:g} minutes is not possible.", remedy="Use 1 minute to a week.")
+    cleaned = await services.work(lambda: timers.clean_up(services, minutes * 60))
+    return {"success": True, "agents_cleaned": cleaned.agents, "locks_released": cleaned.locks}
 
 
 @router.post("", status_code=201)
@@ -46,7 +125,7 @@ async def register(services: Given, said: Registration) -> dict[str, Any]:
         session_id=said.session_id or new_id(),
         agent_name=said.agent_name,
         agent_type=said.agent_type,
-        capabilities=tuple(said.capabilities),
+        capabilities=discovery.check_capabilities(said.capabilities),
         current_task=said.current_task,
         client_pid=said.client_pid,
         client_started=started_at(said.client_pid) if said.client_pid else None,

@@ -1,0 +1,59 @@
+"""Discovery: who is here, and who can do what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from sqlalchemy import Connection
+
+from corral.errors import InvalidInput
+from corral.models.states import SessionStatus
+from corral.store import sessions as rows
+
+Row = dict[str, Any]
+Capabilities = Callable[[str], Sequence[str]]
+MAX_CAPABILITIES = 64
+
+
+def discover(conn: Connection, capability: str | None, status: str | None, of_team: Capabilities) -> list[Row]:
+    """The sessions that can do something, most recently alive first; those that are over only where they are asked for.
+
+    Args:
+        of_team: What the team's definition says that an agent can do, by its name.
+
+    Raises:
+        InvalidInput: There is no such status.
+    """
+    if status is not None and status not in SessionStatus.values():
+        raise InvalidInput(
+            f"There is no status {status[:80]!r}.", remedy=f"It is one of {', '.join(SessionStatus.values())}."
+        )
+    found = rows.listing(conn, [status]) if status else rows.live(conn)
+    return [row for row in able(found, of_team) if not capability or _can(row, capability)]
+
+
+def able(found: Iterable[Row], of_team: Capabilities) -> Iterator[Row]:
+    """Sessions with what they say themselves that they can do, and what the team's definition says."""
+    for row in found:
+        yield {**row, "capabilities": list(dict.fromkeys([*row["capabilities"], *of_team(row["agent_name"])]))}
+
+
+def _can(row: Row, capability: str) -> bool:
+    return capability.strip().casefold() in (known.casefold() for known in row["capabilities"])
+
+
+def check_capabilities(told: Iterable[str]) -> tuple[str, ...]:
+    """Capabilities without blanks around them, each once.
+
+    Raises:
+        InvalidInput: Too many, or one that is empty or longer than 64 characters.
+    """
+    plain = tuple(dict.fromkeys(one.strip() for one in told))
+    if len(plain) > MAX_CAPABILITIES or any(not 0 < len(one) <= 64 for one in plain):
+        raise InvalidInput(
+            "The capabilities cannot be stored.",
+            cause=f"They are words of 1 to 64 characters, {MAX_CAPABILITIES} at most.",
+            remedy="Name a few, such as `python` or `review`.",
+        )
+    return plain

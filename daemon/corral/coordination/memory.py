@@ -1,0 +1,191 @@
+"""Memory: what agents found out, told once and found again by whoever needs it.
+
+How relevant a memory is, from 0 to 1::
+
+    relevance = words × tags × e^(−0.1 · days)
+
+``words``: the share of the query's words that occur in summary or lessons (1 without a query); ``tags``: the share of the tags
+asked for that it has (1 if none were); ``days`` since it was last told. What has none of the words, or none of the tags, is not
+found.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Connection
+
+from corral.errors import InvalidInput
+from corral.models.identifiers import new_id
+from corral.models.instants import iso, parse
+from corral.store import memories as rows
+from corral.store import traces
+
+Row = dict[str, Any]
+SAME_FOR_S = 3600.0
+"""What an agent tells again within this time is the same memory, told once more."""
+DECAY_PER_DAY = 0.1
+LIMIT = 32_000
+"""Characters of a whole memory."""
+MAX_WORDS = 16
+"""Words of a query that count, the longest ones."""
+MAX_SHOWN = 100
+_TYPE = re.compile(r"[a-z][a-z0-9_.-]{0,31}")
+_WORD = re.compile(r"\w+")
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What somebody wants remembered.
+
+    Attributes:
+        event_type: What kind of thing: ``discovery``, ``decision``, ``error``, …
+        details: Anything that JSON can hold.
+    """
+
+    summary: str
+    event_type: str = "discovery"
+    details: Any = None
+    outcome: str | None = None
+    lessons: Sequence[str] = field(default=())
+    tags: Sequence[str] = field(default=())
+
+
+@dataclass(frozen=True)
+class Question:
+    """What somebody wants to know; empty: whatever is newest."""
+
+    query: str = ""
+    tags: Sequence[str] = ()
+    event_type: str | None = None
+    limit: int = 10
+    min_relevance: float = 0.0
+
+
+def remember(conn: Connection, session: Row, told: Memory, now: datetime) -> tuple[Row, bool]:
+    """Keep a memory. The same summary of the same kind from the same agent within an hour is one memory: ``times`` counts.
+
+    Args:
+        session: The row of who tells it.
+
+    Returns:
+        The memory, and whether it is a new one.
+
+    Raises:
+        InvalidInput: No summary, too much of something, or details that are no JSON.
+    """
+    told = _checked(told)
+    name = traces.called(conn, session)
+    digest = hashlib.sha256("\0".join((name, told.event_type, " ".join(told.summary.split()))).encode()).hexdigest()
+    twin = rows.recent_twin(conn, digest, iso(now - timedelta(seconds=SAME_FOR_S)))
+    if twin is not None:
+        return rows.tell_again(conn, twin["memory_id"], _merged(twin, told, now)), False
+    values = {
+        **vars(told),
+        "memory_id": new_id(),
+        "session_id": session["session_id"],
+        "agent_name": name,
+        "digest": digest,
+        "times": 1,
+        "created_at": iso(now),
+        "seen_at": iso(now),
+    }
+    return rows.create(conn, values), True
+
+
+def recall(conn: Connection, asked: Question, now: datetime) -> list[Row]:
+    """Memories by their relevance, the most relevant first, the newest first among equals.
+
+    Raises:
+        InvalidInput: An impossible limit or threshold.
+    """
+    if not 1 <= asked.limit <= MAX_SHOWN or not 0 <= asked.min_relevance <= 1:
+        raise InvalidInput(
+            f"A limit of {asked.limit} and a relevance of {asked.min_relevance:g} are not possible together.",
+            remedy=f"The limit is 1 to {MAX_SHOWN}, the relevance 0 to 1.",
+        )
+    tags = _plain_tags(asked.tags)
+    shares = _shares(conn, asked.query) if asked.query.strip() else None
+    event_type = asked.event_type.strip().lower() if asked.event_type else None
+    found = []
+    for row in rows.candidates(conn, seqs=shares, tags=tags, event_type=event_type):
+        days = max(0.0, (now - parse(row["seen_at"])).total_seconds() / 86_400)
+        tagged = len(set(tags) & set(row["tags"])) / len(tags) if tags else 1.0
+        words = shares[row["seq"]] if shares is not None else 1.0
+        relevance = words * tagged * math.exp(-DECAY_PER_DAY * days)
+        if relevance >= asked.min_relevance:
+            found.append(wire({**row, "relevance": round(relevance, 4)}))
+    return sorted(found, key=lambda row: row["relevance"], reverse=True)[: asked.limit]
+
+
+def wire(row: Row) -> Row:
+    """A memory as every surface shows it."""
+    names = (
+        "memory_id", "agent_name", "session_id", "event_type", "summary", "details", "outcome", "lessons", "tags", "times",
+        "relevance", "created_at", "seen_at",
+    )  # fmt: skip
+    return {name: row[name] for name in names}
+
+
+def _shares(conn: Connection, query: str) -> dict[int, float]:
+    """By ``seq``: the share of the query's words that occur in a memory."""
+    words = sorted(dict.fromkeys(_WORD.findall(query.lower())), key=len, reverse=True)[:MAX_WORDS]
+    found = Counter(seq for word in words for seq in rows.with_word(conn, word))
+    best = found.most_common(rows.LOOKED_AT)
+    return {seq: count / len(words) for seq, count in best}
+
+
+def _merged(twin: Row, told: Memory, now: datetime) -> Row:
+    return {
+        "details": told.details if told.details is not None else twin["details"],
+        "outcome": told.outcome or twin["outcome"],
+        "lessons": list(dict.fromkeys([*twin["lessons"], *told.lessons])),
+        "tags": list(dict.fromkeys([*twin["tags"], *told.tags])),
+        "times": twin["times"] + 1,
+        "seen_at": iso(now),
+    }
+
+
+def _checked(told: Memory) -> Memory:
+    kind = told.event_type.strip().lower()
+    if not told.summary.strip():
+        raise InvalidInput("A memory needs a summary.", remedy="Say in a sentence what is worth knowing.")
+    if not _TYPE.fullmatch(kind):
+        raise InvalidInput(
+            f"{told.event_type[:80]!r} cannot be the type of a memory.",
+            cause="A type is one word of at most 32 letters, digits, dots, dashes and underscores.",
+            remedy="Use `discovery`, `decision` or `error`, for example.",
+        )
+    lessons = [lesson.strip() for lesson in told.lessons if lesson.strip()]
+    size = len(told.summary) + len(told.outcome or "") + sum(map(len, lessons)) + len(_as_json(told.details))
+    if size > LIMIT:
+        raise InvalidInput(
+            f"A memory has at most {LIMIT} characters; this one has {size}.",
+            cause="Whoever finds it has to read it.",
+            remedy="Keep what was learnt, and name files for the rest.",
+        )
+    return Memory(told.summary.strip(), kind, told.details, told.outcome, lessons, _plain_tags(told.tags))
+
+
+def _as_json(details: Any) -> str:
+    try:
+        text = json.dumps(details, ensure_ascii=False, allow_nan=False)
+        text.encode()
+    except (ValueError, TypeError, RecursionError) as error:
+        raise InvalidInput("The details cannot be kept.", cause=f"They are no plain JSON: {error}.") from error
+    return text
+
+
+def _plain_tags(tags: Iterable[str]) -> list[str]:
+    plain = list(dict.fromkeys(tag.strip().lower() for tag in tags if tag.strip()))
+    if len(plain) > 32 or any(len(tag) > 128 for tag in plain):
+        raise InvalidInput("The tags cannot be used.", cause="There are at most 32, of 128 characters each.")
+    return plain

@@ -1,0 +1,35 @@
+"""Commits that were made: those between two heads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from corral.git.command import Git
+from corral.models.instants import UTC
+
+
+@dataclass(frozen=True)
+class Commit:
+    """A commit, the first line of its message, and when it was made (aware UTC, seconds)."""
+
+    sha: str
+    subject: str
+    at: datetime
+
+
+def between(git: Git, old_sha: str | None, new_sha: str, *, limit: int = 100) -> list[Commit]:
+    """The commits of a head that another one lacks, along its first parents, oldest first.
+
+    Args:
+        old_sha: None: all that the head has.
+
+    Returns:
+        At most ``limit``, the newest ones; none where git does not know the commits any more.
+    """
+    without = [f"^{old_sha}"] if old_sha else []
+    result = git.run(
+        "log", "--first-parent", f"--max-count={limit}", "-z", "--format=%H %ct %s", new_sha, *without, "--"
+    )  # fmt: skip
+    found = [entry.split(" ", 2) for entry in result.text.split("\0") if entry] if result.ok else []
+    return [Commit(sha, subject, datetime.fromtimestamp(int(at), UTC)) for sha, at, subject in reversed(found)]

@@ -1,0 +1,49 @@
+"""Memory as the coordinator's documents name it: ``remember``, ``recall``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Connection
+
+from corral.coordination import memory, sessions
+from corral.coordination.locks import Holder
+from corral.coordination.memory import Memory, Question
+from corral.server.mcp.calls import Answer, Function, current, told
+
+
+@told
+async def remember(
+    summary: str,
+    event_type: str = "discovery",
+    details: dict[str, Any] | None = None,
+    outcome: str | None = None,
+    lessons: list[str] | None = None,
+    tags: list[str] | None = None,
+) -> Answer:
+    """Keep for all later sessions what was found out, decided or went wrong."""
+    call = current.get()
+    it, now = Memory(summary, event_type, details, outcome, lessons or (), tags or ()), call.services.now()
+
+    def keep(conn: Connection, me: Holder) -> tuple[dict[str, Any], bool]:
+        return memory.remember(conn, sessions.find(conn, me.session_id), it, now)
+
+    row, is_new = await call.write(keep)
+    return {"success": True, "memory_id": row["memory_id"], "action": "created" if is_new else "deduplicated"}
+
+
+@told
+async def recall(
+    query: str | None = None,
+    tags: list[str] | None = None,
+    event_type: str | None = None,
+    limit: int = 10,
+    min_relevance: float = 0,
+) -> Answer:
+    """What earlier sessions learnt, by words, tags and age; look before you start."""
+    services = current.get().services
+    asked, now = Question(query or "", tags or (), event_type, limit, min_relevance), services.now()
+    return {"memories": await services.read(lambda conn: memory.recall(conn, asked, now))}
+
+
+TOOLS: tuple[Function, ...] = (remember, recall)

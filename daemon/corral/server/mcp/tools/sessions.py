@@ -1,0 +1,73 @@
+"""Sessions as the coordination document names them: who one is, a sign of life, who is here, who is dead."""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection
+
+from corral.coordination import discovery, sessions
+from corral.coordination.locks import Holder
+from corral.coordination.sessions import Arrival
+from corral.errors import InvalidInput
+from corral.server.mcp.calls import Answer, Function, current, told
+from corral.server.routes.sessions import clean_up, team_capabilities
+
+MAX_TASK = 2000
+_SHOWN = (
+    "agent_id",
+    "agent_type",
+    "session_id",
+    "capabilities",
+    "status",
+    "current_task",
+    "last_heartbeat",
+    "started_at",
+)
+
+
+@told
+async def register_session(
+    capabilities: list[str] | None = None, current_task: str | None = None, agent_name: str | None = None
+) -> Answer:
+    """Tell the others who you are, what you can do and what you are doing. Call it again when that changes."""
+    call = current.get()
+    if current_task is not None and len(current_task) > MAX_TASK:
+        raise InvalidInput(f"A task of {len(current_task)} characters is too long.", remedy=f"Use at most {MAX_TASK}.")
+    able, now = discovery.check_capabilities(capabilities or ()), call.services.now()
+
+    def enter(conn: Connection, me: Holder) -> Answer:
+        before = sessions.find(conn, me.session_id)
+        arrival = Arrival(
+            session_id=me.session_id,
+            agent_type=before["agent_type"],
+            agent_name=agent_name,
+            capabilities=able,
+            current_task=current_task,
+        )
+        return sessions.wire(sessions.register(conn, arrival, now))
+
+    row = await call.write(enter)
+    call.services.changed()
+    return {"success": True, **{name: row[name] for name in ("session_id", "agent_id", "agent_name")}}
+
+
+@told
+async def heartbeat() -> Answer:
+    """Say that you are alive; any other call does so too."""
+    return {"success": True, "session_id": await current.get().write(lambda _conn, me: me.session_id)}
+
+
+@told
+async def discover_agents(capability: str | None = None, status: str | None = None) -> Answer:
+    """Who is here and what they do. status: active, idle or disconnected (left out unless asked for)."""
+    services = current.get().services
+    found = await services.read(lambda conn: discovery.discover(conn, capability, status, team_capabilities(services)))
+    return {"agents": [{name: shown[name] for name in _SHOWN} for shown in map(sessions.wire, found)]}
+
+
+@told
+async def cleanup_dead_agents(stale_threshold_minutes: float = 15) -> Answer:
+    """Give up sessions of which nothing was heard for so long; their locks come free."""
+    return await clean_up(current.get().services, stale_threshold_minutes)
+
+
+TOOLS: tuple[Function, ...] = (register_session, heartbeat, discover_agents, cleanup_dead_agents)

@@ -1,0 +1,75 @@
+"""SQL for memories: what agents found out, kept for all of the project."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Text, insert, select, type_coerce, update
+
+from corral.store import search
+from corral.store.schema_coordination import memories, memory_tags
+
+Row = dict[str, Any]
+LOOKED_AT = 1000
+"""The newest memories, and the best ones for each word, that a search looks at."""
+_m = memories.c
+
+
+def create(conn: Connection, values: Row) -> Row:
+    """Insert a memory; ``values`` holds every column that is not null, but for ``seq``."""
+    row = conn.execute(insert(memories).values(**_searchable(values)).returning(memories)).mappings().one()
+    _tag(conn, values["memory_id"], values["tags"])
+    return dict(row)
+
+
+def recent_twin(conn: Connection, digest: str, since: str) -> Row | None:
+    """A memory that says the same and was told at or after an instant."""
+    query = select(memories).where(_m.digest == digest, _m.seen_at >= since).order_by(_m.seen_at.desc()).limit(1)
+    row = conn.execute(query).mappings().first()
+    return dict(row) if row else None
+
+
+def tell_again(conn: Connection, memory_id: str, values: Row) -> Row:
+    """Change a memory that was told once more; it keeps the tags it had."""
+    query = update(memories).where(_m.memory_id == memory_id).values(**_searchable(values)).returning(memories)
+    row = conn.execute(query).mappings().one()
+    had = select(memory_tags.c.tag).where(memory_tags.c.memory_id == memory_id)
+    known = {found.tag for found in conn.execute(had)}
+    _tag(conn, memory_id, [tag for tag in values["tags"] if tag not in known])
+    return dict(row)
+
+
+def candidates(
+    conn: Connection, *, seqs: Collection[int] | None, tags: Sequence[str], event_type: str | None
+) -> list[Row]:
+    """Memories, the latest told first.
+
+    Args:
+        seqs: Only these; None: all.
+        tags: Only those that have one of these.
+    """
+    query = select(memories).order_by(_m.seen_at.desc(), _m.seq.desc()).limit(LOOKED_AT)
+    if seqs is not None:
+        query = query.where(_m.seq.in_(seqs))
+    if tags:
+        query = query.where(_m.memory_id.in_(select(memory_tags.c.memory_id).where(memory_tags.c.tag.in_(tags))))
+    if event_type is not None:
+        query = query.where(_m.event_type == event_type)
+    return [dict(row) for row in conn.execute(query).mappings()]
+
+
+def with_word(conn: Connection, word: str) -> list[int]:
+    """The ``seq`` of the memories in which a word occurs, or begins one that does."""
+    return search.matching(conn, "memories", word, LOOKED_AT)
+
+
+def _searchable(values: Row) -> Row:
+    """Lessons are searched as they are stored: as JSON, but with every letter as it is written."""
+    return {**values, "lessons": type_coerce(json.dumps(values["lessons"], ensure_ascii=False), Text())}
+
+
+def _tag(conn: Connection, memory_id: str, tags: Sequence[str]) -> None:
+    if tags:
+        conn.execute(insert(memory_tags), [{"memory_id": memory_id, "tag": tag} for tag in tags])

@@ -1,0 +1,151 @@
+"""Sessions through MCP, HTTP and the command line: who is here, who can do what, who is dead, what a session changed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from corral.errors import InvalidInput, NotFound
+from tests.conftest import git
+from tests.coordinated import Coordinated, eventually
+from tests.faults.test_disk_and_database import no_room_for
+from tests.integration.mcp.client import Agent, play
+
+AGENT = {
+    "agent_id", "agent_type", "session_id", "capabilities", "status", "current_task", "last_heartbeat", "started_at"
+}  # fmt: skip
+
+
+@pytest.mark.req("DISCOVER-1", "DISCOVER-2", "DISCOVER-3", "SESSION-1", "SESSION-2", "HEARTBEAT-1", "MCP-1")
+def test_agents_find_each_other_by_what_they_can_do(house: Coordinated) -> None:
+    async def scene(one: Agent, two: Agent) -> None:
+        me = await one.call("register_session", capabilities=["Python", "review"], current_task="Fix the login")
+        assert set(me) == {"success", "session_id", "agent_id", "agent_name"}
+        assert me["agent_id"] == me["agent_name"]
+        named = await two.call("register_session", agent_name="Sisyphus")
+        assert (named["agent_id"], named["session_id"] != me["session_id"]) == ("Sisyphus", True)
+        (found,) = (await two.call("discover_agents", capability="python"))["agents"]
+        assert set(found) == AGENT
+        assert {key: found[key] for key in ("agent_id", "agent_type", "capabilities", "status", "current_task")} == {
+            "agent_id": me["agent_id"], "agent_type": "mcp", "capabilities": ["Python", "review"], "status": "active",
+            "current_task": "Fix the login",
+        }  # fmt: skip
+        assert {row["agent_id"] for row in (await one.call("discover_agents"))["agents"]} == {
+            me["agent_id"],
+            "Sisyphus",
+        }
+        for nobody in ({"capability": "rust"}, {"capability": "review", "status": "idle"}, {"status": "disconnected"}):
+            assert await one.call("discover_agents", **nobody) == {"agents": []}
+        await one.call("register_session", current_task="Fix the logout")
+        (found,) = (await two.call("discover_agents", capability="review"))["agents"]
+        assert found["current_task"] == "Fix the logout", "what is not said again stays"
+        assert await one.call("heartbeat") == {"success": True, "session_id": me["session_id"]}
+        (later,) = (await two.call("discover_agents", capability="review"))["agents"]
+        assert later["last_heartbeat"] >= found["last_heartbeat"] and later["started_at"] == found["started_at"]
+        assert [row["agent_name"] for row in house.json("session", "list", "--capability", "REVIEW")] == [
+            me["agent_id"]
+        ]
+
+        for wrong, name in (
+            ({"agent_name": "Sisyphus"}, "conflict"), ({"agent_name": "no name"}, "invalid_input"),
+            ({"capabilities": [""]}, "invalid_input"), ({"capabilities": ["x" * 65]}, "invalid_input"),
+            ({"capabilities": [str(n) for n in range(65)]}, "invalid_input"), ({"current_task": "x" * 3000}, "invalid_input"),
+        ):  # fmt: skip
+            assert (await one.call("register_session", **wrong))["error"] == name, wrong
+        assert (await one.call("discover_agents", status="asleep"))["error"] == "invalid_input"
+        assert "mcp_error" in await one.call("register_session", capabilities=7)
+
+    play(house, scene, agents=2, profile="full")
+    eventually(lambda: house.json("session", "list", "--status", "active") == [])
+
+    async def later(one: Agent) -> None:
+        assert (await one.call("register_session", agent_name="Sisyphus"))["success"], "the name of one that is over"
+        gone = (await one.call("discover_agents", status="disconnected"))["agents"]
+        assert len(gone) == 2 and "Sisyphus" not in {row["agent_id"] for row in gone}
+
+    play(house, later, profile="full")
+
+
+@pytest.mark.req("HEARTBEAT-3")
+def test_a_cleanup_leaves_the_living_alone(house: Coordinated) -> None:
+    nothing = {"success": True, "agents_cleaned": 0, "locks_released": 0}
+
+    async def scene(one: Agent) -> None:
+        await one.call("acquire_lock", file_path="src/a.py")
+        assert await one.call("cleanup_dead_agents") == nothing
+        assert await one.call("cleanup_dead_agents", stale_threshold_minutes=1) == nothing
+        for wrong in (0, -5, 1e9):
+            assert (await one.call("cleanup_dead_agents", stale_threshold_minutes=wrong))["error"] == "invalid_input"
+        assert house.json("session", "cleanup") == nothing
+        assert house.run("session", "cleanup", "--silent-for", "0", check=False).returncode == 2
+        assert [row["file_path"] for row in house.json("lock", "list")] == ["src/a.py"]
+
+    play(house, scene, profile="full")
+    assert house.ask("POST", "/sessions/cleanup") == nothing
+    with pytest.raises(InvalidInput):
+        house.ask("POST", "/sessions/cleanup", {"stale_threshold_minutes": 0})
+
+
+@pytest.mark.faults
+@pytest.mark.req("HANDOFF-4", "HEARTBEAT-4")
+def test_a_database_that_cannot_be_written_is_said_and_the_session_goes_on(house: Coordinated) -> None:
+    async def scene(one: Agent) -> None:
+        me = (await one.call("register_session"))["session_id"]
+        pid = house.daemon_pid()
+        assert pid is not None
+        with no_room_for(pid):
+            for tool, arguments in (
+                ("heartbeat", {}),
+                ("write_handoff", {"summary": "x"}),
+                ("remember", {"summary": "x"}),
+            ):
+                said = await one.call(tool, **arguments)
+                assert (said["success"], said["error"]) == (False, "database_unavailable"), tool
+                assert said["remedy"]
+            assert (await one.call("read_handoff")) == {"handoffs": []}, "what is there can still be read"
+        assert (await one.call("heartbeat"))["session_id"] == me
+        assert (await one.call("write_handoff", summary="x"))["success"]
+        assert house.daemon_pid() == pid
+
+    play(house, scene)
+
+
+@pytest.mark.req("SESSION-1")
+def test_what_a_session_changed_is_shown_with_it(house: Coordinated) -> None:
+    house.hook("SessionStart", "one", source="startup")
+    house.hook("SessionStart", "idle", source="startup")
+    git(house.root, "switch", "-q", "-c", "login")
+    before = git(house.root, "rev-parse", "HEAD")
+    use: dict[str, Any] = {"tool_name": "Bash", "tool_use_id": "u1"}
+    command = {"command": "echo x > login.py && git add login.py && git commit -m Login"}
+    house.hook("PreToolUse", "one", tool_input=command, **use)
+    (house.root / "login.py").write_text("x\n")
+    git(house.root, "add", "login.py")
+    git(house.root, "commit", "-q", "-m", "Login\n\nwith a body")
+    house.hook("PostToolUse", "one", tool_input=command, **use)
+    made = git(house.root, "rev-parse", "HEAD")
+    shown = house.json("session", "show", "one")
+    assert shown["changesets"] == {"commits": [{"sha": made, "subject": "Login", "branch": "login"}], "merges": []}
+    git(house.root, "commit", "-q", "--allow-empty", "-m", "Unseen")
+    merge = house.ask("POST", "/merges", {"branch": "login", "session_id": "one"})["merge_id"]
+    changed = house.ask("GET", f"/sessions/{shown['agent_name']}")["changesets"]
+    assert [commit["subject"] for commit in changed["commits"]] == ["Login", "Unseen"]
+    assert [row["merge_id"] for row in changed["merges"]] == [merge]
+    text = house.run("session", "show", shown["agent_name"].lower()).stdout
+    assert made[:12] in text and merge in text
+    assert house.json("session", "show", "idle")["changesets"] == {"commits": [], "merges": []}
+
+    # What somebody else made and a command only fetched is not the session's.
+    git(house.root, "switch", "-q", "-c", "other", before)
+    house.hook("PreToolUse", "idle", tool_name="Bash", tool_use_id="u2", tool_input={"command": "git merge old"})
+    old = git(
+        house.root, "commit-tree", "HEAD^{tree}", "-p", "HEAD", "-m", "Old", GIT_COMMITTER_DATE="2020-01-01T00:00:00Z"
+    )
+    git(house.root, "merge", "-q", "--ff-only", old)
+    house.hook("PostToolUse", "idle", tool_name="Bash", tool_use_id="u2", tool_input={"command": "git merge old"})
+    assert house.json("session", "show", "idle")["changesets"]["commits"] == []
+
+    with pytest.raises(NotFound):
+        house.ask("GET", "/sessions/nobody")
+    assert house.run("session", "show", "nobody", check=False).returncode == 3

@@ -1,0 +1,137 @@
+"""Memory as rows: what is kept, what counts as the same, and what is found in which order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection, create_engine
+
+from corral.coordination import memory, sessions
+from corral.coordination.memory import Memory, Question
+from corral.coordination.sessions import Arrival
+from corral.errors import InvalidInput
+from corral.store.migrate import open_schema
+
+NOW = datetime(2026, 11, 21, 12, 0, tzinfo=timezone.utc)
+
+
+@pytest.fixture
+def conn(tmp_path: Path) -> Iterator[Connection]:
+    open_schema(tmp_path / "rows.db")
+    engine = create_engine(f"sqlite:///{tmp_path / 'rows.db'}")
+    with engine.connect() as connection:
+        for name in ("a", "b"):
+            sessions.register(connection, Arrival(session_id=name, agent_name=name.upper()), NOW)
+        yield connection
+    engine.dispose()
+
+
+def tell(conn: Connection, summary: str, who: str = "a", days: float = 0, **more: Any) -> tuple[dict[str, Any], bool]:
+    row, is_new = memory.remember(conn, sessions.find(conn, who), Memory(summary, **more), NOW - timedelta(days=days))
+    return row, is_new
+
+
+def found(conn: Connection, query: str = "", **more: Any) -> list[str]:
+    return [row["summary"] for row in memory.recall(conn, Question(query, **more), NOW)]
+
+
+def test_what_is_told_is_found_again_whole(conn: Connection) -> None:
+    tell(
+        conn, "  The tests need a database. ", event_type="Error", details={"port": 5432}, outcome="green",
+        lessons=["Run `make db` first", " "], tags=["Tests", "db", "db"],
+    )  # fmt: skip
+    (row,) = memory.recall(conn, Question("database"), NOW)
+    assert {key: row[key] for key in row if key not in ("memory_id", "created_at", "seen_at")} == {
+        "agent_name": "A", "session_id": "a", "event_type": "error", "summary": "The tests need a database.",
+        "details": {"port": 5432}, "outcome": "green", "lessons": ["Run `make db` first"], "tags": ["tests", "db"],
+        "times": 1, "relevance": 1.0,
+    }  # fmt: skip
+
+
+def test_the_same_within_an_hour_is_one_memory_that_was_told_twice(conn: Connection) -> None:
+    first, is_new = tell(conn, "The build is slow", lessons=["use ccache"], tags=["build"], days=0.03)
+    assert is_new
+    again, is_new = tell(conn, "The build   is slow\n", lessons=["buy disks"], tags=["build", "ci"], details={"s": 90})
+    assert (is_new, again["memory_id"], again["times"]) == (False, first["memory_id"], 2)
+    assert (again["lessons"], again["tags"], again["details"]) == (
+        ["use ccache", "buy disks"],
+        ["build", "ci"],
+        {"s": 90},
+    )
+    assert found(conn, tags=["ci"]) == found(conn, "disks") == ["The build is slow"]
+
+
+@pytest.mark.parametrize(("change", "days"), [({"who": "b"}, 0), ({"event_type": "error"}, 0), ({}, 0.05)])
+def test_another_agent_another_kind_or_an_hour_later_is_another_memory(
+    conn: Connection, change: dict[str, Any], days: float
+) -> None:
+    tell(conn, "The build is slow", days=days)
+    _, is_new = tell(conn, "The build is slow", **change)
+    assert is_new and len(found(conn)) == 2
+
+
+def test_words_count_by_how_many_of_them_occur(conn: Connection) -> None:
+    tell(conn, "Run the tests with pytest -q", days=2)
+    tell(conn, "The linter is ruff")
+    tell(conn, "Unrelated: zebras")
+    assert found(conn, "how do we run the tests?") == ["Run the tests with pytest -q", "The linter is ruff"]
+    assert found(conn, "pytes") == ["Run the tests with pytest -q"], "the beginning of a word is enough"
+    assert found(conn, "run tests", min_relevance=0.9) == [], "two days old: 0.82"
+    assert found(conn, "run tests", min_relevance=0.8) == ["Run the tests with pytest -q"]
+    assert found(conn, "nowhere") == found(conn, '?!*"') == []
+
+
+def test_lessons_are_searched_in_every_script(conn: Connection) -> None:
+    tell(conn, "Umlaute", lessons=["Immer prüfen: Größe", "テストは遅い"])
+    assert found(conn, "größe") == found(conn, "テストは遅い") == ["Umlaute"]
+
+
+def test_what_is_old_sinks_and_what_is_told_again_rises(conn: Connection) -> None:
+    tell(conn, "old", days=30)
+    tell(conn, "older", days=40)
+    tell(conn, "new")
+    assert found(conn) == ["new", "old", "older"]
+    tell(conn, "older")
+    assert found(conn, limit=2)[0:2] == ["older", "new"] or found(conn, limit=2) == ["new", "older"]
+    (row,) = memory.recall(conn, Question("old", limit=1), NOW + timedelta(days=10))
+    assert row["summary"] == "older" and row["relevance"] == pytest.approx(2.718**-1, abs=1e-3)
+
+
+def test_tags_and_types_narrow_it_down(conn: Connection) -> None:
+    tell(conn, "both", tags=["x", "y"], days=1)
+    tell(conn, "one", tags=["X"])
+    tell(conn, "none", event_type="decision")
+    assert found(conn, tags=["x", "Y"]) == ["both", "one"], "who has more of the tags comes first"
+    assert found(conn, tags=["z"]) == []
+    assert found(conn, event_type="Decision") == ["none"]
+    assert found(conn, "one none", event_type="decision", tags=["x"]) == []
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"summary": ""}, {"summary": " \n"}, {"summary": "x" * 32_001}, {"summary": "x", "event_type": ""},
+        {"summary": "x", "event_type": "two words"}, {"summary": "x", "event_type": "e" * 33},
+        {"summary": "x", "details": {"n": float("nan")}}, {"summary": "x", "details": {"s": "\ud800"}},
+        {"summary": "x", "details": {"big": "y" * 32_000}}, {"summary": "x", "tags": ["t" * 129]},
+        {"summary": "x", "tags": [str(n) for n in range(33)]}, {"summary": "x", "lessons": ["y" * 20_000] * 2},
+    ],
+    ids=lambda wrong: "-".join(wrong),
+)  # fmt: skip
+def test_what_cannot_be_kept_is_refused(conn: Connection, wrong: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        tell(conn, **wrong)
+    assert caught.value.remedy and len(str(caught.value)) < 200
+    assert found(conn) == []
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"limit": 0}, {"limit": 101}, {"min_relevance": -0.1}, {"min_relevance": float("nan")}]
+)
+def test_an_impossible_question_is_refused(conn: Connection, wrong: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput):
+        found(conn, **wrong)

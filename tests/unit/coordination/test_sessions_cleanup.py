@@ -1,0 +1,138 @@
+"""Who is given up for dead, and who is not: with the rows, the clock and the daemon's own look at it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from corral.coordination import locks, sessions
+from corral.coordination.keys import parse_key
+from corral.coordination.locks import Holder
+from corral.coordination.sessions import Arrival, Cleaned
+from corral.coordination.witness import Witness
+from corral.errors import Conflict
+from corral.models.instants import iso
+from corral.server.timers import clean_up
+from corral.store import handoffs as handoff_rows
+from corral.store import locks as lock_rows
+from corral.store import sessions as rows
+from corral.store.engine import Database
+from corral.store.migrate import open_schema
+
+NOW = datetime(2026, 11, 21, 12, 0, tzinfo=timezone.utc)
+MINUTE = timedelta(minutes=1)
+
+
+@dataclass
+class Fleet:
+    """What cleaning up uses of the daemon; ``time`` is its clock."""
+
+    db: Database
+    time: datetime = NOW
+    started_at: datetime = NOW
+    witness: Witness = field(default_factory=Witness)
+
+    def now(self) -> datetime:
+        return self.time
+
+    def nudge(self, _name: str) -> None: ...
+
+    def passes(self, time: timedelta) -> None:
+        """Time goes by, with somebody looking all the while."""
+        end = self.time + time
+        while self.time < end:
+            self.witness.looks(self.time)
+            self.time = min(end, self.time + MINUTE)
+
+    def arrive(self, *names: str, **more: Any) -> None:
+        for name in names:
+            self.db.write(lambda conn, name=name: sessions.register(conn, Arrival(name, **more), self.time))  # type: ignore[misc]
+            self.db.write(
+                lambda conn, name=name: locks.acquire(  # type: ignore[misc]
+                    conn, [parse_key(f"{name}.py")], Holder(name), self.time, ttl_s=86_400
+                )
+            )
+
+    def beat(self, *names: str) -> None:
+        for name in names:
+            self.db.write(lambda conn, name=name: sessions.alive(conn, Arrival(name), self.time))  # type: ignore[misc]
+
+    def alive(self) -> set[str]:
+        return {row["session_id"] for row in self.db.read(rows.live)}
+
+    def held(self) -> set[str]:
+        return {row["session_id"] for row in self.db.read(lambda conn: lock_rows.listing(conn, iso(self.time)))}
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Iterator[Fleet]:
+    open_schema(tmp_path / "corral.db")
+    db = Database(tmp_path / "corral.db")
+    yield Fleet(db)
+    db.close()
+
+
+def clean(fleet: Fleet, minutes: float = 15) -> Cleaned:
+    return clean_up(fleet, minutes * 60)  # type: ignore[arg-type]
+
+
+@pytest.mark.req("HEARTBEAT-2", "HEARTBEAT-3")
+def test_who_was_silent_past_the_threshold_is_ended_and_nobody_else(fleet: Fleet) -> None:
+    fleet.arrive("dead", "alive")
+    fleet.passes(10 * MINUTE)
+    fleet.beat("alive")
+    assert clean(fleet) == Cleaned(0, 0)
+    fleet.passes(6 * MINUTE)
+    assert clean(fleet) == Cleaned(agents=1, locks=1)
+    assert (fleet.alive(), fleet.held()) == ({"alive"}, {"alive"})
+    dead = fleet.db.read(lambda conn: rows.get(conn, "dead"))
+    assert dead is not None and (dead["status"], dead["end_reason"]) == ("disconnected", "silent")
+    left = fleet.db.read(lambda conn: handoff_rows.listing(conn, None, 5))
+    assert [(row["session_id"], row["relevant_files"]) for row in left] == [("dead", ["dead.py"])]
+    assert clean(fleet) == Cleaned(0, 0)
+    assert clean(fleet, minutes=5) == Cleaned(1, 1), "the threshold is the caller's"
+
+
+def test_a_machine_that_slept_took_nobody_with_it(fleet: Fleet) -> None:
+    fleet.arrive("one", "two")
+    fleet.passes(5 * MINUTE)
+    fleet.time += timedelta(hours=9)
+    assert clean(fleet) == Cleaned(0, 0)
+    fleet.passes(14 * MINUTE)
+    assert clean(fleet) == Cleaned(0, 0)
+    fleet.passes(2 * MINUTE)
+    assert clean(fleet) == Cleaned(2, 2), "who stays silent after that is dead"
+
+
+def test_a_lock_outlives_the_machines_sleep(fleet: Fleet) -> None:
+    fleet.arrive("one")
+    fleet.passes(5 * MINUTE)
+    fleet.time += timedelta(days=3)
+    clean(fleet)
+    assert fleet.held() == {"one"}
+
+
+@pytest.mark.parametrize(("size", "silent", "goes"), [(8, 5, False), (8, 4, True), (7, 7, True), (20, 11, False)])
+def test_most_of_a_large_fleet_is_not_dead_at_once(fleet: Fleet, size: int, silent: int, goes: bool) -> None:
+    names = [f"s{number}" for number in range(size)]
+    fleet.arrive(*names)
+    fleet.passes(16 * MINUTE)
+    fleet.beat(*names[silent:])
+    if goes:
+        assert clean(fleet).agents == silent
+        return
+    with pytest.raises(Conflict) as caught:
+        clean(fleet)
+    assert f"{silent} of {size}" in str(caught.value) and caught.value.remedy
+    assert len(fleet.alive()) == size
+
+
+def test_a_process_that_is_gone_proves_a_death_in_whatever_number(fleet: Fleet) -> None:
+    for number in range(9):
+        fleet.arrive(f"s{number}", client_pid=2**22 - 1 - number, client_started=1.0)
+    assert clean(fleet) == Cleaned(9, 9)
