@@ -25,6 +25,7 @@ from corral.cli import (
     sessions,
     status,
     tasks,
+    teams,
     wait,
     worktrees,
 )
@@ -77,6 +78,7 @@ app.add_typer(worktrees.app, name="worktree")
 app.add_typer(sessions.app, name="session")
 app.add_typer(locks.app, name="lock")
 app.add_typer(features.app, name="feature")
+app.add_typer(teams.app, name="team")
 app.add_typer(handoffs.app, name="handoff")
 wait.add_to(app)
 app.add_typer(memory.app, name="memory")

@@ -9,7 +9,7 @@ from typer.core import TyperGroup
 CATEGORIES = {
     "Begin": ("init", "doctor", "demo", "uninstall"),
     "Work": ("status", "task", "merge", "wait"),
-    "Who works where": ("session", "lock", "feature", "worktree"),
+    "Who works where": ("session", "lock", "feature", "team", "worktree"),
     "What they tell each other": ("handoff", "memory"),
     "Corral itself": ("config", "daemon", "plugin", "mcp"),
 }
@@ -100,6 +100,9 @@ PAGES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     ),
     "memory search": (("memory search 'database tests'", "memory search database --tag tests"), ("memory list",)),
     "memory list": (("memory list", "memory list --type decision"), ("memory search",)),
+    "team": ((), ("session", "feature")),
+    "team validate": (("team validate", "team validate teams.yaml --json"), ("team list",)),
+    "team list": (("team list",), ("team validate", "session list")),
     "config": ((), ("doctor", "init")),
     "config show": (("config show", "config show landing"), ("config validate",)),
     "config validate": (("config validate", "config validate --json"), ("config show", "doctor")),

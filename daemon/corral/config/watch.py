@@ -29,6 +29,7 @@ from watchdog.observers.api import BaseObserver, ObservedWatch
 
 from corral.config.load import config_files, read_file
 from corral.config.paths import Project, socket_path
+from corral.config.teams import teams_file
 from corral.errors import Unsupported
 
 _EVENTS: list[type[FileSystemEvent]] = [
@@ -67,7 +68,7 @@ class ConfigWatcher(FileSystemEventHandler):
         self._on_change = on_change
         self._on_loss = on_loss
         self._kept = (project.home, project.run_dir, socket_path(project).parent)
-        self._files = list(config_files(project, home).values())
+        self._files = [*config_files(project, home).values(), teams_file(project)]
         self._folders = list(dict.fromkeys([*self._kept, home, home / ".corral"]))
         self._watches: dict[Path, ObservedWatch] = {}
         self._said: list[bytes | str | None] = []

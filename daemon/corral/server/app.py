@@ -22,6 +22,7 @@ from corral.server.routes import (
     merges,
     sessions,
     tasks,
+    teams,
     wait,
     worktrees,
 )
@@ -42,7 +43,7 @@ def build(services: Services) -> FastAPI:
         redoc_url=None,
     )
     app.state.services = services
-    for module in (daemon, sessions, locks, features, handoffs, hooks, tasks, merges, worktrees, wait, memory):
+    for module in (daemon, teams, sessions, locks, features, handoffs, hooks, tasks, merges, worktrees, wait, memory):
         app.include_router(module.router, prefix=PREFIX)
     app.add_exception_handler(CorralError, _known)
     app.add_exception_handler(RequestValidationError, _malformed)

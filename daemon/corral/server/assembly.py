@@ -14,6 +14,7 @@ from sqlalchemy import Connection
 
 from corral.config.model import Settings
 from corral.config.paths import Project
+from corral.config.teams import teams_file
 from corral.errors import GitFailed
 from corral.git.command import open_checkout, open_repository
 from corral.landing import verification
@@ -31,6 +32,7 @@ from corral.server.reload import Reloader
 from corral.server.services import Services
 from corral.server.settings import SettingsHolder
 from corral.server.stale_locks import StaleLocks
+from corral.server.teams import TeamsHolder
 from corral.server.timers import SessionKeeper
 from corral.server.trust import refuse_what_a_clone_brought
 from corral.store import sessions as session_rows
@@ -96,6 +98,12 @@ def assemble(project: Project, pool: ThreadPoolExecutor) -> Services:
                 job.nudge()
         nudges.get("changed", lambda: None)()
 
+    teams = TeamsHolder(teams_file(project))
+
+    def reload() -> None:
+        settings.reload()
+        teams.reload()
+
     grounds = Grounds(db=db, project=project, repo=git, settings=settings, clock=now)
     # A setup takes minutes: nobody who asks waits behind those of the workers.
     attempts = ThreadPoolExecutor(ATTEMPT_THREADS, thread_name_prefix="attempt")
@@ -131,6 +139,7 @@ def assemble(project: Project, pool: ThreadPoolExecutor) -> Services:
         db=db,
         git=git,
         settings=settings,
+        teams=teams,
         supervisor=supervisor,
         queue=queue,
         worktrees=Worktrees(grounds),
@@ -138,7 +147,7 @@ def assemble(project: Project, pool: ThreadPoolExecutor) -> Services:
         started_at=now(),
         fold=git.run("config", "--type=bool", "--get", "core.ignoreCase").text.strip() == "true",
         jobs=jobs,
-        reloader=Reloader(settings.reload, lambda: nudge("settings")),
+        reloader=Reloader(reload, lambda: nudge("settings")),
     )
     nudges["changed"] = services.changed
     settings.on_change.append(lambda _new: services.nudge("supervisor"))

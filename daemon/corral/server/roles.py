@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from corral.coordination.addresses import Roles, no_roles
+from corral.coordination.addresses import Roles
 from corral.server.services import Services
 
 
 def roles_of(services: Services) -> Roles:
     """What the team says of roles at this moment."""
-    return no_roles
+    return services.teams().members

@@ -20,6 +20,7 @@ from corral.landing.queue import Queue
 from corral.server.jobs import Job, now
 from corral.server.reload import Reloader
 from corral.server.settings import SettingsHolder
+from corral.server.teams import TeamsHolder
 from corral.store.engine import Database
 from corral.work.supervisor import Supervisor
 from corral.work.worktrees import Worktrees
@@ -40,6 +41,7 @@ class Services:
     db: Database
     git: Git
     settings: SettingsHolder
+    teams: TeamsHolder
     supervisor: Supervisor
     queue: Queue
     worktrees: Worktrees

@@ -62,7 +62,7 @@ async def status(services: Given) -> dict[str, Any]:
         }
 
     answer = await services.read(look)
-    broken = services.settings.error
+    broken = services.settings.error or services.teams.error
     answer["project"] = str(services.project.root)
     answer["target"] = services.settings.target().removeprefix("refs/heads/")
     answer["daemon"] = {"pid": os.getpid(), "version": __version__, "started_at": iso(services.started_at)}

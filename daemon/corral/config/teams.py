@@ -1,0 +1,166 @@
+"""``.corral/teams.yaml``: who is in the team, what each is for and what each can do. Read as a whole, every error told at once.
+
+```yaml
+agents:
+  - name: Sisyphus
+    role: coordinator
+    capabilities: [planning, review]
+    description: Hands out the work of a batch and merges the result.
+```
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints, ValidationError
+
+from corral.config.document import DocumentError, read_mapping
+from corral.config.load import read_file
+from corral.config.paths import Project
+from corral.errors import ConfigInvalid
+
+EVERYBODY = "all"
+"""What a message says for everybody; so nobody is called that."""
+
+_Loc = tuple[int | str, ...]
+
+
+def _spoken(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError("must not hold a line break or a control character")
+    return text
+
+
+def _somebody(text: str) -> str:
+    if text.casefold() == EVERYBODY:
+        raise ValueError(f"cannot be `{EVERYBODY}`: that is everybody")
+    return text
+
+
+Words = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=20_000)]
+Line = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=128), AfterValidator(_spoken)]
+Name = Annotated[Line, AfterValidator(_somebody)]
+
+
+class _Shape(BaseModel):
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+
+
+class TeamAgent(_Shape):
+    """One agent of the team.
+
+    Attributes:
+        name: What its session is called; unique whatever the case.
+        role: What messages may be addressed to beside the name; several agents may share it.
+        capabilities: What it can be found by.
+        description: What it is for.
+        model: What it is to run on.
+        runner: What executes its tasks.
+        instructions: What it is told before its task.
+    """
+
+    name: Name
+    role: Name
+    capabilities: list[Line]
+    description: Words
+    model: Line | None = None
+    runner: Line | None = None
+    instructions: Words | None = None
+
+
+class Team(_Shape):
+    """The whole file; ``team`` is what the team is called."""
+
+    agents: list[TeamAgent]
+    team: Line | None = None
+
+
+def teams_file(project: Project) -> Path:
+    """Where the team is described."""
+    return project.home / "teams.yaml"
+
+
+def read_team(file: Path) -> Team | None:
+    """Read a team from a file; None if there is no such file.
+
+    Raises:
+        ConfigInvalid: With every error there is in ``details["errors"]``: ``field`` (such as ``agents[1].role``) and ``reason``.
+    """
+    try:
+        data = read_file(file)
+    except OSError as error:
+        raise _invalid(file, [("", f"cannot be read: {error.strerror or error}")]) from error
+    if data is None:
+        return None
+    try:
+        said = read_mapping(data)
+    except DocumentError as error:
+        raise _invalid(file, [("", str(error))]) from error
+    errors: list[tuple[str, str]] = []
+    team: Team | None = None
+    try:
+        team = Team.model_validate(said)
+    except ValidationError as error:
+        errors += [(_path(item["loc"]), _reason(item)) for item in error.errors(include_url=False)]
+    errors += _unusual(said.get("agents"))
+    if errors or team is None:
+        raise _invalid(file, errors)
+    return team
+
+
+def _unusual(agents: Any) -> Iterator[tuple[str, str]]:
+    """What no single field shows; looked for whatever else is wrong, so that one look tells everything."""
+    if agents == []:
+        yield "agents", "must name at least one agent"
+    first: dict[str, int] = {}
+    for at, agent in enumerate(agents if isinstance(agents, list) else []):
+        name = agent.get("name") if isinstance(agent, dict) else None
+        if isinstance(name, str) and name.strip():
+            before = first.setdefault(name.strip().casefold(), at)
+            if before != at:
+                yield f"agents[{at}].name", f"is that of agents[{before}] too ({_shown(name)})"
+
+
+def _reason(item: Any) -> str:
+    kind, given = item["type"], item["input"]
+    if kind == "missing":
+        return "is required"
+    if kind == "extra_forbidden":
+        shape = TeamAgent if len(item["loc"]) > 1 else Team
+        near = difflib.get_close_matches(str(item["loc"][-1])[:100], shape.model_fields, n=1)
+        return "is not known here" + (f"; did you mean `{near[0]}`?" if near else "")
+    if kind == "string_too_short":
+        return "must not be empty"
+    if kind == "model_type":
+        return f"must be a mapping with {', '.join(_required())} (it is {_shown(given)})"
+    return f"{item['msg'].removeprefix('Value error, ').removeprefix('Input ')} (it is {_shown(given)})"
+
+
+def _required() -> list[str]:
+    return [name for name, field in TeamAgent.model_fields.items() if field.is_required()]
+
+
+def _path(loc: _Loc) -> str:
+    text = ""
+    for part in loc:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+    return text
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def _invalid(file: Path, errors: Sequence[tuple[str, str]]) -> ConfigInvalid:
+    count = "1 error" if len(errors) == 1 else f"{len(errors)} errors"
+    return ConfigInvalid(
+        f"The team in {file.name} has {count}.",
+        cause="\n".join(f"{field}: {reason}" if field else reason for field, reason in errors),
+        remedy="Correct it; `corral team validate` checks it again. Until then the last good team counts.",
+        details={"file": str(file), "errors": [{"field": field, "reason": reason} for field, reason in errors]},
+    )

@@ -1,0 +1,31 @@
+"""Who is in the team: for messages that name a role, and for discovery by what somebody can do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from corral.config.teams import TeamAgent
+
+
+class Teams:
+    """The team at one moment. Names and roles are the same whatever their case.
+
+    Args:
+        agents: As ``.corral/teams.yaml`` has them.
+    """
+
+    def __init__(self, agents: Sequence[TeamAgent] = ()) -> None:
+        self.agents = tuple(agents)
+        self._by_name = {agent.name.casefold(): agent for agent in agents}
+        self._by_role: dict[str, list[str]] = {}
+        for agent in agents:
+            self._by_role.setdefault(agent.role.casefold(), []).append(agent.name)
+
+    def members(self, role: str) -> list[str] | None:
+        """The names of those who have a role, in the file's order; None: there is no such role."""
+        return self._by_role.get(role.strip().casefold())
+
+    def capabilities(self, agent_name: str) -> list[str]:
+        """What the team says that an agent can do; nothing for one who is not in it."""
+        agent = self._by_name.get(agent_name.strip().casefold())
+        return list(agent.capabilities) if agent else []
