@@ -60,7 +60,7 @@ def test_every_event_is_handled_once() -> None:
     assert len(EVENTS) == len(HOOKS)
     assert set(HOOKS) == {
         *("SessionStart", "SessionEnd", "UserPromptSubmit", "Stop", "Notification", "PermissionRequest"),
-        *("PreToolUse", "PostToolUse", "PostToolUseFailure", "SubagentStart", "SubagentStop"),
+        *("PreToolUse", "PostToolUse", "PostToolUseFailure", "PostToolBatch", "SubagentStart", "SubagentStop"),
     }
 
 

@@ -21,6 +21,7 @@ from corral.cli import (
     locks,
     memory,
     merges,
+    messages,
     plugin,
     sessions,
     status,
@@ -77,6 +78,7 @@ app.add_typer(merges.app, name="merge")
 app.add_typer(worktrees.app, name="worktree")
 app.add_typer(sessions.app, name="session")
 app.add_typer(locks.app, name="lock")
+app.add_typer(messages.app, name="message")
 app.add_typer(features.app, name="feature")
 app.add_typer(teams.app, name="team")
 app.add_typer(handoffs.app, name="handoff")

@@ -10,7 +10,7 @@ CATEGORIES = {
     "Begin": ("init", "doctor", "demo", "uninstall"),
     "Work": ("status", "task", "merge", "wait"),
     "Who works where": ("session", "lock", "feature", "team", "worktree"),
-    "What they tell each other": ("handoff", "memory"),
+    "What they tell each other": ("message", "handoff" "memory"),
     "Corral itself": ("config", "daemon", "plugin", "mcp"),
 }
 
@@ -71,6 +71,23 @@ PAGES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ("lock release", "lock list"),
     ),
     "lock release": (("lock release src/app.py", "lock release --all"), ("lock list",)),
+    "message": ((), ("session", "handoff")),
+    "message send": (
+        (
+            "message send GreenLake 'May I have src/a.py?' 'I need it for two lines.'",
+            "message send all 'Freeze' --importance urgent < note.txt",
+        ),
+        ("message inbox", "session list"),
+    ),
+    "message reply": (("message reply 12 'Yes, in a minute.'",), ("message show", "message thread")),
+    "message inbox": (
+        ("message inbox", "message inbox --all --follow", "message inbox --agent GreenLake --unread"),
+        ("message show", "message search"),
+    ),
+    "message show": (("message show 12",), ("message thread", "message reply")),
+    "message thread": (("message thread batch-7", "message thread 12"), ("message show",)),
+    "message ack": (("message ack 12",), ("message inbox",)),
+    "message search": (("message search users migration",), ("message thread",)),
     "feature": ((), ("lock", "task")),
     "feature register": (
         ("feature register FEAT-123 --claim 'src/api/**' --claim 'db:schema:users' --title 'User search'",),

@@ -22,6 +22,7 @@ class HookEvent:
         parent: The session's id inside a subagent, else None.
         path: The absolute path an edit tool writes to, or empty.
         prompt: What the session was asked to do, or empty; a client cuts it.
+        held_before: Whether a Stop hook holds the session already: it stops for the second time.
         bridge: The process id of the MCP bridge that carried the event, or empty for a command hook.
     """
 
@@ -41,6 +42,7 @@ class HookEvent:
     message: str
     notification: str
     last_words: str
+    held_before: bool
     prompt: str
     bridge: str
     client_pid: int | None
@@ -85,6 +87,7 @@ def read(name: str, payload: Mapping[str, Any]) -> HookEvent | None:
         message=_text(payload, "message"),
         notification=_text(payload, "notification_type"),
         last_words=_text(payload, "last_assistant_message"),
+        held_before=payload.get("stop_hook_active") in (True, "true"),
         prompt=_text(payload, "prompt"),
         bridge=str(origin.get("bridge") or ""),
         client_pid=pid if isinstance(pid, int) and not isinstance(pid, bool) and pid > 1 else None,
@@ -109,8 +112,21 @@ def denial(reason: str) -> dict[str, Any]:
 
 
 _TAKES_CONTEXT = frozenset(
-    {"SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "PostToolUseFailure", "SubagentStart"}
+    {
+        "SessionStart",
+        "UserPromptSubmit",
+        "PreToolUse",
+        "PostToolUse",
+        "PostToolUseFailure",
+        "PostToolBatch",
+        "SubagentStart",
+    }
 )
+
+
+def hold(reason: str) -> dict[str, Any]:
+    """Keep a session from stopping; the model reads ``reason`` and goes on."""
+    return {"decision": "block", "reason": reason}
 
 
 def context(event: str, texts: list[str]) -> dict[str, Any]:

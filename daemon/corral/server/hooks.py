@@ -15,30 +15,32 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
 
-import psutil
 from sqlalchemy import Connection
 
 from corral.config.paths import find_checkout
-from corral.coordination import edits, hook_events, sessions
+from corral.coordination import edits, hook_events, mailing, sessions
 from corral.coordination.briefing import briefing
 from corral.coordination.edits import Policy, Target
 from corral.coordination.handoffs import for_newcomer
 from corral.coordination.hook_events import HookEvent
 from corral.coordination.keys import literal_key, relative_target
-from corral.coordination.locks import Holder
 from corral.coordination.sessions import Arrival
 from corral.git import refs
-from corral.models.instants import iso
+from corral.models.instants import after, iso
 from corral.models.states import SessionStatus
 from corral.server import shell_watch
+from corral.server.presence import arrival, is_running, presence, started_at
 from corral.server.services import Services
 from corral.store import locks as lock_rows
+from corral.store import messages as mail_rows
 from corral.store import sessions as session_rows
 from corral.store import worktrees as worktree_rows
 
 Answer = dict[str, Any]
 OF_SUBAGENT = "agent-"
 """The client calls a subagent's worktree so, with the subagent's id behind it."""
+HEARTBEAT_S = 60.0
+"""A session that uses no tool which is asked about is marked alive so often, seconds."""
 _MAKING: WeakValueDictionary[tuple[str, str, str], asyncio.Lock] = WeakValueDictionary()
 """Worktrees that are being made, by project, session and name: one request at a time for each."""
 
@@ -56,73 +58,6 @@ async def answer(services: Services, name: str, payload: Mapping[str, Any]) -> A
     if services.unwatched:
         services.nudge("sessions")
     return said
-
-
-# -- who
-
-
-def arrival(services: Services, event: HookEvent) -> Arrival:
-    """What an event tells about its session."""
-    checkout = find_checkout(Path(event.cwd)) if event.cwd else None
-    ours = checkout is not None and checkout.common_dir == services.project.common_dir
-    pid = event.client_pid
-    return Arrival(
-        session_id=event.actor,
-        agent_type=event.agent_type or ("subagent" if event.parent else "claude"),
-        parent_session_id=event.parent,
-        cwd=event.cwd or None,
-        worktree=str(checkout.top) if ours and checkout else None,
-        client_pid=pid,
-        client_started=started_at(pid) if pid else None,
-        entrypoint=event.entrypoint or None,
-    )
-
-
-def started_at(pid: int) -> float | None:
-    """When a process started (Unix time), against the reuse of its id; None if it is gone."""
-    try:
-        return float(psutil.Process(pid).create_time())
-    except psutil.Error:
-        return None
-
-
-def is_running(pid: int, started: float | None) -> bool:
-    """Whether the process with this id is still the one that started then."""
-    try:
-        process = psutil.Process(pid)
-        same = started is None or abs(process.create_time() - started) < 1.0
-        return same and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
-    except psutil.AccessDenied:
-        return True
-
-
-Present = Callable[[Connection], Holder]
-
-
-def _presence(services: Services, event: HookEvent, now: datetime) -> Present:
-    """What marks the session (and inside a subagent its parent) alive and at work, to be called in a write.
-
-    What an event tells is read from the disk here, before the write: the one writer waits for nobody's files.
-    """
-    seen = arrival(services, event)
-
-    def present(conn: Connection) -> Holder:
-        if event.parent:
-            sessions.alive(conn, Arrival(session_id=event.parent), now)
-        row = sessions.alive(conn, seen, now)
-        news: dict[str, Any] = {}
-        if row["waiting_for"] is not None or row["status"] == SessionStatus.IDLE:
-            news = {"waiting_for": None, "status": SessionStatus.ACTIVE}
-        if seen.worktree not in (None, row["worktree"]):  # it went into another one, which must not go under its feet
-            news = {**news, "worktree": seen.worktree, "cwd": seen.cwd}
-        if news:
-            session_rows.change(conn, event.actor, news)
-        kin = (event.parent,) if event.parent else ()
-        return Holder(session_id=event.actor, task_id=row["task_id"], kin=kin)
-
-    return present
 
 
 def _policy(services: Services) -> Policy:
@@ -148,7 +83,7 @@ def target_of(services: Services, event: HookEvent) -> Target | None:
 async def _before_tool(services: Services, event: HookEvent) -> Answer:
     services.witness.announced(event.actor, event.use_id)
     if event.is_shell:
-        verdict = await shell_watch.before(services, event, _presence(services, event, services.now()))
+        verdict = await shell_watch.before(services, event, presence(services, event, services.now()))
         return _verdict(verdict)
     if not event.is_edit or not event.path:
         return await _sign_of_life(services, event)
@@ -156,15 +91,14 @@ async def _before_tool(services: Services, event: HookEvent) -> Answer:
     if target is None:
         return await _sign_of_life(services, event)
     now, policy = services.now(), _policy(services)
-    present = _presence(services, event, now)
+    present = presence(services, event, now)
 
     def guard(conn: Connection) -> Answer:
         holder = present(conn)
         verdict = edits.before_edit(conn, holder, target, policy, now)
         if verdict.denial is not None:
             return hook_events.denial(verdict.denial)
-        waiting = session_rows.take_notices(conn, event.actor, iso(now))
-        return hook_events.context("PreToolUse", [*waiting, *verdict.remarks])
+        return hook_events.context("PreToolUse", [*_waiting_words(conn, event, now), *verdict.remarks])
 
     return await services.write(guard)
 
@@ -183,15 +117,39 @@ async def _after_tool(services: Services, event: HookEvent) -> Answer:
     now = services.now()
     if event.is_edit and event.path and (target := target_of(services, event)) is not None:
         services.witness.edited(target.checkout, target.key.match_key, event.actor, now)
-    present = _presence(services, event, now)
+    present = presence(services, event, now)
 
     def finish(conn: Connection) -> Answer:
         present(conn)
         _guarded(conn, event, unguarded, now)
-        waiting = session_rows.take_notices(conn, event.actor, iso(now))
-        return hook_events.context(event.name, [*waiting, *remarks])
+        return hook_events.context(event.name, [*_waiting_words(conn, event, now), *remarks])
 
     return await services.write(finish)
+
+
+async def _after_batch(services: Services, event: HookEvent) -> Answer:
+    """What waits reaches a session whatever tools it uses. Nothing is written unless something waits, or it was long silent."""
+    now = services.now()
+
+    def is_due(conn: Connection) -> bool:
+        row = session_rows.get(conn, event.actor)
+        silent = row is None or row["last_heartbeat"] < after(now, -HEARTBEAT_S)
+        return silent or mail_rows.anything_waits(conn, event.actor)
+
+    if not await services.read(is_due):
+        return {}
+    present = presence(services, event, now)
+
+    def finish(conn: Connection) -> Answer:
+        present(conn)
+        return hook_events.context(event.name, _waiting_words(conn, event, now))
+
+    return await services.write(finish)
+
+
+def _waiting_words(conn: Connection, event: HookEvent, now: datetime) -> list[str]:
+    """What was left for whoever the event is of: notices and mail, once."""
+    return [*session_rows.take_notices(conn, event.actor, iso(now)), *mailing.deliver(conn, event.actor, now)]
 
 
 def _guarded(conn: Connection, event: HookEvent, unguarded: bool, now: datetime) -> None:
@@ -220,6 +178,7 @@ async def _session_start(services: Services, event: HookEvent) -> Answer:
         others = [row for row in session_rows.live(conn) if row["session_id"] != event.actor]
         held = [row for row in lock_rows.listing(conn, iso(now)) if row["session_id"] != event.actor]
         notices = session_rows.take_notices(conn, event.actor, iso(now))
+        notices += [line] if (line := mailing.waits(conn, event.actor)) else []
         target = services.settings.target().removeprefix("refs/heads/")
         text = briefing(me, others, held, target=target, behind=behind, notices=notices, handoff=for_newcomer(conn, me))
         return hook_events.context(event.name, [text])
@@ -238,11 +197,11 @@ async def _prompt(services: Services, event: HookEvent) -> Answer:
     if event.parent is None and await services.read(lambda conn: session_rows.get(conn, event.actor)) is None:
         return await _session_start(services, event)
     now = services.now()
-    present = _presence(services, event, now)
+    present = presence(services, event, now)
 
     def begin(conn: Connection) -> Answer:
         _note_errand(conn, event, present(conn).task_id)
-        return hook_events.context(event.name, session_rows.take_notices(conn, event.actor, iso(now)))
+        return hook_events.context(event.name, _waiting_words(conn, event, now))
 
     return await services.write(begin)
 
@@ -253,11 +212,14 @@ def _note_errand(conn: Connection, event: HookEvent, task_id: str | None) -> Non
 
 
 async def _stop(services: Services, event: HookEvent) -> Answer:
+    """The session rests, unless urgent mail holds it: once for each message, and never twice in a row."""
     now = services.now()
-    present = _presence(services, event, now)
+    present = presence(services, event, now)
 
     def rest(conn: Connection) -> Answer:
         present(conn)
+        if not event.held_before and (urgent := mailing.hold(conn, event.actor, now)) is not None:
+            return hook_events.hold(urgent)
         values = {"status": SessionStatus.IDLE, "last_words": event.last_words[:4000] or None}
         session_rows.change(conn, event.actor, values)
         return {}
@@ -269,7 +231,7 @@ async def _waiting(services: Services, event: HookEvent) -> Answer:
     """The session waits for its person: for a permission, or for the next prompt."""
     now = services.now()
     what = event.message or (f"permission for {event.tool}" if event.tool else "its person")
-    present = _presence(services, event, now)
+    present = presence(services, event, now)
 
     def wait(conn: Connection) -> Answer:
         before = session_rows.get(conn, event.actor) or {}
@@ -287,7 +249,7 @@ async def _subagent_start(services: Services, event: HookEvent) -> Answer:
 
     def begin(conn: Connection) -> Answer:
         sessions.register(conn, newcomer, now)
-        return hook_events.context(event.name, session_rows.take_notices(conn, event.actor, iso(now)))
+        return hook_events.context(event.name, _waiting_words(conn, event, now))
 
     return await services.write(begin)
 
@@ -325,7 +287,7 @@ async def _worktree_create(services: Services, event: HookEvent) -> Answer:
     now, name = services.now(), event.worktree_name
     subagent = name.removeprefix(OF_SUBAGENT) if name.startswith(OF_SUBAGENT) else None
     owner = subagent or event.actor
-    present = _presence(services, event, now)
+    present = presence(services, event, now)
 
     def arrive(conn: Connection) -> None:
         present(conn)
@@ -349,7 +311,7 @@ async def _worktree_remove(services: Services, event: HookEvent) -> Answer:
 
 
 async def _sign_of_life(services: Services, event: HookEvent) -> Answer:
-    await services.write(_presence(services, event, services.now()))
+    await services.write(presence(services, event, services.now()))
     return {}
 
 
@@ -360,6 +322,7 @@ _HANDLERS: dict[str, Handler] = {
     "PreToolUse": _before_tool,
     "PostToolUse": _after_tool,
     "PostToolUseFailure": _after_tool,
+    "PostToolBatch": _after_batch,
     "SubagentStart": _subagent_start,
     "SubagentStop": _subagent_stop,
     "Stop": _stop,

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Connection, and_, bindparam, func, insert, or_, select, update
 
 from corral.models.states import Importance
-from corral.store.schema import agent_sessions
+from corral.store.schema import agent_sessions, notices
 from corral.store.schema_coordination import message_recipients, messages
 
 Row = dict[str, Any]
@@ -21,6 +21,9 @@ _UNREAD = and_(_r.read_at.is_(None), _r.acknowledged_at.is_(None))
 
 # Asked at every hook event: built once, since building a statement costs more than running it.
 _WAITING = _MAIL.where(_r.session_id == bindparam("which"), _r.injected_at.is_(None), _UNREAD).order_by(_m.seq)
+_NOTICES = select(notices.c.notice_id).where(
+    notices.c.session_id == bindparam("which"), notices.c.injected_at.is_(None)
+)
 _HOLDING = _MAIL.where(
     _r.session_id == bindparam("which"), _r.held_at.is_(None), _UNREAD, _m.importance == Importance.URGENT
 ).order_by(_m.seq)
@@ -109,6 +112,11 @@ def waiting(conn: Connection, session_id: str) -> list[Row]:
 def holding(conn: Connection, session_id: str) -> list[Row]:
     """Unread urgent mail that has not held a Stop yet, the oldest first."""
     return [dict(row) for row in conn.execute(_HOLDING, {"which": session_id}).mappings()]
+
+
+def anything_waits(conn: Connection, session_id: str) -> bool:
+    """Whether a session has mail or notices that have not entered its context yet."""
+    return any(conn.execute(query, {"which": session_id}).first() is not None for query in (_NOTICES, _WAITING))
 
 
 def mark(conn: Connection, session_id: str, message_ids: Sequence[str], columns: Sequence[str], at: str) -> None:

@@ -1,0 +1,212 @@
+"""Messages over HTTP. Who asks is named by ``session_id``; none named: the person at the keyboard."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, TypeVar
+
+from fastapi import APIRouter, Query
+from pydantic import BaseModel, Field
+from sqlalchemy import Connection
+
+from corral.coordination import addresses, mailing, messages
+from corral.coordination.addresses import Identity
+from corral.coordination.messages import Letter, Sent
+from corral.errors import NotPermitted
+from corral.models.states import Importance
+from corral.server.roles import roles_of
+from corral.server.routes.dependencies import Given
+from corral.server.routes.locks import person, speaker
+from corral.server.services import Services
+from corral.store import messages as rows
+
+T = TypeVar("T")
+router = APIRouter(prefix="/messages", tags=["messages"])
+
+Session = Query(None, max_length=128, description="Whose inbox; none named: the person's.")
+
+
+class Caller(BaseModel):
+    """Who acts: a session, and under which of its names where it has several."""
+
+    session_id: str | None = Field(None, max_length=128)
+    name: str | None = Field(None, max_length=128)
+
+
+class Answering(Caller):
+    """An answer to a message; without recipients it goes to the sender."""
+
+    body: str = Field(examples=["Yes, it is yours in a minute."])
+    to: list[str] = Field(default_factory=list, max_length=1000)
+    cc: list[str] = Field(default_factory=list, max_length=1000)
+    bcc: list[str] = Field(default_factory=list, max_length=1000)
+    attachments: list[str] = Field(default_factory=list, max_length=100, examples=[["docs/plan.md"]])
+    idempotency_key: str | None = Field(None, max_length=128)
+
+
+class Sending(Answering):
+    """A message: to agents by name, to roles of the team, or to ``all``."""
+
+    to: list[str] = Field(default_factory=list, max_length=1000, examples=[["GreenLake"]])
+    subject: str = Field(examples=["May I have src/a.py?"])
+    importance: Importance = Importance.NORMAL
+    ack_required: bool = False
+    thread_id: str | None = Field(None, max_length=128)
+
+
+async def _act(services: Services, who: Caller, operation: Callable[[Connection, Identity, datetime], T]) -> T:
+    """Run a write as the session that acts, registered if it is new; another's name is refused and put on record."""
+    now = services.now()
+
+    def run(conn: Connection) -> T:
+        me = speaker(conn, who.session_id, now)
+        return operation(conn, addresses.identity(conn, me.holder.session_id, who.name), now)
+
+    try:
+        done = await services.write(run)
+    except NotPermitted as error:
+        kept = error
+        await services.write(lambda conn: addresses.refused(conn, who.session_id, kept, now))
+        raise
+    services.nudge("sessions")
+    return done
+
+
+def _sent(sent: Sent) -> dict[str, Any]:
+    return {
+        "success": True,
+        **mailing.wire(sent.message),
+        "recipients": mailing.receipts(sent.recipients, hidden=True),
+        "bounced": sent.bounced,
+        "replayed": sent.replayed,
+    }
+
+
+@router.post("", status_code=201)
+async def send(services: Given, given: Sending) -> dict[str, Any]:
+    """Send a message to everybody it names, or to nobody; ``bounced`` are those who are gone."""
+    letter = Letter(
+        subject=given.subject,
+        importance=given.importance.value,
+        ack_required=given.ack_required,
+        thread_id=given.thread_id,
+        **_common(given),
+    )
+    roles = roles_of(services)
+    return _sent(await _act(services, given, lambda conn, me, now: messages.send(conn, me, letter, now, roles=roles)))
+
+
+def _common(given: Answering) -> dict[str, Any]:
+    return {
+        "body": given.body,
+        "to": tuple(given.to),
+        "cc": tuple(given.cc),
+        "bcc": tuple(given.bcc),
+        "attachments": tuple(given.attachments),
+        "idempotency_key": given.idempotency_key,
+    }
+
+
+@router.get("")
+async def inbox(
+    services: Given,
+    session_id: str | None = Session,
+    agent: str | None = Query(None, max_length=128, description="Whose inbox, by name."),
+    everyone: bool = Query(False, description="The mail of the whole project."),
+    urgent_only: bool = False,
+    unread_only: bool = False,
+    since_ts: str | None = Query(None, max_length=64),
+    after: int | None = Query(None, ge=0, description="Only messages with a higher number."),
+    limit: int = Query(20, ge=1, le=1000),
+    wait_s: float = Query(0, ge=0, le=25, description="Wait so long for the first one."),
+) -> list[dict[str, Any]]:
+    """An inbox, the newest first; reading it changes nothing."""
+
+    def fetch(conn: Connection) -> list[dict[str, Any]]:
+        whose = addresses.known(conn, agent)["session_id"] if agent else session_id or person()
+        found = messages.inbox(
+            conn,
+            None if everyone else whose,
+            urgent_only=urgent_only,
+            unread_only=unread_only,
+            since_ts=since_ts,
+            after=after,
+            limit=limit,
+        )
+        return [mailing.wire(row) for row in found]
+
+    deadline = time.monotonic() + wait_s
+    while True:
+        found = await services.read(fetch)
+        left = deadline - time.monotonic()
+        if found or left <= 0 or services.stopping:
+            return found
+        await services.next_change(left)
+
+
+@router.get("/search")
+async def search(
+    services: Given,
+    q: str = Query(max_length=1000),
+    agent: str | None = Query(None, max_length=128, description="Only what this one sent or got."),
+    limit: int = Query(20, ge=1, le=200),
+) -> list[dict[str, Any]]:
+    """Messages that hold all the words, the best match first."""
+
+    def find(conn: Connection) -> list[dict[str, Any]]:
+        whose = addresses.known(conn, agent)["session_id"] if agent else None
+        return [mailing.wire(row) for row in messages.find(conn, q, session_id=whose, limit=limit)]
+
+    return await services.read(find)
+
+
+@router.get("/threads/{thread_id}")
+async def thread(services: Given, thread_id: str) -> list[dict[str, Any]]:
+    """The messages of a thread, the oldest first, each with its receipts."""
+    return await services.read(lambda conn: [_detail(conn, row) for row in messages.thread(conn, thread_id)])
+
+
+@router.get("/{message_id}")
+async def show(services: Given, message_id: str) -> dict[str, Any]:
+    """One message, by its number or its id, with its receipts."""
+    return await services.read(lambda conn: _detail(conn, messages.get(conn, message_id)))
+
+
+def _detail(conn: Connection, row: dict[str, Any]) -> dict[str, Any]:
+    to = rows.recipients(conn, [row["message_id"]])[row["message_id"]]
+    return {**mailing.wire(row), "recipients": mailing.receipts(to)}
+
+
+@router.post("/{message_id}/reply", status_code=201)
+async def reply(services: Given, message_id: str, given: Answering) -> dict[str, Any]:
+    """Answer a message, in its thread and with its importance."""
+    letter, roles = Letter(subject="Re:", **_common(given)), roles_of(services)
+    return _sent(
+        await _act(
+            services, given, lambda conn, me, now: messages.reply(conn, me, message_id, letter, now, roles=roles)
+        )
+    )
+
+
+@router.post("/{message_id}/read")
+async def read(services: Given, message_id: str, who: Caller) -> dict[str, Any]:
+    """Mark a message of the caller's inbox as read; the first time counts."""
+    receipt = await _act(services, who, lambda conn, me, now: messages.mark_read(conn, me.session_id, message_id, now))
+    return {"success": True, "id": receipt["seq"], "state": mailing.state(receipt), "read_at": receipt["read_at"]}
+
+
+@router.post("/{message_id}/acknowledge")
+async def acknowledge(services: Given, message_id: str, who: Caller) -> dict[str, Any]:
+    """Acknowledge a message of the caller's inbox, which also marks it as read; the first time counts."""
+    receipt = await _act(
+        services, who, lambda conn, me, now: messages.acknowledge(conn, me.session_id, message_id, now)
+    )
+    return {
+        "success": True,
+        "id": receipt["seq"],
+        "state": mailing.state(receipt),
+        "read_at": receipt["read_at"],
+        "acknowledged_at": receipt["acknowledged_at"],
+    }

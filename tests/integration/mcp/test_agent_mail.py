@@ -1,0 +1,76 @@
+"""A client of Agent Mail plays a stored conversation, unchanged: over the bridge, and over plain HTTP with the token."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx2 as httpx
+from mcp import ClientSession
+from mcp.client.streamable_http import streamable_http_client
+
+from tests.coordinated import Coordinated
+from tests.integration.mcp.client import Agent, play
+
+Call = Callable[..., Awaitable[Any]]
+STORED = Path(__file__).with_name("agent_mail_conversation.json")
+"""What a client of Agent Mail says, one call a step; ``$name`` stands for something that an earlier answer told."""
+
+
+async def _recite(call: Call, root: Path) -> None:
+    known: dict[str, Any] = {"$root": str(root)}
+
+    def filled(value: Any) -> Any:
+        if isinstance(value, list):
+            return [filled(one) for one in value]
+        return known.get(value, value) if isinstance(value, str) else value
+
+    for step in json.loads(STORED.read_text()):
+        answer = await call(step["tool"], **{key: filled(value) for key, value in step["arguments"].items()})
+        assert not (isinstance(answer, dict) and "mcp_error" in answer), (step["tool"], answer)
+        for path, expected in step["answer"].items():
+            value = answer
+            for part in path.split("."):
+                value = value[int(part)] if isinstance(value, list) else value[part]
+            if isinstance(expected, str) and expected.startswith("$") and expected not in known:
+                known[expected] = value
+            assert value == filled(expected), (step["tool"], path)
+
+
+def test_a_stored_conversation_of_an_agent_mail_client_plays_over_the_bridge(house: Coordinated) -> None:
+    async def scene(one: Agent) -> None:
+        await _recite(one.call, house.root)
+
+    play(house, scene, profile="mail")
+
+
+def test_a_stored_conversation_of_an_agent_mail_client_plays_over_plain_http(house: Coordinated) -> None:
+    house.run("daemon", "start")
+    said = json.loads((house.root / ".corral/run/daemon.json").read_text())
+    token = (house.root / ".corral/run/token").read_text().strip()
+
+    async def run() -> None:
+        async with AsyncExitStack() as stack:
+            http = await stack.enter_async_context(
+                httpx.AsyncClient(headers={"Authorization": f"Bearer {token}"}, timeout=30)
+            )
+            url = f"http://127.0.0.1:{said['port']}/api/"
+            streams = await stack.enter_async_context(streamable_http_client(url, http_client=http))
+            session = await stack.enter_async_context(ClientSession(streams[0], streams[1]))
+            await session.initialize()
+            agent = Agent(session)
+            await _recite(agent.call, house.root)
+            spoken = await agent.call("send_message", sender_name="Nobody", to=["Sisyphus"], subject="s", body_md="x")
+            assert spoken["mcp_error"]["error"]["type"] == "NOT_FOUND"
+            house.hook("SessionStart", "claude-1")
+            theirs = next(row for row in house.json("session", "list") if row["session_id"] == "claude-1")
+            spoken = await agent.call("fetch_inbox", agent_name=theirs["agent_name"])
+            assert spoken["mcp_error"]["error"]["type"] == "OPERATION_NOT_PERMITTED"
+
+    anyio.run(run)
+    kinds = {row["agent_name"]: row["agent_type"] for row in house.json("session", "list")}
+    assert kinds["Sisyphus"] == "http"
