@@ -20,6 +20,7 @@ from corral.server.routes import (
     locks,
     memory,
     merges,
+    messages,
     sessions,
     tasks,
     teams,
@@ -43,7 +44,7 @@ def build(services: Services) -> FastAPI:
         redoc_url=None,
     )
     app.state.services = services
-    for module in (daemon, teams, sessions, locks, features, handoffs, hooks, tasks, merges, worktrees, wait, memory):
+    for module in (daemon, teams, sessions, locks, features, handoffs, hooks, messages, tasks, merges, worktrees, wait, memory):
         app.include_router(module.router, prefix=PREFIX)
     app.add_exception_handler(CorralError, _known)
     app.add_exception_handler(RequestValidationError, _malformed)
