@@ -27,8 +27,8 @@ DEFAULT_THRESHOLD_MINUTES, MAX_THRESHOLD_MINUTES = 15, 7 * 24 * 60
 
 
 def team_capabilities(services: Services) -> discovery.Capabilities:
-    """What the team says that an agent can do; none is defined yet, so it knows nothing."""
-    return lambda _agent_name: ()
+    """What the team says that an agent can do."""
+    return services.teams().capabilities
 
 
 class Registration(BaseModel):
