@@ -152,6 +152,9 @@ def test_what_cannot_be_asked_is_refused_with_a_reason(house: Coordinated) -> No
     for more in ({"ttl_s": 0}, {"ttl_s": 1e9}, {"wait_s": -1}, {"wait_s": 1e6}, {"wait_s": 5, "each": True}):
         with pytest.raises(InvalidInput):
             _acquire(house, "one", "x", **more)
+    for paths, more in ((["p{n}"] * 101, {"wait_s": 5}), ([f"*{n}" for n in range(11)], {})):
+        with pytest.raises(InvalidInput, match=r"too many|Too many"):
+            _acquire(house, "one", *paths, **more)
     for extend_s in (0, -5, 1e12):
         with pytest.raises(InvalidInput):
             house.ask("POST", "/locks/renew", {"session_id": "one", "extend_s": extend_s})

@@ -11,6 +11,7 @@ folded text. Pure; nothing here is decided by trying out paths or by a regular e
 
 from __future__ import annotations
 
+import itertools
 import unicodedata
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
@@ -156,6 +157,17 @@ def compile_pattern(text: str, *, fold: bool) -> Pattern:
 def overlaps(a: Pattern, b: Pattern) -> bool:
     """Whether some path is covered by both patterns. Exact; the cost is the product of their lengths."""
     return _meet(a.segments, b.segments, _segments_meet)
+
+
+def meets_path(pattern: Pattern, path: str) -> bool:
+    """Whether the pattern covers something at or below a path that is normalised already (:func:`normalise`)."""
+    return _meet(pattern.segments, (*path.split("/"), None), _segments_meet)
+
+
+def folder(pattern: Pattern) -> str:
+    """The folder that all it covers lies in: what stands before its first wildcard, normalised; empty if nothing does."""
+    named = itertools.takewhile(lambda segment: isinstance(segment, str), pattern.segments)
+    return "/".join(segment for segment in named if isinstance(segment, str))
 
 
 def _meet(a: Sequence[Any], b: Sequence[Any], meets: Callable[[Any, Any], bool]) -> bool:

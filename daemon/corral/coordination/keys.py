@@ -142,19 +142,31 @@ def keys_overlap(a: LockKey, b: LockKey) -> bool:
         return False
     if not (a.is_pattern or b.is_pattern):
         return a.match_key.startswith(b.match_key + "/") or b.match_key.startswith(a.match_key + "/")
-    return globs.overlaps(_pattern(a), _pattern(b))
+    if a.is_pattern and b.is_pattern:
+        return globs.overlaps(_pattern(a), _pattern(b))
+    pattern, plain = (a, b) if a.is_pattern else (b, a)
+    return globs.meets_path(_pattern(pattern), _path_of(plain.match_key))
 
 
 def key_covers(a: LockKey, b: LockKey) -> bool:
     """Whether all that ``b`` covers is covered by ``a``; of two different globs that is not said."""
     if a.match_key == b.match_key or a.match_key in ancestors(b.match_key):
         return True
-    return a.is_pattern and not b.is_pattern and not _is_logical(b.match_key) and _pattern(a).matches(_path_of(b.match_key))
+    return (
+        a.is_pattern
+        and not b.is_pattern
+        and not _is_logical(b.match_key)
+        and _pattern(a).matches(_path_of(b.match_key))
+    )
+
+
+def reach(key: LockKey) -> str:
+    """The path below which all lies that a key covers: itself, or the folder before a glob's first wildcard; empty: anywhere."""
+    return _apart_from_logical(globs.folder(_pattern(key))) if key.is_pattern else key.match_key
 
 
 def _pattern(key: LockKey) -> globs.Pattern:
-    path = _path_of(key.match_key)
-    return globs.compile_pattern(path, fold=False) if key.is_pattern else globs.plain(path, fold=False)
+    return globs.compile_pattern(_path_of(key.match_key), fold=False)
 
 
 def _is_logical(match_key: str) -> bool:

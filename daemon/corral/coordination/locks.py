@@ -7,6 +7,7 @@ common file are clean.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,7 +15,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from corral.coordination.keys import LockKey, ancestors, keys_overlap, stored_key
+from corral.coordination.keys import LockKey, ancestors, keys_overlap, reach, stored_key
 from corral.coordination.lock_queue import Ahead
 from corral.errors import InvalidInput, LockHeld, NotFound
 from corral.models.identifiers import new_id
@@ -26,6 +27,8 @@ Row = dict[str, Any]
 EVERYWHERE = ""
 """The checkout of a reservation."""
 
+MOST_TOLD = 50
+"""Of those that stand in the way of one key."""
 MAX_TTL_S = 30 * 24 * 3600.0
 
 
@@ -38,12 +41,37 @@ class Holder:
     kin: tuple[str, ...] = ()
 
 
-def overlapping(conn: Connection, key: LockKey, holder: Holder, now: datetime) -> list[Row]:
-    """Live locks of others that overlap a key, the longest lasting last."""
-    found = rows.candidates(conn, key.match_key, ancestors(key.match_key), is_pattern=key.is_pattern, now=iso(now))
-    others = (row for row in found if row["session_id"] != holder.session_id and row["session_id"] not in holder.kin)
-    hits = [row for row in others if keys_overlap(key, stored_key(row))]
-    return sorted(hits, key=lambda row: (row["expires_at"], row["lock_id"]))
+def overlapping(
+    conn: Connection,
+    key: LockKey,
+    holder: Holder,
+    now: datetime,
+    *,
+    exclusive_only: bool = False,
+    most: int | None = None,
+) -> list[Row]:
+    """Live locks of others that overlap a key, the longest lasting last.
+
+    Args:
+        exclusive_only: What is shared does not count.
+        most: So many of them, those that expire first.
+    """
+    below, at, mine = reach(key), iso(now), (holder.session_id, *holder.kin)
+    if below:
+        near = rows.candidates(conn, below, ancestors(below), now=at)
+    else:  # a glob that begins with a wildcard may meet anything
+        near = [{**row, "file_path": row["match_key"]} for row in rows.keys(conn, at)]
+    others = (
+        row
+        for row in near
+        if row["session_id"] not in mine
+        and (row["exclusive"] or not exclusive_only)
+        and keys_overlap(key, stored_key(row))
+    )
+    found = list(itertools.islice(others, None if below else most))
+    if found and not below:
+        found = rows.named(conn, at, lock_ids=[row["lock_id"] for row in found])
+    return sorted(found, key=lambda row: (row["expires_at"], row["lock_id"]))[:most]
 
 
 def obstacles(
@@ -64,7 +92,7 @@ def obstacles(
     ahead = Ahead(conn, holder.session_id, holder.kin, now, exclusive=exclusive, before=before)
     found = {}
     for key in keys:
-        held = [row for row in overlapping(conn, key, holder, now) if exclusive or row["exclusive"]]
+        held = overlapping(conn, key, holder, now, exclusive_only=not exclusive, most=MOST_TOLD)
         told = [conflict(row, key, now) for row in held]
         told += [{**conflict(row, key, now), "waiting": True} for row in ahead.of(key)]
         if told:

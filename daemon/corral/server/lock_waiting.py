@@ -21,6 +21,8 @@ from corral.server.services import Services
 
 Row = dict[str, Any]
 MAX_WAIT_S = 3600.0
+MAX_AWAITED = 100
+"""Paths that one waits for at once."""
 SIGN_OF_LIFE_S = lock_waits.PLACE_S / 3
 _MARGIN_S = 0.005
 """Beyond the instant at which a lock expires, which is written in milliseconds."""
@@ -46,6 +48,12 @@ async def acquire(
     """
     if not 0 <= wait_s <= MAX_WAIT_S:
         raise InvalidInput(f"Waiting for {wait_s:g} s is not possible.", remedy=f"Use 0 to {MAX_WAIT_S:g} s.")
+    if wait_s and len(wish.keys) > MAX_AWAITED:
+        raise InvalidInput(
+            f"{len(wish.keys)} paths are too many to wait for.",
+            cause=f"Whoever comes later is compared with each; {MAX_AWAITED} are taken.",
+            remedy="Name a folder or a glob that covers them.",
+        )
     now = services.now()
 
     def ask(conn: Connection) -> list[Row] | Wait:

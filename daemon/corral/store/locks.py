@@ -24,6 +24,17 @@ _NEAR = _LIVE.where(
         file_locks.c.is_pattern.is_(True),
     )
 )
+_KEYS = (
+    select(
+        file_locks.c.lock_id,
+        file_locks.c.session_id,
+        file_locks.c.match_key,
+        file_locks.c.is_pattern,
+        file_locks.c.exclusive,
+    )
+    .where(file_locks.c.expires_at > bindparam("now"))
+    .order_by(file_locks.c.expires_at)
+)
 _MINE = select(file_locks).where(
     file_locks.c.session_id == bindparam("session_id"),
     file_locks.c.match_key == bindparam("match_key"),
@@ -41,21 +52,21 @@ _RELEASE = (
 )
 
 
-def candidates(conn: Connection, match_key: str, ancestors: Sequence[str], *, is_pattern: bool, now: str) -> list[Row]:
-    """Live locks that may overlap a key, with their holder's name and task.
+def candidates(conn: Connection, below: str, ancestors: Sequence[str], *, now: str) -> list[Row]:
+    """Live locks that may overlap what lies at or below a path.
 
     Args:
-        match_key: The normalised key.
+        below: Normalised, as in ``match_key``.
         ancestors: The folders above it: a lock on a folder holds what is below.
-        is_pattern: A pattern may meet anything, so everything live is a candidate.
         now: Locks that expired before it do not count.
     """
-    if is_pattern:
-        found = conn.execute(_LIVE, {"now": now})
-    else:
-        near = {"keys": [match_key, *ancestors], "below": match_key + "/", "beyond": match_key + "0"}
-        found = conn.execute(_NEAR, {"now": now, **near})
-    return [dict(row) for row in found.mappings()]
+    near = {"keys": [below, *ancestors], "below": below + "/", "beyond": below + "0"}
+    return [dict(row) for row in conn.execute(_NEAR, {"now": now, **near}).mappings()]
+
+
+def keys(conn: Connection, now: str) -> list[Row]:
+    """What every live lock is on, whose it is, and whether it is exclusive; the longest lasting last."""
+    return [dict(row) for row in conn.execute(_KEYS, {"now": now}).mappings()]
 
 
 def upsert(conn: Connection, values: Row) -> Row:

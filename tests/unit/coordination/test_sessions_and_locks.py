@@ -241,3 +241,16 @@ def test_a_file_whose_name_looks_like_a_pattern_is_a_file(conn: Connection) -> N
     _edit(conn, "a", "pages/[id].tsx")
     assert _edit(conn, "b", "pages/i.tsx") is None
     assert _edit(conn, "b", "pages/[id].tsx") is not None
+
+
+def test_many_who_share_do_not_hide_one_who_does_not(conn: Connection) -> None:
+    for number in range(60):
+        key = [parse_key(f"d{number}/x.py")]
+        locks.acquire(conn, key, Holder("a"), NOW, ttl_s=60 + number, exclusive=number == 59)
+    for everything in ("**/x.py", "*"):
+        with pytest.raises(LockHeld) as refused:
+            locks.acquire(conn, [parse_key(everything)], Holder("b"), NOW, ttl_s=60, exclusive=False)
+        assert [row["file_path"] for row in refused.value.details["conflicts"]] == ["d59/x.py"]
+        with pytest.raises(LockHeld) as refused:
+            locks.acquire(conn, [parse_key(everything)], Holder("b"), NOW, ttl_s=60)
+        assert len(refused.value.details["conflicts"]) == locks.MOST_TOLD

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import Connection
 
 from corral.coordination import locks, sessions, stale_holders
-from corral.coordination.keys import LockKey, parse_key
+from corral.coordination.keys import LockKey, parse_key, reach
 from corral.coordination.lock_waits import Wish
 from corral.coordination.locks import Holder
 from corral.coordination.sessions import Arrival
@@ -35,6 +35,8 @@ PERSON = "person"
 
 MAX_KEYS = 1000
 """Paths in one call."""
+MAX_ANYWHERE = 10
+"""Globs in one call that may mean anything, anywhere."""
 EXTEND_S = 1800.0
 """How much longer a renewed lock lasts where nothing else is said."""
 _SESSION = Field(None, max_length=128, description="For whom; by default the person at the keyboard.")
@@ -106,7 +108,14 @@ def parse(services: Services, paths: Sequence[str]) -> list[LockKey]:
             remedy="Name a folder or a glob such as `src/**` that covers them.",
         )
     root = services.project.root
-    return [parse_key(path, fold=services.fold, exists=lambda name: os.path.lexists(root / name)) for path in paths]
+    keys = [parse_key(path, fold=services.fold, exists=lambda name: os.path.lexists(root / name)) for path in paths]
+    if sum(not reach(key) for key in keys) > MAX_ANYWHERE:
+        raise InvalidInput(
+            "Too many globs that begin with a wildcard.",
+            cause=f"Each is compared with every lock there is; {MAX_ANYWHERE} are taken at once.",
+            remedy="Begin globs with a folder, such as `src/**/*.py`.",
+        )
+    return keys
 
 
 def person() -> str:
