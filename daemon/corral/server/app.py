@@ -12,8 +12,10 @@ from starlette.exceptions import HTTPException
 from corral import __version__
 from corral.errors import CorralError, InvalidInput, NotFound
 from corral.observe.logs import logger
+from corral.server import openapi
 from corral.server.routes import (
     daemon,
+    events,
     features,
     handoffs,
     hooks,
@@ -44,8 +46,24 @@ def build(services: Services) -> FastAPI:
         redoc_url=None,
     )
     app.state.services = services
-    for module in (daemon, teams, sessions, locks, features, handoffs, hooks, messages, tasks, merges, worktrees, wait, memory):
-        app.include_router(module.router, prefix=PREFIX)
+    for module in (
+        daemon,
+        events,
+        teams,
+        sessions,
+        locks,
+        features,
+        handoffs,
+        hooks,
+        messages,
+        tasks,
+        merges,
+        worktrees,
+        wait,
+        memory,
+    ):
+        app.include_router(module.router, prefix=PREFIX, responses=openapi.RESPONSES)
+    openapi.describe(app)
     app.add_exception_handler(CorralError, _known)
     app.add_exception_handler(RequestValidationError, _malformed)
     app.add_exception_handler(HTTPException, _http)

@@ -59,6 +59,7 @@ class Services:
     _waking: bool = False
     _readers: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(4, thread_name_prefix="read"))
     _changed: set[asyncio.Event] = field(default_factory=set)
+    _written: set[asyncio.Event] = field(default_factory=set)
     _loop: asyncio.AbstractEventLoop | None = None
     _guard: threading.Lock = field(default_factory=threading.Lock)
 
@@ -91,6 +92,8 @@ class Services:
             waiter = self._durable.popleft()
             if not waiter.done():
                 waiter.set_result(None)
+        for event in self._written:
+            event.set()
 
     async def read(self, operation: Callable[[Connection], T]) -> T:
         """Run a query off the event loop, and never behind something slow."""
@@ -116,7 +119,7 @@ class Services:
             loop.call_soon_threadsafe(self._wake)
 
     def _wake(self) -> None:
-        for event in self._changed:
+        for event in (*self._changed, *self._written):
             event.set()
 
     def bind(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -125,12 +128,20 @@ class Services:
 
     async def next_change(self, timeout_s: float) -> bool:
         """Wait for a change, at most so long; False when none came."""
+        return await self._next(self._changed, timeout_s)
+
+    async def next_write(self, timeout_s: float) -> bool:
+        """The same, for any write of a request's too: for the few who want to know of everything."""
+        return await self._next(self._written, timeout_s)
+
+    @staticmethod
+    async def _next(waiting: set[asyncio.Event], timeout_s: float) -> bool:
         event = asyncio.Event()
-        self._changed.add(event)
+        waiting.add(event)
         try:
             await asyncio.wait_for(event.wait(), timeout_s)
         except (asyncio.TimeoutError, TimeoutError):
             return False
         finally:
-            self._changed.discard(event)
+            waiting.discard(event)
         return True

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, insert, select
+from sqlalchemy import Connection, func, insert, select
 
 from corral.models.instants import iso
 from corral.store.schema import events
@@ -50,6 +50,11 @@ def listing(conn: Connection, *, task_id: str | None = None, after_id: int = 0, 
     if task_id is not None:
         query = query.where(events.c.task_id == task_id)
     return [dict(row) for row in conn.execute(query).mappings()]
+
+
+def newest(conn: Connection) -> int:
+    """The ``event_id`` of the last event; 0 before the first."""
+    return int(conn.execute(select(func.max(events.c.event_id))).scalar() or 0)
 
 
 def recent(conn: Connection, limit: int = 20) -> list[Row]:
