@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 from pathlib import Path
@@ -12,6 +13,7 @@ import yaml
 
 from corral import __version__
 from corral.bridge import DEADLINE_S, HOOK
+from corral.server.mcp.profiles import CORE, TOOLS
 
 ROOT = Path(__file__).parents[2]
 SKILLS = sorted(ROOT.glob("skills/*/SKILL.md"))
@@ -134,13 +136,46 @@ def test_an_agent_says_when_it_is_to_be_used_and_what_it_may_use(file: Path) -> 
     assert fields["name"] == file.stem
     assert fields["description"].startswith("Use ")
     assert {"Read", "Bash"} <= set(fields["tools"].split(", "))
-    assert fields.keys() <= {"name", "description", "tools", "model", "isolation"}
+    known = {"name", "description", "tools", "model", "isolation"}
+    assert fields.keys() - known == ({"runner", "runner_model", "runner_command"} if "runner" in fields else set())
 
 
 def test_whoever_only_judges_or_delegates_has_no_tool_to_edit_with() -> None:
     for name in ("reviewer", "orchestrator"):
         tools = set(front_matter(ROOT / ".claude" / "agents" / f"{name}.md")["tools"].split(", "))
         assert not tools & {"Write", "Edit", "NotebookEdit"}
+
+
+@pytest.mark.req("DELEGATE-1")
+def test_the_opencode_builder_is_named_and_configured_as_prompts_name_it() -> None:
+    """Claude Code runs it on a model of its own; whoever starts OpenCode for it takes the runner's."""
+    file = ROOT / ".claude" / "agents" / "OpenCode-Builder.md"
+    fields, text = front_matter(file), file.read_text()
+    assert (fields["name"], fields["isolation"], fields["model"]) == ("OpenCode-Builder", "worktree", "sonnet")
+    assert (fields["runner"], fields["runner_model"]) == ("opencode", "google/gemini-3-flash")
+    assert fields["runner_command"] == "opencode run --model google/gemini-3-flash"
+    assert fields["runner_command"] in text.split("---\n", 2)[2]
+    assert "`/task-execution`" in text and "isolated worktree" in text
+    batch = (ROOT / "skills" / "delegating-a-batch" / "SKILL.md").read_text()
+    assert '`"OpenCode-Builder"`, all calls in the same message' in batch
+
+
+@pytest.mark.parametrize("file", SKILLS, ids=lambda file: file.parent.name)
+def test_a_skill_is_brief_and_leaves_it_to_corral_to_report(file: Path) -> None:
+    text = file.read_text()
+    assert len(text.splitlines()) <= 60
+    if file.parent.name != "reserving-files":
+        assert re.search(r"Corral( itself)? (sends|reports) |Corral itself sends", text)
+
+
+@pytest.mark.parametrize("file", SKILLS, ids=lambda file: file.parent.name)
+def test_every_tool_that_a_skill_calls_exists_with_those_parameters(file: Path) -> None:
+    for name, given in re.findall(r"`?\b([a-z]+(?:_[a-z]+)+)\(([^`]*?)\)", file.read_text(), re.DOTALL):
+        tool = TOOLS[name]
+        taken = inspect.signature(tool).parameters
+        assert set(re.findall(r"(\w+)=", re.sub(r'"[^"]*"', "", given))) <= taken.keys(), name
+        if name != "file_reservation_paths":
+            assert name in CORE, f"{name} is not among the tools that a session has"
 
 
 @pytest.mark.req("DELEGATE")

@@ -9,16 +9,18 @@ import os
 import shlex
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from corral import __version__
-from corral.cli import claude_settings
+from corral.cli import claude_settings, project_copies
 from corral.cli.daemon import stop_and_wait
 from corral.cli.options import Json, here
 from corral.cli.output import emit, paint, say
+from corral.cli.project_copies import Copies
 from corral.client import Client
 from corral.config.initial import default_config
 from corral.config.paths import Checkout, Project, find_checkout, find_project
@@ -53,9 +55,12 @@ def init(
     verify: Annotated[
         list[str] | None, typer.Option("--verify", help="Must pass before anything lands; repeatable.", metavar="CMD")
     ] = None,
+    no_copies: Annotated[
+        bool, typer.Option("--no-copies", help="Put no agent and no skill into .claude/; the plugin has them.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Prepare a repository: write .corral/, and after showing it, two hooks into .claude/settings.json."""
+    """Prepare a repository: write .corral/, and after showing it, hooks, an agent and a skill into .claude/."""
     project = find_project(path or here(), initialised=False)
     git = open_repository(project.common_dir)
     _refuse_unknown_checkout(project, find_checkout(path or here()), git)
@@ -63,11 +68,14 @@ def init(
     files = _files(project, branch, verify, chosen=target is not None or bool(verify))
     settings = None if project.bare else project.root / ".claude" / "settings.json"
     edit = claude_settings.plan(settings, strict=_strict(project)) if settings else None
+    wanted = not project.bare and not no_copies
+    copies = project_copies.plan(project.root, _copied(project)) if wanted else Copies({})
+    files |= copies.texts
     if not as_json:
-        _show(project, files, settings, edit)
+        _show(project, files, settings, edit, copies.remarks)
     if not yes and (files or (edit and edit.changes)) and not _agreed():
         raise typer.Exit(1)
-    _write(project, _contents(project, files, settings, edit))
+    _write(project, _contents(project, files, settings, edit, copies))
     if as_json:
         emit({"project": str(project.root), "target": branch, "written": [str(file) for file in files]})
         return
@@ -133,7 +141,13 @@ def _files(project: Project, branch: str, verify: list[str] | None, *, chosen: b
     return files
 
 
-def _show(project: Project, files: dict[Path, str], settings: Path | None, edit: claude_settings.Edit | None) -> None:
+def _show(
+    project: Project,
+    files: dict[Path, str],
+    settings: Path | None,
+    edit: claude_settings.Edit | None,
+    remarks: Sequence[str],
+) -> None:
     if not files and not (edit and edit.changes):
         say("Everything is in place already.")
     for file, text in files.items():
@@ -148,7 +162,7 @@ def _show(project: Project, files: dict[Path, str], settings: Path | None, edit:
         for line in difflib.unified_diff(before, after, lineterm="", n=1):
             if not line.startswith(("---", "+++", "@@")):
                 say("    " + (line if len(line) <= 110 else line[:109] + "…"))
-    for remark in edit.remarks if edit else ():
+    for remark in (*(edit.remarks if edit else ()), *remarks):
         say(paint(f"note: {remark}", "yellow"))
 
 
@@ -161,25 +175,30 @@ def _agreed() -> bool:
 
 
 def _contents(
-    project: Project, files: dict[Path, str], settings: Path | None, edit: claude_settings.Edit | None
+    project: Project,
+    files: dict[Path, str],
+    settings: Path | None,
+    edit: claude_settings.Edit | None,
+    copies: Copies,
 ) -> dict[Path, bytes]:
     """Everything that is to be written; the marker of an initialised repository comes last: half an init is no init."""
     metadata = project.home / "metadata.json"
     contents = {file: text.encode() for file, text in files.items()}
+    known = _recorded(project)
     if settings and edit and edit.changes:
         contents[settings] = edit.after
-        original = claude_settings.undo(settings, _recorded(project))
-        contents[metadata] = _metadata(claude_settings.record(edit, original))
-    elif not metadata.exists():
-        contents[metadata] = _metadata(None)
+        known = claude_settings.record(edit, claude_settings.undo(settings, known))
+    if settings in contents or copies.texts or not metadata.exists():
+        said = {
+            "version": __version__,
+            "template": "built-in",
+            "claude_settings": known,
+            "copies": project_copies.record(project.root, copies, _copied(project)),
+        }
+        contents[metadata] = (json.dumps(said, indent=2) + "\n").encode()
     if project.config_file in contents:
         contents[project.config_file] = contents.pop(project.config_file)
     return contents
-
-
-def _metadata(settings: dict[str, Any] | None) -> bytes:
-    said = {"version": __version__, "template": "built-in", "claude_settings": settings}
-    return (json.dumps(said, indent=2) + "\n").encode()
 
 
 def _write(project: Project, contents: dict[Path, bytes]) -> None:
@@ -190,7 +209,7 @@ def _write(project: Project, contents: dict[Path, bytes]) -> None:
         for folder in (project.home, project.run_dir, project.logs_dir, project.database.parent):
             folder.mkdir(mode=0o755 if folder == project.home else 0o700, parents=True, exist_ok=True)
         for file, content in contents.items():
-            file.parent.mkdir(exist_ok=True)
+            file.parent.mkdir(parents=True, exist_ok=True)
             before[file] = file.read_bytes() if file.exists() else None
             _replace(file, content)
     except OSError as error:
@@ -221,11 +240,21 @@ def _replace(file: Path, content: bytes) -> None:
 
 
 def _recorded(project: Project) -> dict[str, Any] | None:
+    """What an earlier init did to the client's settings."""
+    return _remembered(project, "claude_settings")
+
+
+def _copied(project: Project) -> dict[str, str]:
+    """What an earlier init copied: path to digest."""
+    return _remembered(project, "copies") or {}
+
+
+def _remembered(project: Project, what: str) -> dict[str, Any] | None:
     try:
         said = json.loads((project.home / "metadata.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    found = said.get("claude_settings") if isinstance(said, dict) else None
+    found = said.get(what) if isinstance(said, dict) else None
     return found if isinstance(found, dict) else None
 
 
@@ -234,9 +263,9 @@ def _next_steps(project: Project, *, unverified: bool) -> None:
     if unverified:
         say("  landing.verify in .corral/config.yaml is empty: work lands unverified until you name your test command.")
     if not project.bare:
-        say(
-            "  Share it with your team: git add .corral .claude/settings.json && git commit -m 'Coordinate with Corral'"
-        )
+        copied = [name for name in project_copies.COPIES if (project.root / name).exists()]
+        shared = " ".join([".corral", ".claude/settings.json", *copied])
+        say(f"  Share it with your team: git add {shared} && git commit -m 'Coordinate with Corral'")
     say("  Hand over a task:        corral task submit --title 'Say hello' --command 'echo hello > hello.txt'")
     say("  Or just start sessions:  claude   (see `corral status` from another terminal)")
 
@@ -246,7 +275,7 @@ def uninstall(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Stop the daemon, take .corral/ away and give .claude/settings.json back. Salvaged work stays in refs/corral/."""
+    """Stop the daemon, take .corral/ away and give .claude/ back as it was. Salvaged work stays in refs/corral/."""
     project = find_project(path or here(), initialised=False)
     if not project.home.is_dir():
         raise NotFound(f"There is no .corral in {project.root}.", remedy="Nothing is to be done.")
@@ -263,6 +292,8 @@ def uninstall(
     settings = project.root / ".claude" / "settings.json"
     if not project.bare:
         _give_back(settings, claude_settings.undo(settings, _recorded(project)))
+        for file in project_copies.unchanged(project.root, _copied(project)):
+            _give_back(file, None)
     shutil.rmtree(project.home)
     if project.database.parent != project.home:
         shutil.rmtree(project.database.parent, ignore_errors=True)
@@ -288,12 +319,14 @@ def _refuse_if_at_risk(project: Project) -> None:
 
 
 def _give_back(file: Path, content: bytes | None) -> None:
-    """Bring a file back to what it held; None: it, and its folder if nothing else is in it, shall not exist."""
+    """Bring a file back to what it held; None: it, and the folders that hold nothing else, shall not exist."""
     if content is not None:
         if file.exists() and file.read_bytes() != content:
             _replace(file, content)
         return
     if not file.is_symlink():
         file.unlink(missing_ok=True)
-    if file.parent.is_dir() and not any(file.parent.iterdir()):
-        file.parent.rmdir()
+    for folder in file.parents:
+        if not folder.is_dir() or any(folder.iterdir()):
+            break
+        folder.rmdir()
