@@ -20,13 +20,12 @@ from corral.git.command import open_checkout, open_repository
 from corral.landing import verification
 from corral.landing.landfall import OnSettled
 from corral.landing.queue import Queue
-from corral.models.instants import iso
-from corral.models.states import RETURNED_MERGES, SessionStatus
 from corral.observe import logs
 from corral.observe.redaction import remember_secrets
 from corral.runners.claude import ClaudeRunner
 from corral.runners.command import CommandRunner
 from corral.runners.protocol import Runner
+from corral.server.announcements import Announcer
 from corral.server.jobs import Job, now
 from corral.server.reload import Reloader
 from corral.server.services import Services
@@ -35,7 +34,6 @@ from corral.server.stale_locks import StaleLocks
 from corral.server.teams import TeamsHolder
 from corral.server.timers import SessionKeeper
 from corral.server.trust import refuse_what_a_clone_brought
-from corral.store import sessions as session_rows
 from corral.store.engine import Database
 from corral.store.migrate import open_schema
 from corral.work import residue, tasks
@@ -51,16 +49,9 @@ log = logs.logger("daemon")
 
 
 def merge_settled(settings: SettingsHolder) -> OnSettled:
-    """What the end of a merge request means: dependents become ready, or fail; a live session learns what came back."""
+    """What the end of a merge request means: dependents become ready, or fail."""
 
     def settled(conn: Connection, merge: dict[str, Any], at: datetime) -> None:
-        if merge["session_id"] and merge["state"] in RETURNED_MERGES:
-            row = session_rows.get(conn, merge["session_id"])
-            if row is not None and row["status"] != SessionStatus.DISCONNECTED:
-                text = (
-                    f"{merge['branch']} did not land on {merge['target']} ({merge['state']}): {merge['reason'][:1000]}"
-                )
-                session_rows.notify(conn, merge["session_id"], text, iso(at))
         if merge["task_id"] is not None:
             tasks.merge_settled(conn, merge["task_id"], merge["state"], at, unblock_on=settings().tasks.unblock_on)
 
@@ -93,7 +84,7 @@ def assemble(project: Project, pool: ThreadPoolExecutor) -> Services:
     nudges: dict[str, Callable[[], None]] = {}
 
     def nudge(name: str) -> None:
-        for job in (jobs.get(name), jobs.get("stale_locks")):
+        for job in (jobs.get(name), jobs.get("stale_locks"), jobs.get("announcements")):
             if job is not None:
                 job.nudge()
         nudges.get("changed", lambda: None)()
@@ -164,6 +155,7 @@ def assemble(project: Project, pool: ThreadPoolExecutor) -> Services:
     jobs["landing"] = Job("landing", queue.step)
     jobs["settings"] = Job("settings", services.reloader.step)
     jobs["stale_locks"] = Job("stale_locks", stale_locks.step)
+    jobs["announcements"] = Job("announcements", Announcer(db, git, services.changed).step)
     jobs["sessions"] = Job("sessions", SessionKeeper(services).step)
     return services
 

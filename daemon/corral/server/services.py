@@ -105,9 +105,9 @@ class Services:
 
     def nudge(self, name: str) -> None:
         """Ask a job to look soon, and wake whoever waits for a change."""
-        job = self.jobs.get(name)
-        if job is not None:
-            job.nudge()
+        for job in (self.jobs.get(name), self.jobs.get("announcements")):
+            if job is not None:
+                job.nudge()
         self.changed()
 
     # -- waiting requests
