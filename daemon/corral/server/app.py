@@ -104,5 +104,7 @@ async def _unknown(request: Request, error: Exception) -> JSONResponse:
 
 def failure(method: str, path: str, error: Exception) -> CorralError:
     """What is answered where a request failed in a way nobody foresaw; the log gets the rest."""
+    if isinstance(error, OverflowError):  # no integer column, no instant and no file offset holds it
+        return InvalidInput("A number in the request is too large.", cause=str(error))
     log.error("request_failed", path=path, method=method, exc_info=error)
     return CorralError(f"The daemon failed: {type(error).__name__}.")

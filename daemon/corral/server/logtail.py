@@ -18,6 +18,9 @@ PART = 256 * 1024
 
 POLL_S = 0.25
 
+FURTHEST = 2**53
+"""No file is longer."""
+
 
 class LogPart(BaseModel):
     """Text from an offset on, where to go on, and whether nothing more will come."""

@@ -11,7 +11,7 @@ from corral.landing import requests
 from corral.models import merges as shapes
 from corral.models.states import OPEN_MERGES, MergeState
 from corral.server.assembly import merge_settled
-from corral.server.logtail import LogPart, follow
+from corral.server.logtail import FURTHEST, LogPart, follow
 from corral.server.routes.dependencies import Given
 from corral.store import merges
 
@@ -91,7 +91,7 @@ async def cancel(services: Given, merge_id: str) -> dict[str, Any]:
 
 @router.get("/{merge_id}/log")
 async def log(
-    services: Given, merge_id: str, offset: int = Query(0, ge=0), wait_s: float = Query(0, ge=0, le=30)
+    services: Given, merge_id: str, offset: int = Query(0, ge=0, le=FURTHEST), wait_s: float = Query(0, ge=0, le=30)
 ) -> LogPart:
     """A part of the output of a request's last verification; waits up to ``wait_s`` for more."""
     row = await services.read(lambda conn: merges.get(conn, merge_id))

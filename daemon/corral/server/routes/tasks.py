@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 from corral.errors import InvalidInput, NotFound
 from corral.models import tasks as shapes
 from corral.models.states import RunnerName, TaskStatus
-from corral.server.logtail import LogPart, follow
+from corral.server.logtail import FURTHEST, LogPart, follow
 from corral.server.routes.dependencies import Given
 from corral.server.routes.locks import speaker
 from corral.server.services import Services
@@ -93,7 +93,7 @@ async def listing(
     services: Given,
     status: list[TaskStatus] = Query(default=[]),  # noqa: B008
     min_priority: int = Query(0, ge=0, le=10),
-    limit: int | None = Query(None, gt=0),
+    limit: int | None = Query(None, gt=0, le=1_000_000),
 ) -> list[dict[str, Any]]:
     """Tasks, highest priority first, then oldest first."""
     return await services.read(
@@ -185,9 +185,9 @@ async def retry(services: Given, task_id: str) -> dict[str, Any]:
 async def log(
     services: Given,
     task_id: str,
-    offset: int = Query(0, ge=0),
+    offset: int = Query(0, ge=0, le=FURTHEST),
     wait_s: float = Query(0, ge=0, le=30),
-    attempt: int | None = Query(None, gt=0),
+    attempt: int | None = Query(None, gt=0, le=1_000_000),
 ) -> LogPart:
     """A part of an attempt's output (by default the last attempt's), from ``offset`` on; waits up to ``wait_s`` for more."""
     row = await services.read(lambda conn: tasks.find(conn, task_id))

@@ -1,0 +1,129 @@
+"""The HTTP interface is what its document says: schemathesis asks every operation, with what fits and with what does not."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import urllib.request
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis.errors import Unsatisfiable
+from schemathesis import GenerationMode
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from corral.errors import InvalidInput
+from tests.coordinated import Coordinated
+
+EXAMPLES = 5
+LEFT_OUT = {
+    "POST /api/v1/daemon/stop": "it ends the daemon that is asked",
+    "POST /api/v1/worktrees/retire": "it gives every worktree back, as uninstalling does",
+    "POST /api/v1/worktrees": "each call makes a checkout: its refusals are tested where worktrees are",
+    "GET /api/v1/bridge": "it is held open for as long as a session lives",
+    "GET /api/v1/events": "it never ends",
+    "GET /api/v1/wait": "it waits, by design",
+}
+
+
+@pytest.fixture
+def idle(coordinate: Callable[..., Coordinated]) -> Coordinated:
+    """No worker starts: what is submitted here is nonsense, and a command is a command."""
+    house = coordinate(config="supervisor: {max_agents: 0}")
+    house.run("daemon", "start")
+    return house
+
+
+def fetch(port: int, token: str) -> dict[str, Any]:
+    """The document, as a client gets it."""
+    asked = urllib.request.Request(
+        f"http://127.0.0.1:{port}/openapi.json", headers={"Authorization": f"Bearer {token}"}
+    )
+    with urllib.request.urlopen(asked, timeout=20) as answer:
+        described = json.load(answer)
+    assert isinstance(described, dict)
+    return described
+
+
+def ask(operation: Any, mode: GenerationMode, port: int, token: str) -> int:
+    """Send requests for one operation and check each answer; returns how many."""
+    asked = 0
+    checks = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
+
+    @given(case=operation.as_strategy(generation_mode=mode))
+    @settings(
+        max_examples=EXAMPLES,
+        derandomize=True,
+        database=None,
+        deadline=None,
+        phases=(Phase.explicit, Phase.generate),
+        suppress_health_check=list(HealthCheck),
+    )
+    def send(case: schemathesis.Case) -> None:
+        nonlocal asked
+        asked += 1
+        case.call_and_validate(
+            base_url=f"http://127.0.0.1:{port}",
+            headers={"Authorization": f"Bearer {token}"},
+            checks=checks,
+            timeout=20,
+        )
+
+    with contextlib.suppress(Unsatisfiable):  # nothing that could be wrong with it
+        send()
+    return asked
+
+
+def operations(described: dict[str, Any]) -> Iterator[Any]:
+    for found in schemathesis.openapi.from_dict(described).get_all_operations():
+        operation = found.ok()
+        if operation.label not in LEFT_OUT:
+            yield operation
+
+
+@pytest.mark.timeout(170)
+def test_no_request_breaks_the_daemon_or_the_promise_of_its_document(idle: Coordinated) -> None:
+    said = json.loads((idle.root / ".corral/run/daemon.json").read_text())
+    token = (idle.root / ".corral/run/token").read_text().strip()
+    described = fetch(said["port"], token)
+    failures: list[str] = []
+    asked = 0
+    for operation in operations(described):
+        for mode in (GenerationMode.POSITIVE, GenerationMode.NEGATIVE):
+            try:
+                asked += ask(operation, mode, said["port"], token)
+            except Exception as failure:  # noqa: BLE001 - every operation is asked, and all that fail are named
+                failures.append(f"{operation.label} ({mode.value}): {failure}"[:1500])
+    assert not failures, "\n\n".join(failures)
+    assert asked > len(described["paths"]) * EXAMPLES / 2
+    assert idle.daemon_pid() == said["pid"]
+
+
+def test_every_operation_documents_its_errors_and_no_number_is_too_large(idle: Coordinated) -> None:
+    said = json.loads((idle.root / ".corral/run/daemon.json").read_text())
+    token = (idle.root / ".corral/run/token").read_text().strip()
+    described = fetch(said["port"], token)
+    refusal = {"$ref": "#/components/schemas/Refusal"}
+    seen = 0
+    for operation in operations(described):
+        answers = operation.definition.raw["responses"]
+        for kind in ("4XX", "5XX"):
+            assert answers[kind]["content"]["application/json"]["schema"] == refusal, operation.label
+        for parameter in operation.definition.raw.get("parameters", ()):
+            kinds = [parameter["schema"], *parameter["schema"].get("anyOf", ())]
+            if parameter["in"] != "query" or not {"integer", "number"} & {kind.get("type") for kind in kinds}:
+                continue
+            seen += 1
+            path = operation.path.replace("{", "").replace("}", "")
+            for number in (2**70, -(2**70)):
+                with pytest.raises(InvalidInput):
+                    idle.ask(operation.method.upper(), f"{path.removeprefix('/api/v1')}?{parameter['name']}={number}")
+    assert seen > 5
