@@ -127,3 +127,28 @@ def test_mail_to_one_that_hung_up_bounces(house: Coordinated) -> None:
 
     play(house, first, profile="mail")
     play(house, second, profile="mail")
+
+
+def test_macros_do_several_steps_in_one_call(house: Coordinated) -> None:
+    async def scene(one: Agent, two: Agent) -> None:
+        began = await one.call(
+            "macro_start_session", human_key=str(house.root), program="p", model="m", agent_name="Ann",
+            task_description="Executing bd-1", file_reservation_paths=["src/a.py"],
+        )  # fmt: skip
+        assert set(began) == {"project", "agent", "registration_token", "file_reservations", "inbox"}
+        assert (began["agent"]["name"], began["inbox"]) == ("Ann", [])
+        (granted,) = began["file_reservations"]["granted"]
+        await one.call("send_message", to=["Ann"], subject="To do", body_md="All of it", thread_id="bd-1")
+        joined = await two.call(
+            "macro_prepare_thread", project_key=began["project"]["slug"], thread_id="bd-1", program="p", model="m"
+        )
+        thread = joined["thread"]
+        assert (thread["total_messages"], thread["summary"]["participants"]) == (1, [began["agent"]["names"][0]])
+        assert thread["examples"][0]["body_md"] == "All of it"
+        tried = await two.call("macro_file_reservation_cycle", paths=["src/*.py", "docs/x.md"], auto_release=True)
+        assert [row["path_pattern"] for row in tried["file_reservations"]["granted"]] == ["docs/x.md"]
+        assert tried["released"]["released"] == 1
+        held = await two.read(f"resource://file_reservations/{began['project']['slug']}?active_only=true")
+        assert [(row["id"], row["path_pattern"]) for row in held] == [(granted["id"], "src/a.py")]
+
+    play(house, scene, agents=2, profile="mail")

@@ -9,6 +9,7 @@ from corral.server.mcp.tools import (
     help,
     identity,
     locks,
+    macros,
     mail,
     memory,
     merges,
@@ -19,7 +20,20 @@ from corral.server.mcp.tools import (
 
 TOOLS: dict[str, Function] = {
     function.__name__: function
-    for module in (locks, features, handoffs, mail, identity, work, merges, help, reservations, memory, sessions)
+    for module in (
+        locks,
+        features,
+        handoffs,
+        mail,
+        identity,
+        macros,
+        work,
+        merges,
+        help,
+        reservations,
+        memory,
+        sessions,
+    )
     for function in module.TOOLS
 }
 """Every tool by the name that it is published under."""

@@ -1,0 +1,119 @@
+"""Agent Mail's macros: several of its steps in one call."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from sqlalchemy import Connection
+
+from corral.coordination import messages
+from corral.coordination.addresses import Identity
+from corral.server.mcp.acting import Ignored, Text, Texts, act, check_project, look
+from corral.server.mcp.calls import Answer, Function, current, raised
+from corral.server.mcp.tools.identity import project_of, registered
+from corral.server.mcp.tools.mail import entry
+from corral.server.mcp.tools.reservations import give_back, reserve
+from corral.store import messages as rows
+
+EXAMPLES = 3
+"""Messages of a thread that are shown whole."""
+
+
+@raised
+async def macro_start_session(
+    human_key: str,
+    program: str,
+    model: str,
+    task_description: Text = "",
+    agent_name: Text = "",
+    file_reservation_paths: Texts = (),
+    file_reservation_reason: Text = "macro-session",
+    file_reservation_ttl_seconds: float = 3600,
+    inbox_limit: int = 10,
+    registration_token: Ignored = None,
+    format: Ignored = None,
+) -> Answer:
+    """Begin: the project, your name, the files that you reserve, your mail."""
+    agent = await registered(human_key, program, model, agent_name, task_description)
+    held: Answer = {"granted": [], "conflicts": []}
+    if file_reservation_paths:
+        held = await reserve(
+            "", agent["name"], file_reservation_paths, file_reservation_ttl_seconds, True, file_reservation_reason
+        )
+    return {
+        "project": project_of(current.get().services),
+        "agent": agent,
+        "registration_token": None,
+        "file_reservations": held,
+        "inbox": await _inbox(agent["name"], inbox_limit),
+    }
+
+
+@raised
+async def macro_prepare_thread(
+    project_key: str,
+    thread_id: str,
+    program: str,
+    model: str,
+    agent_name: Text = "",
+    task_description: Text = "",
+    register_if_missing: bool = True,
+    include_examples: bool = True,
+    inbox_limit: int = 10,
+    include_inbox_bodies: bool = False,
+    llm_mode: Ignored = None,
+    llm_model: Ignored = None,
+    registration_token: Ignored = None,
+    format: Ignored = None,
+) -> Answer:
+    """Join a thread: your name, who has written what in it, your mail."""
+    services = current.get().services
+    await services.work(lambda: check_project(services, project_key))
+    name = agent_name
+    agent: Answer = {}
+    if register_if_missing or not name:
+        agent = await registered("", program, model, name, task_description)
+        name = agent["name"]
+    found = await look("", lambda conn: rows.thread(conn, thread_id))
+    summary = {
+        "participants": list(dict.fromkeys(row["sender_name"] for row in found)),
+        "key_points": list(dict.fromkeys(row["subject"] for row in found)),
+        "action_items": [row["subject"] for row in found if row["ack_required"]],
+    }
+    shown = [entry(row, bodies=True) for row in found[-EXAMPLES:]] if include_examples else []
+    return {
+        "project": project_of(services),
+        "agent": agent,
+        "registration_token": None,
+        "thread": {"thread_id": thread_id, "summary": summary, "examples": shown, "total_messages": len(found)},
+        "inbox": await _inbox(name, inbox_limit, bodies=include_inbox_bodies),
+    }
+
+
+@raised
+async def macro_file_reservation_cycle(
+    paths: Texts,
+    ttl_seconds: float = 3600,
+    exclusive: bool = True,
+    reason: Text = "macro-file_reservation",
+    auto_release: bool = False,
+    project_key: Text = "",
+    agent_name: Text = "",
+    registration_token: Ignored = None,
+    format: Ignored = None,
+) -> Answer:
+    """Reserve paths; with auto_release give those that were granted up again at once."""
+    held = await reserve(project_key, agent_name, paths, ttl_seconds, exclusive, reason)
+    granted = [str(row["id"]) for row in held["granted"]]
+    released = await give_back(project_key, agent_name, None, granted) if auto_release and granted else None
+    return {"file_reservations": held, "released": released}
+
+
+async def _inbox(name: str, limit: int, *, bodies: bool = False) -> list[Answer]:
+    def fetch(conn: Connection, me: Identity, now: datetime) -> list[Answer]:
+        return [entry(row, bodies=bodies) for row in messages.inbox(conn, me.session_id, limit=limit)]
+
+    return await act("", name, fetch)
+
+
+TOOLS: tuple[Function, ...] = (macro_start_session, macro_prepare_thread, macro_file_reservation_cycle)
