@@ -117,6 +117,7 @@ def main() -> int:
     # One more than there are cores: much of what is tested waits for other processes.
     workers = str((os.cpu_count() or 2) + 1)
     results.append(step("tests", [*suite, "-n", workers, "--dist", "worksteal"]) or _passes_alone(suite))
+    results.append(step("requirements", [sys.executable, "-m", "tests.requirements", "--table"]))
     results += [unit_tests_on(version, interpreter) for version, interpreter in other_pythons()]
     print("all green" if all(results) else "NOT green", flush=True)
     return 0 if all(results) else 1
