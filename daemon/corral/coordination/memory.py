@@ -115,15 +115,17 @@ def recall(conn: Connection, asked: Question, now: datetime) -> list[Row]:
     tags = _plain_tags(asked.tags)
     shares = _shares(conn, asked.query) if asked.query.strip() else None
     event_type = asked.event_type.strip().lower() if asked.event_type else None
-    found = []
+    relevant: dict[int, float] = {}
     for row in rows.candidates(conn, seqs=shares, tags=tags, event_type=event_type):
         days = max(0.0, (now - parse(row["seen_at"])).total_seconds() / 86_400)
         tagged = len(set(tags) & set(row["tags"])) / len(tags) if tags else 1.0
         words = shares[row["seq"]] if shares is not None else 1.0
         relevance = words * tagged * math.exp(-DECAY_PER_DAY * days)
         if relevance >= asked.min_relevance:
-            found.append(wire({**row, "relevance": round(relevance, 4)}))
-    return sorted(found, key=lambda row: row["relevance"], reverse=True)[: asked.limit]
+            relevant[row["seq"]] = relevance
+    best = sorted(relevant, key=lambda seq: relevant[seq], reverse=True)[: asked.limit]
+    whole = rows.whole(conn, best)
+    return [wire({**whole[seq], "relevance": round(relevant[seq], 4)}) for seq in best]
 
 
 def wire(row: Row) -> Row:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, insert, or_, select
+from sqlalchemy import ColumnElement, Connection, exists, insert, or_, select
 
 from corral.errors import InvalidInput, NotFound
 from corral.models.states import SessionStatus
@@ -56,7 +56,8 @@ def of_name(conn: Connection, agent_name: str, *, besides: str) -> Row | None:
 
 def of_task(conn: Connection, task_id: str, *, besides: str) -> Row | None:
     """The newest handoff of an earlier attempt at a task."""
-    return _newest(conn, agent_sessions.c.task_id == task_id, *_from_the_past(besides))
+    attempts = select(agent_sessions.c.session_id).where(agent_sessions.c.task_id == task_id)
+    return _newest(conn, _h.session_id.in_(attempts), *_from_the_past(besides))
 
 
 def of_place(conn: Connection, worktree: str | None, branch: str | None, *, besides: str) -> Row | None:
@@ -67,16 +68,15 @@ def of_place(conn: Connection, worktree: str | None, branch: str | None, *, besi
 
 def was_followed(conn: Connection, handoff: Row, *, besides: str) -> bool:
     """Whether another session has begun in a handoff's worktree since its writer ended."""
-    writer = agent_sessions.alias()
-    follower = (
-        select(agent_sessions.c.session_id)
-        .join(writer, agent_sessions.c.started_at > writer.c.ended_at)
-        .where(
-            writer.c.session_id == handoff["session_id"],
-            agent_sessions.c.worktree == handoff["worktree"],
-            agent_sessions.c.parent_session_id.is_(None),
-            agent_sessions.c.session_id != besides,
-        )
+    over = select(agent_sessions.c.ended_at).where(agent_sessions.c.session_id == handoff["session_id"])
+    ended_at = conn.execute(over).scalar()
+    follower = select(agent_sessions.c.session_id).where(
+        agent_sessions.c.status.in_(SessionStatus.values()),  # with the next line: only what is at the end of an index
+        agent_sessions.c.last_heartbeat > ended_at,
+        agent_sessions.c.started_at > ended_at,
+        agent_sessions.c.worktree == handoff["worktree"],
+        agent_sessions.c.parent_session_id.is_(None),
+        agent_sessions.c.session_id != besides,
     )
     return conn.execute(follower.limit(1)).first() is not None
 
@@ -88,16 +88,12 @@ def _named(agent_name: str) -> ColumnElement[bool]:
 
 
 def _from_the_past(besides: str) -> tuple[ColumnElement[bool], ...]:
-    return (_h.session_id != besides, agent_sessions.c.status == SessionStatus.DISCONNECTED)
+    is_over = exists().where(
+        agent_sessions.c.session_id == _h.session_id, agent_sessions.c.status == SessionStatus.DISCONNECTED
+    )
+    return (_h.session_id != besides, is_over)
 
 
 def _newest(conn: Connection, *conditions: ColumnElement[bool]) -> Row | None:
-    query = (
-        select(handoffs)
-        .join(agent_sessions, agent_sessions.c.session_id == _h.session_id)
-        .where(*conditions)
-        .order_by(_h.seq.desc())
-        .limit(1)
-    )
-    row = conn.execute(query).mappings().first()
+    row = conn.execute(select(handoffs).where(*conditions).order_by(_h.seq.desc()).limit(1)).mappings().first()
     return dict(row) if row else None

@@ -44,13 +44,13 @@ def tell_again(conn: Connection, memory_id: str, values: Row) -> Row:
 def candidates(
     conn: Connection, *, seqs: Collection[int] | None, tags: Sequence[str], event_type: str | None
 ) -> list[Row]:
-    """Memories, the latest told first.
+    """What decides how relevant memories are: ``{seq, tags, seen_at}``, the latest told first.
 
     Args:
         seqs: Only these; None: all.
         tags: Only those that have one of these.
     """
-    query = select(memories).order_by(_m.seen_at.desc(), _m.seq.desc()).limit(LOOKED_AT)
+    query = select(_m.seq, _m.tags, _m.seen_at).order_by(_m.seen_at.desc(), _m.seq.desc()).limit(LOOKED_AT)
     if seqs is not None:
         query = query.where(_m.seq.in_(seqs))
     if tags:
@@ -58,6 +58,12 @@ def candidates(
     if event_type is not None:
         query = query.where(_m.event_type == event_type)
     return [dict(row) for row in conn.execute(query).mappings()]
+
+
+def whole(conn: Connection, seqs: Collection[int]) -> dict[int, Row]:
+    """Memories by their ``seq``."""
+    found = conn.execute(select(memories).where(_m.seq.in_(seqs))).mappings()
+    return {row["seq"]: dict(row) for row in found}
 
 
 def with_word(conn: Connection, word: str) -> list[int]:
