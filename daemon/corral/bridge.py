@@ -178,9 +178,7 @@ class Gate:
         try:
             with self._reached() as link:
                 status, body, _ = wire.exchange(link, sent, time.monotonic() + TOOL_DEADLINE_S)
-            if status != 200:
-                raise ValueError(f"the daemon answered {status}: {body[:200]!r}")
-            answer = json.loads(body)
+            answer = json.loads(body) if status == 200 else {}
         except ConnectionRefusedError as error:
             raise Refused(
                 -32603, f"Corral's daemon cannot be reached: {error}. Try again; `corral doctor` helps."
@@ -192,7 +190,12 @@ class Gate:
                 f"Corral's daemon went away before it answered ({error}). Look whether it was done; then try again.",
             ) from error
         self._seen.set()
-        return answer if isinstance(answer, dict) else {}
+        if status != 200 or not isinstance(answer, dict):  # it was never begun
+            said = body[:500].decode("utf-8", "replace")
+            raise Refused(
+                -32600, f"Corral refuses the request (HTTP {status}{', too large' if status == 413 else ''}): {said}"
+            )
+        return answer
 
     def _reached(self) -> socket.socket:
         """A new connection to the daemon, which is started if it is away."""

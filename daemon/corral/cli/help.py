@@ -10,7 +10,7 @@ CATEGORIES = {
     "Begin": ("init", "doctor", "demo", "uninstall"),
     "Work": ("status", "task", "merge", "wait"),
     "Who works where": ("session", "lock", "feature", "team", "worktree"),
-    "What they tell each other": ("message", "handoff" "memory"),
+    "What they tell each other": ("message", "handoff", "memory"),
     "Corral itself": ("config", "daemon", "plugin", "mcp"),
 }
 
@@ -66,6 +66,11 @@ PAGES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "lock": ((), ("session", "status")),
     "lock list": (("lock list",), ("lock check", "session list")),
     "lock check": (("lock check src/app.py", "lock check 'src/**/*.py'"), ("lock list", "lock acquire")),
+    "lock renew": (("lock renew src/app.py --extend 3600", "lock renew --all"), ("lock list", "lock acquire")),
+    "lock force-release": (
+        ("lock force-release src/app.py --note 'its session is gone'",),
+        ("lock list", "session cleanup"),
+    ),
     "lock acquire": (
         ("lock acquire src/app.py --reason 'renaming'", "lock acquire 'db:users' --ttl 600 --shared"),
         ("lock release", "lock list"),

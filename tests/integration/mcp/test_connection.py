@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from mcp.shared.exceptions import MCPError
 
 from tests.coordinated import Coordinated, eventually
 from tests.integration.mcp.client import Agent, play
@@ -45,5 +46,14 @@ def test_bad_input_is_answered_and_the_connection_goes_on(house: Coordinated) ->
         assert "mcp_error" in await one.call("acquire_lock", nonsense=1)
         assert "mcp_error" in await one.call("no_such_tool")
         assert (await one.call("check_locks"))["locks"] == []
+
+    play(house, scene)
+
+
+def test_what_is_far_too_large_is_refused_by_that_name(house: Coordinated) -> None:
+    async def scene(one: Agent) -> None:
+        with pytest.raises(MCPError, match="too large"):
+            await one.call("acquire_lock", file_path="a", reason="x" * 5_000_000)
+        assert (await one.call("acquire_lock", file_path="a"))["success"]
 
     play(house, scene)
