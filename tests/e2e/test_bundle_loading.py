@@ -24,8 +24,8 @@ ROOT = Path(__file__).parents[2]
 PLUGIN = ("--plugin-dir", str(ROOT))
 RunClaude = Callable[..., Run]
 Environment = Callable[..., dict[str, str]]
-AGENTS = {"corral:builder", "corral:orchestrator", "corral:resolver", "corral:reviewer"}
-SKILLS = {"corral:task-execution", "corral:landing-changes", "corral:delegating-a-batch"}
+AGENTS = {"corral:OpenCode-Builder", "corral:builder", "corral:orchestrator", "corral:resolver", "corral:reviewer"}
+SKILLS = {f"corral:{folder.name}" for folder in (ROOT / "skills").iterdir()}
 
 
 @pytest.fixture
@@ -232,10 +232,10 @@ def test_a_session_that_waits_for_its_person_says_so(
 # -- skills ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("skill", sorted(SKILLS))
-def test_a_skill_reaches_the_model(
-    repo: Path, sock: Path, stage: Stage, env: dict[str, str], run_claude: RunClaude, skill: str
+def test_a_skill_that_is_typed_reaches_the_model(
+    repo: Path, sock: Path, stage: Stage, env: dict[str, str], run_claude: RunClaude
 ) -> None:
+    skill = "corral:task-execution"
     with listening(sock):
         run_claude(repo, f"/{skill} now", *PLUGIN, env=env)
     body = (ROOT / "skills" / skill.partition(":")[2] / "SKILL.md").read_text().split("---\n", 2)[2].strip()
