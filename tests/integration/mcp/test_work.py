@@ -33,7 +33,11 @@ async def until_it_is(agent: Agent, task_id: str, status: str) -> dict[str, Any]
 def test_work_goes_from_hand_to_hand(house: Coordinated) -> None:
     async def scene(one: Agent, two: Agent) -> None:
         said = await one.call(
-            "submit_work", task_type="review", description="Look at it.\nAll of it.", input_data={"b": [1]}, thread_id="batch-1"
+            "submit_work",
+            task_type="review",
+            description="Look at it.\nAll of it.",
+            input_data={"b": [1]},
+            thread_id="batch-1",
         )
         assert said["success"]
         task_id = said["task_id"]
@@ -46,7 +50,9 @@ def test_work_goes_from_hand_to_hand(house: Coordinated) -> None:
         }
         assert await two.call("get_work", task_types=["build"]) == {"success": False, "reason": "no_tasks_available"}
         got = await two.call("get_work", task_types=["review", "else"])
-        shown = {name: got[name] for name in ("success", "task_id", "task_type", "description", "input_data", "priority")}
+        shown = {
+            name: got[name] for name in ("success", "task_id", "task_type", "description", "input_data", "priority")
+        }
         assert shown == {
             "success": True,
             "task_id": task_id,
