@@ -58,6 +58,9 @@ def listening(path: Path, answer: Answer = nothing) -> Iterator[Listener]:
 
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            if self.path.startswith("/mcp"):  # it has no tools
+                self.send_error(503)
+                return
             event = self.path.removeprefix("/api/v1/hooks/")
             heard.events.append((event, body))
             said = answer(event, body)

@@ -12,7 +12,8 @@ import pytest
 import yaml
 
 from corral import __version__
-from corral.bridge import DEADLINE_S, HOOK
+from corral.bridge import HOOK
+from corral.gate import DEADLINE_S
 from corral.server.mcp.profiles import CORE, TOOLS
 
 ROOT = Path(__file__).parents[2]

@@ -79,7 +79,7 @@ def test_the_real_client_accepts_the_bundle_strictly(claude: Path, env: dict[str
     assert "Validation passed" in done.stdout
 
 
-def test_everything_in_the_bundle_is_there_and_the_model_sees_no_tool_of_it(
+def test_everything_in_the_bundle_is_there_and_without_a_daemon_the_model_sees_no_tool_of_it(
     repo: Path, sock: Path, stage: Stage, env: dict[str, str], run_claude: RunClaude
 ) -> None:
     with listening(sock):
@@ -109,8 +109,11 @@ def test_a_session_is_heard_from_its_start_to_its_end(
     with listening(sock, answer) as heard:
         run = run_claude(repo, script(*steps), *PLUGIN, env=env)
     assert heard.named() == [
-        *("SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "PreToolUse"),
-        *("PreToolUse", "PostToolUseFailure", "Stop", "SessionEnd"),
+        *("SessionStart", "UserPromptSubmit"),
+        *("PreToolUse", "PostToolUse", "PostToolBatch"),
+        *("PreToolUse", "PostToolBatch"),
+        *("PreToolUse", "PostToolUseFailure", "PostToolBatch"),
+        *("Stop", "SessionEnd"),
     ]
     assert {body["session_id"] for _, body in heard.events} == {run.result["session_id"]}
     assert {Path(body["cwd"]).resolve() for _, body in heard.events} == {repo.resolve()}
@@ -172,7 +175,9 @@ def test_the_same_plugin_from_two_places_hears_each_event_once(
     with listening(sock) as heard:
         run_claude(repo, script(bash("true"), text("bye")), *PLUGIN, env=env)
     assert len(heard.opened) == 1
-    assert heard.named() == [*("SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "Stop", "SessionEnd")]
+    assert heard.named() == [
+        *("SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "PostToolBatch", "Stop", "SessionEnd")
+    ]
 
 
 # -- worktrees ------------------------------------------------------------------------------------------------------

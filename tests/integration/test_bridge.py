@@ -53,6 +53,7 @@ class Bridge:
             stdout=subprocess.PIPE,
         )
         self._answers: dict[Any, Body] = {}
+        self._notes: list[Body] = []
         self._news = threading.Condition()
         self._ids = iter(range(1, 100_000))
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -63,7 +64,10 @@ class Bridge:
         for line in self.process.stdout:
             message = json.loads(line)
             with self._news:
-                self._answers[message["id"]] = message
+                if "id" in message:
+                    self._answers[message["id"]] = message
+                else:
+                    self._notes.append(message)
                 self._news.notify_all()
 
     def write(self, line: bytes) -> None:
@@ -75,6 +79,12 @@ class Bridge:
         with self._news:
             assert self._news.wait_for(lambda: number in self._answers, timeout_s), f"no answer to {number}"
             return self._answers.pop(number)
+
+    def note(self, timeout_s: float = 20) -> Body:
+        """The next notification that nobody asked for."""
+        with self._news:
+            assert self._news.wait_for(lambda: self._notes, timeout_s), "no notification"
+            return self._notes.pop(0)
 
     def send(self, method: str, params: Body | None = None) -> int:
         number = next(self._ids)
@@ -471,3 +481,12 @@ def test_the_price_of_a_bridge_is_measured(repo: Path, sock: Path, capsys: pytes
             f"\n  bridge: {times[0]:.0f} ms to the first answer, {statistics.median(times[1:]):.2f} ms an event,"
             f" {int(resident) / 1024:.1f} MB"
         )
+
+
+def test_a_list_never_fails_and_is_asked_for_again_once_there_is_a_daemon(repo: Path, sock: Path, start: Start) -> None:
+    """To the client a list that fails is a server that failed: with the server it would lose the hooks."""
+    bridge = start(repo)
+    assert bridge.ask("tools/list")["result"] == {"tools": []}
+    with listening(sock):
+        bridge.hook("PreToolUse")
+        assert bridge.note()["method"] == "notifications/tools/list_changed"
