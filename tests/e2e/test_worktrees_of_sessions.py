@@ -22,7 +22,7 @@ ISOLATED = json.dumps({"iso": {"description": "Builds.", "prompt": "You build.",
 @pytest.fixture
 def shared(team: Team) -> Team:
     """A repository whose team has committed what ``corral init`` wrote."""
-    git(team.repo, "add", ".corral", ".claude/settings.json")
+    git(team.repo, "add", ".corral", ".claude")
     git(team.repo, "commit", "-qm", "Coordinate with Corral")
     return team
 

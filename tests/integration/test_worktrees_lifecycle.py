@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import update
 
 from corral.coordination import sessions
 from corral.errors import Conflict, CorralError, InvalidInput, NotFound, WorkAtRisk
 from corral.git import salvage
 from corral.store import worktrees as rows
-from corral.work.allocation import begin_reclaim
+from corral.store.schema import worktrees as worktree_table
+from corral.work.allocation import begin_reclaim, tidy_branches
 from tests.conftest import commit, git
 from tests.integration.supervision import House, settings_with, utc_now
 
@@ -206,3 +208,20 @@ def test_a_repository_without_a_commit_is_told_so(tmp_path: Path) -> None:
         assert detail["error_code"] == "not_found" and "no commit" in detail["error_message"]
     finally:
         one.close()
+
+
+@pytest.mark.req("G2")
+def test_a_branch_that_a_dead_daemons_git_made_after_all_goes_and_no_other(house: Open, repo: Path) -> None:
+    one = house()
+    for name in ("task-1-1", "task-2-1", "mine"):
+        create(one, name)
+        one.worktrees.remove(name, utc_now())
+    made_for_tasks = update(worktree_table).where(worktree_table.c.name != "mine").values(purpose="task")
+    one.db.write(lambda conn: conn.execute(made_for_tasks))
+    for name in ("task-1-1", "task-2-1", "mine", "task-of-somebody"):
+        git(repo, "branch", f"corral/{name}")
+    side = git(repo, "commit-tree", "-p", "main", "-m", "work", "main^{tree}")
+    git(repo, "branch", "-f", "corral/task-2-1", side)
+    tidy_branches(one.grounds)
+    left = git(repo, "for-each-ref", "--format=%(refname:short)", "refs/heads/corral").split()
+    assert left == ["corral/mine", "corral/task-2-1", "corral/task-of-somebody"]

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from corral.git.salvage import Snapshot
 
 __all__ = [
-    "Entry", "add", "add_detached", "checkout_of", "entries", "holding", "remove", "remove_salvaged", "repair",
+    "Entry", "add", "add_detached", "checkout_of", "drop_branch", "entries", "holding", "remove", "remove_salvaged", "repair",
     "unpublished_submodules",
 ]  # fmt: skip
 
@@ -162,8 +162,11 @@ def remove(repo: Git, path: Path) -> None:
     raise result.failure()
 
 
-def remove_salvaged(repo: Git, path: Path, snapshot: Snapshot) -> None:
+def remove_salvaged(repo: Git, path: Path, snapshot: Snapshot, *, keep_branch: bool = False) -> None:
     """Remove one of our worktrees whose state is, provably, what was salvaged; and its branch, which the salvage holds.
+
+    Args:
+        keep_branch: Somebody else takes the branch away.
 
     Raises:
         NotFound: There is no such linked worktree.
@@ -193,8 +196,8 @@ def remove_salvaged(repo: Git, path: Path, snapshot: Snapshot) -> None:
         )
     with list_lock(repo):
         repo.check("worktree", "remove", "--force", str(entry.path), timeout_s=_CHECKOUT_S)
-    if entry.branch is not None:
-        _delete_if_held(repo, entry.branch)
+    if entry.branch is not None and not keep_branch:
+        drop_branch(repo, entry.branch)
 
 
 def repair(repo: Git, path: Path, branch: str | None) -> bool:
@@ -237,7 +240,7 @@ def repair(repo: Git, path: Path, branch: str | None) -> bool:
     with suppress(FileNotFoundError):
         path.rmdir()
     if ref is not None:
-        _delete_if_held(repo, ref)
+        drop_branch(repo, ref)
     return False
 
 
@@ -294,7 +297,8 @@ def _keep_what_only_it_holds(repo: Git, admin: Path, name: str) -> None:
             raise GitFailed(f"{ref} could not be written.")
 
 
-def _delete_if_held(repo: Git, ref: str) -> None:
+def drop_branch(repo: Git, ref: str) -> None:
+    """Delete a branch (a full ref) that is checked out nowhere and whose commit another ref holds; else leave it."""
     sha = refs.read(repo, ref)
     if sha is not None and not holding(repo, ref) and refs.holder(repo, sha, besides=ref) is not None:
         refs.delete(repo, ref, sha)

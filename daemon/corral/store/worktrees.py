@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection, insert, select, update
 
-from corral.models.states import WorktreeState
+from corral.models.states import MergeState, WorktreePurpose, WorktreeState
 from corral.store.schema import merge_requests, worktrees
 
 Row = dict[str, Any]
@@ -36,6 +36,15 @@ def live_of_branch(conn: Connection, branch: str) -> list[Row]:
     """The worktrees, not removed, that were made with this very branch (short name)."""
     query = select(worktrees).where(worktrees.c.branch == branch, worktrees.c.state != WorktreeState.REMOVED)
     return [dict(row) for row in conn.execute(query).mappings()]
+
+
+def is_done_with(conn: Connection, branch: str) -> bool:
+    """Whether a branch (short name) was made for a task, its worktree is gone, and what was to be merged has landed."""
+    made = select(worktrees.c.state, worktrees.c.purpose).where(worktrees.c.branch == branch)
+    found = {(row.state, row.purpose) for row in conn.execute(made)}
+    asked = select(merge_requests.c.state).where(merge_requests.c.branch == branch)
+    states = {row.state for row in conn.execute(asked)}
+    return found == {(WorktreeState.REMOVED.value, WorktreePurpose.TASK.value)} and states <= {MergeState.LANDED.value}
 
 
 def listing(conn: Connection, *, states: Sequence[str] = (), purposes: Sequence[str] = ()) -> list[Row]:

@@ -213,6 +213,18 @@ def put_right(grounds: Grounds, row: Row) -> bool:
     return reclaim(grounds, row["worktree_id"], reason="its worker is gone")
 
 
+def tidy_branches(grounds: Grounds) -> None:
+    """Delete branches of tasks that nothing needs any more: a git that outlived its daemon may have made one after all.
+
+    Raises:
+        GitFailed: Git refused; it is tried again with the next call.
+    """
+    for ref in refs.listing(grounds.repo, "refs/heads/corral/"):
+        branch = ref.name.removeprefix("refs/heads/")
+        if grounds.db.read(lambda conn, branch=branch: rows.is_done_with(conn, branch)):  # type: ignore[misc]
+            worktrees.drop_branch(grounds.repo, ref.name)
+
+
 def _take_down(grounds: Grounds, row: Row, reason: str) -> None:
     repo, path = grounds.repo, Path(row["path"])
     submitted = grounds.db.read(lambda conn: rows.is_submitted(conn, row))
@@ -227,16 +239,13 @@ def _take_down(grounds: Grounds, row: Row, reason: str) -> None:
 
 def _remove_preserved(grounds: Grounds, row: Row, reason: str, *, submitted: bool) -> None:
     repo, path, ref = grounds.repo, Path(row["path"]), refs.branch_ref(row["branch"])
-    tip = refs.read(repo, ref)
     come_home(open_checkout(path), ref)  # the branch that HEAD is on goes with the worktree; another one is somebody's
     found = _preserve(grounds, row, reason, always=row["purpose"] == WorktreePurpose.TASK and not submitted)
     crash_point("worktree.salvaged")
     if found is None:
         worktrees.remove(repo, path)
         return
-    worktrees.remove_salvaged(repo, path, found)
-    if submitted and tip is not None and refs.read(repo, ref) is None:
-        refs.compare_and_swap(repo, ref, tip, "")
+    worktrees.remove_salvaged(repo, path, found, keep_branch=submitted)  # the queue lets go of it once it has landed
 
 
 def _removed_clean(repo: Git, path: Path) -> bool:

@@ -30,7 +30,7 @@ from corral.store import sessions as session_rows
 from corral.store import tasks
 from corral.store import worktrees as worktree_rows
 from corral.work import attempts, leases, scheduling
-from corral.work.allocation import Grounds, put_right
+from corral.work.allocation import Grounds, put_right, tidy_branches
 from corral.work.attempts import INTERRUPTED, Ending
 from corral.work.execution import Site, Started, finish, launch
 
@@ -135,10 +135,7 @@ class Supervisor:
         self._site.grounds.stopping.set()
 
     def recover(self, now: datetime) -> None:
-        """At the start, before the first step: whatever a dead daemon left is marked, and put right by what follows.
-
-        Running tasks become ``interrupted``; each is resumed once nothing of its old worker is alive.
-        """
+        """At the start: running tasks become ``interrupted`` until nothing of their worker lives; worktrees are put right."""
         self._db.write(lambda conn: _interrupt_all(conn, now))
         interrupted = {row["task_id"] for row in self._db.read(lambda conn: tasks.in_status(conn, "interrupted"))}
         for row in self._db.read(worktree_rows.listing):
@@ -282,6 +279,7 @@ class Supervisor:
         for row in self._db.read(lambda conn: worktree_rows.listing(conn, states=(WorktreeState.RECLAIMING,))):
             if row["note"] is not None or self._is_forsaken(row):
                 self._spawn(self._putting_right(row))
+        self._spawn(lambda: tidy_branches(self._site.grounds))
 
     def _is_forsaken(self, worktree: Row) -> bool:
         """A task's worktree that was going when whoever removed it failed, so that not even a note says why it stays."""
