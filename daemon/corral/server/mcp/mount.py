@@ -70,9 +70,10 @@ class Mcp:
         )
 
     def _profile(self, name: str) -> asyncio.Task[Starlette]:
-        if name not in self._served:
-            self._served[name] = asyncio.create_task(self._start(name))
-        return self._served[name]
+        known = self._served.get(name)
+        if known is None or (known.done() and known.exception() is not None):  # what failed is tried again
+            known = self._served[name] = asyncio.create_task(self._start(name))
+        return known
 
     async def _start(self, name: str) -> Starlette:
         app = await self._services.work(lambda: _built(name))
@@ -83,9 +84,14 @@ class Mcp:
 
     async def _live(self, app: Starlette, started: asyncio.Future[None]) -> None:
         """Hold the application's lifespan open; it must end in the task that began it."""
-        async with app.router.lifespan_context(app):
-            started.set_result(None)
-            await self._over.wait()
+        try:
+            async with app.router.lifespan_context(app):
+                started.set_result(None)
+                await self._over.wait()
+        except Exception as error:
+            if started.done():
+                raise
+            started.set_exception(error)
 
     async def close(self) -> None:
         """End what was started; the daemon stops."""
