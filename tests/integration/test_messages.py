@@ -160,3 +160,13 @@ def test_mail_survives_the_death_of_the_daemon(house: Coordinated) -> None:
     house.kill_daemon()
     assert told(house.hook("PostToolBatch", "ben")) == ""
     assert _states(house, sent["id"]) == ["injected"]
+
+
+def test_a_blind_copy_is_in_no_list_but_its_recipients(house: Coordinated) -> None:
+    _, ben, cid = _arrive(house, "ann", "ben", "cid")
+    _send(house, "ann", ben, bcc=[cid])
+    assert len(house.ask("GET", "/messages", query={"session_id": "cid"})) == 1
+    assert house.ask("GET", "/messages", query={"agent": cid}) == []
+    assert [row["to"] for row in house.ask("GET", "/messages", query={"everyone": True})] == [ben]
+    assert house.ask("GET", "/messages/search", query={"q": "Hello", "agent": cid}) == []
+    assert len(house.ask("GET", "/messages/search", query={"q": "Hello", "agent": ben})) == 1

@@ -95,6 +95,17 @@ def refused(conn: Connection, session_id: str | None, error: NotPermitted, now: 
     events.record(conn, now, "identity.refused", session_id=session_id, data=error.details)
 
 
+def check_name(name: str) -> str:
+    """Accept a name that a session chose for itself, and return it.
+
+    Raises:
+        InvalidInput: It cannot be one, or means everybody or Corral.
+    """
+    if name.lower() in (EVERYBODY, SYSTEM.lower()):
+        raise InvalidInput(f"{name!r} cannot be the name of an agent.", cause="It means something else.")
+    return check_agent_name(name)
+
+
 def bind(conn: Connection, session_id: str, name: str, now: datetime, **about: str | None) -> Row:
     """Give a session a further name, or change what is told of one it has. Unread mail to the name comes with it.
 
@@ -105,9 +116,7 @@ def bind(conn: Connection, session_id: str, name: str, now: datetime, **about: s
         InvalidInput: The name cannot be one, or means everybody.
         Conflict: A living session has it.
     """
-    check_agent_name(name)
-    if name.lower() in (EVERYBODY, SYSTEM.lower()):
-        raise InvalidInput(f"{name!r} cannot be the name of an agent.", cause="It means something else.")
+    check_name(name)
     before = rows.resolve(conn, name)
     if before is not None and before["session_id"] != session_id:
         if before["status"] != SessionStatus.DISCONNECTED or before["agent_name"].lower() == name.lower():

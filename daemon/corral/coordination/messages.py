@@ -31,6 +31,8 @@ Row = dict[str, Any]
 BODY_LIMIT = 64 * 1024
 """Bytes of a body, as UTF-8."""
 SUBJECT_LIMIT = 500
+PATH_LIMIT = 1024
+"""Characters of an attachment's path."""
 PER_MINUTE = 300
 """Messages that one sender may send within a minute."""
 _THREAD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
@@ -158,7 +160,8 @@ def send(conn: Connection, sender: Identity | None, letter: Letter, now: datetim
         [_recipient(one, at) for one in reached],
     )
     sent = Sent(row, rows.recipients(conn, [message_id])[message_id])
-    told = {"message_id": message_id, "seq": row["seq"], "thread_id": row["thread_id"], "bounced": sent.bounced}
+    bounced = [one["name"] for one in sent.recipients if one["bounced_at"] and one["role"] != RecipientRole.BCC]
+    told = {"message_id": message_id, "seq": row["seq"], "thread_id": row["thread_id"], "bounced": bounced}
     events.record(conn, at, "message.sent", session_id=author, data=told)
     return sent
 
@@ -212,6 +215,7 @@ def inbox(
     conn: Connection,
     session_id: str | None,
     *,
+    blind: bool = True,
     urgent_only: bool = False,
     unread_only: bool = False,
     since_ts: str | None = None,
@@ -221,6 +225,7 @@ def inbox(
     """A session's mail, the newest first; of everybody where none is named.
 
     Args:
+        blind: With the blind copies that the session got: for itself only. Those of everybody are never told.
         urgent_only: Only what is ``high`` or ``urgent``.
         since_ts: An ISO 8601 instant; only what was sent after it.
         after: Only messages with a higher number.
@@ -234,7 +239,14 @@ def inbox(
     importances = _PRESSING if urgent_only else ()
     since = _instant(since_ts) if since_ts else None
     return rows.inbox(
-        conn, session_id, importances=importances, unread=unread_only, since=since, after=after, limit=limit
+        conn,
+        session_id,
+        blind=blind and session_id is not None,
+        importances=importances,
+        unread=unread_only,
+        since=since,
+        after=after,
+        limit=limit,
     )
 
 
@@ -264,15 +276,21 @@ def thread(conn: Connection, thread_id: str) -> list[Row]:
     return found
 
 
-def find(conn: Connection, words: str, *, session_id: str | None = None, limit: int = 20) -> list[Row]:
-    """Messages that hold all the words, the best first; only those that a session sent or got, where one is named."""
+def find(
+    conn: Connection, words: str, *, session_id: str | None = None, asker: str | None = None, limit: int = 20
+) -> list[Row]:
+    """Messages that hold all the words, the best first; only those that a session sent or got, where one is named.
+
+    Args:
+        asker: The session that asks: of blind copies it learns only as their recipient or their sender.
+    """
     if not 1 <= limit <= 200:
         raise InvalidInput(f"A limit of {limit} is not possible.", remedy="Use 1 to 200.")
     if not words.strip():
         raise InvalidInput("Nothing was asked for.", remedy="Give one or more words.")
     found = rows.by_seq(conn, search.matching(conn, "messages", words, 200 if session_id else limit))
     if session_id is not None:
-        theirs = rows.addressed_to(conn, session_id, [row["message_id"] for row in found])
+        theirs = rows.addressed_to(conn, session_id, [row["message_id"] for row in found], asker)
         found = [row for row in found if row["message_id"] in theirs]
     return found[:limit]
 
@@ -344,6 +362,8 @@ def _check(letter: Letter) -> None:
 
 def _check_attachment(path: str) -> None:
     parts = PurePosixPath(path).parts
+    if len(path) > PATH_LIMIT:
+        raise InvalidInput(f"The path of an attachment has at most {PATH_LIMIT} characters.")
     if not parts or path.startswith(("/", "~")) or ".." in parts or "\\" in path or not path.isprintable():
         raise InvalidInput(
             f"{path[:120]!r} cannot be attached.",

@@ -15,17 +15,21 @@ from typing import Any
 from sqlalchemy import Connection
 
 from corral.coordination import aftermath
-from corral.coordination.names import agent_name, check_agent_name
-from corral.errors import Conflict, NotFound
+from corral.coordination.addresses import check_name
+from corral.coordination.names import agent_name
+from corral.errors import Conflict, InvalidInput, NotFound
 from corral.models.instants import iso
 from corral.models.states import SessionStatus
 from corral.store import events, names
 from corral.store import locks as lock_rows
+from corral.store import messages as mail
 from corral.store import sessions as rows
 
 Row = dict[str, Any]
 CONNECTION = "mcp"
 """The ``agent_type`` of a session that is nothing but the connection of an MCP client."""
+PERSON = "person"
+"""The ``agent_type`` of the person at the keyboard."""
 SILENT = "silent"
 """Why a session was given up of which nothing was heard."""
 LARGE_FLEET = 8
@@ -68,11 +72,11 @@ def register(conn: Connection, arrival: Arrival, now: datetime) -> Row:
     """Create a session, or bring a known one back to life with what is new about it.
 
     Another live session of the same client process is over: one process has one session at a time. A name that is chosen goes
-    from a session that is over to the one that goes on under it.
+    from a session that is over to the one that goes on under it, and the unread mail to it goes with it.
 
     Raises:
         Conflict: The name that was chosen belongs to another living session.
-        InvalidInput: The name cannot be one.
+        InvalidInput: The name cannot be one, or means everybody or Corral.
     """
     if arrival.client_pid is not None and arrival.parent_session_id is None:
         _supersede(conn, arrival, now)
@@ -82,7 +86,7 @@ def register(conn: Connection, arrival: Arrival, now: datetime) -> Row:
 def _enter(conn: Connection, arrival: Arrival, now: datetime) -> Row:
     at = iso(now)
     known = rows.get(conn, arrival.session_id)
-    name = _name(conn, arrival, known)
+    name, before = _name(conn, arrival, known)
     said = {
         key: value
         for key, value in vars(arrival).items()
@@ -96,6 +100,7 @@ def _enter(conn: Connection, arrival: Arrival, now: datetime) -> Row:
         anew = {"waiting_for": None, **({"last_words": None} if is_back else {})}
         row = rows.change(conn, arrival.session_id, {**said, **alive, **anew, "agent_name": name})
         assert row is not None
+        _inherit(conn, name, before, arrival.session_id)
         if is_back:
             events.record(conn, at, "session.resumed", session_id=arrival.session_id)
         return row
@@ -111,23 +116,42 @@ def _enter(conn: Connection, arrival: Arrival, now: datetime) -> Row:
             "started_at": at,
         },
     )
+    _inherit(conn, name, before, arrival.session_id)
     events.record(conn, at, "session.started", session_id=arrival.session_id, data={"agent_name": name})
     return row
 
 
-def _name(conn: Connection, arrival: Arrival, known: Row | None) -> str:
-    if arrival.agent_name is None:
-        if known is not None:
-            return str(known["agent_name"])
-        return agent_name(lambda name: rows.name_taken(conn, name), arrival.session_id)
-    name = check_agent_name(arrival.agent_name)
-    holder = rows.by_name(conn, name)
-    if holder is not None and holder["session_id"] != arrival.session_id:
-        if holder["status"] != SessionStatus.DISCONNECTED:
-            raise Conflict(f"The name {name} belongs to another session.", remedy="Choose another name, or none.")
-        former = next(past for past in map(f"{name}.{{}}".format, count(1)) if not rows.name_taken(conn, past))
-        rows.change(conn, holder["session_id"], {"agent_name": former})
-    return name
+def _name(conn: Connection, arrival: Arrival, known: Row | None) -> tuple[str, list[Row]]:
+    """The name that a session gets, and the sessions that had it, all over."""
+    if arrival.agent_name is not None:
+        try:
+            return _chosen(conn, arrival.agent_name, arrival.session_id)
+        except (Conflict, InvalidInput):
+            if arrival.agent_type != PERSON:  # whose name is that of the account, which nobody chose for this
+                raise
+    if known is not None:
+        return str(known["agent_name"]), []
+    return agent_name(lambda name: names.resolve(conn, name) is not None, arrival.session_id), []
+
+
+def _chosen(conn: Connection, wanted: str, session_id: str) -> tuple[str, list[Row]]:
+    name = check_name(wanted)
+    before = [row for row in names.holders(conn, name) if row["session_id"] != session_id]
+    # An address is read as an id first: a name that is one would get no mail.
+    if any(row["status"] != SessionStatus.DISCONNECTED or row["session_id"] == name for row in before):
+        raise Conflict(f"The name {name} belongs to another session.", remedy="Choose another name, or none.")
+    for row in before:
+        if row["agent_name"].lower() == name.lower():
+            former = next(past for past in map(f"{name}.{{}}".format, count(1)) if not names.holders(conn, past))
+            rows.change(conn, row["session_id"], {"agent_name": former})
+    return name, before
+
+
+def _inherit(conn: Connection, name: str, before: list[Row], session_id: str) -> None:
+    for row in before:
+        mail.move(conn, name, row["session_id"], session_id)
+    if before:
+        names.rebind(conn, name, session_id)
 
 
 def _supersede(conn: Connection, arrival: Arrival, now: datetime) -> None:
@@ -234,7 +258,7 @@ def sweep(
             rows.beat(conn, session_id, iso(now))
         elif patient or row["last_heartbeat"] >= cutoff:
             continue
-        elif row["agent_type"] == "person" and lock_rows.listing(conn, iso(now), [session_id]):
+        elif row["agent_type"] == PERSON and lock_rows.listing(conn, iso(now), [session_id]):
             continue  # a person's reservations live by their own time to live
         else:
             doomed[session_id] = SILENT

@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection, and_, bindparam, func, insert, or_, select, update
 
-from corral.models.states import Importance
+from corral.models.states import Importance, RecipientRole
 from corral.store.schema import agent_sessions, notices
 from corral.store.schema_coordination import message_recipients, messages
 
@@ -20,13 +20,34 @@ _MAIL = select(messages, *_RECEIPT).join(message_recipients, _r.message_id == _m
 _UNREAD = and_(_r.read_at.is_(None), _r.acknowledged_at.is_(None))
 
 # Asked at every hook event: built once, since building a statement costs more than running it.
-_WAITING = _MAIL.where(_r.session_id == bindparam("which"), _r.injected_at.is_(None), _UNREAD).order_by(_m.seq)
+AT_MOST = 50
+"""Messages that one answer of a hook looks at."""
+BEGINNING = 3001
+"""Characters of their bodies that are read."""
+_SHOWN = (
+    select(
+        _m.seq, _m.message_id, _m.thread_id, _m.sender_name, _m.importance, _m.subject, _m.ack_required, _m.attachments,
+        _m.created_at, func.substr(_m.body, 1, BEGINNING).label("body"), _r.injected_at,
+    )
+    .join(message_recipients, _r.message_id == _m.message_id)
+    .order_by(_m.seq)
+    .limit(AT_MOST)
+)  # fmt: skip
+_WAITS = and_(_r.session_id == bindparam("which"), _r.injected_at.is_(None), _UNREAD)
+_WAITING = _SHOWN.where(_WAITS)
+_ANY_WAITING = select(_r.message_id).where(_WAITS).limit(1)
+_HOW_MANY = (
+    select(func.count(), func.count().filter(_m.importance == Importance.URGENT))
+    .select_from(message_recipients)
+    .join(messages, _r.message_id == _m.message_id)
+    .where(_WAITS)
+)
 _NOTICES = select(notices.c.notice_id).where(
     notices.c.session_id == bindparam("which"), notices.c.injected_at.is_(None)
 )
-_HOLDING = _MAIL.where(
+_HOLDING = _SHOWN.where(
     _r.session_id == bindparam("which"), _r.held_at.is_(None), _UNREAD, _m.importance == Importance.URGENT
-).order_by(_m.seq)
+)
 
 
 def create(conn: Connection, message: Row, recipients: Sequence[Row]) -> Row:
@@ -78,6 +99,7 @@ def inbox(
     conn: Connection,
     session_id: str | None,
     *,
+    blind: bool = True,
     importances: Sequence[str] = (),
     unread: bool = False,
     since: str | None = None,
@@ -87,12 +109,15 @@ def inbox(
     """Messages to a session, or to anybody, the newest first; each with its receipt, and to anybody once for each.
 
     Args:
+        blind: Whether blind copies are among them.
         since: Only those sent after this instant.
         after: Only those with a higher number.
     """
     query = _MAIL.order_by(_m.seq.desc(), _r.name).limit(limit)
     if session_id is not None:
         query = query.where(_r.session_id == session_id)
+    if not blind:
+        query = query.where(_r.role != RecipientRole.BCC)
     if importances:
         query = query.where(_m.importance.in_(list(importances)))
     if unread:
@@ -105,18 +130,24 @@ def inbox(
 
 
 def waiting(conn: Connection, session_id: str) -> list[Row]:
-    """Unread mail that has not entered the session's context yet, the oldest first."""
+    """The first unread mail that has not entered the session's context yet, the oldest first, with how bodies begin."""
     return [dict(row) for row in conn.execute(_WAITING, {"which": session_id}).mappings()]
 
 
+def how_many_wait(conn: Connection, session_id: str) -> tuple[int, int]:
+    """How much unread mail has not entered the session's context yet, and how much of it is urgent."""
+    everything, urgent = conn.execute(_HOW_MANY, {"which": session_id}).one()
+    return int(everything), int(urgent)
+
+
 def holding(conn: Connection, session_id: str) -> list[Row]:
-    """Unread urgent mail that has not held a Stop yet, the oldest first."""
+    """The first unread urgent mail that has not held a Stop yet, the oldest first, with how bodies begin."""
     return [dict(row) for row in conn.execute(_HOLDING, {"which": session_id}).mappings()]
 
 
 def anything_waits(conn: Connection, session_id: str) -> bool:
     """Whether a session has mail or notices that have not entered its context yet."""
-    return any(conn.execute(query, {"which": session_id}).first() is not None for query in (_NOTICES, _WAITING))
+    return any(conn.execute(query, {"which": session_id}).first() is not None for query in (_NOTICES, _ANY_WAITING))
 
 
 def mark(conn: Connection, session_id: str, message_ids: Sequence[str], columns: Sequence[str], at: str) -> None:
@@ -145,9 +176,16 @@ def by_seq(conn: Connection, numbers: Sequence[int]) -> list[Row]:
     return [found[number] for number in numbers if number in found]
 
 
-def addressed_to(conn: Connection, session_id: str, message_ids: Sequence[str]) -> set[str]:
-    """Which of these messages a session sent or got."""
-    got = select(_r.message_id).where(_r.session_id == session_id, _r.message_id.in_(list(message_ids)))
+def addressed_to(conn: Connection, session_id: str, message_ids: Sequence[str], asker: str | None) -> set[str]:
+    """Which of these messages a session sent or got, as far as another one may know."""
+    told = _r.role != RecipientRole.BCC
+    if asker is not None:
+        told = or_(told, _r.session_id == asker, _m.sender_session_id == asker)
+    got = (
+        select(_r.message_id)
+        .join(messages, _m.message_id == _r.message_id)
+        .where(_r.session_id == session_id, _r.message_id.in_(list(message_ids)), told)
+    )
     sent = select(_m.message_id).where(_m.sender_session_id == session_id, _m.message_id.in_(list(message_ids)))
     return {str(row[0]) for query in (got, sent) for row in conn.execute(query)}
 
@@ -164,7 +202,7 @@ def move(conn: Connection, name: str, old_session_id: str, new_session_id: str) 
     which = and_(
         _r.session_id == old_session_id, func.lower(_r.name) == name.lower(), _UNREAD, _r.message_id.not_in(has)
     )
-    fresh = {"session_id": new_session_id, "bounced_at": None, "injected_at": None}
+    fresh = {"session_id": new_session_id, "bounced_at": None, "injected_at": None, "held_at": None}
     conn.execute(update(message_recipients).where(which).values(fresh))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, func, insert, select, update
+from sqlalchemy import Connection, bindparam, func, insert, or_, select, update
 
 from corral.models.states import SessionStatus
 from corral.store.schema import agent_sessions
@@ -40,6 +40,16 @@ def resolve(conn: Connection, address: str) -> Row | None:
     return None
 
 
+def holders(conn: Connection, name: str) -> list[Row]:
+    """Every session that goes by a name, in any case, or has it as its id."""
+    sessions, folded = agent_sessions.c, name.lower()
+    bound_to = select(agent_names.c.session_id).where(agent_names.c.folded == folded)
+    means = or_(
+        sessions.session_id == name, func.lower(sessions.agent_name) == folded, sessions.session_id.in_(bound_to)
+    )
+    return [dict(row) for row in conn.execute(select(agent_sessions).where(means)).mappings()]
+
+
 def bound(conn: Connection, name: str) -> Row | None:
     """A name that was bound, in any case."""
     row = conn.execute(select(agent_names).where(agent_names.c.folded == name.lower())).mappings().first()
@@ -54,6 +64,12 @@ def bind(conn: Connection, values: Row) -> Row:
     if row is None:
         row = conn.execute(insert(agent_names).values(**values, folded=folded).returning(agent_names)).mappings().one()
     return dict(row)
+
+
+def rebind(conn: Connection, name: str, session_id: str) -> None:
+    """Let a name that was bound, if it was, mean another session."""
+    which = agent_names.c.folded == name.lower()
+    conn.execute(update(agent_names).where(which).values(session_id=session_id))
 
 
 def of_session(conn: Connection, session_id: str) -> list[Row]:

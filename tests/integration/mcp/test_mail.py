@@ -152,3 +152,14 @@ def test_macros_do_several_steps_in_one_call(house: Coordinated) -> None:
         assert [(row["id"], row["path_pattern"]) for row in held] == [(granted["id"], "src/a.py")]
 
     play(house, scene, agents=2, profile="mail")
+
+
+def test_a_search_tells_of_a_blind_copy_to_its_recipient_and_its_sender_only(house: Coordinated) -> None:
+    async def scene(*agents: Agent) -> None:
+        for agent, name in zip(agents, ("Ann", "Ben", "Cid"), strict=True):
+            await agent.call("register_agent", program="p", model="m", name=name)
+        await agents[0].call("send_message", to=["Ben"], bcc=["Cid"], subject="Plan", body_md="Later")
+        found = [len(await agent.call("search_messages", query="Plan", agent_name="Cid")) for agent in agents]
+        assert found == [1, 0, 1]
+
+    play(house, scene, agents=3, profile="mail", CORRAL_SESSION_ID="")

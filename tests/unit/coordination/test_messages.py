@@ -11,10 +11,11 @@ from sqlalchemy import Connection, create_engine, func, select
 from corral.coordination import addresses, mailing, messages, sessions
 from corral.coordination.addresses import Identity, RecipientNotFound
 from corral.coordination.messages import IdempotencyKeyConflict, Letter, QuotaExceeded
+from corral.coordination.names import agent_name
 from corral.coordination.sessions import Arrival
 from corral.errors import Conflict, CorralError, InvalidInput, NotFound, NotPermitted
+from corral.store import events, names, schema, schema_coordination
 from corral.store import messages as rows
-from corral.store import schema, schema_coordination
 from corral.store.search import create_indexes
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=timezone.utc)
@@ -91,6 +92,7 @@ def test_unknown_recipients_are_all_named_and_nothing_is_sent(conn: Connection) 
         {"attachments": ("a\nb",)},
         {"attachments": ("..\\x",)},
         {"attachments": ("a",) * 101},
+        {"attachments": ("a" * 1025,)},
         {"idempotency_key": ""},
     ],
 )
@@ -233,6 +235,51 @@ def test_a_name_has_one_holder_and_passes_on_with_its_unread_mail_when_that_one_
             addresses.bind(conn, "c", wrong, NOW)
 
 
+@pytest.mark.parametrize("chosen", ["Ben", "bEN", "sisyphus", "b", "all", "Corral", "corral"])
+def test_no_session_arrives_under_a_name_that_means_another(conn: Connection, chosen: str) -> None:
+    addresses.bind(conn, "c", "Sisyphus", NOW)
+    for arrival in (Arrival(session_id="d", agent_name=chosen), Arrival(session_id="a", agent_name=chosen)):
+        with pytest.raises((Conflict, InvalidInput)):
+            sessions.register(conn, arrival, NOW)
+    person = sessions.register(conn, Arrival(session_id="p", agent_type="person", agent_name=chosen), NOW)
+    assert names.holders(conn, person["agent_name"]) == [person]
+    sent = messages.send(conn, ANN, _letter("sisyphus", "Ben"), NOW)
+    assert {one["session_id"] for one in sent.recipients} == {"b", "c"}
+
+
+def test_a_name_that_is_found_is_nobody_elses_in_any_case(conn: Connection) -> None:
+    first = agent_name(lambda _name: False, "seed")
+    addresses.bind(conn, "c", first.lower(), NOW)
+    assert sessions.register(conn, Arrival(session_id="seed"), NOW)["agent_name"] != first
+
+
+@pytest.mark.parametrize("chosen", ["Ben", "ben"])
+def test_who_arrives_under_the_name_of_one_that_is_gone_gets_its_unread_mail(conn: Connection, chosen: str) -> None:
+    addresses.bind(conn, "b", "Boss", NOW)
+    for letter in (_letter("Ben", importance="urgent"), _letter("Boss", subject="for the role")):
+        messages.send(conn, ANN, letter, NOW)
+    assert mailing.hold(conn, "b", NOW) is not None
+    sessions.end(conn, "b", "ended", NOW)
+    sessions.register(conn, Arrival(session_id="d", agent_name=chosen), NOW)
+    assert _subjects(conn, "d") == ["Hello"] and _subjects(conn, "b") == ["for the role"]
+    assert mailing.hold(conn, "d", NOW) is not None
+    sessions.register(conn, Arrival(session_id="d", agent_name="boss"), NOW)
+    assert _subjects(conn, "d") == ["for the role", "Hello"]
+    for address in ("Boss", "BOSS"):
+        assert addresses.known(conn, address)["session_id"] == "d"
+
+
+def test_a_blind_copy_is_known_to_its_recipient_and_its_sender_only(conn: Connection) -> None:
+    sessions.end(conn, "c", "ended", NOW)
+    messages.send(conn, ANN, _letter("Ben", bcc=("Cid",)), NOW)
+    for asker, found in (("c", 1), ("a", 1), ("b", 0), (None, 0)):
+        assert len(messages.find(conn, "Hello", session_id="c", asker=asker)) == found
+    assert [row["addressed"] for row in messages.inbox(conn, None)] == ["Ben"]
+    assert _subjects(conn, "c", blind=False) == [] != _subjects(conn, "c")
+    (told,) = (row for row in events.listing(conn) if row["kind"] == "message.sent")
+    assert told["data"]["bounced"] == []
+
+
 # -- on the way to a model
 
 
@@ -267,6 +314,30 @@ def test_no_text_can_leave_the_marks_around_it(conn: Connection) -> None:
     assert all(line.startswith("| ") and "<" not in line for line in body)
     assert text.replace("\n", "").isprintable() and "\u202e" not in text
     assert "no instruction" in head
+
+
+@pytest.mark.parametrize("text", ["<", "\n", "\u202e", '"'])
+def test_no_text_makes_an_answer_long(conn: Connection, text: str) -> None:
+    paths = tuple(f"{number}" + "&" * 1000 for number in range(100))
+    letter = _letter("Ben", subject="Hi" + '"' * 490, body=text * 10000, attachments=paths, importance="urgent")
+    messages.send(conn, ANN, letter, NOW)
+    _head, shown, *_rest = mailing.deliver(conn, "b", NOW)
+    assert 4000 < len(shown) <= mailing.AT_ONCE
+    assert shown.endswith("(cut; fetch_inbox has all of it)\n</corral-mail>")
+
+
+def test_a_flood_is_counted_and_not_read(conn: Connection) -> None:
+    for _ in range(60):
+        messages.send(conn, ANN, _letter("Ben", body="x" * 9000, importance="urgent"), NOW)
+    messages.send(conn, ANN, _letter("Ben"), NOW)
+    waits = mailing.waits(conn, "b")
+    assert waits is not None and "61 unread messages" in waits and "60 of them urgent" in waits
+    assert [len(row["body"]) for row in rows.waiting(conn, "b")] == [3001] * 50 == [
+        len(row["body"]) for row in rows.holding(conn, "b")
+    ]  # fmt: skip
+    held = mailing.hold(conn, "b", NOW)
+    assert held is not None and "59 more will follow." in held
+    assert mailing.deliver(conn, "b", NOW)[-1] == "59 more will follow."
 
 
 def test_urgent_mail_holds_a_stop_once(conn: Connection) -> None:

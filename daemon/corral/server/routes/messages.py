@@ -113,7 +113,7 @@ def _common(given: Answering) -> dict[str, Any]:
 async def inbox(
     services: Given,
     session_id: str | None = Session,
-    agent: str | None = Query(None, max_length=128, description="Whose inbox, by name."),
+    agent: str | None = Query(None, max_length=128, description="Whose inbox, by name; without blind copies."),
     everyone: bool = Query(False, description="The mail of the whole project."),
     urgent_only: bool = False,
     unread_only: bool = False,
@@ -129,6 +129,7 @@ async def inbox(
         found = messages.inbox(
             conn,
             None if everyone else whose,
+            blind=not agent,
             urgent_only=urgent_only,
             unread_only=unread_only,
             since_ts=since_ts,

@@ -158,11 +158,13 @@ async def search_messages(
 ) -> Any:
     """Messages of the project that hold all the words, the best match first; agent_name: only those it sent or got."""
 
+    asker = current.get().actor
+
     def find(conn: Connection) -> list[Answer]:
         session_id = known(conn, agent_name)["session_id"] if agent_name else None
         return [
             {key: value for key, value in entry(row).items() if key in _FOUND}
-            for row in messages.find(conn, query, session_id=session_id, limit=limit)
+            for row in messages.find(conn, query, session_id=session_id, asker=asker, limit=limit)
         ]
 
     return listed(await look(project_key, find))
