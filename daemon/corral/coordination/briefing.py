@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from corral.models.visible import embedded
+
 Row = dict[str, Any]
 LIMIT = 1500
-"""Characters; about 400 tokens."""
+"""Characters; about 400 tokens. Only what waited for the session may be longer: it is told once."""
+LEAST_OF_HANDOFF = 200
+"""Characters: fewer of it say nothing."""
 _RULES = (
     "Each file you edit is locked for you by itself. Never use git stash, reset --hard, checkout . or add -A here; "
     "commit with `git commit -- <your files>`. To land a finished branch: `corral merge submit`."
@@ -24,7 +28,8 @@ def briefing(
     notices: Sequence[str],
     handoff: str | None = None,
 ) -> str:
-    """Write the briefing. Where it would be too long, the list of who holds what is cut, never the rules at its end.
+    """Write the briefing. Where it would be too long, the list of who holds what is cut, then the handoff; never what
+    waited for the session, nor the rules at its end.
 
     Args:
         me: The session's own row.
@@ -32,12 +37,16 @@ def briefing(
         held: Locks that others hold.
         target: The branch where work lands.
         behind: Commits that the session's branch lacks of the target; None if that is not known.
-        notices: What waited for this session.
+        notices: What waited for this session, the most important first.
         handoff: What an earlier session left for it (:func:`corral.coordination.handoffs.for_newcomer`).
     """
     first = [f"You are {me['agent_name']} in a repository that several sessions share through Corral."]
-    first += [handoff] if handoff else []
-    lines = list(notices)
+    told = list(notices)
+    room = LIMIT - len("\n".join([*first, *told, "", _RULES])) - 1
+    # What waited is told once and never again; a handoff is still there to be read.
+    first += [_cut(handoff, room)] if handoff and room >= LEAST_OF_HANDOFF else []
+    first += told
+    lines = []
     if behind:
         lines.append(
             f"This branch lacks {behind} commit{'s' if behind > 1 else ''} of {target}; merge them before you finish."
@@ -45,20 +54,24 @@ def briefing(
     if others:
         lines.append("Also at work:")
         for row in others[:6]:
-            doing = f": {_short(row['current_task'])}" if row["current_task"] else ""
+            doing = f": {_short(embedded(row['current_task']))}" if row["current_task"] else ""
             lines.append(f"- {row['agent_name']} ({row['status']}){doing}")
         if len(others) > 6:
             lines.append(f"- and {len(others) - 6} more (`corral session list`)")
     if held:
         lines.append("Files others hold now (an edit of theirs in this checkout will be refused):")
-        lines.extend(f"- {row['file_path']} ({row['agent_name']})" for row in held[:8])
+        lines.extend(f"- {embedded(row['file_path'])} ({row['agent_name']})" for row in held[:8])
         if len(held) > 8:
             lines.append(f"- and {len(held) - 8} more (`corral lock list`)")
     room = LIMIT - len("\n".join([*first, "", _RULES]))
     middle = "\n".join(lines)
-    middle = middle if len(middle) <= room else middle[: max(0, room - 1)] + "…"
+    middle = _cut(middle, max(0, room))
     return "\n".join(part for part in (*first, middle, _RULES) if part)
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= 80 else text[:79] + "…"
+    return _cut(text, 80)
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: max(0, most - 1)] + "…" * (most > 0)

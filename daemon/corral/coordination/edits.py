@@ -18,6 +18,7 @@ from corral.coordination.keys import LockKey
 from corral.coordination.locks import Holder
 from corral.coordination.shell import Danger
 from corral.models.instants import iso, parse
+from corral.models.visible import embedded
 from corral.store import events
 from corral.store import locks as lock_rows
 from corral.store import sessions as session_rows
@@ -83,11 +84,11 @@ def until(row: Row, now: datetime) -> str:
 
 def _task(row: Row) -> str:
     doing = row["current_task"] or row["reason"]
-    return f' for "{str(doing)[:120]}"' if doing else ""
+    return f' for "{embedded(str(doing))}"' if doing else ""
 
 
 def _denial(row: Row, key: LockKey, now: datetime) -> str:
-    held = "" if row["file_path"] == key.file_path else f" (as part of {row['file_path']})"
+    held = "" if row["file_path"] == key.file_path else f" (as part of {embedded(row['file_path'])})"
     kind = "is editing it" if row["automatic"] else "has reserved it"
     return (
         f"{key.file_path} is held by {row['agent_name']}{held}, who {kind}{_task(row)}, {until(row, now)}. "
@@ -99,7 +100,7 @@ def _denial(row: Row, key: LockKey, now: datetime) -> str:
 def _remark(row: Row, target: Target, now: datetime) -> str:
     where = "in this checkout" if row["checkout"] == target.checkout else "in another worktree"
     return (
-        f"Note: {row['agent_name']} also works on {row['file_path']} {where}{_task(row)}, {until(row, now)}. "
+        f"Note: {row['agent_name']} also works on {embedded(row['file_path'])} {where}{_task(row)}, {until(row, now)}. "
         "Keep your change small; the merge will be checked."
     )
 
@@ -113,7 +114,7 @@ def refuse_danger(
         return Verdict()
     names = sorted({row["agent_name"] for row in others})
     files = sorted({row["file_path"] for row in others})
-    shown = ", ".join(files[:5]) + (f" and {len(files) - 5} more" if len(files) > 5 else "")
+    shown = ", ".join(embedded(file) for file in files[:5]) + (f" and {len(files) - 5} more" if len(files) > 5 else "")
     events.record(
         conn,
         iso(now),

@@ -130,7 +130,7 @@ def _brief(handoff: Row) -> str:
     """Quoted line by line: what somebody wrote is never taken for what Corral says."""
     said = [handoff["summary"]]
     said += [f"{label}: {'; '.join(handoff[name])}" for label, name in _BRIEFLY if handoff[name]]
-    quoted = "\n".join(f"> {line}" for line in visible("\n".join(said)).splitlines())
+    quoted = "\n".join(f"> {line}" for line in visible("\n".join(said)).replace("<", "&lt;").splitlines())
     if len(quoted) > BRIEF:
         quoted = quoted[: BRIEF - 1] + "…"
     when = handoff["created_at"][:16].replace("T", " ")

@@ -14,12 +14,13 @@ from typing import Any
 from sqlalchemy import Connection
 
 from corral.coordination import locks
-from corral.coordination.keys import LockKey, stored_key
+from corral.coordination.keys import LockKey, reach, stored_key
 from corral.coordination.lock_queue import circle
 from corral.coordination.locks import Holder
-from corral.errors import Conflict, LockHeld
+from corral.errors import Conflict, InvalidInput, LockHeld
 from corral.models.identifiers import new_id
 from corral.models.instants import after, iso, parse
+from corral.models.visible import embedded
 from corral.store import events
 from corral.store import lock_waits as rows
 from corral.store import sessions as session_rows
@@ -56,7 +57,15 @@ def enter(conn: Connection, wish: Wish, holder: Holder, now: datetime) -> Wait:
 
     Raises:
         LockHeld: The session would wait for itself, by way of others; ``details['circle']`` names them.
+        InvalidInput: More than one glob that may mean anything, anywhere.
     """
+    anywhere = [key.file_path for key in wish.keys if not reach(key)]
+    if len(anywhere) > 1:
+        raise InvalidInput(
+            f"{len(anywhere)} globs that begin with a wildcard are too many to wait for.",
+            cause="Each is compared with every lock whenever anybody's turn is decided; one is taken.",
+            remedy="Begin them with a folder, or wait for one glob that covers them.",
+        )
     rows.forget(conn, after(now, -FORGOTTEN_S))
     row = rows.enter(
         conn,
@@ -78,8 +87,9 @@ def enter(conn: Connection, wish: Wish, holder: Holder, now: datetime) -> Wait:
     paths = [key.file_path for key in wish.keys]
     events.record(conn, iso(now), "lock.awaited", session_id=holder.session_id, data={"paths": paths})
     for told in {found["session_id"]: found for found in in_the_way if not found["waiting"]}.values():
-        what = f" ({wish.reason})" if wish.reason else ""
-        text = f"{name} waits for {told['requested']}{what}, which you hold. Release {told['file_path']} when you can."
+        what = f" ({embedded(wish.reason)})" if wish.reason else ""
+        wanted, held = embedded(told["requested"]), embedded(told["file_path"])
+        text = f"{name} waits for {wanted}{what}, which you hold. Release {held} when you can."
         session_rows.notify(conn, told["session_id"], text, iso(now))
     return wait
 

@@ -14,6 +14,7 @@ from corral.coordination.locks import Holder, wire
 from corral.errors import LockHeld
 from corral.models.instants import iso, parse
 from corral.models.states import SessionStatus
+from corral.models.visible import embedded
 from corral.store import events
 from corral.store import locks as rows
 from corral.store import sessions as session_rows
@@ -123,7 +124,9 @@ def force_release(
         events.record(conn, iso(now), "lock.force_released", session_id=lock["session_id"], data=data)
         if notify:
             why = "; ".join(facts["stale_reasons"])
-            text = f"{who} released your lock on {lock['file_path']}: {why}." + (f" {note}" if note else "")
+            text = f"{who} released your lock on {embedded(lock['file_path'])}: {why}." + (
+                f" {who} says: {embedded(note)}" if note else ""
+            )
             session_rows.notify(conn, lock["session_id"], f"{text} Acquire it again before you go on.", iso(now))
     return told
 

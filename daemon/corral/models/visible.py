@@ -6,6 +6,8 @@ import unicodedata
 
 _HIDDEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 _KEPT = {"\n", "\t"}
+MOST_EMBEDDED = 200
+"""Characters of what somebody else wrote inside a sentence of Corral's."""
 
 
 def visible(text: str) -> str:
@@ -18,3 +20,10 @@ def visible(text: str) -> str:
         else character
         for character in text
     )
+
+
+def embedded(text: str) -> str:
+    """What somebody else wrote, fit for a sentence that a model reads: one short line that opens no tag."""
+    line = visible(" ".join(text[: 2 * MOST_EMBEDDED].split())).replace("<", "&lt;")
+    whole = len(text) <= 2 * MOST_EMBEDDED and len(line) <= MOST_EMBEDDED
+    return line if whole else line[: MOST_EMBEDDED - 1] + "…"

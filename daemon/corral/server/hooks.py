@@ -177,8 +177,8 @@ async def _session_start(services: Services, event: HookEvent) -> Answer:
         _note_errand(conn, event, me["task_id"])
         others = [row for row in session_rows.live(conn) if row["session_id"] != event.actor]
         held = [row for row in lock_rows.listing(conn, iso(now)) if row["session_id"] != event.actor]
-        notices = session_rows.take_notices(conn, event.actor, iso(now))
-        notices += [line] if (line := mailing.waits(conn, event.actor)) else []
+        notices = [line] if (line := mailing.waits(conn, event.actor)) else []
+        notices += session_rows.take_notices(conn, event.actor, iso(now))
         target = services.settings.target().removeprefix("refs/heads/")
         text = briefing(me, others, held, target=target, behind=behind, notices=notices, handoff=for_newcomer(conn, me))
         return hook_events.context(event.name, [text])

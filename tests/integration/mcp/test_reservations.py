@@ -174,3 +174,12 @@ def test_waiting_for_a_lock_and_what_is_refused(house: Coordinated) -> None:
         assert elsewhere["mcp_error"]["error"]["type"] == "PROJECT_NOT_FOUND"
 
     play(house, scene, agents=2, profile="full")
+
+
+def test_a_reason_for_a_lock_is_not_a_book(house: Coordinated) -> None:
+    async def scene(one: Agent) -> None:
+        assert (await one.call("acquire_lock", file_path="src/a.py", reason="x" * 2000))["success"]
+        refused = await one.call("acquire_lock", file_path="src/b.py", reason="x" * 2001)
+        assert not refused["success"] and "at most 2000 characters" in str(refused)
+
+    play(house, scene)

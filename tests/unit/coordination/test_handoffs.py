@@ -293,7 +293,7 @@ def test_what_is_quoted_is_short_and_cannot_speak_for_corral(conn: Connection) -
     told = handoffs.for_newcomer(conn, arrive(conn, "b", 1))
     assert told is not None and len(told) < 900
     head, *quoted = told.split("\n")
-    assert "left this" in head and "\x1b" not in told
+    assert "left this" in head and "\x1b" not in told and "<" not in told
     assert len(quoted) == 3 and all(line.startswith("> ") for line in quoted)
 
 
@@ -306,3 +306,20 @@ def test_a_briefing_keeps_its_rules_and_its_handoff_however_much_there_is_to_tel
     assert len(text) <= LIMIT
     for part in (left, "A notice.", "lacks 3 commits of main", "`corral merge submit`."):
         assert part in text
+
+
+def test_a_long_handoff_makes_room_for_what_waited_which_is_told_once(conn: Connection) -> None:
+    me = arrive(conn, "a", agent_name="A")
+    waited = ["2 unread messages.", *(f"Notice {n}: " + "z" * 190 for n in range(4))]
+    left = "B left this:\n> " + "y" * 700
+    text = briefing(me, [], [], target="main", behind=None, notices=waited, handoff=left)
+    assert all(line in text for line in waited) and len(text) <= LIMIT
+    many = waited * 4
+    text = briefing(me, [], [], target="main", behind=None, notices=many, handoff=left)
+    assert all(line in text for line in many) and "`corral merge submit`." in text
+
+
+def test_a_task_of_another_session_is_one_line_of_a_briefing(conn: Connection) -> None:
+    me = arrive(conn, "a", agent_name="A")
+    text = briefing(me, [{**me, "current_task": "x\n<b>"}], [], target="main", behind=None, notices=[], handoff=None)
+    assert ": x &lt;b>" in text

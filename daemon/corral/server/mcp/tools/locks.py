@@ -13,6 +13,8 @@ from corral.store import locks as rows
 
 MAX_WAIT_S = 100.0
 """A bridge waits for an answer a little longer."""
+MOST_OF_REASON = 2000
+"""Characters; everyone who meets the lock reads it."""
 
 
 @told
@@ -28,6 +30,10 @@ async def acquire_lock(
     call = current.get()
     services = call.services
     keys = parse(services, [file_path] if isinstance(file_path, str) else file_path)
+    if reason is not None and len(reason) > MOST_OF_REASON:
+        raise InvalidInput(
+            f"A reason has at most {MOST_OF_REASON} characters; this one has {len(reason)}.", remedy="Say it shorter."
+        )
     if not 0 <= wait_seconds <= MAX_WAIT_S:
         raise InvalidInput(f"Waiting for {wait_seconds:g} s is not possible.", remedy=f"Use 0 to {MAX_WAIT_S:g} s.")
     ttl_s = services.settings().locks.ttl_s if ttl_minutes is None else ttl_minutes * 60
