@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timezone
+from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import Connection
 
+from corral.config.model import Tasks
+from corral.coordination import messages, sessions
+from corral.coordination.addresses import MOST_RECIPIENTS
+from corral.coordination.sessions import Arrival
+from corral.git.command import open_repository
+from corral.models.tasks import read_submissions
+from corral.server.announcements import Announcer, _send
+from corral.store import events
+from corral.store.engine import Database
+from corral.store.migrate import open_schema
+from corral.work import tasks
 from tests.coordinated import Coordinated, eventually, told
 
 
@@ -83,3 +97,37 @@ def test_mail_that_its_reader_has_not_seen_when_it_ends_bounces(house: Coordinat
     (bounce,) = _mail(house, "ann")["message.bounced"]
     assert bounce["subject"] == "Not delivered: Hello" and names["ben"] in bounce["body"]
     assert [row["state"] for row in _mail(house, "ben")["message"]] == ["bounced"]
+
+
+def test_a_letter_that_cannot_be_written_stops_none_that_follow(tmp_path: Path, repo: Path) -> None:
+    open_schema(tmp_path / "corral.db")
+    db, now = Database(tmp_path / "corral.db"), datetime.now(timezone.utc)
+
+    def ended(conn: Connection, submitter: str) -> None:
+        sessions.register(conn, Arrival(session_id=submitter), now)
+        (wanted,) = read_submissions([{"title": "t", "command": "true", "submitted_by": submitter}])
+        row = tasks.submit(conn, wanted, now, Tasks())
+        events.record(conn, now, "task.completed", task_id=row["task_id"])
+
+    for submitter in (" nobody finds it ", "boss"):
+        db.write(lambda conn, submitter=submitter: ended(conn, submitter))  # type: ignore[misc]
+    Announcer(db, open_repository(repo / ".git"), lambda: None).step(now)
+    (mail,) = db.read(lambda conn: messages.inbox(conn, "boss"))
+    assert mail["kind"] == "task.completed"
+    db.close()
+
+
+def test_what_more_take_part_in_than_one_letter_can_name_is_told_in_several(tmp_path: Path) -> None:
+    open_schema(tmp_path / "corral.db")
+    db, now = Database(tmp_path / "corral.db"), datetime.now(timezone.utc)
+    crowd = [f"s{number}" for number in range(MOST_RECIPIENTS + 1)]
+
+    def tell(conn: Connection) -> None:
+        for one in crowd:
+            sessions.register(conn, Arrival(session_id=one), now)
+        _send(conn, messages.Letter("All done", "Everything landed.", kind="batch.settled"), list(crowd), now)
+
+    db.write(tell)
+    for one in (crowd[0], crowd[-1]):
+        assert len(db.read(lambda conn, one=one: messages.inbox(conn, one))) == 1  # type: ignore[misc]
+    db.close()

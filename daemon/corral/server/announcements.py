@@ -16,6 +16,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from corral.coordination import messages
+from corral.coordination.addresses import MOST_RECIPIENTS
 from corral.coordination.messages import BODY_LIMIT, Letter
 from corral.errors import CorralError
 from corral.git import refs
@@ -23,6 +24,7 @@ from corral.git.command import Git
 from corral.models.crash import crash_point
 from corral.models.instants import iso, parse
 from corral.models.states import OPEN_MERGES, RETURNED_MERGES, TERMINAL_TASKS, Importance, SessionStatus, TaskStatus
+from corral.observe.logs import logger
 from corral.store import announcements, events, merges
 from corral.store import messages as mail
 from corral.store import sessions as session_rows
@@ -35,6 +37,7 @@ AGAIN_S = 0.5
 FILES_SHOWN = 50
 _ENDED = ("task.completed", "task.failed", "task.dead", "task.cancelled")
 _MERGED = ("merge.landed", "merge.conflict", "merge.failed", "merge.cancelled")
+log = logger("announcements")
 KINDS = (*_ENDED, *_MERGED, "session.ended")
 
 
@@ -59,7 +62,11 @@ class Announcer:
             for event in found:
                 files = self._files(event)
                 crash_point("announcements.before_letter")
-                self._db.write(lambda conn, event=event, files=files: _tell(conn, event, files, now))  # type: ignore[misc]
+                try:
+                    self._db.write(lambda conn, event=event, files=files: _tell(conn, event, files, now))  # type: ignore[misc]
+                except CorralError as error:  # one letter that cannot be written must not stop all that follow
+                    log.error("not_announced", event_id=event["event_id"], kind=event["kind"], reason=error.message)
+                    self._db.write(lambda conn, event=event: announcements.move_on(conn, event["event_id"]))  # type: ignore[misc]
                 crash_point("announcements.letter_sent")
             if not found:
                 break
@@ -96,8 +103,8 @@ def _tell(conn: Connection, event: Row, files: list[str], now: datetime) -> None
 def _send(conn: Connection, letter: Letter, to: list[str | None], now: datetime) -> None:
     """To the sessions among those that there are; to nobody if there are none."""
     present = tuple(dict.fromkeys(one for one in to if one and session_rows.get(conn, one) is not None))
-    if present:
-        messages.send(conn, None, replace(letter, to=present), now)
+    for start in range(0, len(present), MOST_RECIPIENTS):
+        messages.send(conn, None, replace(letter, to=present[start : start + MOST_RECIPIENTS]), now)
 
 
 # -- a task
