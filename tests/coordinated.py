@@ -93,6 +93,8 @@ class Coordinated:
         process = psutil.Process(pid)
         process.kill()
         eventually(lambda: not process.is_running() or process.status() == psutil.STATUS_ZOMBIE)
+        # Its other threads may hold the socket a moment longer: who connects then is cut off instead of refused.
+        eventually(lambda: self.daemon_pid() != pid)
 
     def stop(self) -> None:
         """Stop the daemon if one runs."""
