@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection
+from sqlalchemy import Connection, update
+from sqlalchemy.event import listen
 
 from corral.config.model import Tasks
 from corral.coordination import messages, sessions
-from corral.coordination.addresses import MOST_RECIPIENTS
+from corral.coordination.addresses import MOST_RECIPIENTS, Identity
 from corral.coordination.sessions import Arrival
 from corral.git.command import open_repository
+from corral.models.instants import iso
 from corral.models.tasks import read_submissions
-from corral.server.announcements import Announcer, _send
-from corral.store import events
+from corral.server.announcements import Announcer
+from corral.store import announcements, events
 from corral.store.engine import Database
 from corral.store.migrate import open_schema
+from corral.store.schema import tasks as task_table
 from corral.work import tasks
 from tests.coordinated import Coordinated, eventually, told
 
@@ -117,17 +121,94 @@ def test_a_letter_that_cannot_be_written_stops_none_that_follow(tmp_path: Path, 
     db.close()
 
 
-def test_what_more_take_part_in_than_one_letter_can_name_is_told_in_several(tmp_path: Path) -> None:
+@pytest.fixture
+def db(tmp_path: Path) -> Iterator[Database]:
     open_schema(tmp_path / "corral.db")
-    db, now = Database(tmp_path / "corral.db"), datetime.now(timezone.utc)
+    database = Database(tmp_path / "corral.db")
+    yield database
+    database.close()
+
+
+def _submitted(conn: Connection, now: datetime, **how: Any) -> Any:
+    (wanted,) = read_submissions([{"title": "t", "command": "true", **how}])
+    return tasks.submit(conn, wanted, now, Tasks(max_queue=MOST_RECIPIENTS + 1))["task_id"]
+
+
+def test_a_batch_with_more_participants_than_a_letter_can_name_is_summed_up_for_each_once(
+    db: Database, repo: Path
+) -> None:
+    now = datetime.now(timezone.utc)
     crowd = [f"s{number}" for number in range(MOST_RECIPIENTS + 1)]
 
-    def tell(conn: Connection) -> None:
+    def end(conn: Connection) -> None:
         for one in crowd:
             sessions.register(conn, Arrival(session_id=one), now)
-        _send(conn, messages.Letter("All done", "Everything landed.", kind="batch.settled"), list(crowd), now)
+            task = _submitted(conn, now, submitted_by=one, thread_id="crowd")
+        ended = {"status": "cancelled", "completed_at": iso(now)}
+        conn.execute(update(task_table).values(ended))
+        for _twice in range(2):
+            events.record(conn, now, "task.cancelled", task_id=task)
 
-    db.write(tell)
+    db.write(end)
+    Announcer(db, open_repository(repo / ".git"), lambda: None).step(now)
     for one in (crowd[0], crowd[-1]):
-        assert len(db.read(lambda conn, one=one: messages.inbox(conn, one))) == 1  # type: ignore[misc]
-    db.close()
+        (mail,) = db.read(lambda conn, one=one: messages.inbox(conn, one))  # type: ignore[misc]
+        assert mail["kind"] == "batch.settled"
+        assert (len(mail["data"]["not_merged"]), mail["data"]["not_merged_count"]) == (50, len(crowd))
+
+
+def test_all_that_a_session_has_not_seen_of_a_sender_bounces_in_one_letter(db: Database, repo: Path) -> None:
+    now = datetime.now(timezone.utc)
+
+    def leave(conn: Connection) -> list[int]:
+        for one in ("ann", "ben", "eve"):
+            sessions.register(conn, Arrival(session_id=one), now)
+        wrote = [
+            messages.send(conn, Identity(one, one), messages.Letter(f"About {n}", "x", to=("ben",)), now).message["seq"]
+            for one, many in (("ann", 3), ("eve", 1))
+            for n in range(many)
+        ]
+        sessions.end(conn, "ben", "exit", now)
+        return wrote
+
+    wrote = db.write(leave)
+    Announcer(db, open_repository(repo / ".git"), lambda: None).step(now)
+    (bounce,) = db.read(lambda conn: messages.inbox(conn, "ann"))
+    assert bounce["data"]["messages"] == ", ".join(str(number) for number in wrote[:3])
+    assert bounce["subject"].startswith("Not delivered: 3 messages to ")
+    assert bounce["data"]["messages"] in bounce["body"]
+    (single,) = db.read(lambda conn: messages.inbox(conn, "eve"))
+    assert (single["subject"], single["data"]["messages"]) == ("Not delivered: About 0", str(wrote[3]))
+
+
+def test_what_a_letter_carries_of_many_files_is_bounded_and_says_how_many(db: Database, repo: Path) -> None:
+    now = datetime.now(timezone.utc)
+
+    def complete(conn: Connection) -> None:
+        sessions.register(conn, Arrival(session_id="boss"), now)
+        task = _submitted(conn, now, submitted_by="boss")
+        result = {"files_changed": [f"src/{number}.py" for number in range(50_000)]}
+        conn.execute(update(task_table).values(status="completed", completed_at=iso(now), result=result))
+        events.record(conn, now, "task.completed", task_id=task)
+
+    db.write(complete)
+    Announcer(db, open_repository(repo / ".git"), lambda: None).step(now)
+    (mail,) = db.read(lambda conn: messages.inbox(conn, "boss"))
+    assert (len(mail["data"]["files_changed"]), mail["data"]["files_changed_count"]) == (50, 50_000)
+    assert "and 49950 more" in mail["body"]
+
+
+def test_where_a_batch_stands_is_found_without_looking_at_what_is_not_of_it(db: Database) -> None:
+    asked: list[tuple[str, Any]] = []
+
+    def ask(conn: Connection) -> None:
+        listen(conn, "before_cursor_execute", lambda _c, _cur, sql, values, _ctx, _many: asked.append((sql, values)))
+        announcements.is_open(conn, "a")
+        announcements.batch(conn, "a")
+        for sql, values in list(asked):
+            plan = [str(row[3]) for row in conn.exec_driver_sql(f"EXPLAIN QUERY PLAN {sql}", values)]
+            assert not [step for step in plan if step.startswith("SCAN")], plan
+            assert not [step for step in plan if "TEMP B-TREE" in step], plan
+
+    db.read(ask)
+    assert len(asked) >= 3

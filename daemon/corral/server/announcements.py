@@ -23,7 +23,7 @@ from corral.git import refs
 from corral.git.command import Git
 from corral.models.crash import crash_point
 from corral.models.instants import iso, parse
-from corral.models.states import OPEN_MERGES, RETURNED_MERGES, TERMINAL_TASKS, Importance, SessionStatus, TaskStatus
+from corral.models.states import RETURNED_MERGES, Importance, SessionStatus, TaskStatus
 from corral.observe.logs import logger
 from corral.store import announcements, events, merges
 from corral.store import messages as mail
@@ -104,7 +104,10 @@ def _send(conn: Connection, letter: Letter, to: list[str | None], now: datetime)
     """To the sessions among those that there are; to nobody if there are none."""
     present = tuple(dict.fromkeys(one for one in to if one and session_rows.get(conn, one) is not None))
     for start in range(0, len(present), MOST_RECIPIENTS):
-        messages.send(conn, None, replace(letter, to=present[start : start + MOST_RECIPIENTS]), now)
+        # A key stands for one message: the first carries it, and the others are stored with it or not at all.
+        key = letter.idempotency_key if start == 0 else None
+        some = replace(letter, to=present[start : start + MOST_RECIPIENTS], idempotency_key=key)
+        messages.send(conn, None, some, now)
 
 
 # -- a task
@@ -183,9 +186,9 @@ def _concerned(conn: Connection, merge: Row, task: Row | None) -> list[str | Non
 
 def _conclude(conn: Connection, thread_id: str, now: datetime) -> None:
     """When nothing of a batch can happen by itself any more, its participants get one summary of it."""
-    rows = announcements.batch(conn, thread_id)
-    if not all(row["status"] in TERMINAL_TASKS and row["merge_state"] not in OPEN_MERGES for row in rows):
+    if announcements.is_open(conn, thread_id):
         return
+    rows = announcements.batch(conn, thread_id)
     standing = [[row["task_id"], row["status"], row["merge_state"], row["completed_at"]] for row in rows]
     key = f"batch-{hashlib.sha256(json.dumps([thread_id, standing]).encode()).hexdigest()}"
     if mail.by_key(conn, None, key) is not None:
@@ -227,17 +230,29 @@ def _bounce(conn: Connection, session_id: str, now: datetime) -> None:
         return
     lost = mail.undelivered(conn, session_id)
     mail.mark(conn, session_id, [one["message_id"] for one in lost], ("bounced_at",), iso(now))
+    unseen: dict[str, list[Row]] = {}
     for one in lost:
-        if one["sender_session_id"] in (None, session_id):
-            continue
-        facts = {"message_id": one["message_id"], "id": one["seq"], "recipient": one["addressed"],
-                 "reason": f"{row['agent_name']} is gone ({row['end_reason']}) and had not seen it"}  # fmt: skip
-        letter = _letter("message.bounced", f"Not delivered: {one['subject']}", facts, None, Importance.NORMAL)
-        sender = session_rows.get(conn, one["sender_session_id"])
+        if one["sender_session_id"] not in (None, session_id):
+            unseen.setdefault(one["sender_session_id"], []).append(one)
+            about = {"message_id": one["message_id"], "sender": one["sender_session_id"]}
+            events.record(conn, now, "message.bounced", session_id=session_id, data=about)
+    for writer, theirs in unseen.items():
+        sender = session_rows.get(conn, writer)
         if sender is not None and sender["status"] != SessionStatus.DISCONNECTED:
-            _send(conn, replace(letter, thread_id=one["thread_id"]), [one["sender_session_id"]], now)
-        about = {"message_id": one["message_id"], "sender": one["sender_session_id"]}
-        events.record(conn, now, "message.bounced", session_id=session_id, data=about)
+            _send(conn, _about_lost(row, theirs), [writer], now)
+
+
+def _about_lost(gone: Row, lost: list[Row]) -> Letter:
+    """One letter to a sender about all that a session has not seen of what it sent."""
+    threads = {one["thread_id"] for one in lost}
+    facts = {
+        "recipient": ", ".join(dict.fromkeys(one["addressed"] for one in lost)),
+        "reason": f"{gone['agent_name']} is gone ({gone['end_reason']}) and had not seen it",
+        "messages": ", ".join(str(one["seq"]) for one in lost),
+    }
+    what = lost[0]["subject"] if len(lost) == 1 else f"{len(lost)} messages to {gone['agent_name']}"
+    letter = _letter("message.bounced", f"Not delivered: {what}", facts, None, Importance.NORMAL)
+    return replace(letter, thread_id=threads.pop() if len(threads) == 1 else None)
 
 
 # -- letters
@@ -248,13 +263,18 @@ def _letter(kind: str, subject: str, facts: Row, task: Row | None, importance: I
     thread = (task["thread_id"] or f"task-{task['task_id']}") if task is not None else None
     body = "\n".join(_line(name, value) for name, value in facts.items() if value not in (None, [], {}))
     short = body.encode()[: BODY_LIMIT // 2].decode("utf-8", "ignore")
+    data: Row = {}
+    for name, value in facts.items():
+        data[name] = value[:FILES_SHOWN] if isinstance(value, list) else value
+        if isinstance(value, list) and len(value) > FILES_SHOWN:
+            data[f"{name}_count"] = len(value)
     return Letter(
         subject=subject[: messages.SUBJECT_LIMIT],
         body=short,
         importance=importance.value,
         thread_id=thread,
         kind=kind,
-        data=facts if len(body) == len(short) else {key: facts[key] for key in list(facts)[:2]},
+        data=data if len(body) == len(short) else {key: data[key] for key in list(facts)[:2]},
     )
 
 

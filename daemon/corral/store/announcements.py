@@ -14,6 +14,11 @@ from corral.store.schema_coordination import event_cursors
 Row = dict[str, Any]
 _READER = "announcements"
 _ENDED = ("task.retried", "task.failed", "task.dead", "task.interrupted", "task.lease_expired")
+_SUMMARY = (
+    tasks.c.task_id, tasks.c.thread_id, tasks.c.title, tasks.c.status, tasks.c.submitted_by, tasks.c.session_id,
+    tasks.c.error_message, tasks.c.completed_at,
+    merge_requests.c.state.label("merge_state"), merge_requests.c.conflicts, merge_requests.c.landed_sha,
+)  # fmt: skip
 
 
 def told(conn: Connection) -> int:
@@ -43,19 +48,30 @@ def attempts(conn: Connection, task_id: str, until: int) -> list[Row]:
     return [dict(row) for row in conn.execute(query.order_by(events.c.event_id)).mappings()]
 
 
+def is_open(conn: Connection, thread_id: str) -> bool:
+    """Whether something may still happen to a task of a thread, or to a merge request of one."""
+    theirs = tasks.c.thread_id == thread_id
+    task = select(tasks.c.task_id).where(theirs, tasks.c.status.not_in(TERMINAL_TASKS)).limit(1)
+    merge = (
+        select(merge_requests.c.merge_id)
+        .join(tasks, tasks.c.task_id == merge_requests.c.task_id)
+        .where(theirs, merge_requests.c.state.in_(OPEN_MERGES))
+        .limit(1)
+    )
+    return any(conn.execute(query).first() is not None for query in (task, merge))
+
+
 def batch(conn: Connection, thread_id: str) -> list[Row]:
-    """The tasks of a thread, the oldest first, each with its latest merge request's ``merge_state`` and ``conflicts``."""
+    """The tasks of a thread, the oldest first: what a summary says of each, and of its latest merge request."""
     latest = (
-        select(merge_requests.c.task_id, func.max(merge_requests.c.seq).label("seq"))
-        .group_by(merge_requests.c.task_id)
-        .subquery()
+        select(func.max(merge_requests.c.seq))
+        .where(merge_requests.c.task_id == tasks.c.task_id)
+        .correlate(tasks)
+        .scalar_subquery()
     )
     query = (
-        select(
-            tasks, merge_requests.c.state.label("merge_state"), merge_requests.c.conflicts, merge_requests.c.landed_sha
-        )
-        .outerjoin(latest, latest.c.task_id == tasks.c.task_id)
-        .outerjoin(merge_requests, merge_requests.c.seq == latest.c.seq)
+        select(*_SUMMARY)
+        .outerjoin_from(tasks, merge_requests, merge_requests.c.seq == latest)
         .where(tasks.c.thread_id == thread_id)
         .order_by(tasks.c.seq)
     )

@@ -161,6 +161,7 @@ tasks = Table(
 )
 Index("ix_tasks_status_priority_seq", tasks.c.status, tasks.c.priority.desc(), tasks.c.seq)
 Index("ix_tasks_status_not_before_at", tasks.c.status, tasks.c.not_before_at)
+Index("ix_tasks_thread_id_seq", tasks.c.thread_id, tasks.c.seq)
 
 task_dependencies = Table(
     "task_dependencies",

@@ -194,4 +194,5 @@ def upgrade() -> None:
     op.add_column("tasks", sa.Column("agent_requirements", sa.JSON(), nullable=True))
     op.add_column("tasks", sa.Column("deadline_at", sa.String(length=24), nullable=True))
     op.add_column("tasks", sa.Column("thread_id", sa.String(length=128), nullable=True))
+    op.create_index("ix_tasks_thread_id_seq", "tasks", ["thread_id", "seq"], unique=False)
     create_indexes(op.get_bind())
