@@ -21,6 +21,10 @@ GIT_ENV = {
     "GIT_COMMITTER_EMAIL": "tester@example.test",
 }
 
+_RIGHTS = "-dac_override,-dac_read_search"
+WITHOUT_ROOTS_RIGHTS = [] if os.geteuid() else ["setpriv", f"--bounding-set={_RIGHTS}", f"--inh-caps={_RIGHTS}"]
+"""Before a command: not even root passes over the permissions of files in it."""
+
 
 @pytest.fixture(autouse=True)
 def sealed(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:

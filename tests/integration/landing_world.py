@@ -23,7 +23,7 @@ from corral.models.states import MergeState
 from corral.store import events, merges, receipts, worktrees
 from corral.store.engine import Database
 from corral.store.migrate import open_schema
-from tests.conftest import commit, git
+from tests.conftest import WITHOUT_ROOTS_RIGHTS, commit, git
 
 Row = dict[str, Any]
 OPEN = ("queued", "verifying")
@@ -180,7 +180,5 @@ def in_a_process(root: Path, verify: str, *, with_all_rights: bool = True, **ext
     code = "import sys; from tests.integration.landing_world import *; live_on(Path(sys.argv[1]), sys.argv[2])"
     top = Path(__file__).parents[2]
     env = {**os.environ, **extra, "PYTHONPATH": f"{top}{os.pathsep}{top / 'daemon'}"}
-    rights = "-dac_override,-dac_read_search"
-    humbly = ["setpriv", f"--bounding-set={rights}", f"--inh-caps={rights}"]
     argv = [sys.executable, "-c", code, str(root), verify]
-    return subprocess.Popen(argv if with_all_rights or os.geteuid() else [*humbly, *argv], cwd=top, env=env)
+    return subprocess.Popen(argv if with_all_rights else [*WITHOUT_ROOTS_RIGHTS, *argv], cwd=top, env=env)

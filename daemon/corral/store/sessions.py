@@ -37,12 +37,6 @@ def by_name(conn: Connection, agent_name: str) -> Row | None:
     return dict(row) if row else None
 
 
-def name_taken(conn: Connection, agent_name: str) -> bool:
-    """Whether any session of the project, present or past, has this name."""
-    query = select(agent_sessions.c.session_id).where(agent_sessions.c.agent_name == agent_name)
-    return conn.execute(query).first() is not None
-
-
 def create(conn: Connection, values: Row) -> Row:
     """Insert a session; ``values`` holds every column that is not null."""
     return dict(conn.execute(_CREATE, values).mappings().one())
