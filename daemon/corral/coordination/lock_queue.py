@@ -7,7 +7,7 @@ close a circle of sessions waiting for each other is refused instead, so nobody 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -71,17 +71,17 @@ class Ahead:
         return any(key_covers(held, key) for held in self._held)
 
 
-def circle(first: str, obstacles: Mapping[str, Sequence[Row]]) -> list[Row]:
+def circle(first: str, obstacles: Callable[[str], Sequence[Row]]) -> list[Row]:
     """The obstacles by which a session waits for itself, one for each session on the way round; empty if it does not.
 
     Args:
-        obstacles: For each session that waits, what stands in its way (``session_id`` says whose it is).
+        obstacles: What stands in a session's way (``session_id`` says whose it is); asked once for each session on a way.
     """
     ways: list[list[Row]] = [[]]
     seen = {first}
     while ways:
         way = ways.pop()
-        for obstacle in obstacles.get(way[-1]["session_id"] if way else first, ()):
+        for obstacle in obstacles(way[-1]["session_id"] if way else first):
             whose = obstacle["session_id"]
             if whose == first:
                 return [*way, obstacle]

@@ -156,12 +156,12 @@ def leave(conn: Connection, wait: Wait) -> None:
 def _refuse_circle(conn: Connection, wait: Wait, now: datetime) -> None:
     """Raise LockHeld where sessions wait for each other and this one is the last who came."""
     waits = rows.waiting(conn, iso(now))
-    ways: dict[str, list[Row]] = {}
-    for row in waits:
-        kin = (row["parent_session_id"],) if row["parent_session_id"] else ()
-        wish = Wish(tuple(stored_key(key) for key in row["keys"]), row["ttl_s"], row["exclusive"], row["reason"])
-        found = obstacles(conn, Wait(row["wait_id"], row["seq"], Holder(row["session_id"], kin=kin), wish), now)
-        ways.setdefault(row["session_id"], []).extend({**one, "who": row["agent_name"]} for one in found)
+
+    def ways(session_id: str) -> list[Row]:
+        # Only of whom a way leads to: as a rule those who hold something wait for nothing.
+        mine = [row for row in waits if row["session_id"] == session_id]
+        return [{**one, "who": row["agent_name"]} for row in mine for one in obstacles(conn, _stored(row), now)]
+
     around = circle(wait.holder.session_id, ways)
     members = {one["session_id"] for one in around}
     if not around or any(row["seq"] > wait.seq and row["session_id"] in members for row in waits):
@@ -174,3 +174,9 @@ def _refuse_circle(conn: Connection, wait: Wait, now: datetime) -> None:
         remedy=f"Release what {hops[-1]['agent_name']} waits for, then ask again; or ask for all of it at once.",
         details={"conflicts": around, "circle": hops},
     )
+
+
+def _stored(row: Row) -> Wait:
+    kin = (row["parent_session_id"],) if row["parent_session_id"] else ()
+    wish = Wish(tuple(stored_key(key) for key in row["keys"]), row["ttl_s"], row["exclusive"], row["reason"])
+    return Wait(row["wait_id"], row["seq"], Holder(row["session_id"], kin=kin), wish)
