@@ -14,6 +14,7 @@ import pytest
 
 from corral.errors import CorralError
 from tests.coordinated import Coordinated, eventually, told
+from tests.integration.git.test_git_wrapper import shim
 
 SOURCE = str(Path(__file__).parents[2] / "daemon")
 PERSON: dict[str, Any] = {"CORRAL_SESSION_ID": "", "CLAUDE_CODE_SESSION_ID": ""}
@@ -170,3 +171,24 @@ def test_a_blind_copy_is_in_no_list_but_its_recipients(house: Coordinated) -> No
     assert [row["to"] for row in house.ask("GET", "/messages", query={"everyone": True})] == [ben]
     assert house.ask("GET", "/messages/search", query={"q": "Hello", "agent": cid}) == []
     assert len(house.ask("GET", "/messages/search", query={"q": "Hello", "agent": ben})) == 1
+
+
+def test_what_an_answer_that_comes_too_late_would_have_carried_waits_for_the_next(
+    house: Coordinated, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = tmp_path / "slow"
+    with monkeypatch.context() as patched:
+        shim(
+            tmp_path / "bin",
+            patched,
+            f'case " $* " in *" status "*) [ -e {slow} ] && sleep 3.5;; esac; exec "$REAL" "$@"',
+        )
+        house.run("daemon", "start")
+    _, ben = _arrive(house, "ann", "ben")
+    call = {"tool_name": "Bash", "tool_input": {"command": "make"}, "tool_use_id": "u"}
+    house.hook("PreToolUse", "ben", **call)
+    sent = _send(house, "ann", ben)
+    slow.touch()
+    assert "corral-mail" not in told(house.hook("PostToolUse", "ben", **call))
+    assert _states(house, sent["id"]) == ["queued"]
+    assert "corral-mail" in told(house.hook("PostToolBatch", "ben"))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,8 @@ OF_SUBAGENT = "agent-"
 """The client calls a subagent's worktree so, with the subagent's id behind it."""
 HEARTBEAT_S = 60.0
 """A session that uses no tool which is asked about is marked alive so often, seconds."""
+LATE = timedelta(seconds=3)
+"""An answer that took longer may reach nobody: the bridge waits for 4 s."""
 _MAKING: WeakValueDictionary[tuple[str, str, str], asyncio.Lock] = WeakValueDictionary()
 """Worktrees that are being made, by project, session and name: one request at a time for each."""
 
@@ -110,6 +112,7 @@ def _verdict(verdict: edits.Verdict) -> Answer:
 
 
 async def _after_tool(services: Services, event: HookEvent) -> Answer:
+    began = services.now()
     unguarded = services.witness.came_unannounced(event.actor, event.use_id)
     remarks: list[str] = []
     if event.is_shell:
@@ -122,7 +125,9 @@ async def _after_tool(services: Services, event: HookEvent) -> Answer:
     def finish(conn: Connection) -> Answer:
         present(conn)
         _guarded(conn, event, unguarded, now)
-        return hook_events.context(event.name, [*_waiting_words(conn, event, now), *remarks])
+        # A bridge that has given up reads no answer: what would be handed over with this one waits for the next.
+        late = now - began > LATE
+        return hook_events.context(event.name, [*([] if late else _waiting_words(conn, event, now)), *remarks])
 
     return await services.write(finish)
 
