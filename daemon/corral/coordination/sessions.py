@@ -1,7 +1,7 @@
 """Sessions: arrival, signs of life, end.
 
-A session is known by Claude Code's own ``session_id`` (a subagent by its ``agent_id``). Whatever ends it (its own goodbye,
-the death of its process, silence) happens in one transaction that also frees what it held.
+A session is known by Claude Code's own ``session_id`` (a subagent by its ``agent_id``). What ends it (its own goodbye, the
+death of its process, silence) goes through :mod:`corral.work.departures`, which also takes its tasks from it.
 """
 
 from __future__ import annotations
@@ -71,19 +71,13 @@ class Arrival:
 def register(conn: Connection, arrival: Arrival, now: datetime) -> Row:
     """Create a session, or bring a known one back to life with what is new about it.
 
-    Another live session of the same client process is over: one process has one session at a time. A name that is chosen goes
-    from a session that is over to the one that goes on under it, and the unread mail to it goes with it.
+    A name that is chosen goes from a session that is over to the one that goes on under it, and the unread mail to it goes
+    with it.
 
     Raises:
         Conflict: The name that was chosen belongs to another living session.
         InvalidInput: The name cannot be one, or means everybody or Corral.
     """
-    if arrival.client_pid is not None and arrival.parent_session_id is None:
-        _supersede(conn, arrival, now)
-    return _enter(conn, arrival, now)
-
-
-def _enter(conn: Connection, arrival: Arrival, now: datetime) -> Row:
     at = iso(now)
     known = rows.get(conn, arrival.session_id)
     name, before = _name(conn, arrival, known)
@@ -154,19 +148,26 @@ def _inherit(conn: Connection, name: str, before: list[Row], session_id: str) ->
         names.rebind(conn, name, session_id)
 
 
-def _supersede(conn: Connection, arrival: Arrival, now: datetime) -> None:
-    for other in rows.live(conn):
-        same_process = other["client_pid"] == arrival.client_pid and other["client_started"] == arrival.client_started
-        if same_process and other["session_id"] != arrival.session_id and other["parent_session_id"] is None:
-            end(conn, other["session_id"], "superseded", now)
+def predecessors(conn: Connection, arrival: Arrival) -> list[str]:
+    """The live sessions of the client process that a session arrives from: that one has one session at a time."""
+    if arrival.client_pid is None or arrival.parent_session_id is not None:
+        return []
+    process = (arrival.client_pid, arrival.client_started)
+    return [
+        other["session_id"]
+        for other in rows.live(conn)
+        if (other["client_pid"], other["client_started"]) == process
+        and other["session_id"] != arrival.session_id
+        and other["parent_session_id"] is None
+    ]
 
 
 def alive(conn: Connection, arrival: Arrival, now: datetime) -> Row:
     """A sign of life: cheap for a session that is known, a registration for one that is not (or was given up).
 
-    It supersedes nobody: a late event of the session before a ``/clear`` must not end the one after it.
+    It ends nobody: a late event of the session before a ``/clear`` must not end the one after it.
     """
-    return rows.beat(conn, arrival.session_id, iso(now)) or _enter(conn, arrival, now)
+    return rows.beat(conn, arrival.session_id, iso(now)) or register(conn, arrival, now)
 
 
 def errand(prompt: str) -> str:
@@ -203,7 +204,8 @@ def find(conn: Connection, who: str) -> Row:
 
 
 def end(conn: Connection, session_id: str, reason: str, now: datetime, *, by: str | None = None) -> Row | None:
-    """End a session: its locks and its subagents' go with it, and what it leaves is written down (``aftermath``).
+    """The part of :mod:`corral.work.departures` that this package knows: the session and its subagents end, their locks
+    come free, and what it leaves is written down (``aftermath``).
 
     Args:
         by: Who asked for it where that was somebody else: a session's id, or the person's; for the record.
@@ -224,7 +226,7 @@ def end(conn: Connection, session_id: str, reason: str, now: datetime, *, by: st
     return {**row, "released": released}
 
 
-def sweep(
+def doomed(
     conn: Connection,
     now: datetime,
     *,
@@ -233,8 +235,8 @@ def sweep(
     connected: frozenset[str],
     is_running: Callable[[int, float | None], bool],
     cautious: bool = False,
-) -> list[Row]:
-    """End the sessions whose process is gone, or that were silent too long; returns what :func:`end` does of each.
+) -> dict[str, str]:
+    """Find the sessions whose process is gone, or that were silent too long; those with a bridge are marked alive.
 
     Args:
         stale_after_s: Seconds of silence after which a session is given up.
@@ -243,17 +245,20 @@ def sweep(
         is_running: Tells whether a process id with that start time still runs.
         cautious: Rather do nothing than end more than half of a large fleet for its silence.
 
+    Returns:
+        For each session why it is over.
+
     Raises:
         Conflict: It was cautious.
     """
     cutoff = iso(now - timedelta(seconds=stale_after_s))
     patient = awake_since > now - timedelta(seconds=stale_after_s)
     living = rows.live(conn)
-    doomed: dict[str, str] = {}
+    over: dict[str, str] = {}
     for row in living:
         session_id = row["session_id"]
         if row["client_pid"] is not None and not is_running(row["client_pid"], row["client_started"]):
-            doomed[session_id] = "process_gone"
+            over[session_id] = "process_gone"
         elif session_id in connected or row["parent_session_id"] in connected:
             rows.beat(conn, session_id, iso(now))
         elif patient or row["last_heartbeat"] >= cutoff:
@@ -261,12 +266,11 @@ def sweep(
         elif row["agent_type"] == PERSON and lock_rows.listing(conn, iso(now), [session_id]):
             continue  # a person's reservations live by their own time to live
         else:
-            doomed[session_id] = SILENT
-    silent = sum(reason == SILENT for reason in doomed.values())
+            over[session_id] = SILENT
+    silent = sum(reason == SILENT for reason in over.values())
     if cautious and len(living) >= LARGE_FLEET and silent * 2 > len(living):
         raise _massacre(silent, len(living), stale_after_s)
-    ended = (end(conn, session_id, reason, now) for session_id, reason in doomed.items())
-    return [row for row in ended if row is not None]
+    return over
 
 
 def _massacre(silent: int, living: int, stale_after_s: float) -> Conflict:

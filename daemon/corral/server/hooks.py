@@ -35,6 +35,7 @@ from corral.store import locks as lock_rows
 from corral.store import messages as mail_rows
 from corral.store import sessions as session_rows
 from corral.store import worktrees as worktree_rows
+from corral.work import departures
 
 Answer = dict[str, Any]
 OF_SUBAGENT = "agent-"
@@ -173,12 +174,12 @@ def _guarded(conn: Connection, event: HookEvent, unguarded: bool, now: datetime)
 
 async def _session_start(services: Services, event: HookEvent) -> Answer:
     """Register and brief a session; its first prompt does it where the start was missed, by a daemon slow to come up."""
-    now = services.now()
+    now, rules = services.now(), services.settings().tasks
     newcomer = arrival(services, event)
     behind = await services.work(lambda: services.worktrees.commits_behind(newcomer.cwd))
 
     def begin(conn: Connection) -> Answer:
-        me = sessions.register(conn, newcomer, now)
+        me = departures.arrive(conn, newcomer, now, rules)
         _note_errand(conn, event, me["task_id"])
         others = [row for row in session_rows.live(conn) if row["session_id"] != event.actor]
         held = [row for row in lock_rows.listing(conn, iso(now)) if row["session_id"] != event.actor]
@@ -188,12 +189,14 @@ async def _session_start(services: Services, event: HookEvent) -> Answer:
         text = briefing(me, others, held, target=target, behind=behind, notices=notices, handoff=for_newcomer(conn, me))
         return hook_events.context(event.name, [text])
 
-    return await services.write(begin)
+    said = await services.write(begin)
+    services.nudge("supervisor")  # what a session before it in the same process held has come free
+    return said
 
 
 async def _session_end(services: Services, event: HookEvent) -> Answer:
-    now = services.now()
-    await services.write(lambda conn: sessions.end(conn, event.actor, event.reason or "ended", now))
+    now, rules = services.now(), services.settings().tasks
+    await services.write(lambda conn: departures.end(conn, event.actor, event.reason or "ended", now, rules))
     services.nudge("supervisor")
     return {}
 
@@ -264,8 +267,8 @@ async def _subagent_stop(services: Services, event: HookEvent) -> Answer:
     parent = event.parent
     if parent is None:
         return {}
-    now = services.now()
-    await services.write(lambda conn: sessions.end(conn, event.actor, "finished", now))
+    now, rules = services.now(), services.settings().tasks
+    await services.write(lambda conn: departures.end(conn, event.actor, "finished", now, rules))
     for text in await services.work(lambda: _given_back(services, event.actor)):
         await services.write(partial(session_rows.notify, session_id=parent, text=text, at=iso(services.now())))
     services.nudge("landing")

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Connection
 
 from corral.coordination import locks, sessions
 from corral.coordination.sessions import Cleaned
 from corral.observe.logs import logger
-from corral.server.hooks import is_running
+from corral.server.presence import is_running
 from corral.server.services import Services
 from corral.store import sessions as rows
+from corral.work import departures
 
 LOOK_EVERY_S = 3.0
 """Between two looks at the processes of live sessions; without a live session nothing is looked at."""
+
+AT_ONCE = 50
+"""Sessions that end in one transaction, at most: whoever writes meanwhile waits for no more than these."""
 
 log = logger("sessions")
 
@@ -61,17 +68,25 @@ def _mind_the_jump(services: Services, now: datetime) -> None:
 
 
 def _sweep(services: Services, now: datetime, stale_after_s: float, *, cautious: bool = False) -> Cleaned:
-    ended = services.db.write(
-        lambda conn: sessions.sweep(
+    # Looked up before the write: the one writer waits for nobody's processes.
+    processes = {(row["client_pid"], row["client_started"]) for row in services.db.read(rows.live)}
+    gone = {process for process in processes if process[0] is not None and not is_running(*process)}
+
+    def sweep(conn: Connection) -> list[dict[str, Any]]:
+        over = sessions.doomed(
             conn,
             now,
             stale_after_s=stale_after_s,
             awake_since=services.witness.awake_since(services.started_at),
             connected=services.witness.connected(),
-            is_running=is_running,
-            cautious=cautious,
+            is_running=lambda pid, started: (pid, started) not in gone,
+            cautious=cautious and not ended,
         )
-    )
+        return departures.end_all(conn, list(over.items())[:AT_ONCE], now, services.settings().tasks)
+
+    ended: list[dict[str, Any]] = []
+    while some := services.db.write(sweep):
+        ended += some
     for row in ended:
         log.info("session_ended", session_id=row["session_id"], reason=row["end_reason"])
     if ended:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, func, insert, or_, select, update
+from sqlalchemy import Connection, and_, func, insert, or_, select, update
 
 from corral.models.states import TaskStatus
 from corral.store.schema import merge_requests, task_claims, tasks
@@ -61,6 +61,13 @@ def in_status(conn: Connection, *statuses: str, offered: bool = False) -> list[R
     """Whole rows of the tasks in these states, oldest first: those that a runner executes, or that sessions claim."""
     runner = tasks.c.runner.is_(None) if offered else tasks.c.runner.is_not(None)
     query = select(tasks).where(tasks.c.status.in_(statuses), runner).order_by(tasks.c.seq)
+    return [dict(row) for row in conn.execute(query).mappings()]
+
+
+def held_by(conn: Connection, session_ids: Sequence[str]) -> list[Row]:
+    """Whole rows of the tasks that these sessions have claimed and not completed, oldest first."""
+    claimed = and_(tasks.c.status == TaskStatus.RUNNING, tasks.c.runner.is_(None))
+    query = select(tasks).where(claimed, tasks.c.session_id.in_(list(session_ids))).order_by(tasks.c.seq)
     return [dict(row) for row in conn.execute(query).mappings()]
 
 

@@ -25,7 +25,7 @@ from corral.runners.process import end_leftovers
 from corral.runners.protocol import Assignment, Finished, Limits, Runner, Running
 from corral.store import tasks
 from corral.store import worktrees as worktree_rows
-from corral.work import attempts
+from corral.work import attempts, departures
 from corral.work.allocation import Grounds, Plan, allocate, environment, landing_target, mark_ready, reclaim
 from corral.work.attempts import INTERRUPTED, Ending
 from corral.work.harvest import committer, harvest
@@ -166,7 +166,7 @@ def _close(conn: Connection, site: Site, task: Row, worktree: Row | None, ending
         status = str(attempts.end(conn, task["task_id"], task["fencing_token"], ending, now, rules)["status"])
     except LeaseLost:
         status = "lost"
-    sessions.end(conn, task["session_id"], status, now)
+    departures.end(conn, task["session_id"], status, now, rules)
     if worktree is not None:
         come_from = (WorktreeState.ALLOCATING, WorktreeState.READY)
         worktree_rows.move(conn, worktree["worktree_id"], come_from, {"state": WorktreeState.RECLAIMING})

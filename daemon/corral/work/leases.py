@@ -15,6 +15,7 @@ from sqlalchemy import Connection
 
 from corral.config.model import Settings
 from corral.config.model import Tasks as TaskRules
+from corral.coordination.sessions import PERSON, SILENT
 from corral.errors import LeaseLost
 from corral.models.instants import after, iso, parse
 from corral.models.states import SessionStatus, TaskStatus
@@ -31,8 +32,6 @@ HOLDER_GONE = "holder_gone"
 """The ``error_code`` of a task that was given up: all who claimed it went away before it was done."""
 FAILED = "failed_by_agent"
 """The ``error_code`` of a task whose holder said that it failed, and no more."""
-PERSON = "person"
-"""The ``agent_type`` of a session that is silent without being gone."""
 
 
 @dataclass(frozen=True)
@@ -140,9 +139,21 @@ def keep(conn: Connection, now: datetime, settings: Settings) -> list[Row]:
     return returned
 
 
+def give_back(conn: Connection, session_id: str, reason: str, now: datetime, rules: TaskRules) -> list[Row]:
+    """Offer again what a session that ends for this reason holds, and its subagents; returns those tasks."""
+    mine = tasks.held_by(conn, sessions.family(conn, session_id))
+    if not mine or _outlasts(sessions.get(conn, session_id) or {}, reason):
+        return []
+    return [_give_back(conn, row, now, rules) for row in mine]
+
+
 def _is_gone(holder: Row) -> bool:
-    silent = holder["agent_type"] == PERSON and holder["end_reason"] == "silent"
-    return holder["status"] == SessionStatus.DISCONNECTED and not silent
+    return holder["status"] == SessionStatus.DISCONNECTED and not _outlasts(holder, holder["end_reason"])
+
+
+def _outlasts(holder: Row, reason: str) -> bool:
+    """Whether a lease outlasts its session: a person says nothing while he works."""
+    return holder.get("agent_type") == PERSON and reason == SILENT
 
 
 def _give_back(conn: Connection, row: Row, now: datetime, rules: TaskRules) -> Row:

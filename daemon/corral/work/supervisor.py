@@ -17,7 +17,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from corral.coordination import sessions
+from corral.config.model import Tasks as TaskRules
 from corral.errors import RunnerUnavailable
 from corral.models.crash import crash_point
 from corral.models.identifiers import new_id
@@ -29,7 +29,7 @@ from corral.runners.protocol import Observation, Runner, Usage
 from corral.store import sessions as session_rows
 from corral.store import tasks
 from corral.store import worktrees as worktree_rows
-from corral.work import attempts, leases, scheduling
+from corral.work import attempts, departures, leases, scheduling
 from corral.work.allocation import Grounds, put_right, tidy_branches
 from corral.work.attempts import INTERRUPTED, Ending
 from corral.work.execution import Site, Started, finish, launch
@@ -136,7 +136,7 @@ class Supervisor:
 
     def recover(self, now: datetime) -> None:
         """At the start: running tasks become ``interrupted`` until nothing of their worker lives; worktrees are put right."""
-        self._db.write(lambda conn: _interrupt_all(conn, now))
+        self._db.write(lambda conn: _interrupt_all(conn, now, self._settings().tasks))
         interrupted = {row["task_id"] for row in self._db.read(lambda conn: tasks.in_status(conn, "interrupted"))}
         for row in self._db.read(worktree_rows.listing):
             half_done = row["state"] != WorktreeState.READY
@@ -228,7 +228,7 @@ class Supervisor:
 
         def requeue(conn: Connection) -> None:
             attempts.end(conn, row["task_id"], row["fencing_token"], ending, now, rules)
-            sessions.end(conn, row["session_id"], LOST, now)
+            departures.end(conn, row["session_id"], LOST, now, rules)
 
         self._db.write(requeue)
         for worktree in self._worktrees_of(row["task_id"]):
@@ -385,10 +385,10 @@ class Supervisor:
         return [row for row in rows if row["task_id"] == task_id]
 
 
-def _interrupt_all(conn: Connection, now: datetime) -> None:
+def _interrupt_all(conn: Connection, now: datetime, rules: TaskRules) -> None:
     for row in tasks.in_status(conn, TaskStatus.RUNNING):
         attempts.interrupt(conn, row, "The daemon was stopped while it ran.", now)
-        sessions.end(conn, row["session_id"], INTERRUPTED, now)
+        departures.end(conn, row["session_id"], INTERRUPTED, now, rules)
 
 
 def _tell(conn: Connection, news: Iterable[tuple[_Attempt, Row]], now: datetime) -> None:

@@ -168,7 +168,7 @@ def test_the_end_of_a_session_frees_what_it_and_its_subagents_hold(conn: Connect
     assert sessions.end(conn, "a", "ended", NOW) is None
 
 
-def _sweep(conn: Connection, now: datetime, **over: object) -> set[str]:
+def _doomed(conn: Connection, now: datetime, **over: object) -> set[str]:
     given: dict[str, object] = {
         "stale_after_s": 900,
         "awake_since": NOW,
@@ -176,38 +176,27 @@ def _sweep(conn: Connection, now: datetime, **over: object) -> set[str]:
         "is_running": lambda _pid, _started: True,
         **over,
     }
-    return {row["session_id"] for row in sessions.sweep(conn, now, **given)}  # type: ignore[arg-type]
+    return set(sessions.doomed(conn, now, **given))  # type: ignore[arg-type]
 
 
 def test_silence_past_the_threshold_ends_a_session_and_a_heartbeat_keeps_it(conn: Connection) -> None:
-    _edit(conn, "a", "x")
     sessions.alive(conn, Arrival(session_id="b"), NOW + timedelta(minutes=10))
-    assert _sweep(conn, NOW + timedelta(minutes=16)) == {"a", "c"}
-    assert _held(conn) == set()
+    assert _doomed(conn, NOW + timedelta(minutes=16)) == {"a", "c"}
 
 
 def test_a_connected_bridge_keeps_a_silent_session(conn: Connection) -> None:
-    assert _sweep(conn, NOW + timedelta(hours=5), connected=frozenset({"a"})) == {"b", "c"}
+    assert _doomed(conn, NOW + timedelta(hours=5), connected=frozenset({"a"})) == {"b", "c"}
 
 
 def test_a_machine_that_slept_is_not_a_massacre(conn: Connection) -> None:
     woke = NOW + timedelta(hours=8)
-    assert _sweep(conn, woke + timedelta(minutes=14), awake_since=woke) == set()
-    assert _sweep(conn, woke + timedelta(minutes=16), awake_since=woke) == {"a", "b", "c"}
+    assert _doomed(conn, woke + timedelta(minutes=14), awake_since=woke) == set()
+    assert _doomed(conn, woke + timedelta(minutes=16), awake_since=woke) == {"a", "b", "c"}
 
 
 def test_a_dead_process_ends_its_session_at_once(conn: Connection) -> None:
     sessions.register(conn, Arrival(session_id="p", client_pid=4242, client_started=1.0), NOW)
-    assert _sweep(conn, NOW, is_running=lambda pid, _started: pid != 4242) == {"p"}
-
-
-def test_one_process_has_one_session_at_a_time(conn: Connection) -> None:
-    sessions.register(conn, Arrival(session_id="old", client_pid=7, client_started=1.0), NOW)
-    _edit(conn, "old", "x")
-    sessions.register(conn, Arrival(session_id="new", client_pid=7, client_started=1.0), NOW)
-    assert _held(conn) == set()
-    row = session_rows.get(conn, "old")
-    assert row is not None and row["end_reason"] == "superseded"
+    assert _doomed(conn, NOW, is_running=lambda pid, _started: pid != 4242) == {"p"}
 
 
 def test_a_resumed_session_keeps_its_name(conn: Connection) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from corral.config.model import Settings
 from corral.coordination import locks, sessions
 from corral.coordination.keys import parse_key
 from corral.coordination.locks import Holder
@@ -36,6 +37,7 @@ class Fleet:
     time: datetime = NOW
     started_at: datetime = NOW
     witness: Witness = field(default_factory=Witness)
+    settings: Callable[[], Settings] = Settings
 
     def now(self) -> datetime:
         return self.time

@@ -28,6 +28,7 @@ from corral.server.hooks import started_at
 from corral.server.routes.locks import Speaker, speaker
 from corral.server.services import Services
 from corral.store import sessions as session_rows
+from corral.work import departures
 
 Answer = dict[str, Any]
 T = TypeVar("T")
@@ -67,7 +68,7 @@ class Call:
         if who is not None and who == self.connection:
             known = session_rows.get(conn, who)
             if known is None or known["status"] == SessionStatus.DISCONNECTED:
-                sessions.register(conn, self._arrival(who), now)
+                departures.arrive(conn, self._arrival(who), now, self.services.settings().tasks)
         return speaker(conn, who, now)
 
     def _arrival(self, session_id: str) -> Arrival:

@@ -11,6 +11,7 @@ from fastapi import APIRouter, Body, Response
 from sqlalchemy import Connection
 from starlette.types import Receive, Scope, Send
 
+from corral.config.model import Tasks as TaskRules
 from corral.coordination import sessions
 from corral.models.instants import iso
 from corral.models.states import SessionStatus
@@ -18,6 +19,7 @@ from corral.server import hooks
 from corral.server.routes.dependencies import Given
 from corral.server.services import Services
 from corral.store import sessions as session_rows
+from corral.work import departures
 
 router = APIRouter(tags=["hooks"])
 
@@ -75,8 +77,8 @@ async def bridge(services: Given, pid: str, client: int, session: str = "") -> H
 
 
 async def _bridge_lost(services: Services, session_id: str, client: int) -> None:
-    now = services.now()
-    if await services.write(lambda conn: _connection_ended(conn, session_id, now)):
+    now, rules = services.now(), services.settings().tasks
+    if await services.write(lambda conn: _connection_ended(conn, session_id, now, rules)):
         services.nudge("supervisor")
     elif hooks.is_running(client, None):
         await services.write(lambda conn: _unguarded(conn, session_id, now))
@@ -85,13 +87,13 @@ async def _bridge_lost(services: Services, session_id: str, client: int) -> None
         services.nudge("sessions")
 
 
-def _connection_ended(conn: Connection, session_id: str, now: datetime) -> bool:
+def _connection_ended(conn: Connection, session_id: str, now: datetime, rules: TaskRules) -> bool:
     """End the session that was nothing but this connection; False if it was a client's."""
     row = session_rows.get(conn, session_id)
     return (
         row is not None
         and row["agent_type"] == sessions.CONNECTION
-        and sessions.end(conn, session_id, "closed", now) is not None
+        and departures.end(conn, session_id, "closed", now, rules) is not None
     )
 
 

@@ -21,6 +21,7 @@ from corral.server.hooks import started_at
 from corral.server.routes.dependencies import Given
 from corral.server.routes.locks import person
 from corral.server.services import Services
+from corral.work import departures
 
 router = APIRouter(prefix="/sessions", tags=["sessions"])
 DEFAULT_THRESHOLD_MINUTES, MAX_THRESHOLD_MINUTES = 15, 7 * 24 * 60
@@ -131,8 +132,10 @@ async def register(services: Given, said: Registration) -> dict[str, Any]:
         client_started=started_at(said.client_pid) if said.client_pid else None,
         cwd=said.cwd,
     )
-    row = await services.write(lambda conn: sessions.register(conn, newcomer, now))
+    rules = services.settings().tasks
+    row = await services.write(lambda conn: departures.arrive(conn, newcomer, now, rules))
     services.nudge("sessions")
+    services.nudge("supervisor")
     return {"success": True, **sessions.wire(row)}
 
 
@@ -156,6 +159,7 @@ async def end(services: Given, session_id: str, asked: End | None = None) -> dic
     now = services.now()
     caller = (asked.caller if asked else None) or person()
     by = caller if caller != session_id else None
-    row = await services.write(lambda conn: sessions.end(conn, session_id, "ended", now, by=by))
+    rules = services.settings().tasks
+    row = await services.write(lambda conn: departures.end(conn, session_id, "ended", now, rules, by=by))
     services.nudge("supervisor")
     return {"success": True, "session_id": session_id, "ended": row is not None}
