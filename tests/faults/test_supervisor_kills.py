@@ -182,7 +182,7 @@ def test_a_spawned_piece_of_work_that_breaks_in_an_unforeseen_way_requeues_its_t
     class Broken:
         name = "command"
 
-        def available(self) -> None: ...
+        def available(self, program: object = ()) -> None: ...
 
         def start(self, _assignment: object, _now: object) -> Any:
             raise ZeroDivisionError("a defect")

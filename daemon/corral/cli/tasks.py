@@ -40,8 +40,12 @@ def submit(
         str | None,
         typer.Option("--prompt", "-p", help="What a Claude Code worker is asked; - reads stdin.", metavar="TEXT"),
     ] = None,
+    agent: Annotated[
+        str | None,
+        typer.Option("--agent", "-a", help="Who does it: one of the team, or an agent definition.", metavar="NAME"),
+    ] = None,
     runner: Annotated[
-        RunnerName | None, typer.Option("--runner", help="Who executes it; by default as the two above say.")
+        RunnerName | None, typer.Option("--runner", help="What executes it; by default as the three above say.")
     ] = None,
     priority: Annotated[int, typer.Option("--priority", min=0, max=10, help="10 first.")] = 5,
     wait_for: Annotated[
@@ -75,10 +79,10 @@ def submit(
     """Hand over one task. It is worked on in its own worktree, and what it changes is merged and verified."""
     if prompt == "-":
         prompt = typer.get_text_stream("stdin").read()
-    if command is prompt is description is None:
+    if command is prompt is description is agent is None:
         raise InvalidInput(
             "The task says nothing but its title.",
-            remedy="Give --command or --prompt; or --description, for work that a session claims.",
+            remedy="Give --command, --prompt or --agent; or --description, for work that a session claims.",
         )
     body = {
         "title": title,
@@ -86,6 +90,7 @@ def submit(
         "thread_id": thread,
         "command": command,
         "prompt": prompt,
+        "agent": agent,
         "runner": runner,
         "priority": priority,
         "wait_for": wait_for or [],
@@ -168,7 +173,12 @@ def detail(task_id: Id, as_json: Json = False) -> None:
         return
     say(f"{paint(visible(task['title']), 'bold')}  {state(task['status'])}")
     rows = [("id", task["task_id"]), ("priority", task["priority"]), ("attempts", task["attempts"])]
-    rows += [("thread", task["thread_id"]), ("worktree", task["worktree"]), ("branch", task["branch"])]
+    rows += [
+        ("agent", task["agent"]),
+        ("thread", task["thread_id"]),
+        ("worktree", task["worktree"]),
+        ("branch", task["branch"]),
+    ]
     if task["error_code"]:
         rows.append(("error", f"{task['error_code']}: {task['error_message']}"))
     usage = task["usage"]

@@ -35,13 +35,22 @@ def _spoken(text: str) -> str:
     return text
 
 
+def _storable(text: str) -> str:
+    """It becomes an argument of a program."""
+    if "\0" in text or text.encode(errors="replace").decode() != text:
+        raise ValueError("must not hold a NUL, or half a character")
+    return text
+
+
 def _somebody(text: str) -> str:
     if text.casefold() == EVERYBODY:
         raise ValueError(f"cannot be `{EVERYBODY}`: that is everybody")
     return text
 
 
-Words = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=20_000)]
+Words = Annotated[
+    str, StringConstraints(strip_whitespace=True, min_length=1, max_length=20_000), AfterValidator(_storable)
+]
 Line = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=128), AfterValidator(_spoken)]
 Name = Annotated[Line, AfterValidator(_somebody)]
 
@@ -58,8 +67,8 @@ class TeamAgent(_Shape):
         role: What messages may be addressed to beside the name; several agents may share it.
         capabilities: What it can be found by.
         description: What it is for.
-        model: What it is to run on.
-        runner: What executes its tasks.
+        model: What its runner runs on.
+        runner: What executes its tasks: ``claude``, ``command``, or what an agent definition calls its own.
         instructions: What it is told before its task.
     """
 
@@ -105,7 +114,7 @@ def read_team(file: Path) -> Team | None:
     try:
         team = Team.model_validate(said)
     except ValidationError as error:
-        errors += [(_path(item["loc"]), _reason(item)) for item in error.errors(include_url=False)]
+        errors += [(field_path(item["loc"]), _reason(item)) for item in error.errors(include_url=False)]
     errors += _unusual(said.get("agents"))
     if errors or team is None:
         raise _invalid(file, errors)
@@ -122,7 +131,7 @@ def _unusual(agents: Any) -> Iterator[tuple[str, str]]:
         if isinstance(name, str) and name.strip():
             before = first.setdefault(name.strip().casefold(), at)
             if before != at:
-                yield f"agents[{at}].name", f"is that of agents[{before}] too ({_shown(name)})"
+                yield f"agents[{at}].name", f"is that of agents[{before}] too ({shown(name)})"
 
 
 def _reason(item: Any) -> str:
@@ -136,22 +145,24 @@ def _reason(item: Any) -> str:
     if kind == "string_too_short":
         return "must not be empty"
     if kind == "model_type":
-        return f"must be a mapping with {', '.join(_required())} (it is {_shown(given)})"
-    return f"{item['msg'].removeprefix('Value error, ').removeprefix('Input ')} (it is {_shown(given)})"
+        return f"must be a mapping with {', '.join(_required())} (it is {shown(given)})"
+    return f"{item['msg'].removeprefix('Value error, ').removeprefix('Input ')} (it is {shown(given)})"
 
 
 def _required() -> list[str]:
     return [name for name, field in TeamAgent.model_fields.items() if field.is_required()]
 
 
-def _path(loc: _Loc) -> str:
+def field_path(loc: _Loc) -> str:
+    """Where a value stands, such as ``agents[1].role``."""
     text = ""
     for part in loc:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
     return text
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
+    """A value as an error repeats it."""
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:77]}..."
 

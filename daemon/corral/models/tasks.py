@@ -80,7 +80,8 @@ class TaskSubmission(BaseModel):
         title: One line; by default the description's first.
         command: A shell command, run in the task's worktree; or
         prompt: what a Claude Code worker is asked to do. Without either no worker is started: a session claims the task.
-        runner: What executes it; by default what fits: ``command`` or ``claude``.
+        agent: Who does it: a member of the team, or an agent definition. Its prompt is by default the description, or the title.
+        runner: What executes it; by default the agent's, or what fits: ``command`` or ``claude``.
         thread_id: The thread of messages that the task's batch is spoken of in.
         deadline_at: Shown to whoever claims the task; nothing is enforced by it.
         priority: 0 to 10, 10 first.
@@ -104,6 +105,7 @@ class TaskSubmission(BaseModel):
     description: Body | None = None
     command: Body | None = None
     prompt: Body | None = None
+    agent: Short | None = None
     runner: RunnerName | None = None
     task_type: Annotated[Text, StringConstraints(min_length=1, max_length=64)] = "task"
     input_data: dict[str, Any] | None = None
@@ -142,6 +144,8 @@ class TaskSubmission(BaseModel):
     def _one_kind_of_work(self) -> TaskSubmission:
         if self.command is not None and self.prompt is not None:
             raise ValueError("a task has a command or a prompt, not both")
+        if self.agent is not None and self.command is None:
+            return self  # what executes it is the agent's to say
         does = {RunnerName.COMMAND: self.command, RunnerName.CLAUDE: self.prompt}
         fitting = next((runner for runner, what in does.items() if what is not None), None)
         if self.runner is None:

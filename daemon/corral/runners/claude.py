@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import shutil
 import signal
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from corral.errors import InvalidInput, RunnerUnavailable
@@ -19,11 +19,6 @@ from corral.runners.stream import Event, Transcript, one_line, user_message
 from corral.runners.worker import Worker
 
 _PERMISSIONS = {"permissions": {"allow": ["Bash(*)", "mcp__plugin_corral_corral", "Skill"]}}
-_ERRAND = (
-    "You work on one task of a batch, in a git worktree and on a branch of your own; other workers have theirs. Work only "
-    "in this folder. When you finish, what you leave here, committed or not, is committed, merged into the target branch "
-    "and verified for you: do not merge, push, stash or submit it yourself. If you cannot do the task, say why and stop."
-)
 _PERHAPS_LATER = frozenset({408, 409, 429})
 _AGENT = "local_agent"
 
@@ -46,7 +41,7 @@ class ClaudeRunner:
         self._command = command
         self._stop_grace_s = stop_grace_s
 
-    def available(self) -> None:
+    def available(self, program: Sequence[str] = ()) -> None:
         """Check that the client is there.
 
         Raises:
@@ -82,8 +77,11 @@ class ClaudeRunner:
 
 def arguments(assignment: Assignment) -> list[str]:
     """The client's arguments for an assignment; the prompt is not among them."""
-    limits = assignment.limits
+    limits, definition = assignment.limits, assignment.definition
     optional = {
+        # By value, not by name: its file may not be committed, so that it is in no worktree.
+        "--agents": json.dumps({assignment.agent: definition}, ensure_ascii=False) if definition is not None else None,
+        "--agent": assignment.agent if definition is not None else None,
         "--plugin-dir": assignment.plugin_dir,
         "--model": assignment.model,
         "--max-turns": limits.max_turns,
@@ -92,7 +90,7 @@ def arguments(assignment: Assignment) -> list[str]:
     return [
         *("-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose"),
         *("--permission-mode", "acceptEdits", "--settings", json.dumps(_PERMISSIONS)),
-        *("--session-id", assignment.session_id, "--append-system-prompt", _ERRAND),
+        *("--session-id", assignment.session_id, "--append-system-prompt", assignment.briefing),
         *(f"{flag}={value}" for flag, value in optional.items() if value is not None),
     ]
 

@@ -1,12 +1,13 @@
-"""The runner ``command``: the user's own shell text, in the task's worktree."""
+"""The runner ``command``: the user's own shell text, or the program of an agent, in the task's worktree."""
 
 from __future__ import annotations
 
+import shutil
 import signal
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from corral.errors import InvalidInput
+from corral.errors import InvalidInput, RunnerUnavailable
 from corral.runners.environment import worker_environment
 from corral.runners.process import TASK_MARK
 from corral.runners.protocol import Assignment, Finished, Running, Usage, failure
@@ -17,7 +18,9 @@ _KEPT = 8192
 
 
 class CommandRunner:
-    """Runs ``/bin/sh -c COMMAND``.
+    """Runs ``/bin/sh -c COMMAND``; or a program by its arguments, with the prompt as its standard input.
+
+    A prompt is no argument: it may be longer than one can be, look like an option, and be read by every user of the machine.
 
     Args:
         environ: The daemon's environment, from which a worker's is made.
@@ -30,21 +33,51 @@ class CommandRunner:
         self._environ = environ
         self._stop_grace_s = stop_grace_s
 
-    def available(self) -> None:
-        """Always: every system that Corral runs on has a shell."""
-
-    def start(self, assignment: Assignment, now: datetime) -> Running:
-        """Start the command; exit code 0 is success.
+    def available(self, program: Sequence[str] = ()) -> None:
+        """Check that the program is there; every system that Corral runs on has a shell.
 
         Raises:
-            InvalidInput: There is no command, or no shell could take it.
-            RunnerUnavailable: The shell could not be started.
+            RunnerUnavailable: It is not on the PATH.
         """
-        if not assignment.command or "\0" in assignment.command:
-            raise InvalidInput("The task has no command that a shell can run.", remedy="Submit it with --command.")
+        if program:
+            _find(program[0], self._environ.get("PATH"))
+
+    def start(self, assignment: Assignment, now: datetime) -> Running:
+        """Start the command or the program; exit code 0 is success.
+
+        Raises:
+            InvalidInput: There is no command, or no shell could take it; or no prompt for a program.
+            RunnerUnavailable: The shell could not be started, or the program was not found.
+        """
         env = environment_for(assignment, self._environ)
-        argv = ["/bin/sh", "-c", assignment.command]
-        return Worker(assignment, argv, env, CommandOutput(), now=now, grace_s=self._stop_grace_s)
+        argv, said = self._program(assignment, env) if assignment.program else (_shell(assignment), None)
+        output = CommandOutput()
+        return Worker(assignment, argv, env, output, said=said, now=now, grace_s=self._stop_grace_s, is_all=True)
+
+    @staticmethod
+    def _program(assignment: Assignment, env: Mapping[str, str]) -> tuple[list[str], bytes]:
+        if not assignment.prompt:
+            raise InvalidInput("The task has no prompt.", remedy="Submit it with --prompt.")
+        name, *arguments = assignment.program
+        said = f"{assignment.briefing}\n\n{assignment.prompt}\n"
+        return [_find(name, env.get("PATH")), *arguments], said.encode()
+
+
+def _shell(assignment: Assignment) -> list[str]:
+    if not assignment.command or "\0" in assignment.command:
+        raise InvalidInput("The task has no command that a shell can run.", remedy="Submit it with --command.")
+    return ["/bin/sh", "-c", assignment.command]
+
+
+def _find(program: str, path: str | None) -> str:
+    found = shutil.which(program, path=path)
+    if found is None:
+        raise RunnerUnavailable(
+            f"The program {program!r} was not found.",
+            cause="It is not installed, or not on the PATH that the daemon was started with.",
+            remedy=f"Install {program}, or give the task to another agent.",
+        )
+    return found
 
 
 def environment_for(assignment: Assignment, environ: Mapping[str, str]) -> dict[str, str]:

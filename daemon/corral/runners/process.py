@@ -76,6 +76,7 @@ class Feed:
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self._pipe = process.stdin
+        self._is_all = False
         self.waiting = bytearray()
         if self._pipe:
             os.set_blocking(self._pipe.fileno(), False)
@@ -97,6 +98,13 @@ class Feed:
             if not written:
                 return
             del self.waiting[:written]
+        if self._is_all:
+            self.close()
+
+    def finish(self) -> None:
+        """End the input once everything is written."""
+        self._is_all = True
+        self.flush()
 
     def close(self) -> None:
         """End the input; what was not read is lost."""

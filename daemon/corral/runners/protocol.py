@@ -6,7 +6,7 @@ clock calls :meth:`Running.observe` again and again until it reports :class:`Fin
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -29,6 +29,13 @@ RETRYABLE: Mapping[str, bool] = {
 }
 """Every error code of a worker, and whether another attempt makes sense. A limit that a person set on turns, tokens or
 money is not multiplied by trying again."""
+
+ERRAND = (
+    "You work on one task of a batch, in a git worktree and on a branch of your own; other workers have theirs. Work only "
+    "in this folder. When you finish, what you leave here, committed or not, is committed, merged into the target branch "
+    "and verified for you: do not merge, push, stash or submit it yourself. If you cannot do the task, say why and stop."
+)
+"""What everyone is told who gets a prompt."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +65,8 @@ class Assignment:
 
     Attributes:
         command: Shell text for the runner ``command``.
-        prompt: The request for the runner ``claude``.
+        program: Instead of it, a program and its arguments, which gets the prompt as its standard input.
+        prompt: The request for the runner ``claude``, or for a program.
         worktree: The folder it works in.
         log: Where its output goes; made with mode 0600, appended to if it exists.
         session_id: A UUID that no attempt had before.
@@ -66,6 +74,9 @@ class Assignment:
         identity_env: ``GIT_AUTHOR_*`` and ``GIT_COMMITTER_*``.
         plugin_dir: The bundle that ``claude`` loads.
         model: The model that ``claude`` uses; None leaves it to the user's settings.
+        agent: Whose definition ``claude`` works by: its name.
+        definition: That definition, as the client takes it.
+        instructions: What it is told beside its prompt.
     """
 
     task_id: str
@@ -79,8 +90,17 @@ class Assignment:
     env: Mapping[str, str]
     limits: Limits
     identity_env: Mapping[str, str]
+    program: Sequence[str] = ()
     plugin_dir: Path | None = None
     model: str | None = None
+    agent: str | None = None
+    definition: Mapping[str, Any] | None = None
+    instructions: str | None = None
+
+    @property
+    def briefing(self) -> str:
+        """What it is told beside its prompt, with what everyone is told."""
+        return f"{ERRAND}\n\n{self.instructions}" if self.instructions else ERRAND
 
 
 @dataclass
@@ -169,8 +189,11 @@ class Runner(Protocol):
     def name(self) -> str:
         """The value of ``--runner``."""
 
-    def available(self) -> None:
+    def available(self, program: Sequence[str] = ()) -> None:
         """Check that it can start at all.
+
+        Args:
+            program: What it would start, where that is an agent's own.
 
         Raises:
             RunnerUnavailable: What it needs is missing; says what to install.

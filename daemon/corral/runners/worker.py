@@ -66,6 +66,7 @@ class Worker:
     Args:
         argv: What runs, with ``env`` as its whole environment.
         said: What it gets on its standard input first; None gives it no standard input.
+        is_all: Whether that is all it gets.
         grace_s: Seconds from SIGTERM to SIGKILL.
 
     Raises:
@@ -82,6 +83,7 @@ class Worker:
         now: datetime,
         grace_s: float,
         said: bytes | None = None,
+        is_all: bool = False,
     ) -> None:
         self._tail = LogTail(assignment.log)
         with ExitStack() as unless_started:
@@ -94,6 +96,8 @@ class Worker:
         self.pid_started = start_time(self.pid) or now.timestamp()
         self._feed = Feed(self._process)
         self._feed.send(said or b"")
+        if is_all:
+            self._feed.finish()
         self._task_id = assignment.task_id
         self._limits = assignment.limits
         self._output = output

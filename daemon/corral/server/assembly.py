@@ -95,7 +95,7 @@ def assemble(project: Project, pool: ThreadPoolExecutor) -> Services:
         settings.reload()
         teams.reload()
 
-    grounds = Grounds(db=db, project=project, repo=git, settings=settings, clock=now)
+    grounds = Grounds(db=db, project=project, repo=git, settings=settings, clock=now, team=teams)
     # A setup takes minutes: nobody who asks waits behind those of the workers.
     attempts = ThreadPoolExecutor(ATTEMPT_THREADS, thread_name_prefix="attempt")
     supervisor = Supervisor(

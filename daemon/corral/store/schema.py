@@ -111,6 +111,7 @@ tasks = Table(
     Column("status", String(16), nullable=False),
     Column("priority", Integer, nullable=False),
     Column("runner", String(16), nullable=True),
+    Column("agent", String(128), nullable=True),
     Column("command", Text, nullable=True),
     Column("prompt", Text, nullable=True),
     Column("input_data", JSON, nullable=True),

@@ -21,6 +21,7 @@ from sqlalchemy import Connection
 
 from corral.config.model import Settings
 from corral.config.paths import Project, bundle_dir
+from corral.coordination.teams import Teams
 from corral.errors import Conflict, CorralError, GitFailed, InvalidInput, NotFound, WorkAtRisk
 from corral.git import refs, salvage, worktrees
 from corral.git.command import Git, open_checkout
@@ -55,6 +56,7 @@ class Grounds:
         repo: The repository, for work on refs and worktrees.
         settings: Gives the settings in force.
         clock: Stamps what slow work has done at its end.
+        team: Gives the team in force.
         stopping: Set once the daemon ends all work: what waits for something gives up.
     """
 
@@ -63,6 +65,7 @@ class Grounds:
     repo: Git
     settings: Callable[[], Settings]
     clock: Callable[[], datetime]
+    team: Callable[[], Teams] = Teams
     stopping: Event = field(default_factory=Event)
 
     @property

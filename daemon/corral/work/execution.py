@@ -15,17 +15,19 @@ from typing import Any
 from sqlalchemy import Connection
 
 from corral.config.paths import bundle_dir
+from corral.config.roster import Roster
 from corral.coordination import sessions
 from corral.errors import ConfigInvalid, CorralError, InvalidInput, LeaseLost, NotFound, RunnerUnavailable, Unsupported
 from corral.git.identity import as_env
 from corral.models.crash import crash_point
 from corral.models.instants import iso
-from corral.models.states import WorktreePurpose, WorktreeState
+from corral.models.states import RunnerName, WorktreePurpose, WorktreeState
 from corral.runners.process import end_leftovers
 from corral.runners.protocol import Assignment, Finished, Limits, Runner, Running
-from corral.store import tasks
+from corral.store import events, tasks
 from corral.store import worktrees as worktree_rows
 from corral.work import attempts, departures
+from corral.work.agents import Post, appoint, checked
 from corral.work.allocation import Grounds, Plan, allocate, environment, landing_target, mark_ready, reclaim
 from corral.work.attempts import INTERRUPTED, Ending
 from corral.work.harvest import committer, harvest
@@ -75,7 +77,7 @@ def launch(site: Site, task: Row) -> Started | None:
     worktree: Row | None = None
     running: Running | None = None
     try:
-        runner = _runner(site, task)
+        post, runner = _appointed(site, task)
         target, base_sha = landing_target(site.grounds, task["target"])
         name = f"task-{task['task_id'][:13]}-{token}"
         plan = Plan(
@@ -88,12 +90,12 @@ def launch(site: Site, task: Row) -> Started | None:
         )
         worktree, provided = allocate(site.grounds, plan, is_unwanted=lambda: _is_cancelled(site, task))
         made = worktree
-        task, worktree = site.grounds.db.write(lambda conn: _moved_in(conn, site, task, made, provided, target))
+        task, worktree = site.grounds.db.write(lambda conn: _moved_in(conn, site, task, made, provided, target, post))
         if task["cancel_reason"] is not None or site.is_stopping():
             conclude(site, task, worktree, Ending(False, INTERRUPTED, "It had not started yet."))
             return None
         crash_point("task.start")
-        running = runner.start(_assignment(site, task, worktree, provided), site.grounds.clock())
+        running = runner.start(_assignment(site, task, worktree, provided, post), site.grounds.clock())
         crash_point("task.started")
         now = site.grounds.clock()
         site.grounds.db.write(lambda conn: _running(conn, task, token, running, now))
@@ -174,7 +176,7 @@ def _close(conn: Connection, site: Site, task: Row, worktree: Row | None, ending
 
 
 def _moved_in(
-    conn: Connection, site: Site, task: Row, worktree: Row, provided: Provisioned, target: str
+    conn: Connection, site: Site, task: Row, worktree: Row, provided: Provisioned, target: str, post: Post
 ) -> tuple[Row, Row]:
     now = site.grounds.clock()
     worktree = mark_ready(conn, worktree["worktree_id"], provided)
@@ -187,7 +189,8 @@ def _moved_in(
     moved = attempts.change(conn, task["task_id"], task["fencing_token"], values)
     arrival = sessions.Arrival(
         session_id=task["session_id"],
-        agent_type=task["runner"],
+        agent_type=str(post.runner),
+        capabilities=post.agent.capabilities if post.agent else (),
         cwd=worktree["path"],
         worktree=worktree["path"],
         branch=worktree["branch"],
@@ -195,6 +198,9 @@ def _moved_in(
         task_id=task["task_id"],
     )
     sessions.register(conn, arrival, now)
+    if post.agent is not None:
+        given = {"agent": post.agent.name, "runner": post.agent.runner, "model": post.agent.model}
+        events.record(conn, now, "task.assigned", task_id=task["task_id"], session_id=task["session_id"], data=given)
     return moved, worktree
 
 
@@ -204,29 +210,31 @@ def _running(conn: Connection, task: Row, token: int, running: Running, now: dat
     sessions.change(conn, task["session_id"], process)
 
 
-def _runner(site: Site, task: Row) -> Runner:
-    runner = site.runners.get(task["runner"])
-    if runner is None:
-        raise RunnerUnavailable(f"There is no runner {task['runner']!r}.", cause="", remedy="Use command or claude.")
-    runner.available()
-    return runner
+def _appointed(site: Site, task: Row) -> tuple[Post, Runner]:
+    """Who does it at this moment, and the runner that starts it."""
+    roster = Roster(site.grounds.project, site.grounds.team().agents)
+    post = appoint(task, roster, checked(site.runners))
+    return post, site.runners[str(post.runner)]
 
 
-def _assignment(site: Site, task: Row, worktree: Row, provided: Provisioned) -> Assignment:
+def _assignment(site: Site, task: Row, worktree: Row, provided: Provisioned, post: Post) -> Assignment:
     grounds = site.grounds
     settings = grounds.settings()
-    claude = task["runner"] == "claude"
-    limits = task["limits"]
+    claude = post.runner is RunnerName.CLAUDE
+    limits, definition = task["limits"], post.definition
     who = as_env(committer(grounds.repo, task))
     log = grounds.project.logs_dir / "tasks" / task["task_id"] / f"{task['fencing_token']}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
-    memory = settings.runners.claude.memory_mb if claude else settings.runners.command.memory_mb
+    works_by_model = claude or post.program
+    memory = settings.runners.claude.memory_mb if works_by_model else settings.runners.command.memory_mb
+    turns = (definition and definition.maxTurns) or settings.runners.claude.max_turns
     return Assignment(
         task_id=task["task_id"],
         attempt=task["fencing_token"],
         title=task["title"],
         command=task["command"],
-        prompt=task["prompt"],
+        program=post.program,
+        prompt=task["prompt"] or (_said(task) if post.agent else None),
         worktree=Path(worktree["path"]),
         log=log,
         session_id=task["session_id"],
@@ -237,7 +245,7 @@ def _assignment(site: Site, task: Row, worktree: Row, provided: Provisioned) -> 
         },
         limits=Limits(
             timeout_s=task["timeout_s"],
-            max_turns=limits.get("max_turns") or (settings.runners.claude.max_turns if claude else None),
+            max_turns=limits.get("max_turns") or (turns if claude else None),
             max_tokens=limits.get("max_tokens"),
             max_cost_usd=limits.get("max_cost_usd") or (settings.runners.claude.max_cost_usd if claude else None),
             memory_mb=limits.get("memory_mb") or memory,
@@ -245,8 +253,15 @@ def _assignment(site: Site, task: Row, worktree: Row, provided: Provisioned) -> 
         ),
         identity_env=who,
         plugin_dir=bundle_dir() if claude else None,
-        model=settings.runners.claude.model if claude else None,
+        model=(post.model or settings.runners.claude.model) if claude else None,
+        agent=post.agent.name if post.agent else None,
+        definition=definition.for_claude() if definition else None,
+        instructions=post.instructions,
     )
+
+
+def _said(task: Row) -> str:
+    return str(task["description"] or task["title"])
 
 
 def _failure(error: CorralError | OSError, usage: Row | None = None) -> Ending:

@@ -18,11 +18,10 @@ from typing import Any
 from sqlalchemy import Connection
 
 from corral.config.model import Tasks as TaskRules
-from corral.errors import RunnerUnavailable
 from corral.models.crash import crash_point
 from corral.models.identifiers import new_id
 from corral.models.instants import after, iso, parse
-from corral.models.states import RunnerName, TaskStatus, WorktreePurpose, WorktreeState
+from corral.models.states import TaskStatus, WorktreePurpose, WorktreeState
 from corral.models.tasks import usage as usage_of
 from corral.runners.process import end_leftovers
 from corral.runners.protocol import Observation, Runner, Usage
@@ -30,6 +29,7 @@ from corral.store import sessions as session_rows
 from corral.store import tasks
 from corral.store import worktrees as worktree_rows
 from corral.work import attempts, departures, leases, scheduling
+from corral.work.agents import Check, checked
 from corral.work.allocation import Grounds, put_right, tidy_branches
 from corral.work.attempts import INTERRUPTED, Ending
 from corral.work.execution import Site, Started, finish, launch
@@ -114,16 +114,10 @@ class Supervisor:
         """How many attempts are starting, at work or being closed."""
         return len(self._attempts)
 
-    def check_runner(self, name: RunnerName) -> None:
-        """Refuse a runner that could not start anything here.
-
-        Raises:
-            RunnerUnavailable: What it needs is missing; says what to install.
-        """
-        runner = self._site.runners.get(str(name))
-        if runner is None:
-            raise RunnerUnavailable(f"There is no runner {str(name)!r}.")
-        runner.available()
+    @property
+    def check(self) -> Check:
+        """Refuses a runner that could not start anything here."""
+        return checked(self._site.runners)
 
     def drain(self, now: datetime) -> None:
         """Start nothing new; what runs goes on."""

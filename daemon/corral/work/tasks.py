@@ -128,7 +128,7 @@ def detail(conn: Connection, task_id: str) -> Row:
     place = worktrees.get(conn, row["worktree_id"]) if row["worktree_id"] else None
     history = events.listing(conn, task_id=row["task_id"])
     shown = shapes.summary(row)
-    for name in ("error_code", "error_message", "attempts", "result", "branch", "task_type", "input_data", "runner",
+    for name in ("error_code", "error_message", "attempts", "result", "branch", "task_type", "input_data", "agent", "runner",
                  "description", "command", "prompt", "thread_id", "agent_requirements", "deadline_at", "target",
                  "submitted_by", "session_id", "timeout_s", "max_retries", "limits",
                  "progress", "not_before_at", "started_at", "completed_at", "cancel_reason"):  # fmt: skip

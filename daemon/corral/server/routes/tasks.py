@@ -10,14 +10,15 @@ from fastapi import APIRouter, Body, Query
 from pydantic import BaseModel, Field
 from sqlalchemy import Connection
 
+from corral.config.roster import Roster
 from corral.errors import InvalidInput, NotFound
 from corral.models import tasks as shapes
-from corral.models.states import RunnerName, TaskStatus
+from corral.models.states import TaskStatus
 from corral.server.logtail import FURTHEST, LogPart, follow
 from corral.server.routes.dependencies import Given
 from corral.server.routes.locks import speaker
 from corral.server.services import Services
-from corral.work import leases, tasks
+from corral.work import agents, leases, tasks
 
 router = APIRouter(prefix="/tasks", tags=["tasks"])
 
@@ -55,22 +56,24 @@ STOPPED_WITHIN_S = 20.0
 """How long a cancellation by the convention waits for the worker to be gone."""
 
 
-def available(services: Services, submissions: list[shapes.TaskSubmission]) -> None:
-    """Refuse now what no worker here could run, instead of failing it later.
+async def settled(services: Services, submissions: list[shapes.TaskSubmission]) -> list[shapes.TaskSubmission]:
+    """Say what executes each, and refuse now what no worker here could do, instead of failing it later.
 
     Raises:
+        InvalidInput: An agent is not there, not valid, or not capable of what is required.
         RunnerUnavailable: Says what is missing.
     """
-    for runner in {submission.runner for submission in submissions} - {None}:
-        assert runner is not None
-        services.supervisor.check_runner(RunnerName(runner))
+    roster = Roster(services.project, services.teams().agents)
+    check = services.supervisor.check
+    if any(item.agent is not None or item.agent_requirements is not None for item in submissions):
+        return await services.work(lambda: agents.settle(submissions, roster, check))  # reads files
+    return agents.settle(submissions, roster, check)
 
 
 @router.post("", status_code=201)
 async def submit(services: Given, body: dict[str, Any] = Body(...)) -> dict[str, Any]:  # noqa: B008
     """Queue one task; acknowledged when it is durable."""
-    submissions = shapes.read_submissions([body])
-    available(services, submissions)
+    submissions = await settled(services, shapes.read_submissions([body]))
     now, rules = services.now(), services.settings().tasks
     row = await services.write(lambda conn: tasks.submit(conn, submissions[0], now, rules))
     services.nudge("supervisor")
@@ -80,8 +83,7 @@ async def submit(services: Given, body: dict[str, Any] = Body(...)) -> dict[str,
 @router.post("/batch", status_code=201)
 async def submit_batch(services: Given, batch: Batch) -> dict[str, Any]:
     """Queue several tasks, all or none; they may wait for each other by ``name``."""
-    submissions = shapes.read_submissions(list(batch.tasks))
-    available(services, submissions)
+    submissions = await settled(services, shapes.read_submissions(list(batch.tasks)))
     now, rules = services.now(), services.settings().tasks
     rows = await services.write(lambda conn: tasks.submit_batch(conn, submissions, now, rules))
     services.nudge("supervisor")

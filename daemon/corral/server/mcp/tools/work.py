@@ -11,7 +11,7 @@ from corral.coordination.locks import Holder
 from corral.errors import LeaseLost, NotFound
 from corral.models import tasks as shapes
 from corral.server.mcp.calls import Answer, Function, current, refusal, told
-from corral.server.routes.tasks import Reason, available, call_off, claimed
+from corral.server.routes.tasks import Reason, call_off, claimed, settled
 from corral.work import leases, tasks
 
 Row = dict[str, Any]
@@ -29,9 +29,10 @@ async def submit_work(
     agent_requirements: dict[str, Any] | None = None,
     command: str | None = None,
     prompt: str | None = None,
+    agent: str | None = None,
 ) -> Answer:
-    """Queue a task (priority 10 first). With a command or a prompt a worker executes it in a worktree of its own and lands it;
-    without, a session claims it by get_work. claims: paths and keys it will change."""
+    """Queue a task (priority 10 first). With a command, a prompt or an agent (of the team, or a definition) a worker executes
+    it in a worktree of its own and lands it; without, a session claims it by get_work. claims: paths and keys it will change."""
     services = current.get().services
     given = {
         "task_type": task_type,
@@ -44,9 +45,9 @@ async def submit_work(
         "agent_requirements": agent_requirements,
         "command": command,
         "prompt": prompt,
+        "agent": agent,
     }
-    submissions = shapes.read_submissions([given])
-    available(services, submissions)
+    submissions = await settled(services, shapes.read_submissions([given]))
     now, rules = services.now(), services.settings().tasks
 
     def submit(conn: Connection, me: Holder) -> Row:

@@ -1,0 +1,199 @@
+"""Agent definitions: the project's ``.claude/agents/*.md``, and the plugin's own.
+
+They are Claude Code's files: a front matter, then what the agent is told. Beside Claude Code's fields they may carry these:
+
+```yaml
+capabilities: [python, sql]       # what its tasks may require
+runner: opencode                  # what executes its tasks, instead of Claude Code: a name for `command`
+runner_model: google/gemini-3-flash
+command: [opencode, run, --model, "{model}"]    # its arguments, one by one; no shell; the prompt is its standard input
+```
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+
+from corral.config.document import DocumentError, read_mapping
+from corral.config.load import read_file
+from corral.config.paths import Project, bundle_dir
+from corral.config.teams import Line, Name, Words, field_path, shown
+from corral.errors import ConfigInvalid
+
+CLAUDE = "claude"
+"""The runner of an agent that names none."""
+MODEL = "{model}"
+"""What stands for the model in an agent's command."""
+MAX_BYTES = 60_000
+"""The whole becomes one argument of a program, and Linux takes 128 KiB."""
+PLUGIN = "plugin"
+PROJECT = "project"
+
+_FENCE = re.compile(r"---[ \t]*\n(.*?\n)??---[ \t]*(?:\n|$)", re.DOTALL)
+_LOOSE = re.compile(
+    r"^([\w-]+):[ \t]+(?=\S)(?![\"'\[{|>])(?=[*&!%@`]|.*:(?:[ \t]|$)|.*[ \t]#)(.*?)[ \t]*$", re.MULTILINE
+)
+_COMMA = re.compile(r",(?![^(]*\))")
+_PROGRAM = re.compile(r"/.*|[^/]+")
+
+
+def _listed(value: Any) -> Any:
+    """``Read, Bash(git *)`` as a list; ``*`` is all there are, as if nothing were said."""
+    if isinstance(value, str):
+        names = [name.strip() for name in _COMMA.split(value) if name.strip()]
+        return None if names == ["*"] else names
+    return value
+
+
+def _own_choice(value: Any) -> Any:
+    return None if value == "inherit" else value
+
+
+Listed = Annotated[list[Line] | None, BeforeValidator(_listed)]
+Argument = Annotated[str, StringConstraints(min_length=1, max_length=4096, pattern=r"^[^\x00]*$")]
+
+
+class AgentDefinition(BaseModel):
+    """One agent, as its file says.
+
+    Attributes:
+        instructions: The text below the front matter.
+        model: What Claude Code runs it on; None leaves it to the settings.
+        runner: What executes its tasks: ``claude``, or a name for ``command``.
+        runner_model: What that command runs on.
+        command: A program and its arguments; ``{model}`` stands for the model.
+    """
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="ignore")
+
+    name: Name
+    description: Words
+    instructions: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+    model: Annotated[Line | None, BeforeValidator(_own_choice)] = None
+    tools: Listed = None
+    disallowedTools: Listed = None
+    skills: Listed = None
+    mcpServers: Any = None
+    hooks: Any = None
+    effort: Any = None
+    maxTurns: Annotated[int, Field(ge=1)] | None = None
+    capabilities: list[Line] = []
+    runner: Line = CLAUDE
+    runner_model: Line | None = None
+    command: list[Argument] = []
+
+    @model_validator(mode="after")
+    def _startable(self) -> AgentDefinition:
+        if (self.runner == CLAUDE) == bool(self.command):
+            raise ValueError("`command` and a `runner` other than claude go together")
+        if self.command and not _PROGRAM.fullmatch(self.command[0]):
+            raise ValueError("the program of `command` must be a name on the PATH, or absolute")
+        if MODEL in self.command and self.runner_model is None:
+            raise ValueError(f"`command` has {MODEL}, and there is no `runner_model`")
+        return self
+
+    def for_claude(self) -> dict[str, Any]:
+        """What Claude Code takes as a definition. That it works in a worktree, and what it may do there, is settled already."""
+        fields = {"tools", "disallowedTools", "skills", "mcpServers", "hooks", "effort"}
+        said = self.model_dump(mode="json", include=fields, exclude_none=True)
+        return {"description": self.description, "prompt": self.instructions, **said}
+
+
+@dataclass(frozen=True)
+class Found:
+    """A definition, or what is wrong with it.
+
+    Attributes:
+        source: ``project`` or ``plugin``.
+    """
+
+    name: str
+    file: Path
+    source: str
+    definition: AgentDefinition | None = None
+    error: ConfigInvalid | None = None
+
+
+def find_definitions(project: Project) -> list[Found]:
+    """Every definition of the project, then of the plugin; a file without a front matter is none."""
+    own = [] if project.bare else _below(project.root / ".claude" / "agents", PROJECT)
+    return [*own, *_below(bundle_dir() / ".claude" / "agents", PLUGIN)]
+
+
+def read_definition(file: Path) -> AgentDefinition | None:
+    """Read one file; None if it is not there, or has no front matter.
+
+    Raises:
+        ConfigInvalid: With every error there is in ``details["errors"]``: ``field`` and ``reason``.
+    """
+    try:
+        data = read_file(file)
+    except OSError as error:
+        raise _invalid(file, [("", f"cannot be read: {error.strerror or error}")]) from error
+    if data is None:
+        return None
+    if len(data) > MAX_BYTES:
+        raise _invalid(file, [("", f"is larger than {MAX_BYTES // 1000} KB")])
+    try:
+        text = data.decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        raise _invalid(file, [("", f"is not UTF-8 (byte {error.start})")]) from error
+    fenced = _FENCE.match(text)
+    if fenced is None:
+        return None
+    try:
+        return AgentDefinition.model_validate({**_front(fenced[1] or ""), "instructions": text[fenced.end() :]})
+    except DocumentError as error:
+        raise _invalid(file, [("", str(error))]) from error
+    except ValidationError as error:
+        raise _invalid(file, list(_faults(error))) from error
+
+
+def _below(folder: Path, source: str) -> list[Found]:
+    return [found for file in sorted(folder.rglob("*.md")) if (found := _found(file, source)) is not None]
+
+
+def _found(file: Path, source: str) -> Found | None:
+    try:
+        definition = read_definition(file)
+    except ConfigInvalid as error:
+        return Found(file.stem, file, source, error=error)
+    return Found(definition.name, file, source, definition) if definition else None
+
+
+def _front(text: str) -> dict[str, Any]:
+    """The front matter. Many a one is no YAML (``description: Use when: …``): there words are words, as Claude Code has it."""
+    try:
+        return read_mapping(text.encode())
+    except DocumentError:
+        loose = _LOOSE.sub(lambda line: f"{line[1]}: {json.dumps(line[2], ensure_ascii=False)}", text)
+        if loose == text:
+            raise
+        return read_mapping(loose.encode())
+
+
+def _faults(error: ValidationError) -> Iterator[tuple[str, str]]:
+    for item in error.errors(include_url=False):
+        field, message = field_path(item["loc"]), item["msg"].removeprefix("Value error, ").removeprefix("Input ")
+        if item["type"] == "missing":
+            yield field, "is required"
+        elif item["type"] == "string_too_short":
+            yield field, "must not be empty"
+        else:
+            yield field, f"{message} (it is {shown(item['input'])})" if field else message
+
+
+def _invalid(file: Path, faults: list[tuple[str, str]]) -> ConfigInvalid:
+    return ConfigInvalid(
+        f"The agent definition {file.name} is not valid.",
+        cause="; ".join(f"{field}: {reason}" if field else reason for field, reason in faults),
+        remedy=f"Correct {file}.",
+        details={"file": str(file), "errors": [{"field": field, "reason": reason} for field, reason in faults]},
+    )

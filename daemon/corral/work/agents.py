@@ -1,0 +1,157 @@
+"""Who does a task, and by which runner: the agent it names, or one of the team that is capable of what it requires.
+
+Looked up when a task is submitted, so that what nobody could do is refused, and again when an attempt starts, so that what the
+team and the definitions say then is what counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from corral.config.agents import AgentDefinition
+from corral.config.roster import Agent, Roster
+from corral.errors import ConfigInvalid, CorralError, InvalidInput, RunnerUnavailable
+from corral.models import tasks as shapes
+from corral.models.states import RunnerName
+from corral.models.tasks import TaskSubmission
+from corral.runners.protocol import Runner
+
+Check = Callable[[RunnerName, Sequence[str]], None]
+"""Raises RunnerUnavailable if a runner, or the program of an agent that it would start, is not there."""
+
+
+@dataclass(frozen=True)
+class Post:
+    """Who does a task.
+
+    Attributes:
+        runner: What executes it; None: nobody, a session claims it.
+        agent: Who is given it; None: whatever the settings say.
+        program: What the runner ``command`` starts instead of the task's own command.
+    """
+
+    runner: RunnerName | None
+    agent: Agent | None = None
+    program: tuple[str, ...] = ()
+
+    @property
+    def definition(self) -> AgentDefinition | None:
+        """What a Claude Code worker works by."""
+        return self.agent.definition if self.agent and self.runner is RunnerName.CLAUDE else None
+
+    @property
+    def model(self) -> str | None:
+        """The model that the agent asks Claude Code for."""
+        return self.agent.claude_model if self.agent else None
+
+    @property
+    def instructions(self) -> str | None:
+        """What it is told beside its prompt: a definition's text first, where the client does not take that for itself."""
+        if self.agent is None:
+            return None
+        own = self.agent.definition if self.runner is RunnerName.COMMAND else None
+        return "\n\n".join(text for text in (own and own.instructions, self.agent.instructions) if text) or None
+
+
+def checked(runners: Mapping[str, Runner]) -> Check:
+    """Check with these runners."""
+
+    def check(name: RunnerName, program: Sequence[str]) -> None:
+        runner = runners.get(str(name))
+        if runner is None:
+            raise RunnerUnavailable(f"There is no runner {str(name)!r}.", cause="", remedy="Use command or claude.")
+        runner.available(program)
+
+    return check
+
+
+def appoint(task: Mapping[str, Any], roster: Roster, check: Check) -> Post:
+    """Find out who does a task, and that it can be started here.
+
+    A task that names an agent is that agent's. One that requires capabilities, and has a prompt, goes to the first member of
+    the team that declares a runner, has them all, and can start; if no member declares a runner, to whatever the settings say.
+
+    Args:
+        task: Its ``agent``, ``agent_requirements``, ``runner``, ``command``.
+
+    Raises:
+        NotFound: There is no such agent.
+        InvalidInput: The agent, or everybody in the team, lacks what is required; or it has nothing to execute.
+        ConfigInvalid: What describes the agent is not valid.
+        RunnerUnavailable: What executes it is not there.
+    """
+    required = (task["agent_requirements"] or {}).get("capabilities", [])
+    if task["agent"] is not None:
+        return _named(task, roster.find(task["agent"]), required, check)
+    if task["runner"] is None:
+        return Post(None)
+    if required and task["command"] is None and roster.has_runners:
+        return _capable(roster, required, check)
+    runner = RunnerName(task["runner"])
+    check(runner, ())
+    return Post(runner)
+
+
+def settle(submissions: Sequence[TaskSubmission], roster: Roster, check: Check) -> list[TaskSubmission]:
+    """Say of each task what executes it, and refuse what nobody here could do.
+
+    Returns:
+        The submissions; one that names an agent has a ``runner`` now.
+
+    Raises:
+        InvalidInput: ``details['errors']`` names each task whose agent is not there, not valid or not capable.
+        RunnerUnavailable: What executes one of them is not there.
+    """
+    check = cache(check)  # one look for all tasks of a batch
+    settled: list[TaskSubmission] = []
+    errors: list[dict[str, Any]] = []
+    for index, item in enumerate(submissions):
+        wanted = item.model_dump(include={"agent", "agent_requirements", "runner", "command"})
+        try:
+            post = appoint(wanted, roster, check)
+        except RunnerUnavailable:
+            raise
+        except CorralError as error:
+            message = f"{error.message} {error.cause}" if isinstance(error, ConfigInvalid) else error.message
+            field = "agent" if item.agent is not None else "agent_requirements"
+            errors.append({"index": index, "field": field, "message": message})
+            continue
+        named = item.agent is not None and post.agent is not None
+        settled.append(item.model_copy(update={"runner": post.runner}) if named else item)
+    if errors:
+        shapes.refuse(errors, len(submissions))
+    return settled
+
+
+def _named(task: Mapping[str, Any], agent: Agent, required: Sequence[str], check: Check) -> Post:
+    if lacking := agent.lacks(required):
+        able = ", ".join(agent.capabilities) or "nothing in particular"
+        raise InvalidInput(f"The agent {agent.name} is not capable of {', '.join(lacking)}, but of {able}.")
+    runner = RunnerName(task["runner"] or agent.runner_name)
+    program = agent.program if runner is RunnerName.COMMAND and task["command"] is None else ()
+    if runner is RunnerName.COMMAND and task["command"] is None and not program:
+        raise InvalidInput(f"The agent {agent.name} has no command of its own: the task needs one.")
+    check(runner, program)
+    return Post(runner, agent, program)
+
+
+def _capable(roster: Roster, required: Sequence[str], check: Check) -> Post:
+    unavailable: RunnerUnavailable | None = None
+    for agent in roster.with_runner():
+        if agent.lacks(required) or (agent.runner_name is RunnerName.COMMAND and not agent.program):
+            continue
+        try:
+            check(agent.runner_name, agent.program)
+        except RunnerUnavailable as error:
+            unavailable = unavailable or error
+            continue
+        return Post(agent.runner_name, agent, agent.program)
+    if unavailable is not None:
+        raise unavailable
+    raise InvalidInput(
+        f"Nobody in the team who has a runner is capable of {', '.join(required)}.",
+        remedy="`corral team list` shows who is capable of what; name an agent, or require less.",
+    )
