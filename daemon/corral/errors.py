@@ -19,8 +19,8 @@ class CorralError(Exception):
         details: Machine-readable facts (JSON-serialisable).
     """
 
-    code: ClassVar[str] = "CORRAL-ERR-001"
-    name: ClassVar[str] = "internal_error"
+    code: str = "CORRAL-ERR-001"
+    name: str = "internal_error"
     status: ClassVar[int] = 500
     exit_code: ClassVar[int] = 1
     default_cause: ClassVar[str] = "A fault in Corral itself."
@@ -205,12 +205,19 @@ BY_CODE: dict[str, type[CorralError]] = {cls.code: cls for cls in _ALL}
 
 
 def from_wire(envelope: dict[str, Any]) -> CorralError:
-    """Decode what :meth:`CorralError.to_wire` sent; an unknown code becomes a plain :class:`CorralError`."""
+    """Decode what :meth:`CorralError.to_wire` sent: as the class of its code, under the name that it had.
+
+    A code that is unknown here becomes a plain :class:`CorralError`, and is shown as it came.
+    """
     error = envelope.get("error") or {}
     cls = BY_CODE.get(str(error.get("code")), CorralError)
-    return cls(
+    decoded = cls(
         str(error.get("message") or "The daemon reported an error."),
         cause=str(error.get("cause") or ""),
         remedy=str(error.get("remedy") or ""),
         details=error.get("details") or {},
     )
+    # Many errors that differ only in their name share a code; the class of each is known to the one who raised it.
+    decoded.code = str(error.get("code") or cls.code)
+    decoded.name = str(error.get("name") or cls.name)
+    return decoded

@@ -184,6 +184,17 @@ def test_what_contradicts_the_present_state_exits_with_4(house: Coordinated) -> 
     assert [one["file_path"] for one in house.json("lock", "list")] == ["src/a.py"]
 
 
+def test_an_error_has_one_name_on_the_command_line_and_over_http(house: Coordinated) -> None:
+    house.hook("SessionStart", "someone")
+    house.run("message", "send", "all", "s", "x", "--idempotency-key", "k")
+    for command, expected in (
+        (("Nobody", "s", "x"), (3, "recipient_not_found")),
+        (("all", "s", "y", "--idempotency-key", "k"), (4, "idempotency_key_conflict")),
+    ):
+        code, error = refused(house, "message", "send", *command)
+        assert (code, error["name"]) == expected
+
+
 def test_what_needs_the_daemon_exits_with_5_when_there_can_be_none(house: Coordinated) -> None:
     logs = house.root / ".corral" / "logs"
     logs.rename(logs.with_name("kept"))
