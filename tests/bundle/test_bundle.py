@@ -5,6 +5,8 @@ from __future__ import annotations
 import inspect
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +24,10 @@ AGENTS = sorted(ROOT.glob(".claude/agents/*.md"))
 HOOKS: dict[str, list[dict[str, Any]]] = json.loads((ROOT / "hooks" / "hooks.json").read_text())["hooks"]
 EVENTS = [(event, group, hook) for event, groups in HOOKS.items() for group in groups for hook in group["hooks"]]
 THROUGH_THE_BRIDGE = [(event, hook) for event, _, hook in EVENTS if hook["type"] == "mcp_tool"]
-THROUGH_THE_SCRIPT = [(event, hook) for event, _, hook in EVENTS if hook["type"] == "command"]
+IN_THE_BACKGROUND = [(event, hook) for event, _, hook in EVENTS if hook.get("asyncRewake")]
+THROUGH_THE_SCRIPT = [
+    (event, hook) for event, _, hook in EVENTS if hook["type"] == "command" and not hook.get("asyncRewake")
+]
 
 
 def load(*parts: str) -> Any:
@@ -60,7 +65,7 @@ def test_no_claude_md_stands_at_the_plugins_root() -> None:
 
 
 def test_every_event_is_handled_once() -> None:
-    assert len(EVENTS) == len(HOOKS)
+    assert len(THROUGH_THE_BRIDGE + THROUGH_THE_SCRIPT) == len(HOOKS)
     assert set(HOOKS) == {
         *("SessionStart", "SessionEnd", "UserPromptSubmit", "Stop", "Notification", "PermissionRequest"),
         *("PreToolUse", "PostToolUse", "PostToolUseFailure", "PostToolBatch", "SubagentStart", "SubagentStop"),
@@ -76,6 +81,17 @@ def test_the_script_is_run_without_a_shell_and_told_its_event(event: str, hook: 
     assert hook["command"] == "python3"
     assert hook["args"] == ["-I", "-S", "${CLAUDE_PLUGIN_ROOT}/hooks/hook.py", event]
     assert hook["timeout"] > 0
+
+
+def test_a_script_that_is_gone_never_wakes_a_session(tmp_path: Path) -> None:
+    """Python exits with 2 where a script is missing, and with 2 a session would be woken at each Stop, for ever."""
+    ((event, hook),) = IN_THE_BACKGROUND
+    assert (event, hook["command"], hook["timeout"]) == ("Stop", "python3", 7 * 24 * 3600)
+    for folder in (tmp_path, ROOT / "hooks"):
+        args = [word.replace("${CLAUDE_PLUGIN_ROOT}/hooks", str(folder)) for word in hook["args"]]
+        done = subprocess.run([sys.executable, *args], cwd=tmp_path, env={}, stdin=subprocess.DEVNULL, check=False)
+        assert done.returncode == (1 if folder == tmp_path else 0)
+    assert not (ROOT / "hooks" / "__pycache__").exists()
 
 
 @pytest.mark.parametrize(("event", "hook"), THROUGH_THE_BRIDGE)

@@ -134,6 +134,15 @@ class Locks(_Section):
     )
 
 
+class Messages(_Section):
+    """Mail between sessions."""
+
+    wake: Literal["low", "normal", "high", "urgent", "off"] = Field(
+        default="normal",
+        description="Least importance of mail that wakes a session at rest in a terminal; `off`: none does.",
+    )
+
+
 class Sessions(_Section):
     """When a silent session counts as gone."""
 
@@ -212,6 +221,7 @@ class Settings(_Section):
     supervisor: Supervisor = Supervisor()
     tasks: Tasks = Tasks()
     locks: Locks = Locks()
+    messages: Messages = Messages()
     sessions: Sessions = Sessions()
     worktrees: Worktrees = Worktrees()
     runners: Runners = Runners()

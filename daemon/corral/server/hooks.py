@@ -181,6 +181,8 @@ async def _session_start(services: Services, event: HookEvent) -> Answer:
     def begin(conn: Connection) -> Answer:
         me = departures.arrive(conn, newcomer, now, rules)
         _note_errand(conn, event, me["task_id"])
+        if event.source == "clear":  # it rests as the one before it did, until it is asked something
+            session_rows.change(conn, event.actor, {"status": SessionStatus.IDLE})
         others = [row for row in session_rows.live(conn) if row["session_id"] != event.actor]
         held = [row for row in lock_rows.listing(conn, iso(now)) if row["session_id"] != event.actor]
         notices = [line] if (line := mailing.waits(conn, event.actor)) else []
@@ -224,15 +226,18 @@ async def _stop(services: Services, event: HookEvent) -> Answer:
     now = services.now()
     present = presence(services, event, now)
 
-    def rest(conn: Connection) -> Answer:
+    def rest(conn: Connection) -> tuple[Answer, bool]:
         present(conn)
         if not event.held_before and (urgent := mailing.hold(conn, event.actor, now)) is not None:
-            return hook_events.hold(urgent)
+            return hook_events.hold(urgent), False
         values = {"status": SessionStatus.IDLE, "last_words": event.last_words[:4000] or None}
         session_rows.change(conn, event.actor, values)
-        return {}
+        return {}, mail_rows.anything_waits(conn, event.actor)
 
-    return await services.write(rest)
+    said, something_waits = await services.write(rest)
+    if something_waits:  # who waits beside the session may have looked when it was not at rest yet
+        services.changed()
+    return said
 
 
 async def _waiting(services: Services, event: HookEvent) -> Answer:

@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection, and_, bindparam, func, insert, or_, select, update
 
-from corral.models.states import Importance, RecipientRole
+from corral.models.states import Importance, RecipientRole, SessionStatus
 from corral.store.schema import agent_sessions, notices
 from corral.store.schema_coordination import message_recipients, messages
 
@@ -148,6 +148,29 @@ def holding(conn: Connection, session_id: str) -> list[Row]:
 def anything_waits(conn: Connection, session_id: str) -> bool:
     """Whether a session has mail or notices that have not entered its context yet."""
     return any(conn.execute(query, {"which": session_id}).first() is not None for query in (_NOTICES, _ANY_WAITING))
+
+
+def at_rest(
+    conn: Connection, clients: Sequence[int], session_ids: Sequence[str], importances: Sequence[str]
+) -> list[Row]:
+    """Idle sessions for which mail of these importances waits: ``{session_id, client_pid}``, the one last alive first.
+
+    Args:
+        clients: Only sessions of these client processes,
+        session_ids: or these, where nobody knows the process.
+    """
+    its = agent_sessions.c
+    query = (
+        select(its.session_id, its.client_pid)
+        .join(message_recipients, _r.session_id == its.session_id)
+        .join(messages, _m.message_id == _r.message_id)
+        .where(its.status == SessionStatus.IDLE, its.parent_session_id.is_(None), _r.injected_at.is_(None), _UNREAD)
+        .where(or_(its.client_pid.in_(clients), and_(its.client_pid.is_(None), its.session_id.in_(session_ids))))
+        .where(_m.importance.in_(importances))
+        .group_by(its.session_id)
+        .order_by(its.last_heartbeat.desc())
+    )
+    return [dict(row) for row in conn.execute(query).mappings()]
 
 
 def mark(conn: Connection, session_id: str, message_ids: Sequence[str], columns: Sequence[str], at: str) -> None:

@@ -7,15 +7,16 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import Any
 
-from fastapi import APIRouter, Body, Response
+from fastapi import APIRouter, Body, Request, Response
 from sqlalchemy import Connection
 from starlette.types import Receive, Scope, Send
 
 from corral.config.model import Tasks as TaskRules
-from corral.coordination import sessions
+from corral.coordination import hook_events, sessions
+from corral.errors import DaemonUnreachable
 from corral.models.instants import iso
 from corral.models.states import SessionStatus
-from corral.server import hooks
+from corral.server import hooks, waking
 from corral.server.routes.dependencies import Given
 from corral.server.services import Services
 from corral.store import sessions as session_rows
@@ -28,6 +29,25 @@ router = APIRouter(tags=["hooks"])
 async def hook(services: Given, event: str, payload: dict[str, Any] = Body(...)) -> dict[str, Any]:  # noqa: B008
     """One event of a Claude Code session; the answer is what the hook prints."""
     return await hooks.answer(services, event, payload)
+
+
+@router.post("/hooks/Stop/wait")
+async def wait(services: Given, request: Request, payload: dict[str, Any] = Body(...)) -> dict[str, str]:  # noqa: B008
+    """Held open beside a session of a terminal that stopped, until mail for it comes: ``{"text": …}`` to wake it with.
+
+    ``{}``: another one waits in its place; 503: the daemon stops.
+    """
+    event = hook_events.read("Stop", payload)
+    if event is None or event.client_pid is None:
+        return {}
+    gone = asyncio.create_task(_hung_up(request.receive))
+    try:
+        told = await waking.waiters(services).mail(event.client_pid, event.actor, gone)
+    finally:
+        gone.cancel()
+    if services.stopping and not told:
+        raise DaemonUnreachable("The daemon stops.")
+    return {"text": "\n".join(told)} if told else {}
 
 
 class Held(Response):

@@ -1,0 +1,110 @@
+"""Mail reaches a session of the real client that nobody asks anything: in a terminal it is woken, a worker is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.coordinated import eventually
+from tests.e2e.client import Terminal, trust
+from tests.e2e.stage import Request, script, text
+from tests.e2e.team import PLUGIN, Team
+
+pytestmark = pytest.mark.e2e
+
+
+class Screen:
+    """The one session of a terminal, whichever that is after ``/clear``, and what waits beside it."""
+
+    def __init__(self, terminal: Terminal, team: Team) -> None:
+        self.terminal = terminal
+        self._team = team
+        self.pid = terminal.process.pid
+
+    @property
+    def alive(self) -> list[dict[str, str]]:
+        found = [row for row in self._team.sessions() if row["agent_type"] == "claude"]
+        return [row for row in found if row["status"] != "disconnected"]
+
+    @property
+    def row(self) -> dict[str, str]:
+        (row,) = self.alive
+        return row
+
+    @property
+    def waiters(self) -> list[psutil.Process]:
+        """The hooks that wait for mail."""
+        return [one for one in psutil.Process(self.pid).children() if any("import wait" in word for word in _argv(one))]
+
+    def ask(self, words: str) -> None:
+        self.terminal.send(script(text(words)))
+        self.terminal.wait(lambda: any(request.step == text(words) for request in self._team.stage.requests))
+
+    def rest(self) -> psutil.Process:
+        """Wait until it rests; returns the one hook that waits beside it."""
+        self.terminal.wait(lambda: self.row["status"] == "idle" and len(self.waiters) == 1)
+        return self.waiters[0]
+
+    def woken_by(self, body: str, *flags: str) -> Request:
+        """Write to it, and wait until its model was told."""
+        self._team.house.run("message", "send", self.row["agent_name"], "A question", body, *flags)
+        self.terminal.wait(lambda: self.told(body))
+        return self.told(body)[0]
+
+    def told(self, body: str) -> list[Request]:
+        return [request for request in self._team.stage.requests if f"| {body}" in str(request.body["messages"])]
+
+
+def _argv(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []
+
+
+def test_a_session_at_rest_in_a_terminal_is_woken_by_mail_once(team: Team, sealed: Path, claude: Path) -> None:
+    trust(sealed, team.repo)
+    with Terminal(claude, team.repo, team.env, *PLUGIN, "--permission-mode", "acceptEdits") as terminal:
+        screen = Screen(terminal, team)
+        terminal.wait("accept edits on")
+        terminal.wait(team.sessions)
+        screen.ask("One.")
+        first = screen.rest()
+
+        woken = screen.woken_by("Which file?")
+        assert "Mail for this session" in str(woken.body["messages"][-1])
+        second = screen.rest()
+        assert second != first
+        assert len(screen.told("Which file?")) == 1
+
+        # Two prompts, one at the heels of the other: the waiters do not pile up, and one letter wakes once.
+        screen.ask("Two.")
+        screen.ask("Three.")
+        screen.rest()
+        woken = screen.woken_by("Which branch?")
+        screen.rest()
+        assert str(woken.body["messages"]).count("| Which branch?") == 1
+        assert len(screen.told("Which branch?")) == 1
+
+        # The session after /clear has never stopped: the hook of the one before it is its own now.
+        waiting, before = screen.rest(), screen.row["session_id"]
+        terminal.send("/clear")
+        terminal.wait(lambda: [row for row in screen.alive if row["session_id"] != before])
+        assert screen.rest() == waiting
+        woken = screen.woken_by("Which module?")
+        assert "| Which file?" not in str(woken.body["messages"])
+        waiting = screen.rest()
+
+        # Where the daemon goes, the hook waits for the next one; what is low wakes nobody.
+        team.house.run("daemon", "stop")
+        name = screen.row["agent_name"]
+        team.house.run("message", "send", name, "By the way", "Nothing.", "--importance", "low")
+        screen.woken_by("Which line?")
+        screen.rest()
+
+        waiting = screen.rest()
+        terminal.send("/exit")
+        terminal.wait(lambda: terminal.process.poll() is not None)
+    eventually(lambda: not waiting.is_running())
