@@ -1,0 +1,248 @@
+"""Tasks that name their agent, or what one must be capable of, with the real daemon and programs that stand in for a client."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from corral.errors import CorralError, InvalidInput
+from tests.conftest import git
+from tests.coordinated import Coordinated, eventually
+from tests.integration.mcp.client import Agent, play
+
+RECORDER = """\
+#!/bin/sh
+# Says what it was started with, does its task, and commits a part of it.
+{ printf '%s\\n' "$@"; } > argv.txt
+cat > prompt.txt
+pwd > where.txt
+git add argv.txt && git commit -q -m "Half of it"
+"""
+
+
+def executable(file: Path, text: str = RECORDER) -> Path:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+    file.chmod(0o755)
+    return file
+
+
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that is on the PATH of the daemon."""
+    folder = tmp_path / "programs"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+    return folder
+
+
+@pytest.fixture
+def home(programs: Path, house: Coordinated) -> Coordinated:
+    """A coordinated repository whose daemon has that PATH."""
+    return house
+
+
+def define(home: Coordinated, name: str, front: str, body: str = "Do it well.") -> Path:
+    file = home.root / ".claude" / "agents" / f"{name}.md"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(f"---\nname: {name}\ndescription: Use it.\n{front}\n---\n\n{body}\n")
+    return file
+
+
+def team(home: Coordinated, text: str, *names: str) -> None:
+    (home.root / ".corral" / "teams.yaml").write_text(text)
+    eventually(lambda: [agent["name"] for agent in home.ask("GET", "/teams")["agents"]] == list(names))
+
+
+def submit(home: Coordinated, **fields: Any) -> str:
+    return str(home.ask("POST", "/tasks", {"title": "Part 7", **fields})["task_id"])
+
+
+def detail(home: Coordinated, task_id: str) -> dict[str, Any]:
+    found: dict[str, Any] = home.ask("GET", f"/tasks/{task_id}/detail")
+    return found
+
+
+def ended(home: Coordinated, task_id: str) -> dict[str, Any]:
+    """The task, once it and what became of its merge are settled."""
+
+    def settled() -> dict[str, Any] | None:
+        shown = detail(home, task_id)
+        merging = shown["merge"] is not None and shown["merge"]["state"] in ("queued", "verifying")
+        return None if shown["status"] in ("waiting", "pending", "running") or merging else shown
+
+    shown: dict[str, Any] = eventually(settled)
+    return shown
+
+
+def refusal(home: Coordinated, **fields: Any) -> CorralError:
+    with pytest.raises(CorralError) as refused:
+        submit(home, **fields)
+    return refused.value
+
+
+def landed(home: Coordinated, task_id: str) -> dict[str, str]:
+    """What the program of an agent has said about itself, as it is on the target branch."""
+    shown = ended(home, task_id)
+    assert (shown["status"], (shown["merge"] or {}).get("state")) == ("completed", "landed"), shown
+    return {name: git(home.root, "show", f"main:{name}.txt") for name in ("argv", "prompt", "where")}
+
+
+def assigned(home: Coordinated, task_id: str) -> list[dict[str, Any]]:
+    return [event["data"] for event in detail(home, task_id)["history"] if event["kind"] == "task.assigned"]
+
+
+@pytest.mark.req("DELEGATE-1")
+def test_the_opencode_builder_has_opencode_do_the_task_in_a_worktree_of_its_own(
+    home: Coordinated, programs: Path
+) -> None:
+    executable(programs / "opencode")
+    words = ("--agent", "OpenCode-Builder", "--prompt", "--model $(touch /tmp/x) `id`; rename the header")
+    task_id = str(home.json("task", "submit", "--title", "Part 7", *words)["task_id"])
+    seen = landed(home, task_id)
+    assert seen["argv"].split("\n") == ["run", "--model", "google/gemini-3-flash"]
+    assert seen["prompt"].endswith("\n--model $(touch /tmp/x) `id`; rename the header")
+    assert "`/task-execution`" in seen["prompt"] and "isolated worktree" in seen["prompt"]
+    assert "work on one task of a batch" in seen["prompt"]
+    assert Path(seen["where"]).parent == home.root / ".corral" / "worktrees"
+    shown = detail(home, task_id)
+    assert (shown["agent"], shown["runner"]) == ("OpenCode-Builder", "command")
+    assert assigned(home, task_id) == [
+        {"agent": "OpenCode-Builder", "runner": "opencode", "model": "google/gemini-3-flash"}
+    ]
+    assert "agent     OpenCode-Builder" in home.run("task", "detail", task_id).stdout
+
+
+@pytest.mark.req("DELEGATE-1")
+def test_without_opencode_a_task_for_it_is_refused_and_one_that_was_queued_fails_once(
+    home: Coordinated, programs: Path
+) -> None:
+    refused = home.run("task", "submit", "--title", "x", "--agent", "opencode-builder", "--prompt", "y", check=False)
+    assert refused.returncode == 1 and "Install opencode" in refused.stderr and "'opencode'" in refused.stderr
+    assert home.ask("GET", "/tasks") == []
+    program = executable(programs / "opencode")
+    gate = programs / "gate"
+    first = submit(home, command=f"while ! [ -e {gate} ]; do sleep 0.05; done")
+    second = submit(home, agent="OpenCode-Builder", prompt="y", wait_for=[first])
+    program.unlink()
+    gate.touch()
+    shown = ended(home, second)
+    assert (shown["status"], shown["error_code"], shown["attempts"]) == ("failed", "runner_unavailable", 1)
+    assert "'opencode' was not found" in shown["error_message"]
+    executable(program)
+    home.ask("POST", f"/tasks/{second}/retry")
+    assert landed(home, second)["argv"]
+
+
+def test_an_unknown_agent_is_refused_with_the_names_that_exist(home: Coordinated) -> None:
+    define(home, "scribe", "model: haiku")
+    team(home, "agents: [{name: Boulder, role: builder, capabilities: [], description: Does it.}]", "Boulder")
+    refused = home.run("task", "submit", "--title", "x", "--agent", "../scribe", "--prompt", "y", check=False)
+    assert refused.returncode == 2
+    assert "Boulder, scribe, OpenCode-Builder, builder, orchestrator, resolver, reviewer" in refused.stderr
+    batch = {"tasks": [{"title": "a", "command": "true"}, {"title": "b", "agent": "No"}]}
+    with pytest.raises(InvalidInput) as several:
+        home.ask("POST", "/tasks/batch", batch)
+    assert [(error["index"], error["field"]) for error in several.value.details["errors"]] == [(1, "agent")]
+    assert home.ask("GET", "/tasks") == []
+
+    async def scene(agent: Agent) -> None:
+        answer = await agent.call("submit_work", task_type="build", description="x", agent="Nobody")
+        assert answer["success"] is False and "There is no agent 'Nobody'" in json.dumps(answer)
+
+    play(home, scene)
+
+
+def test_a_definition_is_read_when_the_attempt_starts_and_one_that_is_gone_or_broken_fails_it_once(
+    home: Coordinated, programs: Path
+) -> None:
+    executable(programs / "mine")
+    front = "runner: mine\nrunner_model: m1\ncommand: [mine, --with, '{model}', 'a b; c']"
+    files = {name: define(home, name, front) for name in ("one", "two", "three")}
+    gate = programs / "gate"
+    hold = submit(home, command=f"while ! [ -e {gate} ]; do sleep 0.05; done")
+    one, two, three = (submit(home, agent=name, description=f"# For {name}", wait_for=[hold]) for name in files)
+    define(home, "one", front.replace("m1", "m2"), "Do it better.")
+    files["two"].unlink()
+    files["three"].write_text("---\nname: three\ncommand: mine\n---\n")
+    gate.touch()
+    seen = landed(home, one)
+    assert seen["argv"].split("\n") == ["--with", "m2", "a b; c"]
+    assert seen["prompt"].endswith("Do it better.\n\n# For one")
+    gone, broken = ended(home, two), ended(home, three)
+    assert (gone["status"], gone["error_code"], gone["attempts"]) == ("failed", "not_found", 1)
+    assert "There is no agent 'two'; there are: one, three, OpenCode-Builder" in gone["error_message"]
+    assert (broken["status"], broken["error_code"], broken["attempts"]) == ("failed", "config_invalid", 1)
+    assert "description: is required" in broken["error_message"]
+    define(home, "three", front)
+    home.ask("POST", f"/tasks/{three}/retry")
+    assert landed(home, three)["argv"]
+
+
+@pytest.mark.req("TEAM-1")
+def test_what_the_team_says_of_a_member_counts_for_its_tasks(home: Coordinated, programs: Path) -> None:
+    executable(programs / "opencode")
+    text = """\
+agents:
+  - {name: Sisyphus, role: coordinator, capabilities: [planning], description: Hands out the work.}
+  - name: Boulder
+    role: builder
+    capabilities: [python]
+    description: Does it.
+    runner: opencode
+    model: other/model
+    instructions: Speak of nothing but stones.
+"""
+    team(home, text, "Sisyphus", "Boulder")
+    long = "x" * 200_000  # no argument of a program can be so long
+    task_id = submit(home, agent="boulder", prompt=long)
+    seen = landed(home, task_id)
+    assert seen["argv"].split("\n") == ["run", "--model", "other/model"]
+    assert seen["prompt"].endswith(f"\n\nSpeak of nothing but stones.\n\n{long}")
+    (worker,) = [row for row in home.ask("GET", "/sessions") if row["task_id"] == task_id]
+    assert (worker["capabilities"], worker["agent_type"]) == (["python"], "command")
+
+
+def require(*capabilities: str) -> dict[str, Any]:
+    return {"agent_requirements": {"capabilities": list(capabilities)}}
+
+
+@pytest.mark.req("TEAM-1")
+def test_a_task_that_requires_something_goes_to_the_first_of_the_team_who_is_capable_and_can_start(
+    home: Coordinated, programs: Path
+) -> None:
+    for name in ("mason", "smith"):
+        executable(programs / name)
+        define(home, name, f"runner: {name}\ncommand: [{name}, as, {name}]")
+    define(home, "away", "runner: away\ncommand: [not-installed]")
+    text = """\
+agents:
+  - {name: Talker, role: r, capabilities: [iron, stone], description: Has no runner.}
+  - {name: Gone, role: r, capabilities: [iron, stone], description: Cannot start., runner: away}
+  - {name: Mason, role: r, capabilities: [stone], description: Stone., runner: mason}
+  - {name: Smith, role: r, capabilities: [iron, stone], description: Both., runner: smith}
+"""
+    team(home, text, "Talker", "Gone", "Mason", "Smith")
+
+    def task(*required: str) -> dict[str, Any]:
+        return {"title": "t", "prompt": "p", **require(*required)}
+
+    ids = home.ask("POST", "/tasks/batch", {"tasks": [task("stone"), task("iron"), task("stone", "iron")]})["task_ids"]
+    assert [[data["agent"] for data in assigned(home, one)] for one in ids if ended(home, one)] == [
+        ["Mason"], ["Smith"], ["Smith"],
+    ]  # fmt: skip
+    assert "is capable of wood" in refusal(home, **task("wood")).message
+    assert "Mason is not capable of iron, but of stone" in refusal(home, **task("iron"), agent="Mason").message
+    assert ended(home, submit(home, command="true", **require("wood")))["status"] == "completed"
+
+
+def test_what_the_task_says_itself_wins(home: Coordinated, programs: Path) -> None:
+    define(home, "mine", "runner: mine\ncommand: [mine]")
+    task_id = submit(home, agent="mine", command="echo by hand > argv.txt")
+    assert ended(home, task_id)["status"] == "completed"
+    assert git(home.root, "show", "main:argv.txt") == "by hand"
+    assert "has no command of its own" in refusal(home, agent="builder", runner="command", prompt="y").message
