@@ -1,12 +1,14 @@
-"""Locks and heartbeats over the socket, beside the bare reference daemon."""
+"""What sessions ask all the time, over the socket, beside the bare reference daemon and raw SQLite."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from tests.coordinated import Coordinated
 
+from bench import raw
 from bench.load import Load, drive, http, line
 from bench.measure import Measure, p50, p95
 from bench.reference import reference
@@ -17,56 +19,94 @@ QUIET = "supervisor: {max_agents: 0}\ntasks: {max_queue: 1000000}\n"
 CLIENTS = (1, 10, 50)
 P95_MS = {1: 5.0, 10: 5.0, 50: 25.0}
 """The budgets of the design are for 10 and 50 clients; one client has that of ten."""
-OPERATIONS = ("heartbeat", "acquire", "check", "release")
+OF_LOCKS = ("heartbeat", "acquire", "check", "release")
+OPERATIONS = (*OF_LOCKS, "register", "send", "inbox")
+READERS = 50
+"""Sessions that get the mail."""
+LETTERS = 100
+"""That one session sends: below what it may send within a minute."""
+BODY = "It is free in a minute, once my tests are through. " * 4
 
-Make = Callable[[str, str, str], bytes]
+Asked = dict[str, Any]
+Plans = list[list[Asked]]
 
 
-def ours(operation: str, session: str, path: str) -> bytes:
+def ours(op: str, **said: Any) -> bytes:
     """An operation as a request to the daemon."""
-    if operation == "heartbeat":
+    session = said["id"]
+    if op == "heartbeat":
         return http("POST", f"/sessions/{session}/heartbeat")
-    return http("POST", f"/locks/{operation}", {"session_id": session, "paths": [path]})
+    if op == "register":
+        return http("POST", "/sessions", {"session_id": session})
+    if op == "send":
+        letter = {"to": [said["to"]], "subject": said["subject"], "body": said["body"]}
+        return http("POST", "/messages", {"session_id": session, **letter})
+    if op == "inbox":
+        return http("GET", f"/messages?session_id={session}&limit=20")
+    return http("POST", f"/locks/{op}", {"session_id": session, "paths": [said["path"]]})
 
 
-def bare(operation: str, session: str, path: str) -> bytes:
-    """The same as a request to the reference daemon."""
-    return line(op=operation, id=session, path=path)
+def asked(op: str, client: str, number: int) -> Asked:
+    """What a client asks for, for the so-manieth time."""
+    who = {"op": op, "id": f"client-{client}"}
+    if op == "register":
+        return {**who, "id": f"new-{client}-{number}"}
+    if op == "send":
+        told = {"to": f"Reader{number % READERS}", "subject": f"Letter {number}", "body": BODY}
+        return {**who, "id": f"sender-{client}-{number // LETTERS}", **told}
+    if op == "inbox":
+        return {**who, "id": f"reader-{number % READERS}"}
+    return {**who, "path": f"src/c{client}/f{number}.py"}
 
 
-def _plans(make: Make, operations: tuple[str, ...], clients: int, requests: int) -> list[list[bytes]]:
+def plans(ops: Sequence[str], clients: int, requests: int, turn: str) -> Plans:
+    """What each client asks for, one after another; each turn has clients of its own."""
     each = max(1, requests // clients)
-    return [
-        [
-            make(operations[n % len(operations)], f"client-{c}", f"src/c{c}/f{n // len(operations)}.py")
-            for n in range(each)
-        ]
-        for c in range(clients)
-    ]
+    return [[asked(ops[n % len(ops)], f"{turn}.{c}", n // len(ops)) for n in range(each)] for c in range(clients)]
+
+
+def _to_ours(wanted: Plans) -> list[list[bytes]]:
+    return [[ours(**said) for said in plan] for plan in wanted]
+
+
+def _to_bare(wanted: Plans) -> list[list[bytes]]:
+    return [[line(**said) for said in plan] for plan in wanted]
 
 
 def fill(house: Coordinated, rows: int) -> None:
-    """Make as many locks of other sessions, a hundred each."""
+    """Make as many locks of other sessions, a hundred each, and as many messages."""
     client = house.client()
     for first in range(0, rows, 100):
         paths = [f"other/d{number % 97}/f{number}.py" for number in range(first, min(first + 100, rows))]
         client.request("POST", "/locks/acquire", {"session_id": f"other-{first}", "paths": paths, "ttl_s": 86400})
+    for number in range(READERS):
+        client.request("POST", "/sessions", {"session_id": f"reader-{number}", "agent_name": f"Reader{number}"})
     client.close()
+    drive(socket_path(find_project(house.root)), _to_ours([_letters(rows)]))
 
 
-def _sweep(path: Path, make: Make, requests: int) -> dict[tuple[str, int], Load]:
-    drive(path, _plans(make, ("heartbeat",), max(CLIENTS), 4 * max(CLIENTS)))
+def _letters(rows: int) -> list[Asked]:
+    return [{**asked("send", "", number), "id": f"before-{rows}-{number // LETTERS}"} for number in range(rows)]
+
+
+def _sweep(play: Callable[[Plans], Load], requests: int, turn: str = "") -> dict[tuple[str, int], Load]:
+    play(plans(("heartbeat",), max(CLIENTS), 4 * max(CLIENTS), turn))
     return {
-        (operation, clients): drive(path, _plans(make, (operation,), clients, requests))
+        (op, clients): play(plans((op,), clients, requests, f"{turn}{clients}"))
         for clients in CLIENTS
-        for operation in OPERATIONS
+        for op in OPERATIONS
     }
 
 
-def _throughput(path: Path, make: Make, requests: int) -> Load:
+def _throughput(play: Callable[[Plans], Load], requests: int) -> Load:
     # Acquire, check and release the same path, and a heartbeat: what sessions at work ask for.
-    plans = _plans(make, OPERATIONS, 10, 2 * requests)
-    return max((drive(path, plans) for _ in range(3)), key=lambda load: load.rate)
+    wanted = plans(OF_LOCKS, 10, 2 * requests, "all")
+    return max((play(wanted) for _ in range(3)), key=lambda load: load.rate)
+
+
+def _before(rows: int) -> Iterable[Asked]:
+    yield from ({"op": "acquire", "id": "other", "path": f"other/f{number}.py"} for number in range(rows))
+    yield from _letters(rows)
 
 
 def measure(world: World) -> Iterator[Measure]:
@@ -75,22 +115,35 @@ def measure(world: World) -> Iterator[Measure]:
     house = world.coordinated(20, QUIET)
     house.run("daemon", "start")
     socket = socket_path(find_project(house.root))
+
+    def play(wanted: Plans) -> Load:
+        return drive(socket, _to_ours(wanted))
+
     fill(house, sizes.few_rows)
-    few = _sweep(socket, ours, sizes.requests // 3)
+    few = _sweep(play, sizes.requests // 3, "few")
     fill(house, sizes.many_rows)
-    many = _sweep(socket, ours, sizes.requests)
-    total = _throughput(socket, ours, sizes.requests)
-    with reference(world.folder) as (bare_socket, _pid):
-        drive(bare_socket, [[bare("acquire", "other", f"other/f{number}.py") for number in range(sizes.many_rows)]])
-        floor = _sweep(bare_socket, bare, sizes.requests)
-        floor_total = _throughput(bare_socket, bare, sizes.requests)
-    for (operation, clients), load in many.items():
+    many = _sweep(play, sizes.requests)
+    total = _throughput(play, sizes.requests)
+    house.stop()
+    before = [list(_before(sizes.many_rows))]
+    with reference(world.folder) as (bare, _pid):
+        drive(bare, _to_bare(before))
+        floor = _sweep(lambda wanted: drive(bare, _to_bare(wanted)), sizes.requests)
+        floor_total = _throughput(lambda wanted: drive(bare, _to_bare(wanted)), sizes.requests)
+    lowest = _raw(world.folder / "raw.db", before, sizes.requests)
+    for (op, clients), load in many.items():
         yield Measure(
-            f"{operation}, {clients} client{'s' * (clients > 1)}, {sizes.many_rows:,} locks: p95",
+            f"{op}, {clients} client{'s' * (clients > 1)}, {sizes.many_rows:,} rows: p95",
             p95(load.latencies),
             "ms",
-            p95(floor[operation, clients].latencies),
+            p95(floor[op, clients].latencies),
             P95_MS[clients],
-            note=f"p50 {p50(load.latencies):.2f}; with {sizes.few_rows} locks p95 {p95(few[operation, clients].latencies):.2f}",
+            note=f"p50 {p50(load.latencies):.2f}; with {sizes.few_rows} rows p95 {p95(few[op, clients].latencies):.2f}; "
+            f"raw SQLite p95 {p95(lowest[op, clients].latencies):.2f}",
         )
     yield Measure("operations, 10 clients, FULL durability", total.rate, "/s", floor_total.rate, 3000, 1 / 3)
+
+
+def _raw(database: Path, before: Plans, requests: int) -> dict[tuple[str, int], Load]:
+    raw.drive(database, before)
+    return _sweep(lambda wanted: raw.drive(database, wanted), requests)

@@ -28,12 +28,22 @@ CREATE TABLE IF NOT EXISTS sessions (id TEXT PRIMARY KEY, beat REAL) WITHOUT ROW
 CREATE TABLE IF NOT EXISTS locks (path TEXT PRIMARY KEY, owner TEXT, until REAL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS tasks (seq INTEGER PRIMARY KEY, id TEXT UNIQUE, title TEXT, state TEXT, priority INTEGER);
 CREATE INDEX IF NOT EXISTS next ON tasks (state, priority DESC, seq);
+CREATE TABLE IF NOT EXISTS mail (seq INTEGER PRIMARY KEY, sender TEXT, reader TEXT, subject TEXT, body TEXT, at REAL);
+CREATE INDEX IF NOT EXISTS inbox ON mail (reader, seq);
 """
 
 
-def _do(db: sqlite3.Connection, said: dict[str, Any]) -> dict[str, Any]:
+def opened(path: str) -> sqlite3.Connection:
+    """A connection to its database, which is made if there is none."""
+    db = sqlite3.connect(path, isolation_level=None, timeout=60)
+    db.executescript("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;" + _TABLES)
+    return db
+
+
+def do(db: sqlite3.Connection, said: dict[str, Any]) -> dict[str, Any]:
+    """One operation."""
     op, now = said["op"], time.time()
-    if op == "heartbeat":
+    if op in ("heartbeat", "register"):
         db.execute(
             "INSERT INTO sessions VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET beat = excluded.beat", (said["id"], now)
         )
@@ -46,6 +56,12 @@ def _do(db: sqlite3.Connection, said: dict[str, Any]) -> dict[str, Any]:
         return {"held": db.execute("SELECT owner FROM locks WHERE path = ?", (said["path"],)).fetchone()}
     elif op == "release":
         db.execute("DELETE FROM locks WHERE path = ? AND owner = ?", (said["path"], said["id"]))
+    elif op == "send":
+        values = (said["id"], said["to"], said["subject"], said["body"], now)
+        db.execute("INSERT INTO mail (sender, reader, subject, body, at) VALUES (?, ?, ?, ?, ?)", values)
+    elif op == "inbox":
+        query = "SELECT sender, subject, body, at FROM mail WHERE reader = ? ORDER BY seq DESC LIMIT 20"
+        return {"mail": db.execute(query, (said["id"],)).fetchall()}
     elif op == "submit":
         db.execute(
             "INSERT INTO tasks (id, title, state, priority) VALUES (?, ?, 'pending', 5)", (said["id"], said["title"])
@@ -60,15 +76,14 @@ class _Writer(threading.Thread):
         self._path, self._loop = path, loop
 
     def run(self) -> None:
-        db = sqlite3.connect(self._path, isolation_level=None)
-        db.executescript("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;" + _TABLES)
+        db = opened(self._path)
         while True:
             batch = [self.waiting.get()]
             with contextlib.suppress(queue.Empty):
                 while len(batch) < 64:
                     batch.append(self.waiting.get_nowait())
             db.execute("BEGIN IMMEDIATE")
-            answers = [(future, _do(db, said)) for said, future in batch]
+            answers = [(future, do(db, said)) for said, future in batch]
             db.execute("COMMIT")
             self._loop.call_soon_threadsafe(self._give, answers)
 

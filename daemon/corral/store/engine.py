@@ -42,6 +42,10 @@ IDLE_S = 5.0
 """After so long without a write the log is moved into the database file and shortened; then the writer sleeps."""
 
 
+_DRIVER = (OperationalError, sqlite3.OperationalError)
+"""What goes wrong with a file or a disk: by SQLAlchemy's name, and by the driver's own where it is asked past it."""
+
+
 class _Job:
     __slots__ = ("error", "future", "operation", "result")
 
@@ -103,11 +107,12 @@ class Database:
         try:
             engine = self._reader_engine
             with engine.connect() as conn:
-                result = operation(conn)
+                with conn.begin():
+                    result = operation(conn)
                 if engine is not self._reader_engine:
                     conn.invalidate()  # the file was put back meanwhile: nobody takes this connection out of its pool again
                 return result
-        except (OperationalError, sqlite3.OperationalError) as error:
+        except _DRIVER as error:
             raise unavailable(error) from error
 
     @property
@@ -239,7 +244,7 @@ class Database:
 
 
 def _named(error: BaseException) -> BaseException:
-    return unavailable(error) if isinstance(error, OperationalError) else error
+    return unavailable(error) if isinstance(error, _DRIVER) else error
 
 
 def unavailable(error: BaseException) -> DatabaseUnavailable:

@@ -9,11 +9,12 @@ from typing import Any
 from sqlalchemy import Connection, func, insert, select
 
 from corral.models.instants import iso
+from corral.store.prepared import Prepared
 from corral.store.schema import events
 
 Row = dict[str, Any]
 
-_RECORD = insert(events)
+_RECORD = Prepared(insert(events), "at", "kind", "task_id", "session_id", "merge_id", "data")
 
 
 def record(
@@ -35,7 +36,7 @@ def record(
     """
     moment = at if isinstance(at, str) else iso(at)
     about = {"task_id": task_id, "session_id": session_id, "merge_id": merge_id}
-    conn.execute(_RECORD, {"at": moment, "kind": kind, **about, "data": dict(data or {})})
+    _RECORD.change(conn, {"at": moment, "kind": kind, **about, "data": dict(data or {})})
 
 
 def listing(conn: Connection, *, task_id: str | None = None, after_id: int = 0, limit: int = 200) -> list[Row]:

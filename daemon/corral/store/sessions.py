@@ -8,16 +8,16 @@ from typing import Any
 from sqlalchemy import Connection, and_, bindparam, insert, or_, select, update
 
 from corral.models.states import SessionStatus
+from corral.store.prepared import Prepared
 from corral.store.schema import agent_sessions, notices
 
 Row = dict[str, Any]
 
-# What every hook and every lock asks is built once: building a statement costs more than running it.
 _LIVE = agent_sessions.c.status != SessionStatus.DISCONNECTED
-_BY_ID = select(agent_sessions).where(agent_sessions.c.session_id == bindparam("which"))
+_BY_ID = Prepared(select(agent_sessions).where(agent_sessions.c.session_id == bindparam("which")))
 _CREATE = insert(agent_sessions).returning(agent_sessions)
 _CHANGE = update(agent_sessions).where(agent_sessions.c.session_id == bindparam("which")).returning(agent_sessions)
-_BEAT = _CHANGE.where(_LIVE)
+_BEAT = Prepared(_CHANGE.where(_LIVE), "last_heartbeat")
 _TAKE_NOTICES = (
     update(notices)
     .where(and_(notices.c.session_id == bindparam("which"), notices.c.injected_at.is_(None)))
@@ -27,8 +27,7 @@ _TAKE_NOTICES = (
 
 def get(conn: Connection, session_id: str) -> Row | None:
     """One session by its id."""
-    row = conn.execute(_BY_ID, {"which": session_id}).mappings().first()
-    return dict(row) if row else None
+    return _BY_ID.first(conn, {"which": session_id})
 
 
 def by_name(conn: Connection, agent_name: str) -> Row | None:
@@ -54,8 +53,7 @@ def beat(conn: Connection, session_id: str, at: str) -> Row | None:
     Returns:
         The session, or None if there is no such session or it was given up.
     """
-    row = conn.execute(_BEAT, {"which": session_id, "last_heartbeat": at}).mappings().first()
-    return dict(row) if row else None
+    return _BEAT.first(conn, {"which": session_id, "last_heartbeat": at})
 
 
 def end(conn: Connection, session_id: str, reason: str, at: str) -> Row | None:
