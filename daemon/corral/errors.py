@@ -82,6 +82,14 @@ class Conflict(CorralError):
     default_remedy = "Look at the present state and decide again."
 
 
+class IdempotencyKeyConflict(Conflict):
+    """The key of a request was used for another one."""
+
+    name = "idempotency_key_conflict"
+    default_cause = "One key stands for one message, or one task."
+    default_remedy = "Use a new key for what is new."
+
+
 class DaemonUnreachable(CorralError):
     """No daemon answers, and none could be started."""
 

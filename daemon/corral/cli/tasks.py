@@ -132,7 +132,8 @@ def batch_submit(
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
         raise InvalidInput(f"{file} holds no list of tasks.", remedy="Write a list of {title, command or prompt, …}.")
     common = {"submitted_by": session_id(), **author()}
-    answer = client().request("POST", "/tasks/batch", {"tasks": [{**common, **item} for item in items]})
+    tasks = [{**common, "idempotency_key": str(uuid.uuid4()), **item} for item in items]
+    answer = client().request("POST", "/tasks/batch", {"tasks": tasks})
     if as_json:
         emit(answer)
         return
@@ -215,14 +216,18 @@ def claim(
     as_json: Json = False,
 ) -> None:
     """Take the next task that no worker executes; it is yours until you complete it, or are gone."""
-    answer = client().request("POST", "/tasks/claim", {"task_types": task_types or [], "session_id": session_id()})
+    body = {"task_types": task_types or [], "session_id": session_id(), "idempotency_key": str(uuid.uuid4())}
+    answer = client().request("POST", "/tasks/claim", body)
     if as_json:
         emit(answer)
-    elif answer["success"]:
+        return
+    if answer["success"]:
         say(f"{answer['task_id']}  {visible(answer['title'])}")
         say(visible(answer["description"]))
     else:
         say("There is nothing to claim.")
+    for task in answer.get("also_held", ()):
+        say(paint(f"Yours already: {task['task_id']}  {visible(task['title'])}", "dim"))
 
 
 @app.command()

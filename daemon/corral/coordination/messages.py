@@ -20,7 +20,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from corral.coordination.addresses import SYSTEM, Identity, Roles, no_roles, recipients
-from corral.errors import Conflict, InvalidInput, NotFound
+from corral.errors import Conflict, IdempotencyKeyConflict, InvalidInput, NotFound
 from corral.models.identifiers import new_id
 from corral.models.instants import UTC, iso
 from corral.models.states import Importance, RecipientRole, SessionStatus
@@ -37,14 +37,6 @@ PER_MINUTE = 300
 """Messages that one sender may send within a minute."""
 _THREAD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _PRESSING = (Importance.HIGH.value, Importance.URGENT.value)
-
-
-class IdempotencyKeyConflict(Conflict):
-    """The key was used for another message."""
-
-    name = "idempotency_key_conflict"
-    default_cause = "One key stands for one message."
-    default_remedy = "Use a new key for a new message."
 
 
 class QuotaExceeded(Conflict):

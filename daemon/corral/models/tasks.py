@@ -86,7 +86,8 @@ class TaskSubmission(BaseModel):
         deadline_at: Shown to whoever claims the task; nothing is enforced by it.
         priority: 0 to 10, 10 first.
         wait_for: Ids of tasks (in a batch also local names) that must succeed first.
-        claims: Lock keys (paths, globs, logical keys); tasks whose claims overlap do not run at the same time.
+        claims: Lock keys (paths, globs, logical keys) that it will change: it does not start beside a task that is about the
+            same ones, and beside one that shares a few of them only when nothing else could start.
         target: The branch to land on; None is ``landing.target``.
         timeout_s: How long one attempt may take, seconds.
         max_retries: None is ``tasks.max_retries``.

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Connection, and_, func, insert, or_, select, update
 
 from corral.models.states import TaskStatus
-from corral.store.schema import merge_requests, task_claims, tasks
+from corral.store.schema import events, merge_requests, task_claims, tasks
 
 Row = dict[str, Any]
 
@@ -69,6 +69,24 @@ def held_by(conn: Connection, session_ids: Sequence[str]) -> list[Row]:
     claimed = and_(tasks.c.status == TaskStatus.RUNNING, tasks.c.runner.is_(None))
     query = select(tasks).where(claimed, tasks.c.session_id.in_(list(session_ids))).order_by(tasks.c.seq)
     return [dict(row) for row in conn.execute(query).mappings()]
+
+
+def claimed_with(conn: Connection, session_id: str, key: str) -> Row | None:
+    """The task that a session claimed with this key, and still holds by that very claim."""
+    query = (
+        select(tasks)
+        .join(events, events.c.task_id == tasks.c.task_id)
+        .where(
+            events.c.session_id == session_id,
+            events.c.kind == "task.claimed",
+            events.c.data["key"].as_string() == key,
+            events.c.data["token"].as_integer() == tasks.c.fencing_token,
+            tasks.c.status == TaskStatus.RUNNING,
+            tasks.c.session_id == session_id,
+        )
+    )
+    row = conn.execute(query).mappings().first()
+    return dict(row) if row else None
 
 
 def counts(conn: Connection) -> dict[str, int]:

@@ -49,9 +49,21 @@ def claimant(conn: Connection, session_id: str) -> Claimant:
 
 
 def claim(
-    conn: Connection, who: Claimant, now: datetime, settings: Settings, *, task_types: Sequence[str] = ()
+    conn: Connection,
+    who: Claimant,
+    now: datetime,
+    settings: Settings,
+    *,
+    task_types: Sequence[str] = (),
+    key: str | None = None,
 ) -> Row | None:
-    """Lease the next task that is on offer to sessions, and that this one is able to do; None if there is none."""
+    """Lease the next task that is on offer to sessions, and that this one is able to do; None if there is none.
+
+    Args:
+        key: The same claim, said again because its answer was lost, is answered with the same task while that is still held.
+    """
+    if key is not None and (again := tasks.claimed_with(conn, who.session_id, key)) is not None:
+        return again
 
     def ready(conn: Connection, at: str, *, priority: int | None = None) -> Iterator[Row]:
         for row in tasks.ready(conn, at, priority=priority, offered=True, task_types=task_types):
@@ -65,6 +77,7 @@ def claim(
         ageing_s=settings.tasks.ageing_s,
         now=now,
         ready=ready,
+        key=key,
     )
     if row is None:
         return None
@@ -85,6 +98,8 @@ def complete(
 ) -> Row:
     """End a task as its holder says: ``completed``, or ``failed`` for good (``corral task retry`` offers it again).
 
+    Said again, because the answer was lost, it changes nothing and is answered the same.
+
     Args:
         holders: The session that speaks, and those it may speak for.
         result: What the task yields; where it failed, its ``error_code`` names why.
@@ -94,7 +109,11 @@ def complete(
         LeaseLost: None of the holders has it; ``details`` say who has.
     """
     row = find(conn, task_id)
-    if row["status"] != TaskStatus.RUNNING or row["runner"] is not None or row["session_id"] not in holders:
+    is_theirs = row["runner"] is None and row["session_id"] in holders
+    said = (TaskStatus.COMPLETED if success else TaskStatus.FAILED, result)
+    if is_theirs and (row["status"], row["result"]) == said:
+        return row
+    if not is_theirs or row["status"] != TaskStatus.RUNNING:
         owner = {name: row[name] for name in ("status", "session_id")}
         raise LeaseLost(
             f"Task {row['task_id']} is not yours to complete: it is {row['status']}.",
@@ -111,6 +130,20 @@ def complete(
         result=result,
     )
     return attempts.end(conn, row["task_id"], row["fencing_token"], ending, now, rules)
+
+
+def also_held(conn: Connection, session_id: str, besides: Row | None) -> list[Row]:
+    """What a session claimed before and has not completed: what it forgot, or was never told because an answer was lost.
+
+    Returns:
+        ``{task_id, title, lease_expires_at}``, the oldest first.
+    """
+    shown = ("task_id", "title", "lease_expires_at")
+    return [
+        {name: row[name] for name in shown}
+        for row in tasks.held_by(conn, [session_id])
+        if besides is None or row["task_id"] != besides["task_id"]
+    ]
 
 
 def held(conn: Connection) -> list[Row]:

@@ -37,7 +37,14 @@ _PAGE = 64
 
 
 def claim(
-    conn: Connection, *, session_id: str, lease_s: float, ageing_s: float, now: datetime, ready: Ready = tasks.ready
+    conn: Connection,
+    *,
+    session_id: str,
+    lease_s: float,
+    ageing_s: float,
+    now: datetime,
+    ready: Ready = tasks.ready,
+    key: str | None = None,
 ) -> Row | None:
     """Pick the next task and lease it, in the caller's write transaction.
 
@@ -48,6 +55,7 @@ def claim(
         lease_s: How long the lease lasts unless renewed, seconds.
         ageing_s: Seconds of waiting that are worth one step of priority; 0 is none.
         ready: What is on offer; by default what runners execute.
+        key: Kept with the claim, by which it can be found again (:func:`corral.store.tasks.claimed_with`).
 
     Returns:
         The leased row, with its new ``fencing_token``; None if nothing can start now.
@@ -64,7 +72,7 @@ def claim(
             lease_expires_at=after(now, lease_s),
         )
         if row is not None:
-            data = {"attempt": row["attempts"], "token": row["fencing_token"]}
+            data = {"attempt": row["attempts"], "token": row["fencing_token"], **({"key": key} if key else {})}
             events.record(conn, now, "task.claimed", task_id=row["task_id"], session_id=session_id, data=data)
             return row
     return None

@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 
 from corral.config.model import Tasks as TaskRules
 from corral.coordination.keys import parse_key
-from corral.errors import Conflict, CorralError, InvalidInput, NotFound
+from corral.errors import Conflict, CorralError, IdempotencyKeyConflict, InvalidInput, NotFound
 from corral.models import merges as merge_shapes
 from corral.models import tasks as shapes
 from corral.models.identifiers import new_id
@@ -27,6 +27,8 @@ Row = dict[str, Any]
 _PREFIX = re.compile(r"[0-9a-f][0-9a-f-]{3,35}")
 _NOT_STARTED = (TaskStatus.WAITING, TaskStatus.PENDING, TaskStatus.INTERRUPTED)
 _RETRYABLE = (TaskStatus.FAILED, TaskStatus.DEAD, TaskStatus.CANCELLED)
+_THE_WORK = ("task_type", "title", "description", "command", "prompt", "agent", "input_data")
+"""What is the same in two submissions of one task, whoever repeats it."""
 
 
 def submit(conn: Connection, submission: TaskSubmission, now: datetime, rules: TaskRules) -> Row:
@@ -45,8 +47,9 @@ def submit_batch(conn: Connection, submissions: Sequence[TaskSubmission], now: d
     Raises:
         InvalidInput: A dependency does not exist or goes in a circle, or a claim is no lock key.
         Conflict: The queue is full.
+        IdempotencyKeyConflict: The key is that of another task.
     """
-    known = [tasks.by_idempotency_key(conn, key) if (key := item.idempotency_key) else None for item in submissions]
+    known = [_submitted(conn, item) for item in submissions]
     fresh = [index for index, row in enumerate(known) if row is None]
     ids = [str(row["task_id"]) if row else new_id() for row in known]
     _check_room(conn, len(fresh), rules.max_queue)
@@ -66,6 +69,16 @@ def submit_batch(conn: Connection, submissions: Sequence[TaskSubmission], now: d
         dependencies.create(conn, ids[index], parents[index])
     reconsider(conn, settle(conn, waiting, now, unblock_on=rules.unblock_on), now, unblock_on=rules.unblock_on)
     return [_known(conn, task_id) for task_id in ids] if waiting else [row for row in rows if row is not None]
+
+
+def _submitted(conn: Connection, item: TaskSubmission) -> Row | None:
+    """The task that a submission has made before."""
+    row = tasks.by_idempotency_key(conn, item.idempotency_key) if item.idempotency_key else None
+    if row is not None and any(row[name] != getattr(item, name) for name in _THE_WORK):
+        raise IdempotencyKeyConflict(
+            f"The key {item.idempotency_key!r} was used for another task.", details={"task_id": row["task_id"]}
+        )
+    return row
 
 
 def find(conn: Connection, task_id: str) -> Row:

@@ -99,6 +99,33 @@ def test_work_returns_when_its_session_ends_and_outlives_a_restart_of_the_daemon
     assert house.ask("GET", f"/tasks/{task_id}")["result"] == {"n": 1}
 
 
+def test_work_whose_answer_was_lost_is_neither_hidden_nor_done_twice(house: Coordinated) -> None:
+    async def scene(one: Agent, two: Agent) -> None:
+        async def submit(description: str, key: str) -> Any:
+            return await one.call("submit_work", task_type="t", description=description, idempotency_key=key)
+
+        task_id = (await submit("first", "k"))["task_id"]
+        assert (await submit("first", "k"))["task_id"] == task_id
+        other = await submit("another", "k")
+        assert (other["error"], other["details"]["task_id"]) == ("idempotency_key_conflict", task_id)
+        second = (await submit("another", "l"))["task_id"]
+        assert "also_held" not in (got := await two.call("get_work")) and got["task_id"] == task_id
+        # That answer never came: the session asks again, and learns of both.
+        got = await two.call("get_work")
+        assert (got["task_id"], [task["task_id"] for task in got["also_held"]]) == (second, [task_id])
+        none = await two.call("get_work")
+        assert (none["reason"], len(none["also_held"])) == ("no_tasks_available", 2)
+        assert await one.call("get_work") == {"success": False, "reason": "no_tasks_available"}
+        said = [await two.call("complete_work", task_id=task_id, success=True, result={"x": 1}) for _twice in range(2)]
+        assert said[0] == said[1] and said[0]["success"]
+
+    play(house, scene, agents=2)
+    mine: dict[str, Any] = {"CLAUDE_CODE_SESSION_ID": "me"}
+    house.run("task", "submit", "--title", "x", "--description", "for the one at the keyboard")
+    assert "also_held" not in house.json("task", "claim", **mine)
+    assert "Yours already" in house.run("task", "claim", **mine).stdout
+
+
 @pytest.mark.req("CANCEL-1", "CANCEL-2")
 def test_an_orchestrator_cancels_whatever_there_is(house: Coordinated, tmp_path: Path) -> None:
     async def scene(boss: Agent, hand: Agent) -> None:

@@ -10,10 +10,10 @@ from sqlalchemy import Connection, create_engine, func, select
 
 from corral.coordination import addresses, mailing, messages, sessions
 from corral.coordination.addresses import Identity, RecipientNotFound
-from corral.coordination.messages import IdempotencyKeyConflict, Letter, QuotaExceeded
+from corral.coordination.messages import Letter, QuotaExceeded
 from corral.coordination.names import agent_name
 from corral.coordination.sessions import Arrival
-from corral.errors import Conflict, CorralError, InvalidInput, NotFound, NotPermitted
+from corral.errors import Conflict, CorralError, IdempotencyKeyConflict, InvalidInput, NotFound, NotPermitted
 from corral.store import events, names, schema, schema_coordination
 from corral.store import messages as rows
 from corral.store.search import create_indexes

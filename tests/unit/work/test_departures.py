@@ -36,7 +36,7 @@ class Inn(Board):
         self.do(lambda conn: locks.acquire(conn, [parse_key(f"{who}.py")], Holder(session_id=who), START, ttl_s=3600))
         return task_id
 
-    def end(self, who: str, reason: str = "ended", seconds: float = 1) -> Row | None:
+    def leave(self, who: str, reason: str = "ended", seconds: float = 1) -> Row | None:
         return self.do(lambda conn: departures.end(conn, who, reason, at(seconds), self.rules))
 
     def session(self, who: str) -> Row:
@@ -58,7 +58,7 @@ def inn(board: Board) -> Inn:
 
 def test_locks_tasks_handoff_and_status_go_together(inn: Inn) -> None:
     task_id = inn.take("a")
-    row = inn.end("a", "process_gone")
+    row = inn.leave("a", "process_gone")
     assert row is not None and row["released"] == ["a.py"]
     assert (inn.session("a")["status"], inn.status(task_id), inn.locked()) == ("disconnected", "pending", [])
     (handoff,) = inn.db.read(lambda conn: handoff_rows.listing(conn, None, 5))
@@ -73,23 +73,23 @@ def test_locks_tasks_handoff_and_status_go_together(inn: Inn) -> None:
 def test_what_a_subagent_claimed_goes_with_its_parent(inn: Inn) -> None:
     inn.arrive("child", parent_session_id="a")
     task_id = inn.take("child")
-    inn.end("a")
+    inn.leave("a")
     assert (inn.status(task_id), inn.session("child")["status"], inn.locked()) == ("pending", "disconnected", [])
 
 
 def test_a_subagent_takes_nothing_of_its_parents_with_it(inn: Inn) -> None:
     inn.arrive("child", parent_session_id="a")
     task_id = inn.take("a")
-    inn.end("child", "finished")
+    inn.leave("child", "finished")
     assert (inn.status(task_id), inn.session("a")["status"], inn.locked()) == ("running", "active", ["a.py"])
 
 
 def test_a_session_ended_twice_is_ended_once(inn: Inn) -> None:
     task_id = inn.take("a")
-    assert inn.end("a") is not None
+    assert inn.leave("a") is not None
     again = inn.do(lambda conn: leases.claim(conn, leases.claimant(conn, "b"), START, SETTINGS))
     assert again is not None
-    assert inn.end("a", "process_gone", 5) is None
+    assert inn.leave("a", "process_gone", 5) is None
     assert inn.session("a")["end_reason"] == "ended"
     assert inn.detail(task_id)["session_id"] == "b"
     assert inn.kinds(task_id).count("task.requeued") == 1
@@ -117,10 +117,10 @@ def test_a_late_event_of_the_session_before_does_not_end_the_one_after_it(inn: I
 def test_a_person_who_fell_silent_keeps_his_task_and_one_who_left_does_not(inn: Inn) -> None:
     inn.arrive("p", agent_type="person")
     task_id = inn.take("p")
-    inn.end("p", SILENT)
+    inn.leave("p", SILENT)
     assert inn.status(task_id) == "running"
     inn.arrive("p", agent_type="person")
-    inn.end("p")
+    inn.leave("p")
     assert inn.status(task_id) == "pending"
 
 

@@ -10,7 +10,7 @@ from corral.coordination.sessions import Arrival
 from corral.errors import Conflict, LeaseLost
 from corral.models.instants import iso
 from corral.store import sessions as session_rows
-from corral.work import attempts, leases, tasks
+from corral.work import attempts, departures, leases, tasks
 from corral.work.leases import Claimant
 from tests.unit.work.conftest import START, Board, at
 
@@ -239,3 +239,45 @@ def test_a_batch_is_spoken_of_in_its_thread(yard: Yard) -> None:
     assert yard.detail(yard.offer(thread_id="batch-7"))["thread_id"] == "batch-7"
     assert yard.detail(yard.one())["thread_id"] is None
     assert Claimant("x").capabilities == frozenset()
+
+
+def test_a_claim_whose_answer_was_lost_is_answered_again_and_a_new_one_is_another(yard: Yard) -> None:
+    def ask(who: str, key: str) -> str | None:
+        row = yard.do(lambda conn: leases.claim(conn, leases.claimant(conn, who), START, SETTINGS, key=key))
+        return str(row["task_id"]) if row else None
+
+    first, second, third = (yard.offer() for _ in range(3))
+    assert [ask("a", "k"), ask("a", "k"), ask("b", "k"), ask("a", "l")] == [first, first, second, third]
+    yard.complete(first, "a")
+    assert ask("a", "k") is None, "what is over is not handed out again"
+    yard.do(lambda conn: departures.end(conn, "a", "closed", at(1), yard.rules))
+    yard.arrive("a", at(2))
+    assert [ask("b", "m"), ask("a", "l")] == [third, None], "another's by now"
+
+
+def test_what_a_session_holds_beside_what_it_is_given_is_said(yard: Yard) -> None:
+    def also(besides: Row | None) -> list[str]:
+        return [row["task_id"] for row in yard.do(lambda conn: leases.also_held(conn, "a", besides))]
+
+    first = yard.offer()
+    assert also(yard.get("a")) == []
+    yard.offer()
+    assert also(yard.get("a")) == [first]
+    yard.get("b")
+    assert len(also(None)) == 2
+    yard.complete(first, "a")
+    assert first not in also(None)
+
+
+@pytest.mark.parametrize("success", [True, False])
+def test_a_completion_whose_answer_was_lost_is_answered_again(yard: Yard, success: bool) -> None:
+    task_id = yard.offer()
+    yard.get("a")
+    done = yard.complete(task_id, "a", success, result={"x": 1})
+    assert yard.complete(task_id, "a", success, result={"x": 1}) == done
+    for who, said, result in (("a", not success, {"x": 1}), ("a", success, {"x": 2}), ("b", success, {"x": 1})):
+        with pytest.raises(LeaseLost):
+            yard.complete(task_id, who, said, result=result)
+    assert [kind for kind in yard.kinds(task_id) if kind in ("task.completed", "task.failed")] == [
+        f"task.{done['status']}"
+    ]

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from corral.errors import Conflict, InvalidInput, LeaseLost, NotFound
+from corral.errors import Conflict, IdempotencyKeyConflict, InvalidInput, LeaseLost, NotFound
 from corral.models.states import MergeState
 from corral.models.tasks import read_submissions
 from corral.store import merges
 from corral.work import attempts, tasks
-from tests.unit.work.conftest import Board, at
+from tests.unit.work.conftest import START, Board, at
 
 
 @pytest.mark.req("FR-QUEUE-001", "FR-QUEUE-002")
@@ -135,9 +135,19 @@ def test_two_tasks_of_one_name_are_refused(board: Board) -> None:
 
 
 def test_a_repeated_submission_has_one_effect_and_the_same_answer(board: Board) -> None:
+    first = board.one(idempotency_key="k", priority=7, claims=["src/**"])
+    board.do(lambda conn: tasks.reprioritize(conn, first, 1, START))
+    assert board.submit({"idempotency_key": "k", "priority": 7, "submitted_by": "another session"}, {})[0] == first
+    assert len(board.db.read(tasks.listing)) == 2 and board.detail(first)["priority"] == 1
+
+
+def test_a_key_that_another_task_has_is_refused_and_nothing_is_queued(board: Board) -> None:
     first = board.one(idempotency_key="k", title="first")
-    assert board.submit({"idempotency_key": "k", "title": "again"}, {})[0] == first
-    assert len(board.db.read(tasks.listing)) == 2 and board.detail(first)["title"] == "first"
+    for other in ({"title": "other"}, {"title": "first", "command": "false"}, {"title": "first", "input_data": {}}):
+        with pytest.raises(IdempotencyKeyConflict) as refused:
+            board.submit({}, {"idempotency_key": "k", **other})
+        assert refused.value.details["task_id"] == first
+    assert len(board.db.read(tasks.listing)) == 1
 
 
 def test_a_full_queue_refuses_and_a_repeated_submission_still_gets_its_answer(board: Board) -> None:

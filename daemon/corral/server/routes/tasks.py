@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -37,10 +39,14 @@ class Reason(BaseModel):
 
 
 class Claim(BaseModel):
-    """Who wants work, and of which types (none: of any); without a session, the person at the keyboard."""
+    """Who wants work, and of which types (none: of any); without a session, the person at the keyboard.
+
+    The same ``idempotency_key`` again gives the same task, while it is held.
+    """
 
     task_types: list[shapes.Short] = Field(default_factory=list, max_length=64)
     session_id: shapes.Short | None = None
+    idempotency_key: shapes.Short | None = None
 
 
 class Completion(BaseModel):
@@ -117,24 +123,36 @@ async def detail(services: Given, task_id: str) -> dict[str, Any]:
 
 @router.post("/claim")
 async def claim(services: Given, wanted: Claim) -> dict[str, Any]:
-    """Take the next task that no worker executes: ``{success, task_id, …}``, or ``reason: no_tasks_available``."""
-    now, settings = services.now(), services.settings()
+    """Take the next task that no worker executes: ``{success, task_id, …}``, or ``reason: no_tasks_available``.
 
-    def take(conn: Connection) -> dict[str, Any] | None:
-        me = leases.claimant(conn, speaker(conn, wanted.session_id, now).holder.session_id)
-        return leases.claim(conn, me, now, settings, task_types=wanted.task_types)
+    ``also_held``: what the session had claimed before, where there is any.
+    """
+    now = services.now()
 
-    row = await services.write(take)
-    return claimed(services, row)
+    def take(conn: Connection) -> dict[str, Any]:
+        who = speaker(conn, wanted.session_id, now).holder.session_id
+        return claimed(services, conn, who, now, wanted.task_types, wanted.idempotency_key)
+
+    return handed_over(services, await services.write(take))
 
 
-def claimed(services: Services, row: dict[str, Any] | None) -> dict[str, Any]:
-    """What whoever asked for work is told."""
-    if row is None:
-        return {"success": False, "reason": "no_tasks_available"}
-    services.nudge("supervisor")  # from now on it looks after the lease
-    services.nudge("sessions")
-    return {"success": True, **shapes.leased(row)}
+def claimed(
+    services: Services, conn: Connection, who: str, now: datetime, task_types: Sequence[str], key: str | None = None
+) -> dict[str, Any]:
+    """Claim the next task for a session, in a write; returns what it is told."""
+    me = leases.claimant(conn, who)
+    row = leases.claim(conn, me, now, services.settings(), task_types=task_types, key=key)
+    others = leases.also_held(conn, who, row)
+    found = {"success": True, **shapes.leased(row)} if row else {"success": False, "reason": "no_tasks_available"}
+    return {**found, **({"also_held": others} if others else {})}
+
+
+def handed_over(services: Services, answer: dict[str, Any]) -> dict[str, Any]:
+    """The same, once it is durable: from now on its lease is looked after."""
+    if answer["success"]:
+        services.nudge("supervisor")
+        services.nudge("sessions")
+    return answer
 
 
 @router.post("/{task_id}/complete")

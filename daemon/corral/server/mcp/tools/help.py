@@ -16,8 +16,9 @@ TOPICS = {
     "work": (
         "submit_work with a command or a prompt starts a worker in a worktree of its own; what it changes lands "
         "by itself. Without either, a session claims it: get_work → do it → complete_work(task_id, success, "
-        "result). A claimed task goes back on offer when your session ends. priority 10 is first. depends_on: ids "
-        "that must have landed. claims: what it will change; tasks with overlapping claims do not run together. "
+        "result). A claimed task goes back on offer when your session ends; also_held: others that you claimed and "
+        "never completed. priority 10 is first. depends_on: ids that must have landed. claims: what it will change; "
+        "tasks about the same do not run together, those that share a little do if nothing else is ready. "
         "get_task reads any task's result. cancel_task_convention(task_id, reason) ends any task as failed. "
         "thread_id: one for the whole batch."
     ),

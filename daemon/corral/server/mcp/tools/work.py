@@ -11,7 +11,7 @@ from corral.coordination.locks import Holder
 from corral.errors import LeaseLost, NotFound
 from corral.models import tasks as shapes
 from corral.server.mcp.calls import Answer, Function, current, refusal, told
-from corral.server.routes.tasks import Reason, call_off, claimed, settled
+from corral.server.routes.tasks import Reason, call_off, claimed, handed_over, settled
 from corral.work import leases, tasks
 
 Row = dict[str, Any]
@@ -29,6 +29,7 @@ async def submit_work(
     agent_requirements: dict[str, Any] | None = None,
     command: str | None = None,
     prompt: str | None = None,
+    idempotency_key: str | None = None,
     agent: str | None = None,
 ) -> Answer:
     """Queue a task (priority 10 first). With a command, a prompt or an agent (of the team, or a definition) a worker executes
@@ -45,6 +46,7 @@ async def submit_work(
         "agent_requirements": agent_requirements,
         "command": command,
         "prompt": prompt,
+        "idempotency_key": idempotency_key,
         "agent": agent,
     }
     submissions = await settled(services, shapes.read_submissions([given]))
@@ -60,14 +62,15 @@ async def submit_work(
 
 @told
 async def get_work(task_types: list[str] | None = None) -> Answer:
-    """Claim the next task that is for sessions: it is yours until you complete it or your session ends."""
+    """Claim the next task that is for sessions: it is yours until you complete it or your session ends. also_held: what you
+    claimed before and have not completed."""
     call = current.get()
-    now, settings = call.services.now(), call.services.settings()
+    now = call.services.now()
 
-    def claim(conn: Connection, me: Holder) -> Row | None:
-        return leases.claim(conn, leases.claimant(conn, me.session_id), now, settings, task_types=task_types or ())
+    def claim(conn: Connection, me: Holder) -> Answer:
+        return claimed(call.services, conn, me.session_id, now, task_types or ())
 
-    return claimed(call.services, await call.write(claim))
+    return handed_over(call.services, await call.write(claim))
 
 
 @told
