@@ -157,7 +157,7 @@ def test_an_agent_says_when_it_is_to_be_used_and_what_it_may_use(file: Path) -> 
     assert fields["description"].startswith("Use ")
     assert {"Read", "Bash"} <= set(fields["tools"].split(", "))
     known = {"name", "description", "tools", "model", "isolation"}
-    assert fields.keys() - known == ({"runner", "runner_model", "runner_command"} if "runner" in fields else set())
+    assert fields.keys() - known == ({"runner", "runner_model", "command"} if "runner" in fields else set())
 
 
 def test_whoever_only_judges_or_delegates_has_no_tool_to_edit_with() -> None:
@@ -173,8 +173,8 @@ def test_the_opencode_builder_is_named_and_configured_as_prompts_name_it() -> No
     fields, text = front_matter(file), file.read_text()
     assert (fields["name"], fields["isolation"], fields["model"]) == ("OpenCode-Builder", "worktree", "sonnet")
     assert (fields["runner"], fields["runner_model"]) == ("opencode", "google/gemini-3-flash")
-    assert fields["runner_command"] == "opencode run --model google/gemini-3-flash"
-    assert fields["runner_command"] in text.split("---\n", 2)[2]
+    assert fields["command"] == ["opencode", "run", "--model", "{model}"]
+    assert "opencode run --model google/gemini-3-flash" in text.split("---\n", 2)[2]
     assert "`/task-execution`" in text and "isolated worktree" in text
     batch = (ROOT / "skills" / "delegating-a-batch" / "SKILL.md").read_text()
     assert '`"OpenCode-Builder"`, all calls in the same message' in batch
