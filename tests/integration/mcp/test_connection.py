@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import sqlite3
+from contextlib import closing
+
 import pytest
 from mcp.shared.exceptions import MCPError
 
+from corral import wire
+from corral.config.paths import find_project, find_socket
 from tests.coordinated import Coordinated, eventually
 from tests.integration.mcp.client import Agent, play
 
@@ -38,6 +44,26 @@ def test_a_connection_survives_a_restart_of_the_daemon(house: Coordinated) -> No
         assert set(held) == {"src/a.py", "src/b.py"} and len(set(held.values())) == 1
 
     play(house, scene)
+
+
+def test_a_call_that_waits_is_over_when_its_connection_is(house: Coordinated) -> None:
+    house.run("lock", "acquire", "src/a.py")
+    house.hook("SessionStart", "lives")
+
+    def queue() -> int:
+        with closing(sqlite3.connect(f"file:{house.root / '.corral/corral.db'}?mode=ro", uri=True)) as database:
+            return int(database.execute("SELECT count(*) FROM lock_waits").fetchone()[0])
+
+    call = {"name": "acquire_lock", "arguments": {"file_path": "src/a.py", "wait_seconds": 60}}
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}).encode()
+    # As the bridge of a session does, which the client may kill while the session goes on.
+    headers = {"X-Corral-Session": "lives", "Accept": "application/json, text/event-stream"}
+    with wire.dial(str(find_socket(find_project(house.root))), 10) as link:
+        link.sendall(wire.request("POST", "/mcp?profile=core", body, headers))
+        eventually(lambda: queue() == 1)
+    eventually(lambda: queue() == 0, 10)
+    house.run("lock", "release", "src/a.py")
+    assert house.json("lock", "list") == []
 
 
 def test_bad_input_is_answered_and_the_connection_goes_on(house: Coordinated) -> None:

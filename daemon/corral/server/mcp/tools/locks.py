@@ -44,6 +44,7 @@ async def acquire_lock(
             Wish(tuple(keys), ttl_s, exclusive, reason),
             lambda conn: call.speaker(conn, services.now()).holder,
             wait_seconds,
+            _hung_up() if wait_seconds else None,
         )
     except LockHeld as held:
         return _refused(held)
@@ -54,6 +55,15 @@ async def acquire_lock(
     return {
         "success": True, "action": action, "file_path": row["file_path"], "expires_at": row["expires_at"], **several
     }  # fmt: skip
+
+
+async def _hung_up() -> None:
+    """Wait until the connection that this call came by is closed: nobody would learn of the lock."""
+    from fastmcp.server.dependencies import get_http_request  # costs a second where no MCP client ever came
+
+    receive = get_http_request().receive
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
 def _refused(held: LockHeld) -> Answer:
