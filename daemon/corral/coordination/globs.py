@@ -12,11 +12,12 @@ folded text. Pure; nothing here is decided by trying out paths or by a regular e
 from __future__ import annotations
 
 import itertools
+import re
 import unicodedata
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 from corral.errors import InvalidInput
@@ -76,6 +77,12 @@ class Pattern:
     text: str
     segments: tuple[_Segment | None, ...]
     fold: bool
+
+    @cached_property
+    def beginning(self) -> tuple[_Segment, ...]:
+        """The segments before the first ``**``, or before the end."""
+        before = itertools.takewhile(lambda segment: segment is not None, self.segments)
+        return tuple(segment for segment in before if segment is not None)
 
     def matches(self, path: str) -> bool:
         """Whether the pattern covers this one repository-relative path (or a folder above it)."""
@@ -155,18 +162,60 @@ def compile_pattern(text: str, *, fold: bool) -> Pattern:
 
 
 def overlaps(a: Pattern, b: Pattern) -> bool:
-    """Whether some path is covered by both patterns. Exact; the cost is the product of their lengths."""
-    return _meet(a.segments, b.segments, _segments_meet)
+    """Whether some path is covered by both patterns.
+
+    Exact: both cover all that is below what they match, so below a beginning that both allow each can have its way. Only what
+    stands before the first ``**`` of either, and before the end of the shorter one, keeps them apart.
+    """
+    return all(_segments_meet(mine, theirs) for mine, theirs in zip(a.beginning, b.beginning, strict=False))
 
 
 def meets_path(pattern: Pattern, path: str) -> bool:
     """Whether the pattern covers something at or below a path that is normalised already (:func:`normalise`)."""
-    return _meet(pattern.segments, (*path.split("/"), None), _segments_meet)
+    return all(_segments_meet(mine, name) for mine, name in zip(pattern.beginning, path.split("/"), strict=False))
+
+
+def finder(pattern: Pattern, opening: str = "") -> re.Pattern[str]:
+    """What finds, among normalised paths with a NUL before and behind each, all that :func:`meets_path` says yes to.
+
+    Its group 1 is what was found. What a star took is never given back, so that no pattern takes long.
+
+    Args:
+        opening: An expression for what stands before the path itself.
+    """
+    names = (f"star{number}" for number in itertools.count())
+    body, below = "[^\\0]+", "(?:/[^\\0]*)?"
+    for expression in reversed([_expression(segment, names) for segment in pattern.beginning]):
+        body = f"{expression}(?=[/\\0]){below}"
+        below = f"(?:/{body})?"
+    return re.compile(f"\\0({opening}{body})(?=\\0)")
+
+
+def _expression(segment: _Segment, names: Iterator[str]) -> str:
+    """A segment as a regular expression that finds one way to match, the first, and tries no other."""
+    if isinstance(segment, str):
+        return re.escape(segment)
+    chunks = [""]
+    for token in segment:
+        if token is None:
+            chunks.append("")
+        else:
+            chunks[-1] += re.escape(token) if isinstance(token, str) else _one_of(token)
+    first, *middle = chunks
+    last = f"[^/\\0]*{middle.pop()}" if middle else ""
+    # A group within a look-ahead is not tried another way: what it found first is where the next chunk begins.
+    found = (f"(?=(?P<{name}>[^/\\0]*?{chunk}))(?P={name})" for name, chunk in zip(names, middle, strict=False))
+    return first + "".join(found) + last
+
+
+def _one_of(chars: _Chars) -> str:
+    spans = "".join(f"{re.escape(chr(max(low, 1)))}-{re.escape(chr(high))}" for low, high in chars.spans if high)
+    return f"[{spans}]" if spans else "(?!)"
 
 
 def folder(pattern: Pattern) -> str:
     """The folder that all it covers lies in: what stands before its first wildcard, normalised; empty if nothing does."""
-    named = itertools.takewhile(lambda segment: isinstance(segment, str), pattern.segments)
+    named = itertools.takewhile(lambda segment: isinstance(segment, str), pattern.beginning)
     return "/".join(segment for segment in named if isinstance(segment, str))
 
 

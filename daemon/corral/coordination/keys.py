@@ -25,6 +25,8 @@ _MAX_SEGMENT_BYTES = 255
 
 _LOGICAL = re.compile(rf"({'|'.join(NAMESPACES)}):(.*)", re.IGNORECASE | re.DOTALL)
 _PREFIXED = re.compile(r"[a-z]+:")
+_APART = r"(?:\./|(?!\./|[a-z]+:))"
+"""How a match key begins that is a path's: see :func:`_apart_from_logical`."""
 _UNCLEAR = frozenset("*?[]\\")
 _DRIVE = re.compile(r"[A-Za-z]:[/\\]")
 # Spellings that some file system takes for `.git`: dots and spaces at the end, streams, the short name, ignored characters.
@@ -163,6 +165,16 @@ def key_covers(a: LockKey, b: LockKey) -> bool:
 def reach(key: LockKey) -> str:
     """The path below which all lies that a key covers: itself, or the folder before a glob's first wildcard; empty: anywhere."""
     return _apart_from_logical(globs.folder(_pattern(key))) if key.is_pattern else key.match_key
+
+
+def first_character(match_key: str) -> str:
+    """Of the path itself, or of the logical key."""
+    return _path_of(match_key)[0]
+
+
+def paths_met(pattern: LockKey, match_keys: str) -> list[str]:
+    """Which of many keys, none a glob and each with a NUL before and behind it, overlap a glob."""
+    return [match[1] for match in globs.finder(_pattern(pattern), _APART).finditer(match_keys)]
 
 
 def _pattern(key: LockKey) -> globs.Pattern:

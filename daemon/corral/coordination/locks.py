@@ -7,17 +7,18 @@ common file are clean.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice
 from typing import Any
 
 from sqlalchemy import Connection
 
-from corral.coordination.keys import LockKey, ancestors, keys_overlap, reach, stored_key
+from corral.coordination.keys import LockKey
+from corral.coordination.lock_overlaps import Overlaps
 from corral.coordination.lock_queue import Ahead
-from corral.errors import InvalidInput, LockHeld, NotFound
+from corral.errors import Conflict, InvalidInput, LockHeld, NotFound
 from corral.models.identifiers import new_id
 from corral.models.instants import after, iso, parse
 from corral.store import events
@@ -29,6 +30,10 @@ EVERYWHERE = ""
 
 MOST_TOLD = 50
 """Of those that stand in the way of one key."""
+MOST_IN_ALL = 500
+"""Of those that stand in the way of all the keys of a request; of each key one is told beyond that."""
+MOST_GLOBS = 1000
+"""Of all sessions together."""
 MAX_TTL_S = 30 * 24 * 3600.0
 
 
@@ -40,38 +45,15 @@ class Holder:
     task_id: str | None = None
     kin: tuple[str, ...] = ()
 
+    @property
+    def family(self) -> tuple[str, ...]:
+        """All of them."""
+        return (self.session_id, *self.kin)
 
-def overlapping(
-    conn: Connection,
-    key: LockKey,
-    holder: Holder,
-    now: datetime,
-    *,
-    exclusive_only: bool = False,
-    most: int | None = None,
-) -> list[Row]:
-    """Live locks of others that overlap a key, the longest lasting last.
 
-    Args:
-        exclusive_only: What is shared does not count.
-        most: So many of them, those that expire first.
-    """
-    below, at, mine = reach(key), iso(now), (holder.session_id, *holder.kin)
-    if below:
-        near = rows.candidates(conn, below, ancestors(below), now=at)
-    else:  # a glob that begins with a wildcard may meet anything
-        near = [{**row, "file_path": row["match_key"]} for row in rows.keys(conn, at)]
-    others = (
-        row
-        for row in near
-        if row["session_id"] not in mine
-        and (row["exclusive"] or not exclusive_only)
-        and keys_overlap(key, stored_key(row))
-    )
-    found = list(itertools.islice(others, None if below else most))
-    if found and not below:
-        found = rows.named(conn, at, lock_ids=[row["lock_id"] for row in found])
-    return sorted(found, key=lambda row: (row["expires_at"], row["lock_id"]))[:most]
+def overlapping(conn: Connection, key: LockKey, holder: Holder, now: datetime) -> list[Row]:
+    """Live locks of others that overlap a key, the longest lasting last."""
+    return Overlaps(conn, holder.family, now).of(key)
 
 
 def obstacles(
@@ -90,13 +72,16 @@ def obstacles(
         before: The place of the one who asks among those who wait; None: it comes now.
     """
     ahead = Ahead(conn, holder.session_id, holder.kin, now, exclusive=exclusive, before=before)
-    found = {}
-    for key in keys:
-        held = overlapping(conn, key, holder, now, exclusive_only=not exclusive, most=MOST_TOLD)
-        told = [conflict(row, key, now) for row in held]
-        told += [{**conflict(row, key, now), "waiting": True} for row in ahead.of(key)]
+    overlaps = Overlaps(conn, holder.family, now, exclusive_only=not exclusive)
+    found: dict[LockKey, list[Row]] = {}
+    room = MOST_IN_ALL
+    for key in dict.fromkeys(keys):
+        most = max(1, min(MOST_TOLD, room))
+        told = [conflict(row, key, now) for row in overlaps.of(key, most)]
+        told += [{**conflict(row, key, now), "waiting": True} for row in islice(ahead.of(key), most)]
         if told:
             found[key] = told
+            room -= len(told)
     return found
 
 
@@ -118,6 +103,7 @@ def acquire(
 
     Raises:
         LockHeld: Something overlaps what another session holds, or waits for and came first; nothing was taken.
+        Conflict: More globs would be locked than every edit can be compared with.
         InvalidInput: No key, or an impossible time.
     """
     taken, refused = acquire_each(conn, keys, holder, now, ttl_s=ttl_s, exclusive=exclusive, reason=reason, whole=True)
@@ -153,6 +139,12 @@ def acquire_each(
     refused = obstacles(conn, keys, holder, now, exclusive=exclusive, before=before)
     free = [] if whole and refused else [key for key in keys if key not in refused]
     taken = [_take(conn, key, holder, now, EVERYWHERE, ttl_s, exclusive, False, reason) for key in free]
+    if any(row["is_pattern"] for row in taken) and rows.count_globs(conn) > MOST_GLOBS:
+        raise Conflict(
+            f"{MOST_GLOBS} globs are locked already.",
+            cause="Every edit is compared with each of them.",
+            remedy="Reserve a folder or files, or release globs: `corral lock list` shows them.",
+        )
     return list({row["lock_id"]: row for row in taken}.values()), refused
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, and_, bindparam, delete, func, insert, or_, select, update
+from sqlalchemy import Connection, String, and_, bindparam, delete, func, insert, or_, select, update
 
+from corral.store.prepared import Prepared
 from corral.store.schema import agent_sessions, file_locks
 
 Row = dict[str, Any]
@@ -15,58 +17,79 @@ _WITH_HOLDER = select(file_locks, agent_sessions.c.agent_name, agent_sessions.c.
     agent_sessions, agent_sessions.c.session_id == file_locks.c.session_id
 )
 
-# What every edit asks is built once: building a statement costs more than running it.
+_WILD = ("*", "?", "[", "\\", ".")
+"""How the key of a glob may begin whose paths begin with another character; all others begin as their paths do."""
+_GLOB = file_locks.c.is_pattern.is_(True)
 _LIVE = _WITH_HOLDER.where(file_locks.c.expires_at > bindparam("now"))
-_NEAR = _LIVE.where(
-    or_(
-        file_locks.c.match_key.in_(bindparam("keys", expanding=True)),
-        and_(file_locks.c.match_key >= bindparam("below"), file_locks.c.match_key < bindparam("beyond")),
-        file_locks.c.is_pattern.is_(True),
-    )
-)
-_KEYS = (
-    select(
-        file_locks.c.lock_id,
-        file_locks.c.session_id,
-        file_locks.c.match_key,
-        file_locks.c.is_pattern,
-        file_locks.c.exclusive,
-    )
-    .where(file_locks.c.expires_at > bindparam("now"))
-    .order_by(file_locks.c.expires_at)
-)
-_MINE = select(file_locks).where(
-    file_locks.c.session_id == bindparam("session_id"),
-    file_locks.c.match_key == bindparam("match_key"),
-    file_locks.c.checkout == bindparam("checkout"),
-)
-_TAKE = insert(file_locks).returning(file_locks)
-_RENEW = update(file_locks).where(file_locks.c.lock_id == bindparam("which")).returning(file_locks)
-_RELEASE = (
-    delete(file_locks)
-    .where(
+_MINE = Prepared(
+    select(file_locks).where(
         file_locks.c.session_id == bindparam("session_id"),
-        file_locks.c.match_key.in_(bindparam("keys", expanding=True)),
+        file_locks.c.match_key == bindparam("match_key"),
+        file_locks.c.checkout == bindparam("checkout"),
     )
+)
+_TAKE = Prepared(insert(file_locks).returning(file_locks), *file_locks.c.keys())
+_CHANGE = update(file_locks).where(file_locks.c.lock_id == bindparam("which")).returning(file_locks)
+_RENEW = Prepared(_CHANGE, "exclusive", "automatic", "reason", "task_id", "ttl_s", "expires_at")
+_PROLONG = Prepared(_CHANGE, "expires_at")
+_RELEASE = Prepared(
+    delete(file_locks)
+    .where(file_locks.c.session_id == bindparam("session_id"), file_locks.c.match_key == bindparam("match_key"))
     .returning(file_locks)
 )
 
 
-def candidates(conn: Connection, below: str, ancestors: Sequence[str], *, now: str) -> list[Row]:
+@cache
+def _near(folders: int) -> Prepared:
+    """Locks on a path, on one of so many folders above it, on anything below it, and all globs."""
+    names = ["path", *(f"folder{number}" for number in range(folders))]
+    meets = or_(
+        file_locks.c.match_key.in_([bindparam(name, type_=String) for name in names]),
+        and_(file_locks.c.match_key >= bindparam("below"), file_locks.c.match_key < bindparam("beyond")),
+        and_(_GLOB, func.substr(file_locks.c.match_key, 1, 1).in_([bindparam("first"), *_WILD])),
+    )
+    return Prepared(_LIVE.where(meets))
+
+
+def candidates(conn: Connection, below: str, ancestors: Sequence[str], first: str, *, now: str) -> list[Row]:
     """Live locks that may overlap what lies at or below a path.
 
     Args:
         below: Normalised, as in ``match_key``.
         ancestors: The folders above it: a lock on a folder holds what is below.
+        first: The first character of the path itself.
         now: Locks that expired before it do not count.
     """
-    near = {"keys": [below, *ancestors], "below": below + "/", "beyond": below + "0"}
-    return [dict(row) for row in conn.execute(_NEAR, {"now": now, **near}).mappings()]
+    folders = {f"folder{number}": folder for number, folder in enumerate(ancestors)}
+    near = {"path": below, "first": first, "below": below + "/", "beyond": below + "0", **folders}
+    return _near(len(ancestors)).all(conn, {"now": now, **near})
 
 
-def keys(conn: Connection, now: str) -> list[Row]:
-    """What every live lock is on, whose it is, and whether it is exclusive; the longest lasting last."""
-    return [dict(row) for row in conn.execute(_KEYS, {"now": now}).mappings()]
+def plain_keys(conn: Connection, now: str, besides: Collection[str], *, exclusive_only: bool) -> dict[str, str]:
+    """What the live locks of others are on, globs left out, and when the first lock on each expires.
+
+    Args:
+        besides: The sessions whose locks do not count.
+        exclusive_only: Nor does what is shared.
+    """
+    locks = file_locks.c
+    query = select(locks.match_key, func.min(locks.expires_at)).where(
+        locks.is_pattern.is_(False), locks.expires_at > now, locks.session_id.not_in(list(besides))
+    )
+    if exclusive_only:
+        query = query.where(locks.exclusive.is_(True))
+    found = conn.execute(query.group_by(locks.match_key))
+    return {str(row[0]): str(row[1]) for row in found}
+
+
+def globs(conn: Connection, now: str) -> list[Row]:
+    """Every live lock on a glob."""
+    return [dict(row) for row in conn.execute(_WITH_HOLDER.where(_GLOB, file_locks.c.expires_at > now)).mappings()]
+
+
+def count_globs(conn: Connection) -> int:
+    """How many locks are on globs."""
+    return int(conn.execute(select(func.count()).select_from(file_locks).where(_GLOB)).scalar_one())
 
 
 def upsert(conn: Connection, values: Row) -> Row:
@@ -76,9 +99,9 @@ def upsert(conn: Connection, values: Row) -> Row:
     never shortens it.
     """
     same = {name: values[name] for name in ("session_id", "match_key", "checkout")}
-    old = conn.execute(_MINE, same).mappings().first()
+    old = _MINE.first(conn, same)
     if old is None:
-        return dict(conn.execute(_TAKE, values).mappings().one())
+        return _TAKE.one(conn, values)
     merged = {
         "exclusive": bool(old["exclusive"] or values["exclusive"]),
         "automatic": bool(old["automatic"] and values["automatic"]),
@@ -87,7 +110,7 @@ def upsert(conn: Connection, values: Row) -> Row:
         "ttl_s": max(old["ttl_s"], values["ttl_s"]) if values["automatic"] else values["ttl_s"],
         "expires_at": max(old["expires_at"], values["expires_at"]),
     }
-    return dict(conn.execute(_RENEW, {**merged, "which": old["lock_id"]}).mappings().one())
+    return _RENEW.one(conn, {**merged, "which": old["lock_id"]})
 
 
 def listing(conn: Connection, now: str, session_ids: Sequence[str] = ()) -> list[Row]:
@@ -113,7 +136,7 @@ def named(conn: Connection, now: str, *, match_keys: Sequence[str] = (), lock_id
 
 def prolong(conn: Connection, lock_id: str, expires_at: str) -> None:
     """Give a lock another expiry."""
-    conn.execute(_RENEW, {"which": lock_id, "expires_at": expires_at}).close()
+    _PROLONG.all(conn, {"which": lock_id, "expires_at": expires_at})
 
 
 def others_in_checkout(conn: Connection, checkout: str, session_ids: Sequence[str], now: str) -> list[Row]:
@@ -128,8 +151,11 @@ def others_in_checkout(conn: Connection, checkout: str, session_ids: Sequence[st
 
 def release(conn: Connection, session_id: str, match_keys: Iterable[str]) -> list[Row]:
     """Give up a session's locks on the given keys, in whatever checkout; returns what was released."""
-    released = conn.execute(_RELEASE, {"session_id": session_id, "keys": list(match_keys)})
-    return [dict(row) for row in released.mappings()]
+    return [
+        row
+        for match_key in match_keys
+        for row in _RELEASE.all(conn, {"session_id": session_id, "match_key": match_key})
+    ]
 
 
 def release_these(conn: Connection, lock_ids: Sequence[str]) -> list[Row]:

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corral.coordination import globs
-from corral.coordination.globs import Pattern, compile_pattern, is_pattern, overlaps, plain
+from corral.coordination.globs import Pattern, compile_pattern, finder, is_pattern, meets_path, overlaps, plain
 from corral.errors import InvalidInput
 
 
@@ -100,6 +100,33 @@ def test_a_common_path_is_never_missed(left: tuple[Any, ...], right: tuple[Any, 
 @given(patterns, st.sampled_from(MIXED))
 def test_matching_is_membership(pattern: tuple[Any, ...], path: tuple[str, ...]) -> None:
     assert compiled(spelled(pattern)).matches("/".join(path)) == path_matches(pattern, path)
+
+
+SOME = ["/".join(path) for path in MIXED[::7]] + ["a", "b", "x/a.b", "[ab]", "*", "\\", "a\nb", "é", "1", "]-^"]
+
+
+def found(pattern: Pattern, paths: list[str]) -> list[str]:
+    text = "\0".join(["", *paths, ""])
+    return [match[1] for match in finder(pattern).finditer(text)]
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.one_of(patterns.map(spelled), st.text(alphabet="ab1*?[]!^-\\/.x", min_size=1, max_size=12)))
+def test_what_is_found_among_many_is_what_each_alone_would_meet(text: str) -> None:
+    try:
+        pattern = compiled(text)
+    except InvalidInput:
+        return
+    assert found(pattern, SOME) == [path for path in SOME if meets_path(pattern, path)]
+
+
+@settings(max_examples=400, deadline=None)
+@given(folders, st.sampled_from([path for path in PATHS if len(path) <= 2]))
+def test_what_a_pattern_meets_at_or_below_a_path(pattern: tuple[Any, ...], path: tuple[str, ...]) -> None:
+    below = [path, *((*path, *rest) for rest in PATHS)]
+    meet = any(path_matches(pattern, other) for other in below)
+    assert meets_path(compiled(spelled(pattern)), "/".join(path)) == meet
+    assert ("/".join(path) in found(compiled(spelled(pattern)), ["/".join(path)])) == meet
 
 
 @settings(max_examples=300, deadline=None)
