@@ -155,8 +155,8 @@ def assemble(project: Project, pool: ThreadPoolExecutor) -> Services:
     jobs["landing"] = Job("landing", queue.step)
     jobs["settings"] = Job("settings", services.reloader.step)
     jobs["stale_locks"] = Job("stale_locks", stale_locks.step)
-    jobs["announcements"] = Job("announcements", Announcer(db, git, services.changed).step)
-    jobs["sessions"] = Job("sessions", SessionKeeper(services).step)
+    jobs["announcements"] = Job("announcements", Announcer(db, git, services.changed).step, pause_s=0.1)
+    jobs["sessions"] = Job("sessions", SessionKeeper(services).step, pause_s=0.2)
     return services
 
 

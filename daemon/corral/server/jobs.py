@@ -6,6 +6,7 @@ A job sleeps until the instant that its last step named, or until it is nudged; 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 
@@ -30,11 +31,13 @@ class Job:
     Args:
         name: For the log and the thread.
         step: Re-reads the truth, does what is due, says when it wants to be called again (None: only when nudged).
+        pause_s: Least time between two steps, for one that much nudges and that nobody waits for to the millisecond.
     """
 
-    def __init__(self, name: str, step: Step) -> None:
+    def __init__(self, name: str, step: Step, *, pause_s: float = 0.0) -> None:
         self.name = name
         self._step = step
+        self._pause_s = pause_s
         self._wake = threading.Event()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"job-{name}", daemon=True)
@@ -61,6 +64,7 @@ class Job:
     def _run(self) -> None:
         while not self._stop.is_set():
             self._wake.clear()
+            began = time.monotonic()
             try:
                 due = self._step(now())
             except Exception:  # the edge of a job: logged, and looked at again; rows still hold the truth
@@ -69,3 +73,4 @@ class Job:
             if self._stop.is_set():
                 return
             self._wake.wait(None if due is None else max(0.0, (due - now()).total_seconds()))
+            self._stop.wait(max(0.0, began + self._pause_s - time.monotonic()))
