@@ -143,7 +143,7 @@ def test_an_unknown_agent_is_refused_with_the_names_that_exist(home: Coordinated
     team(home, "agents: [{name: Boulder, role: builder, capabilities: [], description: Does it.}]", "Boulder")
     refused = home.run("task", "submit", "--title", "x", "--agent", "../scribe", "--prompt", "y", check=False)
     assert refused.returncode == 2
-    assert "Boulder, scribe, OpenCode-Builder, builder, orchestrator, resolver, reviewer" in refused.stderr
+    assert "Boulder, OpenCode-Builder, scribe, builder, orchestrator, resolver, reviewer" in refused.stderr
     batch = {"tasks": [{"title": "a", "command": "true"}, {"title": "b", "agent": "No"}]}
     with pytest.raises(InvalidInput) as several:
         home.ask("POST", "/tasks/batch", batch)
@@ -175,7 +175,7 @@ def test_a_definition_is_read_when_the_attempt_starts_and_one_that_is_gone_or_br
     assert seen["prompt"].endswith("Do it better.\n\n# For one")
     gone, broken = ended(home, two), ended(home, three)
     assert (gone["status"], gone["error_code"], gone["attempts"]) == ("failed", "not_found", 1)
-    assert "There is no agent 'two'; there are: one, three, OpenCode-Builder" in gone["error_message"]
+    assert "There is no agent 'two'; there are: OpenCode-Builder, one, three, builder" in gone["error_message"]
     assert (broken["status"], broken["error_code"], broken["attempts"]) == ("failed", "config_invalid", 1)
     assert "description: is required" in broken["error_message"]
     define(home, "three", front)

@@ -42,7 +42,7 @@ def test_a_changed_file_is_taken_over_and_a_broken_one_told_and_not_taken(house:
     file.write_text(TEAM.replace("Boulder", "Pebble"))
     eventually(lambda: names(house) == ["Sisyphus", "Pebble"])
     assert house.ask("GET", "/teams")["error"] is None
-    assert house.json("team", "validate") == {"valid": True, "errors": []}
+    assert house.json("team", "validate") == {"valid": True, "errors": [], "warnings": []}
     file.unlink()
     eventually(lambda: names(house) == [])
 
@@ -71,3 +71,51 @@ def test_a_role_is_a_recipient_and_the_teams_capabilities_are_found(house: Coord
         assert found["agent_id"] == "Boulder"
 
     play(house, scene, agents=2, profile="full")
+
+
+@pytest.mark.req("TEAM-1", "TEAM-2")
+def test_runner_and_model_are_shown_and_who_could_not_start_here(house: Coordinated) -> None:
+    team = """\
+agents:
+  - {name: Boulder, role: builder, capabilities: [python], description: Does it., runner: opencode, model: m/x}
+  - {name: Hill, role: builder, capabilities: [], description: Does it too., runner: opencod}
+  - {name: Sand, role: tester, capabilities: [], description: Runs commands., runner: command}
+"""
+    (house.root / ".corral" / "teams.yaml").write_text(team)
+    eventually(lambda: len(names(house)) == 3)
+    listed = house.run("team", "list").stdout
+    (boulder,) = (line for line in listed.splitlines() if line.startswith("Boulder  "))
+    assert boulder.split()[:5] == ["Boulder", "builder", "opencode", "m/x", "python"]
+    missing = "Boulder cannot start here: The program 'opencode' was not found."
+    unknown = "there is no runner 'opencod'; there are: command, claude, opencode"
+    assert missing in listed and unknown in listed and "Sand cannot" not in listed
+    rows = house.json("team", "list")["agents"]
+    assert [(row["runner"], row["role"], row["problem"] is None) for row in rows] == [
+        ("opencode", "builder", False), ("opencod", "builder", False), ("command", "tester", True),
+    ]  # fmt: skip
+
+    said = house.json("team", "validate")
+    assert (said["valid"], [warning["field"] for warning in said["warnings"]]) == (True, ["agents[0]", "agents[1]"])
+    words = house.run("team", "validate").stdout
+    assert missing in words and unknown in words and "The team is valid" in words
+
+
+def test_everybody_whom_a_task_can_name_is_listed_and_shown(house: Coordinated) -> None:
+    folder = house.root / ".claude" / "agents"
+    (folder / "scribe.md").write_text("---\nname: scribe\ndescription: Use it.\nmodel: haiku\n---\nWrite.\n")
+    (folder / "broken.md").write_text("---\nname: broken\n---\nWrite.\n")
+    (folder / "README.md").write_text("Our agents.\n")
+    rows = {row["name"]: row for row in house.json("agent", "list")}
+    assert list(rows) == ["OpenCode-Builder", "broken", "scribe", "builder", "orchestrator", "resolver", "reviewer"]
+    assert (rows["scribe"]["source"], rows["scribe"]["runner"], rows["scribe"]["model"]) == (
+        "project",
+        "claude",
+        "haiku",
+    )
+    assert "description: is required" in rows["broken"]["problem"]
+    listed = house.run("agent", "list").stdout
+    assert "broken cannot start here" in listed and "google/gemini-3-flash" in listed
+    shown = house.run("agent", "show", "opencode-builder").stdout
+    assert "opencode run --model google/gemini-3-flash" in shown and "'opencode' was not found" in shown
+    unknown = house.run("agent", "show", "nobody", check=False)
+    assert unknown.returncode == 3 and "scribe" in unknown.stderr

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from corral.cli import (
+    agents,
     config,
     daemon,
     demo,
@@ -81,6 +82,7 @@ app.add_typer(locks.app, name="lock")
 app.add_typer(messages.app, name="message")
 app.add_typer(features.app, name="feature")
 app.add_typer(teams.app, name="team")
+app.add_typer(agents.app, name="agent")
 app.add_typer(handoffs.app, name="handoff")
 wait.add_to(app)
 app.add_typer(memory.app, name="memory")

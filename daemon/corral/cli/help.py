@@ -9,7 +9,7 @@ from typer.core import TyperGroup
 CATEGORIES = {
     "Begin": ("init", "doctor", "demo", "uninstall"),
     "Work": ("status", "task", "merge", "wait"),
-    "Who works where": ("session", "lock", "feature", "team", "worktree"),
+    "Who works where": ("session", "lock", "feature", "team", "agent", "worktree"),
     "What they tell each other": ("message", "handoff", "memory"),
     "Corral itself": ("config", "daemon", "plugin", "mcp"),
 }
@@ -27,6 +27,7 @@ PAGES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         (
             "task submit --title 'Say hello' --command 'echo hello > hello.txt'",
             "task submit --title 'Fix the typo' --prompt 'Fix the typo in README.md.' --priority 8",
+            "task submit --title 'Add the footer' --prompt 'Add a footer to each page.' --agent Boulder",
             "task submit --title 'Use it' --prompt - --wait-for 3f2a < prompt.txt",
             "task submit --title 'Review it' --description 'Look at feat/login.' --thread batch-7",
         ),
@@ -122,9 +123,12 @@ PAGES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     ),
     "memory search": (("memory search 'database tests'", "memory search database --tag tests"), ("memory list",)),
     "memory list": (("memory list", "memory list --type decision"), ("memory search",)),
-    "team": ((), ("session", "feature")),
+    "team": ((), ("agent", "session", "feature")),
     "team validate": (("team validate", "team validate teams.yaml --json"), ("team list",)),
-    "team list": (("team list",), ("team validate", "session list")),
+    "team list": (("team list",), ("team validate", "agent list", "session list")),
+    "agent": ((), ("team", "task submit")),
+    "agent list": (("agent list", "agent list --json"), ("agent show", "team list")),
+    "agent show": (("agent show OpenCode-Builder",), ("agent list", "task submit")),
     "config": ((), ("doctor", "init")),
     "config show": (("config show", "config show landing"), ("config validate",)),
     "config validate": (("config validate", "config validate --json"), ("config show", "doctor")),

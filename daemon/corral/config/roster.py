@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from corral.config.agents import CLAUDE, MODEL, PLUGIN, AgentDefinition, Found, find_definitions
 from corral.config.paths import Project
 from corral.config.teams import TeamAgent, teams_file
-from corral.errors import ConfigInvalid, NotFound
+from corral.errors import ConfigInvalid, NotFound, RunnerUnavailable
 from corral.models.states import RunnerName
+
+Check = Callable[[RunnerName, Sequence[str]], None]
+"""Raises RunnerUnavailable if a runner, or the program of an agent that it would start, is not there."""
 
 TEAM = "team"
 OWN = "corral:"
@@ -50,6 +54,19 @@ class Agent:
         """The runner that executes its tasks unless they say another."""
         return RunnerName.CLAUDE if self.runner == CLAUDE else RunnerName.COMMAND
 
+    def shown(self) -> dict[str, Any]:
+        """As it is listed (JSON-serialisable)."""
+        return {
+            "name": self.name,
+            "description": self.description,
+            "source": self.source,
+            "file": str(self.file),
+            "runner": self.runner,
+            "model": self.model,
+            "capabilities": list(self.capabilities),
+            "command": list(self.program),
+        }
+
     def lacks(self, capabilities: Collection[str]) -> list[str]:
         """Which of these it does not have."""
         return [capability for capability in capabilities if capability not in self.capabilities]
@@ -85,8 +102,31 @@ class Roster:
 
     def names(self) -> list[str]:
         """Every name that :meth:`find` knows, once."""
-        names = [member.name for member in self._team] + [found.name for found in self._found]
-        return list({name.casefold(): name for name in reversed(names)}.values())[::-1]
+        first: dict[str, str] = {}
+        for name in [member.name for member in self._team] + [found.name for found in self._found]:
+            first.setdefault(name.casefold(), name)
+        return list(first.values())
+
+    def shown(self, name: str, check: Check) -> dict[str, Any]:
+        """An agent as it is listed; its ``problem`` is why it could do nothing here, None if it could.
+
+        Raises:
+            NotFound: There is none of that name.
+        """
+        agent, problem = None, None
+        try:
+            agent = self.find(name)
+            check(agent.runner_name, agent.program)
+        except ConfigInvalid as error:
+            problem = f"{error.message} {error.cause}"
+        except RunnerUnavailable as error:
+            problem = error.message
+        return {"name": name, **(agent.shown() if agent else {}), "problem": problem}
+
+    def shown_member(self, member: TeamAgent, check: Check) -> dict[str, Any]:
+        """A member of the team as it is listed; who declares no runner may be a person's session, and has no problem."""
+        shown = {**member.model_dump(), **self.shown(member.name, check)}
+        return shown if member.runner is not None else {**shown, "problem": None}
 
     def with_runner(self) -> Iterator[Agent]:
         """The members of the team that say what executes their tasks, in the order of the file; none that could not be one."""

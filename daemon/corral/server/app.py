@@ -14,6 +14,7 @@ from corral.errors import CorralError, InvalidInput, NotFound
 from corral.observe.logs import logger
 from corral.server import openapi
 from corral.server.routes import (
+    agents,
     daemon,
     events,
     features,
@@ -50,6 +51,7 @@ def build(services: Services) -> FastAPI:
         daemon,
         events,
         teams,
+        agents,
         sessions,
         locks,
         features,

@@ -6,21 +6,18 @@ team and the definitions say then is what counts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from corral.config.agents import AgentDefinition
-from corral.config.roster import Agent, Roster
+from corral.config.roster import Agent, Check, Roster
 from corral.errors import ConfigInvalid, CorralError, InvalidInput, RunnerUnavailable
 from corral.models import tasks as shapes
 from corral.models.states import RunnerName
 from corral.models.tasks import TaskSubmission
 from corral.runners.protocol import Runner
-
-Check = Callable[[RunnerName, Sequence[str]], None]
-"""Raises RunnerUnavailable if a runner, or the program of an agent that it would start, is not there."""
 
 
 @dataclass(frozen=True)

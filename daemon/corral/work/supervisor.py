@@ -18,6 +18,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from corral.config.model import Tasks as TaskRules
+from corral.config.roster import Check
 from corral.models.crash import crash_point
 from corral.models.identifiers import new_id
 from corral.models.instants import after, iso, parse
@@ -29,7 +30,7 @@ from corral.store import sessions as session_rows
 from corral.store import tasks
 from corral.store import worktrees as worktree_rows
 from corral.work import attempts, departures, leases, scheduling
-from corral.work.agents import Check, checked
+from corral.work.agents import checked
 from corral.work.allocation import Grounds, put_right, tidy_branches
 from corral.work.attempts import INTERRUPTED, Ending
 from corral.work.execution import Site, Started, finish, launch

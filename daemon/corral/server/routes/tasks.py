@@ -12,10 +12,10 @@ from fastapi import APIRouter, Body, Query
 from pydantic import BaseModel, Field
 from sqlalchemy import Connection
 
-from corral.config.roster import Roster
 from corral.errors import InvalidInput, NotFound
 from corral.models import tasks as shapes
 from corral.models.states import TaskStatus
+from corral.server.agents import roster_of
 from corral.server.logtail import FURTHEST, LogPart, follow
 from corral.server.routes.dependencies import Given
 from corral.server.routes.locks import speaker
@@ -69,7 +69,7 @@ async def settled(services: Services, submissions: list[shapes.TaskSubmission]) 
         InvalidInput: An agent is not there, not valid, or not capable of what is required.
         RunnerUnavailable: Says what is missing.
     """
-    roster = Roster(services.project, services.teams().agents)
+    roster = roster_of(services)
     check = services.supervisor.check
     if any(item.agent is not None or item.agent_requirements is not None for item in submissions):
         return await services.work(lambda: agents.settle(submissions, roster, check))  # reads files

@@ -8,6 +8,7 @@ from fastapi import APIRouter
 
 from corral.config.teams import read_team, teams_file
 from corral.errors import ConfigInvalid
+from corral.server.agents import roster_of
 from corral.server.routes.dependencies import Given
 
 router = APIRouter(prefix="/teams", tags=["teams"])
@@ -15,12 +16,14 @@ router = APIRouter(prefix="/teams", tags=["teams"])
 
 @router.get("")
 async def listing(services: Given) -> dict[str, Any]:
-    """The team in force, and what is wrong with a newer file that could not be taken over."""
-    error = services.teams.error
-    return {
-        "agents": [agent.model_dump() for agent in services.teams().agents],
-        "error": error.to_wire()["error"] if error else None,
-    }
+    """The team in force, and what is wrong with a newer file that could not be taken over; ``problem``: why an agent of it
+    could do nothing here."""
+    error, roster, check = services.teams.error, roster_of(services), services.supervisor.check
+
+    def agents() -> list[dict[str, Any]]:
+        return [roster.shown_member(agent, check) for agent in services.teams().agents]
+
+    return {"agents": await services.work(agents), "error": error.to_wire()["error"] if error else None}
 
 
 @router.get("/validation")

@@ -1,0 +1,11 @@
+"""Who can be given a task at this moment."""
+
+from __future__ import annotations
+
+from corral.config.roster import Roster
+from corral.server.services import Services
+
+
+def roster_of(services: Services) -> Roster:
+    """The team in force and the definitions; what is asked of it reads files."""
+    return Roster(services.project, services.teams().agents)
