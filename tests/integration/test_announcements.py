@@ -116,7 +116,7 @@ def test_a_letter_that_cannot_be_written_stops_none_that_follow(tmp_path: Path, 
     for submitter in (" nobody finds it ", "boss"):
         db.write(lambda conn, submitter=submitter: ended(conn, submitter))  # type: ignore[misc]
     Announcer(db, open_repository(repo / ".git"), lambda: None).step(now)
-    (mail,) = db.read(lambda conn: messages.inbox(conn, "boss"))
+    (mail,) = db.read(lambda conn: list(messages.inbox(conn, "boss")))
     assert mail["kind"] == "task.completed"
     db.close()
 
@@ -152,7 +152,7 @@ def test_a_batch_with_more_participants_than_a_letter_can_name_is_summed_up_for_
     db.write(end)
     Announcer(db, open_repository(repo / ".git"), lambda: None).step(now)
     for one in (crowd[0], crowd[-1]):
-        (mail,) = db.read(lambda conn, one=one: messages.inbox(conn, one))  # type: ignore[misc]
+        (mail,) = db.read(lambda conn, one=one: list(messages.inbox(conn, one)))  # type: ignore[misc]
         assert mail["kind"] == "batch.settled"
         assert (len(mail["data"]["not_merged"]), mail["data"]["not_merged_count"]) == (50, len(crowd))
 
@@ -173,11 +173,11 @@ def test_all_that_a_session_has_not_seen_of_a_sender_bounces_in_one_letter(db: D
 
     wrote = db.write(leave)
     Announcer(db, open_repository(repo / ".git"), lambda: None).step(now)
-    (bounce,) = db.read(lambda conn: messages.inbox(conn, "ann"))
+    (bounce,) = db.read(lambda conn: list(messages.inbox(conn, "ann")))
     assert bounce["data"]["messages"] == ", ".join(str(number) for number in wrote[:3])
     assert bounce["subject"].startswith("Not delivered: 3 messages to ")
     assert bounce["data"]["messages"] in bounce["body"]
-    (single,) = db.read(lambda conn: messages.inbox(conn, "eve"))
+    (single,) = db.read(lambda conn: list(messages.inbox(conn, "eve")))
     assert (single["subject"], single["data"]["messages"]) == ("Not delivered: About 0", str(wrote[3]))
 
 
@@ -193,7 +193,7 @@ def test_what_a_letter_carries_of_many_files_is_bounded_and_says_how_many(db: Da
 
     db.write(complete)
     Announcer(db, open_repository(repo / ".git"), lambda: None).step(now)
-    (mail,) = db.read(lambda conn: messages.inbox(conn, "boss"))
+    (mail,) = db.read(lambda conn: list(messages.inbox(conn, "boss")))
     assert (len(mail["data"]["files_changed"]), mail["data"]["files_changed_count"]) == (50, 50_000)
     assert "and 49950 more" in mail["body"]
 

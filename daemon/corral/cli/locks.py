@@ -28,7 +28,9 @@ EXTEND_S = 1800.0
 @app.command("list")
 def listing(as_json: Json = False) -> None:
     """List all locks."""
-    rows = client().request("GET", "/locks")
+    rows: list[dict[str, Any]] = []
+    while page := client().request("GET", "/locks", query={"after": _place(rows[-1]) if rows else None}):
+        rows += page
     if as_json:
         emit(rows)
         return
@@ -61,6 +63,11 @@ def _keyed(path: str, top: Path, below: str) -> str:
     if not below or not path or path.startswith("/") or ":" in path.partition("/")[0]:
         return path
     return os.path.normpath(f"{below}/{path}")
+
+
+def _place(row: dict[str, Any]) -> str:
+    """Where a lock stands in the list, which comes in parts."""
+    return f"{row['acquired_at']},{row['lock_id']}"
 
 
 def _until(row: dict[str, Any]) -> str:

@@ -11,7 +11,7 @@ import typer
 from corral.cli.help import Grouped
 from corral.cli.options import Json, client, session_id
 from corral.cli.output import emit, paint, say, state, table
-from corral.client import segment
+from corral.client import Client, segment
 from corral.errors import InvalidInput
 from corral.models.states import Importance
 from corral.models.visible import visible
@@ -115,9 +115,10 @@ def inbox(
         "since_ts": since,
         "limit": limit,
     }
-    rows = client().request("GET", "/messages", query=query)
+    speaker = client()
+    rows = _mail(speaker, query)
     if follow:
-        _follow(query, rows, as_json)
+        _follow(speaker, query, rows, as_json)
     elif as_json:
         emit(rows)
     else:
@@ -130,9 +131,20 @@ def inbox(
         table(rows, columns, empty="No mail.")
 
 
-def _follow(query: Row, rows: list[Row], as_json: bool) -> None:
+def _mail(speaker: Client, query: Row, timeout_s: float = 30) -> list[Row]:
+    """As many messages as ``limit`` says, in as many answers as they come in."""
+    rows: list[Row] = []
+    while page := speaker.request("GET", "/messages", query=query, timeout_s=timeout_s):
+        rows += page
+        if len(rows) >= query["limit"]:
+            break
+        query = {**query, "before": rows[-1]["id"], "before_to": rows[-1]["to"], "wait_s": None}
+    return rows[: query["limit"]]
+
+
+def _follow(speaker: Client, query: Row, rows: list[Row], as_json: bool) -> None:
     """Ask again and again for what is new; each question stays open until there is something, or for a while."""
-    speaker, last = client(), 0
+    last = 0
     while True:
         for row in reversed(rows):
             last = max(last, row["id"])
@@ -142,7 +154,7 @@ def _follow(query: Row, rows: list[Row], as_json: bool) -> None:
                 _show(row)
                 sys.stdout.flush()
         news = {**query, "after": last, "limit": 1000, "wait_s": ROUND_S}
-        rows = speaker.request("GET", "/messages", query=news, timeout_s=ROUND_S + 15)
+        rows = _mail(speaker, news, ROUND_S + 15)
 
 
 @app.command()
@@ -161,7 +173,9 @@ def thread(
     as_json: Json = False,
 ) -> None:
     """Show a thread, the oldest message first."""
-    rows = client().request("GET", f"/messages/threads/{segment(identifier)}")
+    path, rows = f"/messages/threads/{segment(identifier)}", list[Row]()
+    while page := client().request("GET", path, query={"before": rows[0]["id"] if rows else None}):
+        rows = [*page, *rows]
     if as_json:
         emit(rows)
         return

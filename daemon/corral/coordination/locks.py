@@ -7,7 +7,7 @@ common file are clean.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
@@ -54,6 +54,28 @@ class Holder:
 def overlapping(conn: Connection, key: LockKey, holder: Holder, now: datetime) -> list[Row]:
     """Live locks of others that overlap a key, the longest lasting last."""
     return Overlaps(conn, holder.family, now).of(key)
+
+
+def meeting(conn: Connection, keys: Sequence[LockKey], now: datetime) -> Iterator[Row]:
+    """The live locks that overlap any of the keys, as they are shown, each once, and as many as are asked for."""
+    overlaps, seen = Overlaps(conn, (), now), set[str]()
+    for key in keys:
+        for row in overlaps.of(key, MOST_IN_ALL):
+            if row["lock_id"] not in seen:
+                seen.add(row["lock_id"])
+                yield wire(row)
+
+
+def standing(conn: Connection, keys: Sequence[LockKey], holder: Holder, now: datetime) -> list[Row]:
+    """For each key, whether an edit of it would be free, and who holds what overlaps it; ``left_out`` where that is cut."""
+    overlaps, room, told = Overlaps(conn, holder.family, now), MOST_IN_ALL, []
+    for key in keys:
+        most = max(1, min(MOST_TOLD, room))
+        found = [conflict(row, key, now) for row in overlaps.of(key, most + 1)]
+        cut = {"left_out": True} if len(found) > most else {}
+        told.append({"file_path": key.file_path, "locked": bool(found), "conflicts": found[:most], **cut})
+        room -= len(found)
+    return told
 
 
 def obstacles(
@@ -301,6 +323,27 @@ def conflict(row: Row, key: LockKey, now: datetime) -> Row:
 
 def _doing(found: Row) -> str:
     return f" ({found['task'] or found['reason']})." if found["task"] or found["reason"] else "."
+
+
+def place(row: Row) -> str:
+    """Where a lock stands in the list of all, the oldest first; for :func:`listing`."""
+    return f"{row['acquired_at']},{row['lock_id']}"
+
+
+def listing(conn: Connection, now: datetime, *, after: str | None, limit: int) -> list[Row]:
+    """So many live locks, as they are shown, the oldest first.
+
+    Args:
+        after: Only those behind this :func:`place`.
+
+    Raises:
+        InvalidInput: ``after`` is none.
+    """
+    acquired_at, comma, lock_id = (after or "").partition(",")
+    if after and not comma:
+        raise InvalidInput(f"{after[:80]!r} is no place in the list.", remedy="Take it from the answer before.")
+    behind = (acquired_at, lock_id) if after else None
+    return [wire(row) for row in rows.listing(conn, iso(now), after=behind, limit=limit)]
 
 
 def wire(row: Row) -> Row:

@@ -11,7 +11,7 @@ import hashlib
 import json
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 from pathlib import PurePosixPath
@@ -24,7 +24,7 @@ from corral.errors import Conflict, IdempotencyKeyConflict, InvalidInput, NotFou
 from corral.models.identifiers import new_id
 from corral.models.instants import UTC, iso
 from corral.models.states import Importance, RecipientRole, SessionStatus
-from corral.store import events, search
+from corral.store import events, mailbox, search
 from corral.store import messages as rows
 
 Row = dict[str, Any]
@@ -33,6 +33,8 @@ BODY_LIMIT = 64 * 1024
 SUBJECT_LIMIT = 500
 PATH_LIMIT = 1024
 """Characters of an attachment's path."""
+MOST_AT_ONCE = 1000
+"""Messages in one answer."""
 PER_MINUTE = 300
 """Messages that one sender may send within a minute."""
 _THREAD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
@@ -212,25 +214,26 @@ def inbox(
     unread_only: bool = False,
     since_ts: str | None = None,
     after: int | None = None,
+    before: tuple[int, str] | None = None,
     limit: int = 20,
-) -> list[Row]:
-    """A session's mail, the newest first; of everybody where none is named.
+) -> Iterator[Row]:
+    """A session's mail, the newest first; of everybody where none is named. What is not looked at is not read.
 
     Args:
         blind: With the blind copies that the session got: for itself only. Those of everybody are never told.
         urgent_only: Only what is ``high`` or ``urgent``.
         since_ts: An ISO 8601 instant; only what was sent after it.
         after: Only messages with a higher number.
+        before: Only what comes behind this number and this name of a recipient.
         limit: 1 to 1000.
 
     Raises:
         InvalidInput: A value is malformed or out of range.
     """
-    if not 1 <= limit <= 1000:
-        raise InvalidInput(f"A limit of {limit} is not possible.", remedy="Use 1 to 1000.")
+    _check_limit(limit, MOST_AT_ONCE)
     importances = _PRESSING if urgent_only else ()
     since = _instant(since_ts) if since_ts else None
-    return rows.inbox(
+    return mailbox.inbox(
         conn,
         session_id,
         blind=blind and session_id is not None,
@@ -238,8 +241,14 @@ def inbox(
         unread=unread_only,
         since=since,
         after=after,
+        before=before,
         limit=limit,
     )
+
+
+def _check_limit(limit: int, most: int) -> None:
+    if not 1 <= limit <= most:
+        raise InvalidInput(f"A limit of {limit} is not possible.", remedy=f"Use 1 to {most}.")
 
 
 def get(conn: Connection, reference: str | int) -> Row:
@@ -254,37 +263,38 @@ def get(conn: Connection, reference: str | int) -> Row:
     return row
 
 
-def thread(conn: Connection, thread_id: str) -> list[Row]:
-    """The messages of a thread, the oldest first; a message's number or id means its thread.
+def thread(conn: Connection, thread_id: str, *, before: int | None = None, limit: int = MOST_AT_ONCE) -> Iterator[Row]:
+    """The messages of a thread, the newest first; a message's number or id means its thread.
+
+    Args:
+        before: Only messages with a lower number.
 
     Raises:
         NotFound: No such thread.
     """
-    found = rows.thread(conn, thread_id)
-    if not found and (one := rows.find(conn, thread_id)) is not None:
-        found = rows.thread(conn, one["thread_id"])
-    if not found:
+    first = next(mailbox.thread(conn, thread_id, limit=1), None) or rows.find(conn, thread_id)
+    if first is None:
         raise NotFound(f"There is no thread {thread_id[:128]!r}.", remedy="search_messages finds messages by words.")
-    return found
+    return mailbox.thread(conn, first["thread_id"], before=before, limit=limit)
 
 
 def find(
     conn: Connection, words: str, *, session_id: str | None = None, asker: str | None = None, limit: int = 20
-) -> list[Row]:
+) -> Iterator[Row]:
     """Messages that hold all the words, the best first; only those that a session sent or got, where one is named.
 
     Args:
         asker: The session that asks: of blind copies it learns only as their recipient or their sender.
     """
-    if not 1 <= limit <= 200:
-        raise InvalidInput(f"A limit of {limit} is not possible.", remedy="Use 1 to 200.")
+    _check_limit(limit, 200)
     if not words.strip():
         raise InvalidInput("Nothing was asked for.", remedy="Give one or more words.")
-    found = rows.by_seq(conn, search.matching(conn, "messages", words, 200 if session_id else limit))
+    found = search.matching(conn, "messages", words, 200 if session_id else limit)
     if session_id is not None:
-        theirs = rows.addressed_to(conn, session_id, [row["message_id"] for row in found], asker)
-        found = [row for row in found if row["message_id"] in theirs]
-    return found[:limit]
+        ids = mailbox.ids(conn, found)
+        theirs = rows.addressed_to(conn, session_id, list(ids.values()), asker)
+        found = [number for number in found if ids[number] in theirs]
+    return mailbox.numbered(conn, found[:limit])
 
 
 def mark_read(conn: Connection, session_id: str, reference: str | int, now: datetime) -> Row:

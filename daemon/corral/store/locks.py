@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, String, and_, bindparam, delete, func, insert, or_, select, update
+from sqlalchemy import Connection, String, and_, bindparam, delete, func, insert, or_, select, tuple_, update
 
 from corral.store.prepared import Prepared
 from corral.store.schema import agent_sessions, file_locks
@@ -87,6 +87,12 @@ def globs(conn: Connection, now: str) -> list[Row]:
     return [dict(row) for row in conn.execute(_WITH_HOLDER.where(_GLOB, file_locks.c.expires_at > now)).mappings()]
 
 
+def count(conn: Connection, now: str) -> int:
+    """How many locks there are."""
+    query = select(func.count()).select_from(file_locks).where(file_locks.c.expires_at > now)
+    return int(conn.execute(query).scalar_one())
+
+
 def count_globs(conn: Connection) -> int:
     """How many locks are on globs."""
     return int(conn.execute(select(func.count()).select_from(file_locks).where(_GLOB)).scalar_one())
@@ -113,9 +119,23 @@ def upsert(conn: Connection, values: Row) -> Row:
     return _RENEW.one(conn, {**merged, "which": old["lock_id"]})
 
 
-def listing(conn: Connection, now: str, session_ids: Sequence[str] = ()) -> list[Row]:
-    """Live locks with their holders, oldest first."""
-    query = _WITH_HOLDER.where(file_locks.c.expires_at > now).order_by(file_locks.c.acquired_at, file_locks.c.lock_id)
+def listing(
+    conn: Connection,
+    now: str,
+    session_ids: Sequence[str] = (),
+    *,
+    after: tuple[str, str] | None = None,
+    limit: int | None = None,
+) -> list[Row]:
+    """Live locks with their holders, oldest first.
+
+    Args:
+        after: Only those behind the one with this ``acquired_at`` and ``lock_id``.
+    """
+    place = (file_locks.c.acquired_at, file_locks.c.lock_id)
+    query = _WITH_HOLDER.where(file_locks.c.expires_at > now).order_by(*place).limit(limit)
+    if after is not None:
+        query = query.where(tuple_(*place) > tuple_(*after))
     if session_ids:
         query = query.where(file_locks.c.session_id.in_(list(session_ids)))
     return [dict(row) for row in conn.execute(query).mappings()]

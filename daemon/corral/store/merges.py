@@ -129,10 +129,18 @@ def counts(conn: Connection) -> dict[str, int]:
     return {str(state): int(number) for state, number in conn.execute(query).tuples()}
 
 
-def listing(conn: Connection, states: Iterable[MergeState] = ()) -> list[Row]:
-    """Merge requests in order of submission, of these states or of all."""
-    query = select(merge_requests).order_by(_m.seq)
+def listing(
+    conn: Connection, states: Iterable[MergeState] = (), *, after: str | None = None, limit: int | None = None
+) -> list[Row]:
+    """Merge requests in order of submission, of these states or of all.
+
+    Args:
+        after: Only those behind the one with this id.
+    """
+    query = select(merge_requests).order_by(_m.seq).limit(limit)
     wanted = list(states)
+    if after is not None:
+        query = query.where(_m.seq > select(_m.seq).where(_m.merge_id == after).scalar_subquery())
     return _rows(conn, query.where(_m.state.in_(wanted)) if wanted else query)
 
 

@@ -6,6 +6,7 @@ Whoever names another session is refused, and put on record.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from datetime import datetime
@@ -129,8 +130,30 @@ def http_agent(conn: Connection, session_id: str, name: str, now: datetime) -> N
         sessions.register(conn, Arrival(session_id=session_id, agent_type=BY_HTTP, agent_name=name), now)
 
 
-def listed(rows: list[dict[str, Any]]) -> Any:
-    """A list as Agent Mail's server answers it: as text, and as ``{"result": [...]}``."""
+def contents(rows: list[dict[str, Any]], more: str | None = None) -> Any:
+    """A list as a resource: JSON; where it was cut, a second content says how to ask for the rest."""
+    if more is None:
+        return json.dumps(rows)
+    from fastmcp.resources import ResourceContent, ResourceResult
+
+    return ResourceResult(
+        [ResourceContent(json.dumps(rows), mime_type="application/json"), ResourceContent(_left_out(more))]
+    )
+
+
+def _left_out(more: str) -> str:
+    return f"More was left out: {more}."
+
+
+def listed(rows: list[dict[str, Any]], more: str | None = None) -> Any:
+    """A list as Agent Mail's server answers it: as text, and as ``{"result": [...]}``.
+
+    Args:
+        more: Where the list was cut, how to ask for the rest.
+    """
     from fastmcp.tools import ToolResult  # costs a second where no MCP client ever came
 
-    return ToolResult(content=[*rows] if rows else "[]", structured_content={"result": rows})
+    if more is None:
+        return ToolResult(content=[*rows] if rows else "[]", structured_content={"result": rows})
+    note = _left_out(more)
+    return ToolResult(content=[json.dumps(rows), note], structured_content={"result": rows, "left_out": note})

@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from corral.coordination import features, locks
-from corral.models.instants import iso
 from corral.server.mcp import resources_handoffs, resources_mail, resources_work
+from corral.server.mcp.acting import contents
 from corral.server.mcp.calls import current
-from corral.store import locks as lock_rows
+from corral.server.pages import MOST, SHOWN_BYTES, page
 
 
-async def locks_current() -> str:
-    """Every live lock."""
-    services = current.get().services
-    now = iso(services.now())
-    return json.dumps([locks.wire(row) for row in await services.read(lambda conn: lock_rows.listing(conn, now))])
+async def locks_current() -> Any:
+    """The live locks, the oldest first."""
+    services, now = current.get().services, current.get().services.now()
+    found = await services.read(lambda conn: page(locks.listing(conn, now, after=None, limit=MOST), size=SHOWN_BYTES))
+    return contents(found.rows, f"check_locks with after={locks.place(found.last)!r} goes on" if found.more else None)
 
 
-async def features_active() -> str:
-    """Every active feature."""
-    return json.dumps(await current.get().services.read(features.active))
+async def features_active() -> Any:
+    """The active features, the oldest first."""
+    found = await current.get().services.read(lambda conn: page(features.active(conn), size=SHOWN_BYTES))
+    return contents(found.rows, "get_feature and GET /api/v1/features tell the rest" if found.more else None)
 
 
-RESOURCES: dict[str, Callable[..., Awaitable[str]]] = {
+RESOURCES: dict[str, Callable[..., Awaitable[Any]]] = {
     "locks://current": locks_current,
     "features://active": features_active,
     **resources_handoffs.RESOURCES,

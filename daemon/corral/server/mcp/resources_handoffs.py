@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from corral.coordination import handoffs
+from corral.server.mcp.acting import contents
 from corral.server.mcp.calls import current
+from corral.server.pages import SHOWN_BYTES, page
 
 SHOWN = 20
 
 
-async def handoffs_recent() -> str:
+async def handoffs_recent() -> Any:
     """What sessions left for the next, newest first."""
-    return json.dumps(await current.get().services.read(lambda conn: handoffs.recent(conn, None, SHOWN)))
+    services = current.get().services
+    found = await services.read(lambda conn: page(handoffs.recent(conn, None, SHOWN), size=SHOWN_BYTES))
+    return contents(found.rows, "read_handoff tells an agent's" if found.cut else None)
 
 
-RESOURCES: dict[str, Callable[..., Awaitable[str]]] = {"handoffs://recent": handoffs_recent}
+RESOURCES: dict[str, Callable[..., Awaitable[Any]]] = {"handoffs://recent": handoffs_recent}

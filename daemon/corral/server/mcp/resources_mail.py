@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable
 from datetime import datetime
+from typing import Any
 
 from sqlalchemy import Connection
 
-from corral.coordination import messages
+from corral.coordination import locks, messages
 from corral.coordination.addresses import Identity
-from corral.models.instants import iso
-from corral.server.mcp.acting import act, look
+from corral.server.mcp.acting import act, contents, look
 from corral.server.mcp.calls import Answer, current, raised
 from corral.server.mcp.tools.mail import entry
-from corral.store import locks as lock_rows
+from corral.server.pages import MOST, SHOWN_BYTES, Page, page
+from corral.server.routes.messages import LAST
 
 
 @raised
@@ -25,52 +26,70 @@ async def inbox(
     urgent_only: bool = False,
     include_bodies: bool = False,
     limit: int = 20,
+    before: int = 0,
 ) -> str:
     """An inbox of your own, the newest first."""
 
     def fetch(conn: Connection, me: Identity, now: datetime) -> Answer:
-        found = messages.inbox(conn, me.session_id, urgent_only=urgent_only, since_ts=since_ts or None, limit=limit)
-        mail = [entry(row, bodies=include_bodies) for row in found]
-        return {"agent": me.name, "count": len(mail), "messages": mail}
+        found = messages.inbox(
+            conn,
+            me.session_id,
+            urgent_only=urgent_only,
+            since_ts=since_ts or None,
+            before=(before, LAST) if before else None,
+            limit=limit,
+        )
+        mail = page((entry(row, bodies=include_bodies) for row in found), size=SHOWN_BYTES)
+        return {"agent": me.name, "count": len(mail.rows), "messages": mail.rows, **_older(mail)}
 
     return _told(await act(project, agent, fetch))
 
 
 @raised
-async def thread(thread_id: str, project: str = "", include_bodies: bool = False) -> str:
-    """The messages of a thread, the oldest first."""
-    found = await look(project, lambda conn: messages.thread(conn, thread_id))
-    return _told({"thread_id": thread_id, "messages": [entry(row, bodies=include_bodies) for row in found]})
+async def thread(thread_id: str, project: str = "", include_bodies: bool = False, before: int = 0) -> str:
+    """The last messages of a thread, the oldest first."""
+
+    def fetch(conn: Connection) -> Page:
+        found = messages.thread(conn, thread_id, before=before or None)
+        return page((entry(row, bodies=include_bodies) for row in found), size=SHOWN_BYTES)
+
+    found = await look(project, fetch)
+    return _told({"thread_id": thread_id, "messages": found.rows[::-1], **_older(found)})
+
+
+def _older(found: Page) -> Answer:
+    return {"left_out": f"before={found.last['id']} tells what is older."} if found.cut else {}
 
 
 @raised
-async def file_reservations(slug: str, active_only: bool = True) -> str:
-    """Every live reservation and lock of the project."""
-    now = iso(current.get().services.now())
-    rows = await look(slug, lambda conn: lock_rows.listing(conn, now))
-    return json.dumps(
-        [
-            {
-                "id": row["lock_id"],
-                "agent": row["agent_name"],
-                "path_pattern": row["file_path"],
-                "exclusive": bool(row["exclusive"]),
-                "reason": row["reason"] or "",
-                "created_ts": row["acquired_at"],
-                "expires_ts": row["expires_at"],
-                "released_ts": None,
-            }
-            for row in rows
-        ]
+async def file_reservations(slug: str, active_only: bool = True, after: str = "") -> Any:
+    """The live reservations and locks of the project."""
+    now = current.get().services.now()
+    found = await look(slug, lambda conn: page(locks.listing(conn, now, after=after, limit=MOST), size=SHOWN_BYTES))
+    return contents(
+        [_reservation(row) for row in found.rows], f"after={locks.place(found.last)}" if found.more else None
     )
+
+
+def _reservation(row: Answer) -> Answer:
+    return {
+        "id": row["lock_id"],
+        "agent": row["locked_by"],
+        "path_pattern": row["file_path"],
+        "exclusive": row["exclusive"],
+        "reason": row["reason"] or "",
+        "created_ts": row["acquired_at"],
+        "expires_ts": row["expires_at"],
+        "released_ts": None,
+    }
 
 
 def _told(answer: Answer) -> str:
     return json.dumps({"project": str(current.get().services.project.root), **answer})
 
 
-RESOURCES: dict[str, Callable[..., Awaitable[str]]] = {
-    "resource://inbox/{agent}{?project,since_ts,urgent_only,include_bodies,limit}": inbox,
-    "resource://thread/{thread_id}{?project,include_bodies}": thread,
-    "resource://file_reservations/{slug}{?active_only}": file_reservations,
+RESOURCES: dict[str, Callable[..., Awaitable[Any]]] = {
+    "resource://inbox/{agent}{?project,since_ts,urgent_only,include_bodies,limit,before}": inbox,
+    "resource://thread/{thread_id}{?project,include_bodies,before}": thread,
+    "resource://file_reservations/{slug}{?active_only,after}": file_reservations,
 }

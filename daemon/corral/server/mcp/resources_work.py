@@ -2,36 +2,46 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Iterator
+from typing import Any
 
 from sqlalchemy import Connection
 
 from corral.models import merges as merge_shapes
 from corral.models.states import OPEN_MERGES, TaskStatus
+from corral.server.mcp.acting import contents
 from corral.server.mcp.calls import current
-from corral.store import merges, tasks
+from corral.server.pages import MOST, SHOWN_BYTES, Page, page
+from corral.store import merges, tasks, traces
+
+_SHOWN = ("task_id", "task_type", "title", "status", "priority", "thread_id", "created_at")
+_AT_ONCE = 32
 
 
-async def work_pending() -> str:
+async def work_pending() -> Any:
     """Tasks that wait: for a session to claim them, or for a worker."""
-    return json.dumps(await current.get().services.read(_pending))
+    found = await current.get().services.read(lambda conn: page(_pending(conn), size=SHOWN_BYTES))
+    return contents(found.rows, "GET /api/v1/tasks tells the rest" if found.more else None)
 
 
-def _pending(conn: Connection) -> list[dict[str, object]]:
-    shown = ("task_id", "task_type", "title", "status", "priority", "thread_id", "created_at")
-    rows = [
-        row
-        for offered in (True, False)
-        for row in tasks.in_status(conn, TaskStatus.PENDING, TaskStatus.WAITING, offered=offered)
-    ]
-    rows.sort(key=lambda row: (-row["priority"], row["seq"]))
-    return [{**{name: row[name] for name in shown}, "claimable": row["runner"] is None} for row in rows]
+def _pending(conn: Connection) -> Iterator[dict[str, Any]]:
+    waiting = tasks.listing(conn, statuses=(TaskStatus.PENDING, TaskStatus.WAITING), limit=MOST)
+    ids = [row["task_id"] for row in waiting]
+    for at in range(0, len(ids), _AT_ONCE):
+        some = ids[at : at + _AT_ONCE]
+        whole = {row["task_id"]: row for row in traces.tasks_of(conn, some)}
+        for row in map(whole.__getitem__, some):
+            yield {**{name: row[name] for name in _SHOWN}, "claimable": row["runner"] is None}
 
 
-async def merges_queue() -> str:
+async def merges_queue() -> Any:
     """Open merge requests, in order of submission."""
-    rows = await current.get().services.read(lambda conn: merges.listing(conn, OPEN_MERGES))
-    return json.dumps([merge_shapes.summary(row) for row in rows])
+
+    def look(conn: Connection) -> Page:
+        return page(map(merge_shapes.summary, merges.listing(conn, OPEN_MERGES, limit=MOST)), size=SHOWN_BYTES)
+
+    found = await current.get().services.read(look)
+    return contents(found.rows, "GET /api/v1/merges tells the rest" if found.more else None)
 
 
 RESOURCES = {"work://pending": work_pending, "merges://queue": merges_queue}

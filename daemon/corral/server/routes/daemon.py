@@ -57,7 +57,7 @@ async def status(services: Given) -> dict[str, Any]:
                 }
                 for row in sessions.live(conn)
             ],
-            "locks": len(lock_rows.listing(conn, now)),
+            "locks": lock_rows.count(conn, now),
             "recent": events.recent(conn, 10),
         }
 

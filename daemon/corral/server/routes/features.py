@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, Field
 from sqlalchemy import Connection
 
 from corral.coordination import features
 from corral.models.states import FeatureStatus
+from corral.server.pages import MOST, answer, following, page
 from corral.server.routes.dependencies import Given
 from corral.server.routes.locks import parse, speaker
 
@@ -54,10 +55,16 @@ class Question(BaseModel):
     claims: Claims | None = None
 
 
-@router.get("")
-async def listing(services: Given) -> list[dict[str, Any]]:
-    """Every active feature, oldest first."""
-    return await services.read(features.active)
+@router.get("", response_model=list[dict[str, Any]])
+async def listing(
+    services: Given,
+    request: Request,
+    limit: Annotated[int, Query(ge=1, le=MOST)] = MOST,
+    after: Annotated[str | None, Query(max_length=features.MAX_ID, description="The id of the last one known.")] = None,
+) -> Response:
+    """The active features, oldest first."""
+    found = await services.read(lambda conn: page(following(features.active(conn), "feature_id", after), limit))
+    return answer(request, found, lambda row: {"after": row["feature_id"]})
 
 
 @router.post("", status_code=201)

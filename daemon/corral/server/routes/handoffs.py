@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, Field
 from sqlalchemy import Connection
 
 from corral.coordination import handoffs
+from corral.server.pages import named, page
 from corral.server.routes.dependencies import Given
 from corral.server.routes.locks import speaker
 from corral.store import handoffs as rows
@@ -32,14 +33,15 @@ class Handoff(BaseModel):
     session_id: str | None = Field(None, max_length=128)
 
 
-@router.get("")
+@router.get("", response_model=dict[str, Any])
 async def listing(
     services: Given,
     agent_name: Annotated[str | None, Query(max_length=128)] = None,
     limit: Annotated[int, Query(ge=1, le=handoffs.MAX_SHOWN)] = 20,
-) -> dict[str, Any]:
-    """The newest handoffs, of one agent or of everybody."""
-    return {"handoffs": await services.read(lambda conn: handoffs.recent(conn, agent_name, limit))}
+) -> Response:
+    """The newest handoffs, of one agent or of everybody; of long ones as many as fit."""
+    found = await services.read(lambda conn: page(handoffs.recent(conn, agent_name, limit)))
+    return named("handoffs", found)
 
 
 @router.get("/{handoff_id}")

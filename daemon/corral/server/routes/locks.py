@@ -7,9 +7,9 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import Connection
 
@@ -20,11 +20,10 @@ from corral.coordination.locks import Holder
 from corral.coordination.sessions import Arrival
 from corral.errors import InvalidInput
 from corral.models.instants import iso
-from corral.server import lock_activity, lock_waiting
+from corral.server import lock_activity, lock_waiting, pages
 from corral.server.lock_waiting import MAX_WAIT_S
 from corral.server.routes.dependencies import Given
 from corral.server.services import Services
-from corral.store import locks as rows
 from corral.store import sessions as session_rows
 
 router = APIRouter(prefix="/locks", tags=["locks"])
@@ -151,12 +150,19 @@ def _free_name(conn: Connection, who: str) -> str | None:
     return name if free and name.replace("-", "").replace("_", "").isalnum() else None
 
 
-@router.get("")
-async def listing(services: Given) -> list[dict[str, Any]]:
-    """Every live lock."""
-    now = iso(services.now())
-    found = await services.read(lambda conn: rows.listing(conn, now))
-    return [locks.wire(row) for row in found]
+@router.get("", response_model=list[dict[str, Any]])
+async def listing(
+    services: Given,
+    request: Request,
+    limit: Annotated[int, Query(ge=1, le=pages.MOST)] = pages.MOST,
+    after: Annotated[
+        str | None, Query(max_length=128, description="`acquired_at,lock_id` of the last one known.")
+    ] = None,
+) -> Response:
+    """The live locks, the oldest first."""
+    now = services.now()
+    found = await services.read(lambda conn: pages.page(locks.listing(conn, now, after=after, limit=limit), limit))
+    return pages.answer(request, found, lambda row: {"after": locks.place(row)})
 
 
 async def acquire(services: Services, wanted: Acquisition) -> dict[str, Any]:
@@ -253,14 +259,7 @@ async def check(services: Given, asked: Keys) -> list[dict[str, Any]]:
     now, keys = services.now(), parse(services, asked.paths)
     me = Holder(session_id=asked.session_id or person())
 
-    def look(conn: Connection) -> list[dict[str, Any]]:
-        answer = []
-        for key in keys:
-            found = [locks.conflict(row, key, now) for row in locks.overlapping(conn, key, me, now)]
-            answer.append({"file_path": key.file_path, "locked": bool(found), "conflicts": found})
-        return answer
-
-    return await services.read(look)
+    return await services.read(lambda conn: locks.standing(conn, keys, me, now))
 
 
 @router.post("/release")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, Field
 from sqlalchemy import Connection
 
 from corral.coordination import memory, sessions
 from corral.coordination.memory import Question
+from corral.server.pages import named, page
 from corral.server.routes.dependencies import Given
 from corral.server.routes.locks import speaker
 
@@ -43,7 +44,7 @@ async def remember(services: Given, said: Memory) -> dict[str, Any]:
     return {"success": True, "memory_id": row["memory_id"], "action": "created" if is_new else "deduplicated"}
 
 
-@router.get("")
+@router.get("", response_model=dict[str, Any])
 async def recall(
     services: Given,
     query: str = "",
@@ -51,7 +52,8 @@ async def recall(
     event_type: str | None = None,
     limit: Annotated[int, Query(ge=1, le=memory.MAX_SHOWN)] = 10,
     min_relevance: Annotated[float, Query(ge=0, le=1)] = 0,
-) -> dict[str, Any]:
-    """What is known, the most relevant first; without a query and tags, the newest."""
+) -> Response:
+    """What is known, the most relevant first; without a query and tags, the newest. Of long ones as many as fit."""
     now, asked = services.now(), Question(query, tag, event_type, limit, min_relevance)
-    return {"memories": await services.read(lambda conn: memory.recall(conn, asked, now))}
+    found = await services.read(lambda conn: page(memory.recall(conn, asked, now)))
+    return named("memories", found)

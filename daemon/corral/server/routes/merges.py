@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, Field
+from sqlalchemy import Connection
 
 from corral.landing import requests
 from corral.models import merges as shapes
 from corral.models.states import OPEN_MERGES, MergeState
 from corral.server.assembly import merge_settled
 from corral.server.logtail import FURTHEST, LogPart, follow
+from corral.server.pages import MOST, Page, answer, page
 from corral.server.routes.dependencies import Given
 from corral.store import merges
 
@@ -33,11 +35,20 @@ class Again(BaseModel):
     follow_branch: bool = False
 
 
-@router.get("")
-async def listing(services: Given, state: list[MergeState] = Query(default=[])) -> list[dict[str, Any]]:  # noqa: B008
+@router.get("", response_model=list[dict[str, Any]])
+async def listing(
+    services: Given,
+    request: Request,
+    state: list[MergeState] = Query(default=[]),  # noqa: B008
+    limit: int = Query(MOST, ge=1, le=MOST),
+    after: str | None = Query(None, max_length=64, description="The id of the last one known."),
+) -> Response:
     """Merge requests in order of submission."""
-    rows = await services.read(lambda conn: merges.listing(conn, state))
-    return [shapes.summary(row) for row in rows]
+
+    def look(conn: Connection) -> Page:
+        return page(map(shapes.summary, merges.listing(conn, state, after=after, limit=limit)), limit)
+
+    return answer(request, await services.read(look), lambda row: {"after": row["merge_id"]})
 
 
 @router.post("", status_code=201)

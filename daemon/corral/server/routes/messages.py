@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any, TypeVar
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, Field
 from sqlalchemy import Connection
 
@@ -16,6 +16,7 @@ from corral.coordination.addresses import Identity
 from corral.coordination.messages import Letter, Sent
 from corral.errors import NotPermitted
 from corral.models.states import Importance
+from corral.server.pages import Page, answer, listed, page
 from corral.server.roles import roles_of
 from corral.server.routes.dependencies import Given
 from corral.server.routes.locks import person, speaker
@@ -26,6 +27,11 @@ T = TypeVar("T")
 router = APIRouter(prefix="/messages", tags=["messages"])
 
 Session = Query(None, max_length=128, description="Whose inbox; none named: the person's.")
+
+
+LAST = "~"
+"""No name of an agent comes behind it."""
+Before = Query(None, ge=0, description="Only messages with a lower number.")
 
 
 class Caller(BaseModel):
@@ -109,9 +115,10 @@ def _common(given: Answering) -> dict[str, Any]:
     }
 
 
-@router.get("")
+@router.get("", response_model=list[dict[str, Any]])
 async def inbox(
     services: Given,
+    request: Request,
     session_id: str | None = Session,
     agent: str | None = Query(None, max_length=128, description="Whose inbox, by name; without blind copies."),
     everyone: bool = Query(False, description="The mail of the whole project."),
@@ -119,12 +126,14 @@ async def inbox(
     unread_only: bool = False,
     since_ts: str | None = Query(None, max_length=64),
     after: int | None = Query(None, ge=0, description="Only messages with a higher number."),
-    limit: int = Query(20, ge=1, le=1000),
+    before: int | None = Before,
+    before_to: str = Query(LAST, max_length=128, description="Of `before` itself, only recipients behind this name."),
+    limit: int = Query(20, ge=1, le=messages.MOST_AT_ONCE),
     wait_s: float = Query(0, ge=0, le=25, description="Wait so long for the first one."),
-) -> list[dict[str, Any]]:
+) -> Response:
     """An inbox, the newest first; reading it changes nothing."""
 
-    def fetch(conn: Connection) -> list[dict[str, Any]]:
+    def fetch(conn: Connection) -> Page:
         whose = addresses.known(conn, agent)["session_id"] if agent else session_id or person()
         found = messages.inbox(
             conn,
@@ -134,39 +143,52 @@ async def inbox(
             unread_only=unread_only,
             since_ts=since_ts,
             after=after,
+            before=None if before is None else (before, before_to),
             limit=limit,
         )
-        return [mailing.wire(row) for row in found]
+        return page(map(mailing.wire, found), limit)
 
     deadline = time.monotonic() + wait_s
     while True:
         found = await services.read(fetch)
         left = deadline - time.monotonic()
-        if found or left <= 0 or services.stopping:
-            return found
+        if found.rows or left <= 0 or services.stopping:
+            return answer(request, found, lambda row: {"before": row["id"], "before_to": row["to"]})
         await services.next_change(left)
 
 
-@router.get("/search")
+@router.get("/search", response_model=list[dict[str, Any]])
 async def search(
     services: Given,
     q: str = Query(max_length=1000),
     agent: str | None = Query(None, max_length=128, description="Only what this one sent or got."),
     limit: int = Query(20, ge=1, le=200),
-) -> list[dict[str, Any]]:
-    """Messages that hold all the words, the best match first."""
+) -> Response:
+    """Messages that hold all the words, the best match first; of long ones as many as fit."""
 
-    def find(conn: Connection) -> list[dict[str, Any]]:
+    def find(conn: Connection) -> Page:
         whose = addresses.known(conn, agent)["session_id"] if agent else None
-        return [mailing.wire(row) for row in messages.find(conn, q, session_id=whose, limit=limit)]
+        found = messages.find(conn, q, session_id=whose, limit=limit)
+        return page(map(mailing.wire, found), limit)
 
-    return await services.read(find)
+    return Response(listed((await services.read(find)).texts), media_type="application/json")
 
 
-@router.get("/threads/{thread_id}")
-async def thread(services: Given, thread_id: str) -> list[dict[str, Any]]:
-    """The messages of a thread, the oldest first, each with its receipts."""
-    return await services.read(lambda conn: [_detail(conn, row) for row in messages.thread(conn, thread_id)])
+@router.get("/threads/{thread_id}", response_model=list[dict[str, Any]])
+async def thread(
+    services: Given,
+    request: Request,
+    thread_id: str,
+    before: int | None = Before,
+    limit: int = Query(messages.MOST_AT_ONCE, ge=1, le=messages.MOST_AT_ONCE),
+) -> Response:
+    """The last messages of a thread, the oldest first, each with its receipts."""
+
+    def look(conn: Connection) -> Page:
+        found = messages.thread(conn, thread_id, before=before, limit=limit)
+        return page((_detail(conn, row) for row in found), limit)
+
+    return answer(request, await services.read(look), lambda row: {"before": row["id"]}, backwards=True)
 
 
 @router.get("/{message_id}")

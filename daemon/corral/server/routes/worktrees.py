@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Annotated, Any
 from urllib.parse import unquote
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, Field
 
 from corral.server import retirement
+from corral.server.pages import MOST, answer, following, page
 from corral.server.routes.dependencies import Given
+from corral.server.services import Services
 
 router = APIRouter(tags=["worktrees"])
 
@@ -22,10 +25,30 @@ class Wanted(BaseModel):
     session_id: str | None = Field(None, max_length=128)
 
 
-@router.get("/worktrees")
-async def listing(services: Given) -> list[dict[str, Any]]:
-    """Every worktree that Corral allocated and that is not removed."""
-    return await services.work(services.worktrees.listing)
+Limit = Annotated[int, Query(ge=1, le=MOST)]
+
+
+async def _part(
+    services: Services,
+    request: Request,
+    rows: Callable[[], list[dict[str, Any]]],
+    key: str,
+    after: str | None,
+    limit: int,
+) -> Response:
+    found = await services.work(lambda: page(following(rows(), key, after), limit))
+    return answer(request, found, lambda row: {"after": row[key]})
+
+
+@router.get("/worktrees", response_model=list[dict[str, Any]])
+async def listing(
+    services: Given,
+    request: Request,
+    limit: Limit = MOST,
+    after: Annotated[str | None, Query(max_length=64, description="The name of the last one known.")] = None,
+) -> Response:
+    """The worktrees that Corral allocated and that are not removed, the oldest first."""
+    return await _part(services, request, services.worktrees.listing, "name", after, limit)
 
 
 @router.get("/worktrees/at-risk")
@@ -58,10 +81,15 @@ async def remove(services: Given, name: str) -> dict[str, Any]:
     return gone
 
 
-@router.get("/salvage")
-async def salvaged(services: Given) -> list[dict[str, Any]]:
+@router.get("/salvage", response_model=list[dict[str, Any]])
+async def salvaged(
+    services: Given,
+    request: Request,
+    limit: Limit = MOST,
+    after: Annotated[str | None, Query(max_length=512, description="The ref of the last one known.")] = None,
+) -> Response:
     """What was saved, newest first."""
-    return await services.work(services.worktrees.salvaged)
+    return await _part(services, request, services.worktrees.salvaged, "ref", after, limit)
 
 
 @router.post("/worktrees/{name:path}/recover")

@@ -6,6 +6,7 @@ from typing import Any
 
 from corral.coordination import features
 from corral.server.mcp.calls import Answer, Function, current, told
+from corral.server.pages import SHOWN_BYTES, page
 from corral.server.routes.locks import parse
 
 
@@ -54,7 +55,8 @@ async def get_feature(feature_id: str) -> Answer:
 @told
 async def list_active_features() -> Answer:
     """Every feature whose claims count."""
-    return {"success": True, "features": await current.get().services.read(features.active)}
+    found = await current.get().services.read(lambda conn: page(features.active(conn), size=SHOWN_BYTES))
+    return {"success": True, "features": found.rows, **({"left_out": "The younger ones."} if found.more else {})}
 
 
 @told

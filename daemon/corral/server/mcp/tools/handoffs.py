@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from corral.coordination import handoffs
 from corral.server.mcp.calls import Answer, Function, current, told
+from corral.server.pages import SHOWN_BYTES, page
 
 
 @told
@@ -33,7 +34,8 @@ async def write_handoff(
 async def read_handoff(agent_name: str | None = None, limit: int = 1) -> Answer:
     """What sessions left, newest first: an agent's, or everybody's."""
     services = current.get().services
-    return {"handoffs": await services.read(lambda conn: handoffs.recent(conn, agent_name, limit))}
+    found = await services.read(lambda conn: page(handoffs.recent(conn, agent_name, limit), size=SHOWN_BYTES))
+    return {"handoffs": found.rows, **({"left_out": "The older ones; ask for fewer."} if found.cut else {})}
 
 
 TOOLS: tuple[Function, ...] = (write_handoff, read_handoff)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from sqlalchemy import Connection
+
 from corral.coordination import locks
 from corral.coordination.lock_waits import Wish
 from corral.errors import InvalidInput, LockHeld
 from corral.models.instants import iso
 from corral.server import lock_waiting
 from corral.server.mcp.calls import Answer, Function, current, told
+from corral.server.pages import MOST, SHOWN_BYTES, Page, page
 from corral.server.routes.locks import parse
-from corral.store import locks as rows
 
 MAX_WAIT_S = 100.0
 """A bridge waits for an answer a little longer."""
@@ -95,21 +97,18 @@ async def release_lock(file_path: str) -> Answer:
 
 
 @told
-async def check_locks(file_paths: list[str] | None = None) -> Answer:
-    """Who holds what: live locks, all or those that overlap these paths and keys."""
-    call = current.get()
-    services, now = call.services, call.services.now()
-    if file_paths is None:
-        found = await services.read(lambda conn: rows.listing(conn, iso(now)))
-    else:
-        keys = parse(services, file_paths)
-        nobody = locks.Holder("")
-        found = await services.read(
-            lambda conn: list(
-                {row["lock_id"]: row for key in keys for row in locks.overlapping(conn, key, nobody, now)}.values()
-            )
-        )
-    return {"success": True, "locks": [locks.wire(row) for row in found]}
+async def check_locks(file_paths: list[str] | None = None, after: str | None = None) -> Answer:
+    """Who holds what: live locks, all or those that overlap these paths and keys; after: `next` of an answer that was cut."""
+    services, now = current.get().services, current.get().services.now()
+    keys = None if file_paths is None else parse(services, file_paths)
+
+    def look(conn: Connection) -> Page:
+        found = locks.listing(conn, now, after=after, limit=MOST) if keys is None else locks.meeting(conn, keys, now)
+        return page(found, size=SHOWN_BYTES)
+
+    found = await services.read(look)
+    cut = {"left_out": True, **({"next": locks.place(found.last)} if keys is None else {})} if found.more else {}
+    return {"success": True, "locks": found.rows, **cut}
 
 
 TOOLS: tuple[Function, ...] = (acquire_lock, release_lock, check_locks)

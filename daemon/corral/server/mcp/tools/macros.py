@@ -11,12 +11,15 @@ from corral.coordination.addresses import Identity
 from corral.server.mcp.acting import Ignored, Text, Texts, act, check_project, look
 from corral.server.mcp.calls import Answer, Function, current, raised
 from corral.server.mcp.tools.identity import project_of, registered
-from corral.server.mcp.tools.mail import entry
+from corral.server.mcp.tools.mail import entry, shown
 from corral.server.mcp.tools.reservations import give_back, reserve
-from corral.store import messages as rows
+from corral.server.pages import SHOWN_BYTES, Page, page
+from corral.store import mailbox
 
 EXAMPLES = 3
 """Messages of a thread that are shown whole."""
+MOST_POINTS = 50
+"""Subjects in its summary, the latest."""
 
 
 @raised
@@ -45,7 +48,7 @@ async def macro_start_session(
         "agent": agent,
         "registration_token": None,
         "file_reservations": held,
-        "inbox": await _inbox(agent["name"], inbox_limit),
+        **await _inbox(agent["name"], inbox_limit),
     }
 
 
@@ -74,20 +77,26 @@ async def macro_prepare_thread(
     if register_if_missing or not name:
         agent = await registered("", program, model, name, task_description)
         name = agent["name"]
-    found = await look("", lambda conn: rows.thread(conn, thread_id))
-    summary = {
-        "participants": list(dict.fromkeys(row["sender_name"] for row in found)),
-        "key_points": list(dict.fromkeys(row["subject"] for row in found)),
-        "action_items": [row["subject"] for row in found if row["ack_required"]],
-    }
-    shown = [entry(row, bodies=True) for row in found[-EXAMPLES:]] if include_examples else []
+    thread = await look("", lambda conn: _thread(conn, thread_id, EXAMPLES if include_examples else 0))
     return {
         "project": project_of(services),
         "agent": agent,
         "registration_token": None,
-        "thread": {"thread_id": thread_id, "summary": summary, "examples": shown, "total_messages": len(found)},
-        "inbox": await _inbox(name, inbox_limit, bodies=include_inbox_bodies),
+        "thread": {"thread_id": thread_id, **thread},
+        **await _inbox(name, inbox_limit, bodies=include_inbox_bodies),
     }
+
+
+def _thread(conn: Connection, thread_id: str, examples: int) -> Answer:
+    found = mailbox.headings(conn, thread_id)
+    summary = {
+        "participants": list(dict.fromkeys(row["sender_name"] for row in found)),
+        "key_points": list(dict.fromkeys(row["subject"] for row in found))[-MOST_POINTS:],
+        "action_items": [row["subject"] for row in found if row["ack_required"]][-MOST_POINTS:],
+    }
+    last = (entry(row, bodies=True) for row in mailbox.thread(conn, thread_id, limit=examples))
+    whole = page(last, size=SHOWN_BYTES).rows[::-1]
+    return {"summary": summary, "examples": whole, "total_messages": mailbox.how_many(conn, thread_id)}
 
 
 @raised
@@ -109,11 +118,13 @@ async def macro_file_reservation_cycle(
     return {"file_reservations": held, "released": released}
 
 
-async def _inbox(name: str, limit: int, *, bodies: bool = False) -> list[Answer]:
-    def fetch(conn: Connection, me: Identity, now: datetime) -> list[Answer]:
-        return [entry(row, bodies=bodies) for row in messages.inbox(conn, me.session_id, limit=limit)]
+async def _inbox(name: str, limit: int, *, bodies: bool = False) -> Answer:
+    def fetch(conn: Connection, me: Identity, now: datetime) -> Page:
+        return shown(conn, me.session_id, messages.inbox(conn, me.session_id, limit=limit), now, bodies=bodies)
 
-    return await act("", name, fetch)
+    found = await act("", name, fetch)
+    more = {"inbox_left_out": f"fetch_inbox with before={found.last['id']} tells what is older."} if found.cut else {}
+    return {"inbox": found.rows, **more}
 
 
 TOOLS: tuple[Function, ...] = (macro_start_session, macro_prepare_thread, macro_file_reservation_cycle)

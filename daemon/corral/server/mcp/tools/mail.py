@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -16,7 +16,9 @@ from corral.models.instants import iso
 from corral.models.states import RecipientRole
 from corral.server.mcp.acting import Ignored, Text, Texts, act, listed, look, slug
 from corral.server.mcp.calls import Answer, Function, current, raised
+from corral.server.pages import SHOWN_BYTES, Page, page
 from corral.server.roles import roles_of
+from corral.server.routes.messages import LAST
 from corral.store import messages as rows
 
 PROJECT_ID = 1
@@ -95,21 +97,44 @@ async def fetch_inbox(
     urgent_only: bool = False,
     include_bodies: bool = False,
     since_ts: Text = "",
+    before: int | None = None,
     project_key: Text = "",
     agent_name: Text = "",
     topic: Ignored = None,
     registration_token: Ignored = None,
     format: Ignored = None,
 ) -> Any:
-    """Your mail, the newest first; since_ts: only what came after that ISO time. It stays unread until you say otherwise."""
+    """Your mail, the newest first; since_ts: only what came after that ISO time, before: only lower ids. It stays unread until
+    you say otherwise."""
 
-    def fetch(conn: Connection, me: Identity, now: datetime) -> list[Answer]:
-        found = messages.inbox(conn, me.session_id, urgent_only=urgent_only, since_ts=since_ts or None, limit=limit)
-        if include_bodies:
-            rows.mark(conn, me.session_id, [row["message_id"] for row in found], ("injected_at",), iso(now))
-        return [entry(row, bodies=include_bodies) for row in found]
+    def fetch(conn: Connection, me: Identity, now: datetime) -> Page:
+        found = messages.inbox(
+            conn,
+            me.session_id,
+            urgent_only=urgent_only,
+            since_ts=since_ts or None,
+            before=None if before is None else (before, LAST),
+            limit=limit,
+        )
+        return shown(conn, me.session_id, found, now, bodies=include_bodies)
 
-    return listed(await act(project_key, agent_name, fetch))
+    found = await act(project_key, agent_name, fetch)
+    return listed(found.rows, f"before={found.last['id']} tells what is older" if found.cut else None)
+
+
+def shown(conn: Connection, session_id: str, mail: Iterable[Answer], now: datetime, *, bodies: bool) -> Page:
+    """As much of a session's mail as a model is told at once; what it is told whole has entered its context."""
+    ids: list[str] = []
+
+    def told() -> Iterator[Answer]:
+        for row in mail:
+            ids.append(row["message_id"])
+            yield entry(row, bodies=bodies)
+
+    found = page(told(), size=SHOWN_BYTES)
+    if bodies:
+        rows.mark(conn, session_id, ids[: len(found.rows)], ("injected_at",), iso(now))
+    return found
 
 
 @raised

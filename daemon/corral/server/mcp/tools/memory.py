@@ -10,6 +10,7 @@ from corral.coordination import memory, sessions
 from corral.coordination.locks import Holder
 from corral.coordination.memory import Memory, Question
 from corral.server.mcp.calls import Answer, Function, current, told
+from corral.server.pages import SHOWN_BYTES, page
 
 
 @told
@@ -43,7 +44,8 @@ async def recall(
     """What earlier sessions learnt, by words, tags and age; look before you start."""
     services = current.get().services
     asked, now = Question(query or "", tags or (), event_type, limit, min_relevance), services.now()
-    return {"memories": await services.read(lambda conn: memory.recall(conn, asked, now))}
+    found = await services.read(lambda conn: page(memory.recall(conn, asked, now), size=SHOWN_BYTES))
+    return {"memories": found.rows, **({"left_out": "The less relevant; ask for less."} if found.cut else {})}
 
 
 TOOLS: tuple[Function, ...] = (remember, recall)

@@ -1,0 +1,100 @@
+"""Long lists: a page at a time, bounded by number and by size, made into text where they are read.
+
+No list is turned into text on the event loop, nor in one step: whoever asks for the longest page there is does not keep
+the others waiting. What does not fit is left out, and the answer says so, and how to ask for it:
+
+* over HTTP by a ``Link`` header with ``rel="next"``; the body is the list and nothing else;
+* a tool beside the list, a resource by a second content.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import dropwhile, islice
+from typing import Any
+from urllib.parse import urlencode
+
+from fastapi import Request, Response
+
+Row = dict[str, Any]
+BYTES = 256 * 1024
+"""Of a list in an answer over HTTP."""
+SHOWN_BYTES = 64 * 1024
+"""Of a list that a tool or a resource answers, which a model reads."""
+MOST = 1000
+"""Rows in one answer."""
+
+
+@dataclass(frozen=True)
+class Page:
+    """The rows that fit, each as JSON too.
+
+    Attributes:
+        cut: Whether there were more, which did not fit.
+        more: Whether there may be more.
+    """
+
+    rows: list[Row]
+    texts: list[str]
+    cut: bool
+    more: bool
+
+    @property
+    def last(self) -> Row:
+        """The last row that fits; where there are more, there is one."""
+        return self.rows[-1]
+
+
+def listed(texts: Iterable[str]) -> str:
+    """Rows that are JSON, as a JSON list."""
+    return f"[{', '.join(texts)}]"
+
+
+def page(rows: Iterable[Row], most: int = MOST, *, size: int = BYTES) -> Page:
+    """Take as many rows as fit; one always does.
+
+    Args:
+        rows: In order; no more of them are taken than are needed.
+        most: So many at most.
+        size: Bytes of all of them as JSON.
+    """
+    shown: list[Row] = []
+    texts: list[str] = []
+    for row in islice(rows, most):
+        text = json.dumps(row)
+        size -= len(text)
+        if shown and size < 0:
+            return Page(shown, texts, True, True)
+        shown.append(row)
+        texts.append(text)
+    return Page(shown, texts, False, len(shown) == most)
+
+
+def answer(
+    request: Request, found: Page, position: Callable[[Row], Mapping[str, Any]], *, backwards: bool = False
+) -> Response:
+    """A page as it is answered over HTTP.
+
+    Args:
+        position: The query parameters that ask for what comes after a row.
+        backwards: The last row is told first; what comes after it, before it.
+    """
+    headers = {}
+    if found.more:
+        following = position(found.last)
+        asked = [(name, value) for name, value in request.query_params.multi_items() if name not in following]
+        headers["Link"] = f'<{request.url.path}?{urlencode([*asked, *following.items()])}>; rel="next"'
+    return Response(listed(found.texts[:: -1 if backwards else 1]), media_type="application/json", headers=headers)
+
+
+def named(name: str, found: Page) -> Response:
+    """A page under a name, as it is answered over HTTP: ``left_out`` says that not everything fits."""
+    more = ', "left_out": true' if found.cut else ""
+    return Response(f'{{"{name}": {listed(found.texts)}{more}}}', media_type="application/json")
+
+
+def following(rows: Iterable[Row], key: str, after: str | None) -> Iterator[Row]:
+    """The rows behind the one whose ``key`` is this; all of them where none is named, none where it is not there."""
+    return iter(rows) if after is None else islice(dropwhile(lambda row: row[key] != after, rows), 1, None)

@@ -1,0 +1,107 @@
+"""SQL for reading mail: inboxes, threads and the whole project's, from a place on, a few messages at a time.
+
+Which messages there are is asked first, and what they say only for as many as are looked at: bodies are large.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Select, and_, func, or_, select
+
+from corral.models.states import RecipientRole
+from corral.store.schema_coordination import message_recipients, messages
+
+Row = dict[str, Any]
+AT_ONCE = 16
+"""Bodies that are read in one go."""
+_m, _r = messages.c, message_recipients.c
+_RECEIPT = (
+    _r.name.label("addressed"), _r.role, _r.injected_at, _r.held_at, _r.read_at, _r.acknowledged_at, _r.bounced_at,
+)  # fmt: skip
+
+
+def inbox(
+    conn: Connection,
+    session_id: str | None,
+    *,
+    blind: bool = True,
+    importances: Sequence[str] = (),
+    unread: bool = False,
+    since: str | None = None,
+    after: int | None = None,
+    before: tuple[int, str] | None = None,
+    limit: int = 20,
+) -> Iterator[Row]:
+    """Messages to a session, or to anybody, the newest first; each with its receipt, and to anybody once for each.
+
+    Args:
+        blind: Whether blind copies are among them.
+        since: Only those sent after this instant.
+        after: Only those with a higher number.
+        before: Only those behind this number and this name of a recipient.
+    """
+    query = select(_m.seq, *_RECEIPT).join(message_recipients, _r.message_id == _m.message_id)
+    query = query.order_by(_m.seq.desc(), _r.name).limit(limit)
+    if session_id is not None:
+        query = query.where(_r.session_id == session_id)
+    if not blind:
+        query = query.where(_r.role != RecipientRole.BCC)
+    if importances:
+        query = query.where(_m.importance.in_(list(importances)))
+    if unread:
+        query = query.where(and_(_r.read_at.is_(None), _r.acknowledged_at.is_(None)))
+    if since is not None:
+        query = query.where(_m.created_at > since)
+    if after is not None:
+        query = query.where(_m.seq > after)
+    if before is not None:
+        query = query.where(or_(_m.seq < before[0], and_(_m.seq == before[0], _r.name > before[1])))
+    return _whole(conn, query)
+
+
+def thread(conn: Connection, thread_id: str, *, before: int | None = None, limit: int = 1000) -> Iterator[Row]:
+    """The messages of a thread, the newest first.
+
+    Args:
+        before: Only those with a lower number.
+    """
+    query = select(_m.seq).where(_m.thread_id == thread_id).order_by(_m.seq.desc()).limit(limit)
+    return _whole(conn, query if before is None else query.where(_m.seq < before))
+
+
+def headings(conn: Connection, thread_id: str, limit: int = 1000) -> list[Row]:
+    """Who wrote the last messages of a thread, and about what: ``{sender_name, subject, ack_required}``, the oldest first."""
+    query = select(_m.sender_name, _m.subject, _m.ack_required).where(_m.thread_id == thread_id)
+    found = conn.execute(query.order_by(_m.seq.desc()).limit(limit)).mappings()
+    return [dict(row) for row in found][::-1]
+
+
+def how_many(conn: Connection, thread_id: str) -> int:
+    """Messages of a thread."""
+    return int(conn.execute(select(func.count()).select_from(messages).where(_m.thread_id == thread_id)).scalar_one())
+
+
+def _whole(conn: Connection, query: Select[Any]) -> Iterator[Row]:
+    """The messages that a query names by their numbers, in its order, with what else it says of each."""
+    yield from _filled(conn, [dict(row) for row in conn.execute(query).mappings()])
+
+
+def _filled(conn: Connection, named: Sequence[Row]) -> Iterator[Row]:
+    for at in range(0, len(named), AT_ONCE):
+        some = named[at : at + AT_ONCE]
+        asked = select(messages).where(_m.seq.in_([row["seq"] for row in some]))
+        found = {row["seq"]: row for row in conn.execute(asked).mappings()}
+        yield from ({**found[row["seq"]], **row} for row in some if row["seq"] in found)
+
+
+def numbered(conn: Connection, numbers: Sequence[int]) -> Iterator[Row]:
+    """Messages by their numbers, in that order; what is not there is left out."""
+    return _filled(conn, [{"seq": number} for number in numbers])
+
+
+def ids(conn: Connection, numbers: Sequence[int]) -> dict[int, str]:
+    """The ids of messages, by their numbers."""
+    found = conn.execute(select(_m.seq, _m.message_id).where(_m.seq.in_(numbers)))
+    return {int(row[0]): str(row[1]) for row in found}
