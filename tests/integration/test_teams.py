@@ -69,6 +69,10 @@ def test_a_role_is_a_recipient_and_the_teams_capabilities_are_found(house: Coord
         assert [message["subject"] for message in messages] == ["Begin"]
         (found,) = (await boss.call("discover_agents", capability="python"))["agents"]
         assert found["agent_id"] == "Boulder"
+        asked = {"task_type": "build", "description": "Build it.", "agent_requirements": {"capabilities": ["Python"]}}
+        task_id = (await boss.call("submit_work", **asked))["task_id"]
+        assert (await boss.call("get_work"))["success"] is False
+        assert (await worker.call("get_work"))["task_id"] == task_id
 
     play(house, scene, agents=2, profile="full")
 

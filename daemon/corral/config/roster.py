@@ -68,8 +68,9 @@ class Agent:
         }
 
     def lacks(self, capabilities: Collection[str]) -> list[str]:
-        """Which of these it does not have."""
-        return [capability for capability in capabilities if capability not in self.capabilities]
+        """Which of these it does not have; their case does not count."""
+        mine = {capability.casefold() for capability in self.capabilities}
+        return [capability for capability in capabilities if capability.casefold() not in mine]
 
 
 class Roster:

@@ -15,6 +15,7 @@ from sqlalchemy import Connection
 
 from corral.config.model import Settings
 from corral.config.model import Tasks as TaskRules
+from corral.coordination.discovery import Capabilities
 from corral.coordination.sessions import PERSON, SILENT
 from corral.errors import LeaseLost
 from corral.models.instants import after, iso, parse
@@ -36,16 +37,22 @@ FAILED = "failed_by_agent"
 
 @dataclass(frozen=True)
 class Claimant:
-    """The session that asks for work."""
+    """The session that asks for work, and what it is capable of (in lower case: discovery knows no other)."""
 
     session_id: str
     capabilities: frozenset[str] = frozenset()
 
+    def can_do(self, row: Row) -> bool:
+        """Whether it has every capability that a task requires."""
+        required = (row["agent_requirements"] or {}).get("capabilities", ())
+        return self.capabilities.issuperset(capability.casefold() for capability in required)
 
-def claimant(conn: Connection, session_id: str) -> Claimant:
-    """A registered session as one who asks for work."""
+
+def claimant(conn: Connection, session_id: str, of_team: Capabilities = lambda _name: ()) -> Claimant:
+    """A registered session as one who asks for work; ``of_team`` tells what the team says of a name."""
     row = sessions.get(conn, session_id)
-    return Claimant(session_id, frozenset(row["capabilities"] if row else ()))
+    able = (*row["capabilities"], *of_team(row["agent_name"])) if row else ()
+    return Claimant(session_id, frozenset(capability.casefold() for capability in able))
 
 
 def claim(
@@ -67,7 +74,7 @@ def claim(
 
     def ready(conn: Connection, at: str, *, priority: int | None = None) -> Iterator[Row]:
         for row in tasks.ready(conn, at, priority=priority, offered=True, task_types=task_types):
-            if who.capabilities.issuperset((row["agent_requirements"] or {}).get("capabilities", ())):
+            if who.can_do(row):
                 yield row
 
     row = scheduling.claim(

@@ -136,7 +136,7 @@ def test_an_agent_goes_by_the_name_that_its_definition_says(roster: Callable[...
 def test_a_definition_has_a_model_for_its_runner_and_one_for_claude(roster: Callable[..., Roster]) -> None:
     mine = roster(mine=MINE).find("mine")
     assert (*runs(mine), mine.claude_model) == ("mine", "m1", ["mine", "m1", "go"], "haiku")
-    assert mine.lacks(["sql", "SQL"]) == ["SQL"]
+    assert mine.lacks(["SQL", "sqlite"]) == ["sqlite"]
 
 
 def test_a_member_of_the_team_takes_what_it_does_not_say_from_where_it_is_said(roster: Callable[..., Roster]) -> None:

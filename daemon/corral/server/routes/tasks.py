@@ -140,7 +140,7 @@ def claimed(
     services: Services, conn: Connection, who: str, now: datetime, task_types: Sequence[str], key: str | None = None
 ) -> dict[str, Any]:
     """Claim the next task for a session, in a write; returns what it is told."""
-    me = leases.claimant(conn, who)
+    me = leases.claimant(conn, who, services.teams().capabilities)
     row = leases.claim(conn, me, now, services.settings(), task_types=task_types, key=key)
     others = leases.also_held(conn, who, row)
     found = {"success": True, **shapes.leased(row)} if row else {"success": False, "reason": "no_tasks_available"}
