@@ -54,9 +54,6 @@ class Daemon:
     def post(self, target: str, body: bytes, deadline: float) -> bytes:
         """Send a request and return the body of the answer.
 
-        A kept connection may belong to a daemon that is gone, so a broken one is replaced and the request sent once more:
-        what goes this way is idempotent.
-
         Args:
             target: The request's path.
             body: JSON.
@@ -66,38 +63,41 @@ class Daemon:
             OSError: No daemon, or no answer in time.
             ValueError: The answer is not a success.
         """
-        sent = wire.request("POST", target, body)
-        for attempt in (1, 2):
-            link = self._take(deadline)
-            try:
-                status, answer, keep = wire.exchange(link, sent, deadline)
-            except ConnectionError:
-                link.close()
-                self._drop_idle()
-                if attempt == 2:
-                    raise
-                continue
-            except (OSError, ValueError):
-                link.close()
-                raise
-            if keep:
-                self._idle.append(link)
-            else:
-                link.close()
-            if status != 200:
-                raise ValueError(f"the daemon answered {status}: {answer[:200]!r}")
-            return answer
-        raise AssertionError("unreachable")
+        link = self._take(deadline)
+        try:
+            status, answer, keep = wire.exchange(link, wire.request("POST", target, body), deadline)
+        except (OSError, ValueError):
+            link.close()
+            raise
+        if keep:
+            self._idle.append(link)
+        else:
+            link.close()
+        if status != 200:
+            raise ValueError(f"the daemon answered {status}: {answer[:200]!r}")
+        return answer
 
     def _take(self, deadline: float) -> socket.socket:
-        with contextlib.suppress(IndexError):
-            return self._idle.pop()
-        return wire.dial(self.path, wire.left(deadline))
-
-    def _drop_idle(self) -> None:
+        """A kept connection, or a new one."""
         with contextlib.suppress(IndexError):
             while True:
-                self._idle.pop().close()
+                link = self._idle.pop()
+                if _is_open(link):
+                    return link
+                link.close()
+        return wire.dial(self.path, wire.left(deadline))
+
+
+def _is_open(link: socket.socket) -> bool:
+    """Whether the daemon still holds its end: as it says nothing unasked, all that can be there to read is the end."""
+    link.settimeout(0)
+    try:
+        link.recv(1)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 class Gate:
@@ -112,6 +112,8 @@ class Gate:
         self._project = project
         self.on_daemon: Callable[[], None] = lambda: None
         """Called whenever a daemon was found, in a thread of its own."""
+        self._unheard: dict[str, tuple[float, float]] = {}
+        """When an answer to a session or a subagent got lost: from and to, Unix time."""
         self._next_summons = 0.0
         self._lock = threading.Lock()
         self._seen = threading.Event()
@@ -144,11 +146,11 @@ class Gate:
         try:
             if not event.isalpha():
                 raise ValueError("no event is named")
-            origin = {"bridge": str(os.getpid()), "pid": os.getppid(), "source": "bridge"}
-            body = json.dumps({**reduced(arguments), "_hook": origin})
-            answer = self._daemon.post(f"/api/v1/hooks/{event}", body.encode(), time.monotonic() + DEADLINE_S).decode()
-            if not isinstance(json.loads(answer), dict):
-                raise ValueError(f"not a JSON object: {answer[:200]!r}")
+            deadline = time.monotonic() + DEADLINE_S
+            try:
+                answer = self._tell(event, reduced(arguments), deadline)
+            except (ConnectionResetError, BrokenPipeError):  # the daemon went; another one may be there
+                answer = self._tell(event, reduced(arguments), deadline)
         except (FileNotFoundError, ConnectionError) as error:
             self._log(f"{event}: the daemon is away: {error!r}")
             self._summon()
@@ -157,6 +159,24 @@ class Gate:
             self._log(f"{event}: {error!r}")
             return "{}"
         self._seen.set()
+        return answer
+
+    def _tell(self, event: str, fields: dict[str, Any], deadline: float) -> str:
+        """Send an event, once. It says since when the daemon's answers were not heard: what they brought is still to be told."""
+        actor, began = str(fields.get("agent_id") or fields.get("session_id")), time.time()
+        unheard = self._unheard.pop(actor, None)
+        origin = {"bridge": str(os.getpid()), "pid": os.getppid(), "source": "bridge"}
+        body = json.dumps({**fields, "_hook": {**origin, **({"unheard": unheard} if unheard else {})}})
+        try:
+            answer = self._daemon.post(f"/api/v1/hooks/{event}", body.encode(), deadline).decode()
+            if not isinstance(json.loads(answer), dict):
+                raise ValueError(f"not a JSON object: {answer[:200]!r}")
+        except (OSError, ValueError) as error:
+            reached = not isinstance(error, (FileNotFoundError, ConnectionRefusedError))
+            lost = (unheard[0] if unheard else began, time.time()) if reached else unheard
+            if lost:
+                self._unheard[actor] = lost
+            raise
         return answer
 
     def forward(self, message: dict[str, Any], profile: str, awake_s: float = AWAKE_S) -> dict[str, Any]:

@@ -393,6 +393,28 @@ def test_an_event_survives_a_daemon_that_dies_while_it_decides(repo: Path, sock:
     assert heard.named() == ["PreToolUse", "PreToolUse"]
 
 
+def test_the_next_event_of_a_session_says_which_answers_to_it_were_not_heard(
+    repo: Path, sock: Path, start: Start
+) -> None:
+    lost: dict[str, Body | bytes] = {"Stop": b"HTTP/1.1 500 No\r\ncontent-length: 2\r\n\r\n{}"}
+    began = time.time()
+    with listening(sock, lambda event, _: lost.get(event, {})) as heard:
+        bridge = start(repo)
+        for event, fields in (
+            *(("Stop", {}), ("Stop", {}), ("PostToolBatch", {"session_id": "other"})),
+            *(("SubagentStop", {"agent_id": "sub"}), ("PostToolBatch", {}), ("PostToolBatch", {})),
+        ):
+            bridge.hook(event, **fields)
+    spans = [body["_hook"].get("unheard") for _, body in heard.events]
+    (_, (first, once), _, _, (same, twice), _) = spans
+    assert began <= first == same <= once <= twice <= time.time()
+    assert [span is None for span in spans] == [True, False, True, True, False, True]
+    bridge.hook("Stop")  # it reached nobody
+    with listening(sock) as heard:
+        bridge.hook("Stop")
+    assert "unheard" not in heard.events[0][1]["_hook"]
+
+
 # -- the held request -----------------------------------------------------------------------------------------------
 
 

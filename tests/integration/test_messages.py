@@ -42,7 +42,6 @@ def _states(house: Coordinated, message: int) -> list[str]:
     ("event", "payload"),
     [
         ("UserPromptSubmit", {"prompt": "Go on"}),
-        ("PreToolUse", {"tool_name": "Edit", "tool_input": {"file_path": "src/a.py"}, "tool_use_id": "u"}),
         ("PostToolUse", {"tool_name": "Bash", "tool_input": {"command": "true"}, "tool_use_id": "u"}),
         ("PostToolBatch", {}),
     ],

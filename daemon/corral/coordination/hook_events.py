@@ -8,8 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
+from corral.models.instants import UTC
+
+LIMIT = 9_500
+"""Characters of an answer: the client puts what is longer than 10,000 into a file, and shows how it begins."""
 EDIT_TOOLS = frozenset({"Write", "Edit", "MultiEdit", "NotebookEdit"})
 
 
@@ -24,6 +29,7 @@ class HookEvent:
         prompt: What the session was asked to do, or empty; a client cuts it.
         held_before: Whether a Stop hook holds the session already: it stops for the second time.
         bridge: The process id of the MCP bridge that carried the event, or empty for a command hook.
+        unheard: From when to when answers to the actor got lost on their way; None if all arrived.
     """
 
     name: str
@@ -45,6 +51,7 @@ class HookEvent:
     held_before: bool
     prompt: str
     bridge: str
+    unheard: tuple[datetime, datetime] | None
     client_pid: int | None
     entrypoint: str
 
@@ -90,6 +97,7 @@ def read(name: str, payload: Mapping[str, Any]) -> HookEvent | None:
         held_before=payload.get("stop_hook_active") in (True, "true"),
         prompt=_text(payload, "prompt"),
         bridge=str(origin.get("bridge") or ""),
+        unheard=_span(origin.get("unheard")),
         client_pid=pid if isinstance(pid, int) and not isinstance(pid, bool) and pid > 1 else None,
         entrypoint=_text(origin, "entrypoint"),
     )
@@ -98,6 +106,17 @@ def read(name: str, payload: Mapping[str, Any]) -> HookEvent | None:
 def _text(mapping: Mapping[str, Any], key: str) -> str:
     value = mapping.get(key)
     return value if isinstance(value, str) else ""
+
+
+def _span(given: object) -> tuple[datetime, datetime] | None:
+    """Two instants out of two Unix times."""
+    if not isinstance(given, list) or not all(isinstance(one, float) for one in given):
+        return None
+    try:
+        begin, end = (datetime.fromtimestamp(one, UTC) for one in given)
+    except (ValueError, OverflowError, OSError):
+        return None
+    return begin, end
 
 
 def denial(reason: str) -> dict[str, Any]:
@@ -130,7 +149,13 @@ def hold(reason: str) -> dict[str, Any]:
 
 
 def context(event: str, texts: list[str]) -> dict[str, Any]:
-    """Tell the model something beside an event; empty where there is nothing to say or the event cannot carry it."""
+    """Tell the model something beside an event; empty where there is nothing to say or the event cannot carry it.
+
+    Args:
+        texts: What is told once comes first: of the rest as much is told as the client shows.
+    """
     if not texts or event not in _TAKES_CONTEXT:
         return {}
-    return {"hookSpecificOutput": {"hookEventName": event, "additionalContext": "\n".join(texts)}}
+    text = "\n".join(texts)
+    told = text if len(text) <= LIMIT else text[: LIMIT - 1] + "…"
+    return {"hookSpecificOutput": {"hookEventName": event, "additionalContext": told}}

@@ -1,7 +1,8 @@
 """Claude Code's hook events: from the payload to the answer.
 
 Every event is a sign of life. Events may come twice (two copies of the plugin, a retried call): each handler may run twice.
-An event of a folder that is not this project's is answered with nothing.
+What is handed over once (mail, notices, a held Stop) goes only with an answer that comes in time, and is handed over again when
+the bridge says that it did not hear the answer. An event of a folder that is not this project's is answered with nothing.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from corral.coordination.hook_events import HookEvent
 from corral.coordination.keys import literal_key, relative_target
 from corral.coordination.sessions import Arrival
 from corral.git import refs
+from corral.models.crash import crash_point
 from corral.models.instants import after, iso
 from corral.models.states import SessionStatus
 from corral.server import shell_watch
@@ -55,9 +57,13 @@ async def answer(services: Services, name: str, payload: Mapping[str, Any]) -> A
     event = hook_events.read(name, payload)
     if event is None:
         return {}
+    if event.unheard is not None:
+        begin, end = map(iso, event.unheard)
+        await services.write(lambda conn: mail_rows.put_back(conn, event.actor, begin, end))
     if event.bridge and event.parent is None:
         services.witness.serves(event.bridge, event.actor)
     said = await _HANDLERS.get(name, _sign_of_life)(services, event)
+    crash_point("hooks.handled")
     if services.unwatched:
         services.nudge("sessions")
     return said
@@ -86,8 +92,8 @@ def target_of(services: Services, event: HookEvent) -> Target | None:
 async def _before_tool(services: Services, event: HookEvent) -> Answer:
     services.witness.announced(event.actor, event.use_id)
     if event.is_shell:
-        verdict = await shell_watch.before(services, event, presence(services, event, services.now()))
-        return _verdict(verdict)
+        refused = await shell_watch.before(services, event, presence(services, event, services.now()))
+        return hook_events.denial(refused) if refused else {}
     if not event.is_edit or not event.path:
         return await _sign_of_life(services, event)
     target = target_of(services, event)
@@ -101,15 +107,10 @@ async def _before_tool(services: Services, event: HookEvent) -> Answer:
         verdict = edits.before_edit(conn, holder, target, policy, now)
         if verdict.denial is not None:
             return hook_events.denial(verdict.denial)
-        return hook_events.context("PreToolUse", [*_waiting_words(conn, event, now), *verdict.remarks])
+        # Nothing that is told once: a model never sees what was said about a call that its person then refuses.
+        return hook_events.context("PreToolUse", list(verdict.remarks))
 
     return await services.write(guard)
-
-
-def _verdict(verdict: edits.Verdict) -> Answer:
-    if verdict.denial is not None:
-        return hook_events.denial(verdict.denial)
-    return hook_events.context("PreToolUse", list(verdict.remarks))
 
 
 async def _after_tool(services: Services, event: HookEvent) -> Answer:
@@ -126,9 +127,7 @@ async def _after_tool(services: Services, event: HookEvent) -> Answer:
     def finish(conn: Connection) -> Answer:
         present(conn)
         _guarded(conn, event, unguarded, now)
-        # A bridge that has given up reads no answer: what would be handed over with this one waits for the next.
-        late = now - began > LATE
-        return hook_events.context(event.name, [*([] if late else _waiting_words(conn, event, now)), *remarks])
+        return hook_events.context(event.name, [*_waiting_words(services, conn, event, began), *remarks])
 
     return await services.write(finish)
 
@@ -148,14 +147,24 @@ async def _after_batch(services: Services, event: HookEvent) -> Answer:
 
     def finish(conn: Connection) -> Answer:
         present(conn)
-        return hook_events.context(event.name, _waiting_words(conn, event, now))
+        return hook_events.context(event.name, _waiting_words(services, conn, event, now))
 
     return await services.write(finish)
 
 
-def _waiting_words(conn: Connection, event: HookEvent, now: datetime) -> list[str]:
-    """What was left for whoever the event is of: notices and mail, once."""
-    return [*session_rows.take_notices(conn, event.actor, iso(now)), *mailing.deliver(conn, event.actor, now)]
+def _waiting_words(services: Services, conn: Connection, event: HookEvent, began: datetime) -> list[str]:
+    """What was left for whoever the event is of: notices and mail, once.
+
+    Args:
+        began: When the event came. A bridge that has given up reads no answer: then all of it waits for the next one.
+    """
+    if _is_late(services, began):
+        return []
+    return [*session_rows.take_notices(conn, event.actor, iso(began)), *mailing.deliver(conn, event.actor, began)]
+
+
+def _is_late(services: Services, began: datetime) -> bool:
+    return services.now() - began > LATE
 
 
 def _guarded(conn: Connection, event: HookEvent, unguarded: bool, now: datetime) -> None:
@@ -186,7 +195,7 @@ async def _session_start(services: Services, event: HookEvent) -> Answer:
         others = [row for row in session_rows.live(conn) if row["session_id"] != event.actor]
         held = [row for row in lock_rows.listing(conn, iso(now)) if row["session_id"] != event.actor]
         notices = [line] if (line := mailing.waits(conn, event.actor)) else []
-        notices += session_rows.take_notices(conn, event.actor, iso(now))
+        notices += [] if _is_late(services, now) else session_rows.take_notices(conn, event.actor, iso(now))
         target = services.settings.target().removeprefix("refs/heads/")
         text = briefing(me, others, held, target=target, behind=behind, notices=notices, handoff=for_newcomer(conn, me))
         return hook_events.context(event.name, [text])
@@ -211,7 +220,7 @@ async def _prompt(services: Services, event: HookEvent) -> Answer:
 
     def begin(conn: Connection) -> Answer:
         _note_errand(conn, event, present(conn).task_id)
-        return hook_events.context(event.name, _waiting_words(conn, event, now))
+        return hook_events.context(event.name, _waiting_words(services, conn, event, now))
 
     return await services.write(begin)
 
@@ -228,7 +237,7 @@ async def _stop(services: Services, event: HookEvent) -> Answer:
 
     def rest(conn: Connection) -> tuple[Answer, bool]:
         present(conn)
-        if not event.held_before and (urgent := mailing.hold(conn, event.actor, now)) is not None:
+        if (urgent := _holding(services, conn, event, now)) is not None:
             return hook_events.hold(urgent), False
         values = {"status": SessionStatus.IDLE, "last_words": event.last_words[:4000] or None}
         session_rows.change(conn, event.actor, values)
@@ -238,6 +247,13 @@ async def _stop(services: Services, event: HookEvent) -> Answer:
     if something_waits:  # who waits beside the session may have looked when it was not at rest yet
         services.changed()
     return said
+
+
+def _holding(services: Services, conn: Connection, event: HookEvent, began: datetime) -> str | None:
+    """The urgent mail for which whoever stops must go on."""
+    if event.held_before or _is_late(services, began):
+        return None
+    return mailing.hold(conn, event.actor, began)
 
 
 async def _waiting(services: Services, event: HookEvent) -> Answer:
@@ -250,11 +266,16 @@ async def _waiting(services: Services, event: HookEvent) -> Answer:
         before = session_rows.get(conn, event.actor) or {}
         present(conn)
         asked = before.get("waiting_for") if event.notification == "permission_prompt" else None  # it said for what
-        status = SessionStatus.IDLE if before.get("status") == SessionStatus.IDLE else SessionStatus.ACTIVE
+        # A turn that its person broke off ends without a Stop.
+        rests = event.notification == "idle_prompt" or before.get("status") == SessionStatus.IDLE
+        status = SessionStatus.IDLE if rests else SessionStatus.ACTIVE
         session_rows.change(conn, event.actor, {"waiting_for": (asked or what)[:300], "status": status})
         return {}
 
-    return await services.write(wait)
+    said = await services.write(wait)
+    if event.notification == "idle_prompt":
+        services.changed()
+    return said
 
 
 async def _subagent_start(services: Services, event: HookEvent) -> Answer:
@@ -262,18 +283,26 @@ async def _subagent_start(services: Services, event: HookEvent) -> Answer:
 
     def begin(conn: Connection) -> Answer:
         sessions.register(conn, newcomer, now)
-        return hook_events.context(event.name, _waiting_words(conn, event, now))
+        return hook_events.context(event.name, _waiting_words(services, conn, event, now))
 
     return await services.write(begin)
 
 
 async def _subagent_stop(services: Services, event: HookEvent) -> Answer:
-    """The subagent is over: its worktree goes, and its parent is told where the work is."""
+    """The subagent is over, unless urgent mail holds it: its worktree goes, and its parent is told where the work is."""
     parent = event.parent
     if parent is None:
         return {}
     now, rules = services.now(), services.settings().tasks
-    await services.write(lambda conn: departures.end(conn, event.actor, "finished", now, rules))
+
+    def finish(conn: Connection) -> str | None:
+        urgent = _holding(services, conn, event, now)
+        if urgent is None:
+            departures.end(conn, event.actor, "finished", now, rules)
+        return urgent
+
+    if (urgent := await services.write(finish)) is not None:
+        return hook_events.hold(urgent)
     for text in await services.work(lambda: _given_back(services, event.actor)):
         await services.write(partial(session_rows.notify, session_id=parent, text=text, at=iso(services.now())))
     services.nudge("landing")

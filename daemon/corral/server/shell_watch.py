@@ -48,23 +48,22 @@ def _checkouts(services: Services, event: HookEvent) -> list[Path]:
     return found
 
 
-async def before(services: Services, event: HookEvent, present: Present) -> Verdict:
-    """Judge a command before it runs, and remember how the checkouts look."""
+async def before(services: Services, event: HookEvent, present: Present) -> str | None:
+    """Judge a command before it runs, and remember how the checkouts look; returns why it is refused, if it is."""
     now = services.now()
     holder = await services.write(present)
     danger = shell.danger(event.command)
     if danger is not None and services.settings().locks.enforcement == "enforce":
         verdict = await _refusal(services, event, holder, danger)
         if verdict.denial is not None:
-            return verdict
+            return verdict.denial
     if not shell.is_read_only(event.command):
         call = ShellCall(began=now)
         call.before = await services.work(
             lambda: {str(top): status.look(open_checkout(top)) for top in _checkouts(services, event)}
         )
         services.witness.shell_began(event.actor, event.use_id, call)
-    notices = await services.write(lambda conn: session_rows.take_notices(conn, event.actor, iso(services.now())))
-    return Verdict(remarks=tuple(notices))
+    return None
 
 
 async def _refusal(services: Services, event: HookEvent, holder: Holder, danger: shell.Danger) -> Verdict:

@@ -180,6 +180,13 @@ def mark(conn: Connection, session_id: str, message_ids: Sequence[str], columns:
         conn.execute(update(message_recipients).where(which).values({column: at}))
 
 
+def put_back(conn: Connection, session_id: str, begin: str, end: str) -> None:
+    """What was handed over to a session between two instants waits again, and may hold a Stop again: it did not arrive."""
+    for column in (_r.injected_at, _r.held_at, notices.c.injected_at):
+        whose = column.table.c.session_id == session_id
+        conn.execute(update(column.table).where(whose, column.between(begin, end)).values({column.name: None}))
+
+
 def receipt(conn: Connection, session_id: str, message_id: str) -> Row | None:
     """What became of a message at one recipient."""
     which = and_(_r.session_id == session_id, _r.message_id == message_id)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, and_, bindparam, insert, or_, select, update
+from sqlalchemy import Connection, bindparam, func, insert, or_, select, update
 
 from corral.models.states import SessionStatus
 from corral.store.prepared import Prepared
@@ -18,10 +18,15 @@ _BY_ID = Prepared(select(agent_sessions).where(agent_sessions.c.session_id == bi
 _CREATE = insert(agent_sessions).returning(agent_sessions)
 _CHANGE = update(agent_sessions).where(agent_sessions.c.session_id == bindparam("which")).returning(agent_sessions)
 _BEAT = Prepared(_CHANGE.where(_LIVE), "last_heartbeat")
-_TAKE_NOTICES = (
-    update(notices)
-    .where(and_(notices.c.session_id == bindparam("which"), notices.c.injected_at.is_(None)))
-    .returning(notices.c.notice_id, notices.c.text)
+NOTICES_AT_ONCE = 20
+"""Notices that one answer of a hook hands over at most,"""
+NOTICES_LENGTH = 2000
+"""in so many characters."""
+_NOTICES = Prepared(
+    select(notices.c.notice_id, func.substr(notices.c.text, 1, NOTICES_LENGTH).label("text"))
+    .where(notices.c.session_id == bindparam("which"), notices.c.injected_at.is_(None))
+    .order_by(notices.c.notice_id)
+    .limit(NOTICES_AT_ONCE)
 )
 
 
@@ -98,6 +103,14 @@ def notify(conn: Connection, session_id: str, text: str, at: str) -> None:
 
 
 def take_notices(conn: Connection, session_id: str, at: str) -> list[str]:
-    """Hand over what waits for a session, oldest first, once."""
-    taken = conn.execute(_TAKE_NOTICES, {"which": session_id, "injected_at": at})
-    return [row.text for row in sorted(taken, key=lambda row: int(row.notice_id))]
+    """Hand over what waits for a session, oldest first, as much as fits; once."""
+    taken, room = [], NOTICES_LENGTH
+    for row in _NOTICES.all(conn, {"which": session_id}):
+        room -= len(row["text"])
+        if room < 0:
+            break
+        taken.append(row)
+    if taken:
+        which = notices.c.notice_id.in_([row["notice_id"] for row in taken])
+        conn.execute(update(notices).where(which).values(injected_at=at))
+    return [row["text"] for row in taken]
