@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, update
+from sqlalchemy import Connection, insert, update
 from sqlalchemy.event import listen
 
 from corral.config.model import Tasks
@@ -18,12 +18,14 @@ from corral.coordination.sessions import Arrival
 from corral.git.command import open_repository
 from corral.models.instants import iso
 from corral.models.tasks import read_submissions
-from corral.server.announcements import Announcer
+from corral.server.announcements import SAVED_WITHIN, Announcer
 from corral.store import announcements, events
 from corral.store.engine import Database
 from corral.store.migrate import open_schema
 from corral.store.schema import tasks as task_table
+from corral.store.schema import worktrees as worktree_table
 from corral.work import tasks
+from tests.conftest import git
 from tests.coordinated import Coordinated, eventually, told
 
 
@@ -63,7 +65,12 @@ def test_whoever_submitted_is_told_of_each_task_and_merge_and_of_the_batch_once(
         assert part in done[good]["body"]
     (failed,) = [*mail.get("task.failed", []), *mail.get("task.dead", [])]
     assert (failed["importance"], failed["data"]["task_id"]) == ("high", bad)
-    assert "command_failed" in failed["data"]["failure_reason"] and failed["data"]["partial_progress"]
+    assert "command_failed" in failed["data"]["failure_reason"]
+    left = failed["data"]["partial_progress"]
+    assert git(house.root, "show", f"{left['salvage_ref']}:half.txt") == "half"
+    assert left["files"] == "half.txt" and left["salvage_ref"] in failed["body"]
+    assert "branch" not in left, "it went with the worktree"
+    assert left["salvage_ref"] in house.run(*left["recover_with"].split()[1:]).stdout
     assert failed["data"]["attempted_actions"][0].startswith("attempt 1 at ")
     (landed,) = mail["merge.landed"]
     (conflict,) = mail["merge.conflict"]
@@ -118,6 +125,8 @@ def test_a_letter_that_cannot_be_written_stops_none_that_follow(tmp_path: Path, 
     Announcer(db, open_repository(repo / ".git"), lambda: None).step(now)
     (mail,) = db.read(lambda conn: list(messages.inbox(conn, "boss")))
     assert mail["kind"] == "task.completed"
+    (bounced,) = [row for row in db.read(events.listing) if row["kind"] == "message.bounced"]
+    assert bounced["task_id"] and bounced["data"]["recipients"] == [" nobody finds it "]
     db.close()
 
 
@@ -212,3 +221,78 @@ def test_where_a_batch_stands_is_found_without_looking_at_what_is_not_of_it(db: 
 
     db.read(ask)
     assert len(asked) >= 3
+
+
+def test_whom_a_batch_does_not_reach_its_others_are_told(db: Database, repo: Path) -> None:
+    now = datetime.now(timezone.utc)
+
+    def end(conn: Connection) -> str:
+        sessions.register(conn, Arrival(session_id="boss"), now)
+        for submitter in ("boss", "left no trace", "all"):
+            task = str(_submitted(conn, now, submitted_by=submitter, thread_id="batch"))
+        # Claimed, and over before its worker was a session: nobody expects to reach that one.
+        ended = {"status": "failed", "error_code": "x", "completed_at": iso(now), "session_id": "a worker"}
+        conn.execute(update(task_table).values(ended))
+        events.record(conn, now, "task.failed", task_id=task)
+        sessions.register(conn, Arrival(session_id="bystander"), now)
+        return task
+
+    task = db.write(end)
+    Announcer(db, open_repository(repo / ".git"), lambda: None).step(now)
+    (mail,) = db.read(lambda conn: messages.inbox(conn, "boss"))
+    assert (mail["kind"], mail["data"]["not_delivered_to"]) == ("batch.settled", ["left no trace", "all"])
+    assert "- left no trace" in mail["body"]
+    assert db.read(lambda conn: messages.inbox(conn, "bystander")) == [], "an id that is called all is not everybody"
+    history = db.read(lambda conn: tasks.detail(conn, task))["history"]
+    assert [(row["kind"], row["data"]["kind"], row["data"]["recipients"]) for row in history[-2:]] == [
+        ("message.bounced", "task.failed", ["all"]), ("message.bounced", "batch.settled", ["left no trace", "all"])
+    ]  # fmt: skip
+
+
+def test_a_thousand_letters_that_did_not_arrive_are_one_event_and_one_letter(db: Database, repo: Path) -> None:
+    now, many = datetime.now(timezone.utc), 1000
+
+    def leave(conn: Connection) -> None:
+        for one in ("ann", "ben"):
+            sessions.register(conn, Arrival(session_id=one), now)
+        for n in range(many):
+            letter = messages.Letter(f"About {n}", "x" * 10_000, to=("ben",))
+            messages.send(conn, Identity("ann", "ann"), letter, now + n * timedelta(seconds=1))
+        sessions.end(conn, "ben", "exit", now)
+
+    db.write(leave)
+    before = db.read(events.newest)
+    announcer = Announcer(db, open_repository(repo / ".git"), lambda: None)
+    for _twice in range(2):
+        announcer.step(now)
+    fresh = db.read(lambda conn: events.listing(conn, after_id=before, limit=10_000))
+    assert [row["kind"] for row in fresh] == ["message.bounced", "message.sent"]
+    assert (fresh[0]["data"]["sender"], fresh[0]["data"]["count"]) == ("ann", many)
+    assert len(fresh[0]["data"]["message_ids"]) == 50
+    (mail,) = db.read(lambda conn: messages.inbox(conn, "ann"))
+    assert mail["subject"].startswith("Not delivered: 1000 messages") and mail["body"].endswith("and 950 more")
+    assert len(db.read(lambda conn: messages.inbox(conn, "ben", limit=1000))) == many, "it reads them when it is back"
+
+
+def test_the_letter_about_a_failure_waits_until_what_was_made_is_saved_but_not_for_ever(
+    db: Database, repo: Path
+) -> None:
+    now = datetime.now(timezone.utc)
+
+    def fail(conn: Connection) -> str:
+        sessions.register(conn, Arrival(session_id="boss"), now)
+        task = str(_submitted(conn, now, submitted_by="boss"))
+        conn.execute(update(task_table).values(status="failed", error_code="x", completed_at=iso(now)))
+        place = {"worktree_id": "w", "name": "w", "path": "/w", "branch": "b", "base_sha": "0" * 40, "purpose": "task",
+                 "provision": {}, "task_id": task, "state": "reclaiming", "created_at": iso(now)}  # fmt: skip
+        conn.execute(insert(worktree_table).values(place))
+        events.record(conn, now, "task.failed", task_id=task)
+        return task
+
+    db.write(fail)
+    announcer = Announcer(db, open_repository(repo / ".git"), lambda: None)
+    again = announcer.step(now)
+    assert again is not None and db.read(lambda conn: messages.inbox(conn, "boss")) == []
+    assert announcer.step(again) is not None
+    announcer.step(now + SAVED_WITHIN)
+    assert len(db.read(lambda conn: messages.inbox(conn, "boss"))) == 1

@@ -1,7 +1,7 @@
 """What Corral itself writes: a task ended, a merge landed or came back, a batch is settled, mail did not arrive.
 
-The letters are written from the events, by one job that keeps in the database how far it has come: a letter and that place are
-stored together, so each is sent exactly once, whenever the daemon dies.
+The letters are written from the events, in their order, by one job that keeps in the database how far it has come: a letter and
+that place are stored together, so each is sent exactly once, whenever the daemon dies.
 """
 
 from __future__ import annotations
@@ -11,21 +11,20 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
+from itertools import takewhile
 from typing import Any
 
 from sqlalchemy import Connection
 
-from corral.coordination import messages
-from corral.coordination.addresses import MOST_RECIPIENTS
-from corral.coordination.messages import BODY_LIMIT, Letter
+from corral.coordination.messages import Letter
 from corral.errors import CorralError
 from corral.git import refs
 from corral.git.command import Git
 from corral.models.crash import crash_point
-from corral.models.instants import iso, parse
+from corral.models.instants import parse
 from corral.models.states import RETURNED_MERGES, Importance, SessionStatus, TaskStatus
-from corral.observe.logs import logger
-from corral.store import announcements, events, merges
+from corral.server import bounces, letters
+from corral.store import announcements, merges
 from corral.store import messages as mail
 from corral.store import sessions as session_rows
 from corral.store import tasks as task_rows
@@ -34,10 +33,11 @@ from corral.store.engine import Database
 Row = dict[str, Any]
 AGAIN_S = 0.5
 """While something runs, events are looked for so often, seconds; otherwise only when nudged."""
-FILES_SHOWN = 50
+SAVED_WITHIN = timedelta(seconds=20)
+"""How long the letter about a failed task waits for what its last attempt made to be saved, so that it can say where."""
 _ENDED = ("task.completed", "task.failed", "task.dead", "task.cancelled")
+_FAILED = ("task.failed", "task.dead")
 _MERGED = ("merge.landed", "merge.conflict", "merge.failed", "merge.cancelled")
-log = logger("announcements")
 KINDS = (*_ENDED, *_MERGED, "session.ended")
 
 
@@ -59,64 +59,77 @@ class Announcer:
         while True:
             told = self._db.read(announcements.told)
             found = self._db.read(lambda conn, told=told: announcements.news(conn, KINDS, told))  # type: ignore[misc]
-            for event in found:
-                files = self._files(event)
-                crash_point("announcements.before_letter")
-                try:
-                    self._db.write(lambda conn, event=event, files=files: _tell(conn, event, files, now))  # type: ignore[misc]
-                except CorralError as error:  # one letter that cannot be written must not stop all that follow
-                    log.error("not_announced", event_id=event["event_id"], kind=event["kind"], reason=error.message)
-                    self._db.write(lambda conn, event=event: announcements.move_on(conn, event["event_id"]))  # type: ignore[misc]
-                crash_point("announcements.letter_sent")
+            due = list(takewhile(lambda event: not self._is_early(event, now), found))
+            for event in due:
+                self._announce(event, now)
+            if due:
+                self._changed()
+            if len(due) < len(found):
+                return now + timedelta(seconds=AGAIN_S)
             if not found:
-                break
-            self._changed()
-        return now + timedelta(seconds=AGAIN_S) if self._db.read(announcements.is_busy) else None
+                return now + timedelta(seconds=AGAIN_S) if self._db.read(announcements.is_busy) else None
 
-    def _files(self, event: Row) -> list[str]:
-        """The paths that a completed task changed; none where git cannot say."""
-        if event["kind"] != "task.completed":
-            return []
-        row = self._db.read(lambda conn: task_rows.latest_merge(conn, event["task_id"]))
+    def _announce(self, event: Row, now: datetime) -> None:
+        found = self._found(event)
+        crash_point("announcements.before_letter")
         try:
-            return refs.changed_paths(self._repo, row["base_sha"], row["head_sha"]) if row else []
+            self._db.write(lambda conn: _tell(conn, event, found, now))
+        except CorralError as error:  # one letter that cannot be written must not stop all that follow
+            reason = error.message
+            self._db.write(lambda conn: _give_up(conn, event, reason, now))
+        crash_point("announcements.letter_sent")
+
+    def _is_early(self, event: Row, now: datetime) -> bool:
+        """Whether what a failed task made is being saved just now."""
+        return (
+            event["kind"] in _FAILED
+            and abs(now - parse(event["at"])) < SAVED_WITHIN
+            and self._db.read(lambda conn: announcements.is_being_saved(conn, event["task_id"]))
+        )
+
+    def _found(self, event: Row) -> Row:
+        """What git says of a task: ``files`` that a completed one changed, the ``branch`` that a failed one left."""
+        try:
+            if event["kind"] == "task.completed":
+                row = self._db.read(lambda conn: task_rows.latest_merge(conn, event["task_id"]))
+                return {"files": refs.changed_paths(self._repo, row["base_sha"], row["head_sha"])} if row else {}
+            if event["kind"] in _FAILED:
+                task = self._db.read(lambda conn: task_rows.get(conn, event["task_id"])) or {}
+                branch = task.get("branch")
+                return {"branch": branch} if branch and refs.read(self._repo, refs.branch_ref(branch)) else {}
         except CorralError:  # a commit that was pruned meanwhile is no reason not to tell of the task
-            return []
+            pass
+        return {}
 
 
-def _tell(conn: Connection, event: Row, files: list[str], now: datetime) -> None:
+def _tell(conn: Connection, event: Row, found: Row, now: datetime) -> None:
     """Send what an event calls for and move on, in one transaction."""
     if event["kind"] == "session.ended":
-        _bounce(conn, event["session_id"], now)
+        bounces.bounce(conn, event, now)
     else:
         task = task_rows.get(conn, event["task_id"]) if event["task_id"] else None
         if event["kind"] in _ENDED[:3] and task is not None:
-            _send(conn, _about_task(conn, event, task, files), [task["submitted_by"]], now)
+            letters.send(conn, _about_task(conn, event, task, found), [task["submitted_by"]], event, now)
         elif event["kind"] in _MERGED[:3]:
             merge = merges.get(conn, event["merge_id"])
-            _send(conn, _about_merge(event, merge, task), _concerned(conn, merge, task), now)
+            letters.send(conn, _about_merge(event, merge, task), _concerned(conn, merge, task), event, now)
         if task is not None and task["thread_id"] is not None:
-            _conclude(conn, task["thread_id"], now)
+            _conclude(conn, task["thread_id"], event, now)
     announcements.move_on(conn, event["event_id"])
 
 
-def _send(conn: Connection, letter: Letter, to: list[str | None], now: datetime) -> None:
-    """To the sessions among those that there are; to nobody if there are none."""
-    present = tuple(dict.fromkeys(one for one in to if one and session_rows.get(conn, one) is not None))
-    for start in range(0, len(present), MOST_RECIPIENTS):
-        # A key stands for one message: the first carries it, and the others are stored with it or not at all.
-        key = letter.idempotency_key if start == 0 else None
-        some = replace(letter, to=present[start : start + MOST_RECIPIENTS], idempotency_key=key)
-        messages.send(conn, None, some, now)
+def _give_up(conn: Connection, event: Row, reason: str, now: datetime) -> None:
+    letters.undeliverable(conn, event, event["kind"], [], reason, now)
+    announcements.move_on(conn, event["event_id"])
 
 
 # -- a task
 
 
-def _about_task(conn: Connection, event: Row, task: Row, files: list[str]) -> Letter:
+def _about_task(conn: Connection, event: Row, task: Row, found: Row) -> Letter:
     done = event["kind"] == "task.completed"
-    facts = _completion(event, task, files) if done else _failure(conn, event, task)
-    return _letter(
+    facts = _completion(event, task, found) if done else _failure(conn, event, task, found)
+    return letters.written(
         event["kind"],
         f"[{task['task_id'][:8]}] Task {'complete' if done else 'failed'}: {task['title']}",
         {"task_id": task["task_id"], **facts, "duration_s": _duration(event, task)},
@@ -125,21 +138,30 @@ def _about_task(conn: Connection, event: Row, task: Row, files: list[str]) -> Le
     )
 
 
-def _completion(event: Row, task: Row, files: list[str]) -> Row:
+def _completion(event: Row, task: Row, found: Row) -> Row:
     result = task["result"] if isinstance(task["result"], dict) else {}
     sha = event["data"].get("head_sha") or task["head_sha"] or result.get("commit_sha")
-    changed = files or result.get("files_changed") or []
+    changed = found.get("files") or result.get("files_changed") or []
     return {"commit_sha": sha, "files_changed": changed}
 
 
-def _failure(conn: Connection, event: Row, task: Row) -> Row:
+def _failure(conn: Connection, event: Row, task: Row, found: Row) -> Row:
     reason = {key: event["data"].get(key) or task[key] for key in ("error_code", "error_message")}
     tried = [
         f"attempt {number} at {one['at']}: {one['data'].get('error_message') or one['data'].get('error_code') or one['kind']}"
         for number, one in enumerate(announcements.attempts(conn, task["task_id"], event["event_id"]), 1)
     ]
-    progress = {"last_seen_doing": task["progress"], "branch": task["branch"], "head_sha": task["head_sha"],
-                "result": task["result"]}  # fmt: skip
+    saved = announcements.saved(conn, task["task_id"], letters.SHOWN)
+    progress = {
+        "last_seen_doing": task["progress"],
+        "branch": found.get("branch"),
+        "head_sha": task["head_sha"],
+        "salvage_ref": saved[0]["ref"] if saved else None,
+        "files": ", ".join(saved[0]["files"]) or None if saved else None,
+        "recover_with": f"corral worktree recover {saved[0]['worktree']}" if saved else None,
+        "earlier_salvage_refs": ", ".join(one["ref"] for one in saved[1:]) or None,
+        "result": task["result"],
+    }
     return {
         "failure_reason": ": ".join(str(part) for part in reason.values() if part),
         "attempted_actions": tried,
@@ -171,7 +193,7 @@ def _about_merge(event: Row, merge: Row, task: Row | None) -> Letter:
         "conflicts": merge["conflicts"] if came_back else None,
     }
     importance = Importance.NORMAL if landed else Importance.HIGH
-    return _letter(event["kind"], f"{merge['branch']} {how}: {merge['title']}", facts, task, importance)
+    return letters.written(event["kind"], f"{merge['branch']} {how}: {merge['title']}", facts, task, importance)
 
 
 def _concerned(conn: Connection, merge: Row, task: Row | None) -> list[str | None]:
@@ -184,7 +206,7 @@ def _concerned(conn: Connection, merge: Row, task: Row | None) -> list[str | Non
 # -- a batch
 
 
-def _conclude(conn: Connection, thread_id: str, now: datetime) -> None:
+def _conclude(conn: Connection, thread_id: str, event: Row, now: datetime) -> None:
     """When nothing of a batch can happen by itself any more, its participants get one summary of it."""
     if announcements.is_open(conn, thread_id):
         return
@@ -206,10 +228,14 @@ def _conclude(conn: Connection, thread_id: str, now: datetime) -> None:
     }
     subject = f"Batch {thread_id}: {facts['final_status']}"
     importance = Importance.HIGH if bad else Importance.NORMAL
-    letter = _letter("batch.settled", subject, facts, rows[0], importance)
-    took_part = [row[who] for who in ("submitted_by", "session_id") for row in rows]
-    wrote = [message["sender_session_id"] for message in mail.thread(conn, thread_id)]
-    _send(conn, replace(letter, idempotency_key=key), [*took_part, *wrote], now)
+    letter = letters.written("batch.settled", subject, facts, rows[0], importance)
+    submitted = [row["submitted_by"] for row in rows]
+    took_part = [
+        *(row["session_id"] for row in rows),
+        *(one["sender_session_id"] for one in mail.thread(conn, thread_id)),
+    ]
+    present = [one for one in took_part if one and session_rows.get(conn, one) is not None]
+    letters.send(conn, replace(letter, idempotency_key=key), [*submitted, *present], event, now)
 
 
 def _named(row: Row) -> str:
@@ -217,73 +243,4 @@ def _named(row: Row) -> str:
 
 
 def _paths(row: Row) -> str:
-    return ", ".join(str(one.get("path")) for one in row["conflicts"][:FILES_SHOWN])
-
-
-# -- mail that did not arrive
-
-
-def _bounce(conn: Connection, session_id: str, now: datetime) -> None:
-    """Tell the senders of what a session that ended has not seen. The mail stays, in case it comes back."""
-    row = session_rows.get(conn, session_id)
-    if row is None or row["status"] != SessionStatus.DISCONNECTED:
-        return
-    lost = mail.undelivered(conn, session_id)
-    mail.mark(conn, session_id, [one["message_id"] for one in lost], ("bounced_at",), iso(now))
-    unseen: dict[str, list[Row]] = {}
-    for one in lost:
-        if one["sender_session_id"] not in (None, session_id):
-            unseen.setdefault(one["sender_session_id"], []).append(one)
-            about = {"message_id": one["message_id"], "sender": one["sender_session_id"]}
-            events.record(conn, now, "message.bounced", session_id=session_id, data=about)
-    for writer, theirs in unseen.items():
-        sender = session_rows.get(conn, writer)
-        if sender is not None and sender["status"] != SessionStatus.DISCONNECTED:
-            _send(conn, _about_lost(row, theirs), [writer], now)
-
-
-def _about_lost(gone: Row, lost: list[Row]) -> Letter:
-    """One letter to a sender about all that a session has not seen of what it sent."""
-    threads = {one["thread_id"] for one in lost}
-    facts = {
-        "recipient": ", ".join(dict.fromkeys(one["addressed"] for one in lost)),
-        "reason": f"{gone['agent_name']} is gone ({gone['end_reason']}) and had not seen it",
-        "messages": ", ".join(str(one["seq"]) for one in lost),
-    }
-    what = lost[0]["subject"] if len(lost) == 1 else f"{len(lost)} messages to {gone['agent_name']}"
-    letter = _letter("message.bounced", f"Not delivered: {what}", facts, None, Importance.NORMAL)
-    return replace(letter, thread_id=threads.pop() if len(threads) == 1 else None)
-
-
-# -- letters
-
-
-def _letter(kind: str, subject: str, facts: Row, task: Row | None, importance: Importance) -> Letter:
-    """A letter whose text says the facts, one a line, and which carries them as data."""
-    thread = (task["thread_id"] or f"task-{task['task_id']}") if task is not None else None
-    body = "\n".join(_line(name, value) for name, value in facts.items() if value not in (None, [], {}))
-    short = body.encode()[: BODY_LIMIT // 2].decode("utf-8", "ignore")
-    data: Row = {}
-    for name, value in facts.items():
-        data[name] = value[:FILES_SHOWN] if isinstance(value, list) else value
-        if isinstance(value, list) and len(value) > FILES_SHOWN:
-            data[f"{name}_count"] = len(value)
-    return Letter(
-        subject=subject[: messages.SUBJECT_LIMIT],
-        body=short,
-        importance=importance.value,
-        thread_id=thread,
-        kind=kind,
-        data=data if len(body) == len(short) else {key: data[key] for key in list(facts)[:2]},
-    )
-
-
-def _line(name: str, value: Any) -> str:
-    label = name.replace("_id", " ID").replace("_sha", " SHA").replace("duration_s", "duration (s)").replace("_", " ")
-    if isinstance(value, dict):
-        value = [f"{key.replace('_', ' ')}: {one}" for key, one in value.items()]
-    if isinstance(value, list):
-        shown = [one if isinstance(one, str) else json.dumps(one) for one in value[:FILES_SHOWN]]
-        more = [f"and {len(value) - FILES_SHOWN} more"] if len(value) > FILES_SHOWN else []
-        return "\n".join([f"{label}:", *(f"- {one}" for one in (*shown, *more))])
-    return f"{label[0].upper()}{label[1:]}: {value}"
+    return ", ".join(str(one.get("path")) for one in row["conflicts"][: letters.SHOWN])

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, and_, func, insert, select, update
 
-from corral.models.states import OPEN_MERGES, TERMINAL_TASKS
-from corral.store.schema import events, merge_requests, tasks
-from corral.store.schema_coordination import event_cursors
+from corral.models.states import OPEN_MERGES, TERMINAL_TASKS, WorktreeState
+from corral.store.schema import events, merge_requests, tasks, worktrees
+from corral.store.schema_coordination import event_cursors, message_recipients, messages
 
 Row = dict[str, Any]
 _READER = "announcements"
@@ -46,6 +46,47 @@ def attempts(conn: Connection, task_id: str, until: int) -> list[Row]:
         events.c.task_id == task_id, events.c.kind.in_(_ENDED), events.c.event_id <= until
     )
     return [dict(row) for row in conn.execute(query.order_by(events.c.event_id)).mappings()]
+
+
+def saved(conn: Connection, task_id: str, limit: int) -> list[Row]:
+    """What was salvaged of a task's attempts, the latest first: ``{ref, files, worktree, reason}``."""
+    query = select(events.c.data).where(events.c.task_id == task_id, events.c.kind == "worktree.salvaged")
+    return [dict(row.data) for row in conn.execute(query.order_by(events.c.event_id.desc()).limit(limit))]
+
+
+def is_being_saved(conn: Connection, task_id: str) -> bool:
+    """Whether a worktree of the task is on its way out, so that what is in it may yet be salvaged."""
+    going = (worktrees.c.state == WorktreeState.RECLAIMING, worktrees.c.note.is_(None))
+    query = select(worktrees.c.worktree_id).where(worktrees.c.task_id == task_id, *going).limit(1)
+    return conn.execute(query).first() is not None
+
+
+def unseen(conn: Connection, session_id: str) -> list[Row]:
+    """What others wrote to a session and it has not seen, of which they were not told, the oldest first.
+
+    Returns:
+        ``{message_id, seq, subject, thread_id, sender_session_id, addressed}``.
+    """
+    sent = messages.c
+    query = (
+        select(sent.message_id, sent.seq, sent.subject, sent.thread_id, sent.sender_session_id,
+               message_recipients.c.name.label("addressed"))
+        .join(message_recipients, message_recipients.c.message_id == sent.message_id)
+        .where(_unseen(session_id), sent.sender_session_id.is_not(None), sent.sender_session_id != session_id)
+        .order_by(sent.seq)
+    )  # fmt: skip
+    return [dict(row) for row in conn.execute(query).mappings()]
+
+
+def mark_bounced(conn: Connection, session_id: str, at: str) -> None:
+    """All that a session has not seen did not arrive."""
+    conn.execute(update(message_recipients).where(_unseen(session_id)).values(bounced_at=at))
+
+
+def _unseen(session_id: str) -> ColumnElement[bool]:
+    receipt = message_recipients.c
+    instants = (receipt.injected_at, receipt.read_at, receipt.acknowledged_at, receipt.bounced_at)
+    return and_(receipt.session_id == session_id, *(instant.is_(None) for instant in instants))
 
 
 def is_open(conn: Connection, thread_id: str) -> bool:

@@ -119,6 +119,9 @@ class Worktrees:
         Args:
             name: The worktree that was salvaged (its newest state is taken), or a full ``refs/corral/salvage/…``.
 
+        Returns:
+            The new worktree, with the ``ref`` that it was made of.
+
         Raises:
             NotFound: Nothing was salvaged under that name.
         """
@@ -135,7 +138,8 @@ class Worktrees:
         made, provided = allocate(
             grounds, plan, lambda into: salvage.restore(grounds.repo, chosen["ref"], into, plan.branch)
         )
-        return wire(grounds.db.write(lambda conn: mark_ready(conn, made["worktree_id"], provided)))
+        ready = grounds.db.write(lambda conn: mark_ready(conn, made["worktree_id"], provided))
+        return {**wire(ready), "ref": chosen["ref"]}
 
     def commits_behind(self, folder: str | None) -> int | None:
         """How many commits the target has that the checkout around ``folder`` does not; None where that means nothing."""

@@ -1,0 +1,51 @@
+"""Mail that did not arrive: its senders are told of what a session that ended has not seen."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection
+
+from corral.coordination.messages import Letter
+from corral.models.instants import iso
+from corral.models.states import Importance, SessionStatus
+from corral.server import letters
+from corral.store import announcements, events
+from corral.store import sessions as session_rows
+
+Row = dict[str, Any]
+
+
+def bounce(conn: Connection, event: Row, now: datetime) -> None:
+    """Tell the senders, one letter and one event each. The mail stays, in case the session comes back."""
+    session_id = event["session_id"]
+    row = session_rows.get(conn, session_id)
+    if row is None or row["status"] != SessionStatus.DISCONNECTED:
+        return
+    unseen: dict[str, list[Row]] = {}
+    for one in announcements.unseen(conn, session_id):
+        unseen.setdefault(one["sender_session_id"], []).append(one)
+    announcements.mark_bounced(conn, session_id, iso(now))
+    for writer, theirs in unseen.items():
+        sent = [one["message_id"] for one in theirs]
+        about = {"sender": writer, "message_ids": sent[: letters.SHOWN], "count": len(sent)}
+        events.record(conn, now, "message.bounced", session_id=session_id, data=about)
+        sender = session_rows.get(conn, writer)
+        if sender is not None and sender["status"] != SessionStatus.DISCONNECTED:
+            letters.send(conn, _about(row, theirs), [writer], event, now)
+
+
+def _about(gone: Row, lost: list[Row]) -> Letter:
+    """One letter to a sender about all that a session has not seen of what it sent."""
+    threads = {one["thread_id"] for one in lost}
+    more = f" and {len(lost) - letters.SHOWN} more" if len(lost) > letters.SHOWN else ""
+    facts = {
+        "recipient": ", ".join(dict.fromkeys(one["addressed"] for one in lost)),
+        "reason": f"{gone['agent_name']} is gone ({gone['end_reason']}) and had not seen it",
+        "messages": ", ".join(str(one["seq"]) for one in lost[: letters.SHOWN]) + more,
+    }
+    what = lost[0]["subject"] if len(lost) == 1 else f"{len(lost)} messages to {gone['agent_name']}"
+    letter = letters.written("message.bounced", f"Not delivered: {what}", facts, None, Importance.NORMAL)
+    return replace(letter, thread_id=threads.pop() if len(threads) == 1 else None)
