@@ -18,7 +18,7 @@ from corral.coordination.sessions import Arrival
 from corral.git.command import open_repository
 from corral.models.instants import iso
 from corral.models.tasks import read_submissions
-from corral.server.announcements import SAVED_WITHIN, Announcer
+from corral.server.announcements import KINDS, SAVED_WITHIN, Announcer
 from corral.store import announcements, events
 from corral.store.engine import Database
 from corral.store.migrate import open_schema
@@ -213,6 +213,8 @@ def test_where_a_batch_stands_is_found_without_looking_at_what_is_not_of_it(db: 
     def ask(conn: Connection) -> None:
         listen(conn, "before_cursor_execute", lambda _c, _cur, sql, values, _ctx, _many: asked.append((sql, values)))
         announcements.is_open(conn, "a")
+        announcements.follows(conn, "a", KINDS, 0)
+        announcements.saved(conn, "a", 1)
         announcements.batch(conn, "a")
         for sql, values in list(asked):
             plan = [str(row[3]) for row in conn.exec_driver_sql(f"EXPLAIN QUERY PLAN {sql}", values)]
@@ -239,10 +241,12 @@ def test_whom_a_batch_does_not_reach_its_others_are_told(db: Database, repo: Pat
 
     task = db.write(end)
     Announcer(db, open_repository(repo / ".git"), lambda: None).step(now)
-    (mail,) = db.read(lambda conn: messages.inbox(conn, "boss"))
+    (mail,) = db.read(lambda conn: list(messages.inbox(conn, "boss")))
     assert (mail["kind"], mail["data"]["not_delivered_to"]) == ("batch.settled", ["left no trace", "all"])
     assert "- left no trace" in mail["body"]
-    assert db.read(lambda conn: messages.inbox(conn, "bystander")) == [], "an id that is called all is not everybody"
+    assert db.read(lambda conn: list(messages.inbox(conn, "bystander"))) == [], (
+        "an id that is called all is not everybody"
+    )
     history = db.read(lambda conn: tasks.detail(conn, task))["history"]
     assert [(row["kind"], row["data"]["kind"], row["data"]["recipients"]) for row in history[-2:]] == [
         ("message.bounced", "task.failed", ["all"]), ("message.bounced", "batch.settled", ["left no trace", "all"])
@@ -269,9 +273,11 @@ def test_a_thousand_letters_that_did_not_arrive_are_one_event_and_one_letter(db:
     assert [row["kind"] for row in fresh] == ["message.bounced", "message.sent"]
     assert (fresh[0]["data"]["sender"], fresh[0]["data"]["count"]) == ("ann", many)
     assert len(fresh[0]["data"]["message_ids"]) == 50
-    (mail,) = db.read(lambda conn: messages.inbox(conn, "ann"))
+    (mail,) = db.read(lambda conn: list(messages.inbox(conn, "ann")))
     assert mail["subject"].startswith("Not delivered: 1000 messages") and mail["body"].endswith("and 950 more")
-    assert len(db.read(lambda conn: messages.inbox(conn, "ben", limit=1000))) == many, "it reads them when it is back"
+    assert len(db.read(lambda conn: list(messages.inbox(conn, "ben", limit=1000)))) == many, (
+        "it reads them when it is back"
+    )
 
 
 def test_the_letter_about_a_failure_waits_until_what_was_made_is_saved_but_not_for_ever(
@@ -292,7 +298,23 @@ def test_the_letter_about_a_failure_waits_until_what_was_made_is_saved_but_not_f
     db.write(fail)
     announcer = Announcer(db, open_repository(repo / ".git"), lambda: None)
     again = announcer.step(now)
-    assert again is not None and db.read(lambda conn: messages.inbox(conn, "boss")) == []
+    assert again is not None and db.read(lambda conn: list(messages.inbox(conn, "boss"))) == []
     assert announcer.step(again) is not None
     announcer.step(now + SAVED_WITHIN)
-    assert len(db.read(lambda conn: messages.inbox(conn, "boss"))) == 1
+    assert len(db.read(lambda conn: list(messages.inbox(conn, "boss")))) == 1
+
+
+def test_the_summary_of_a_batch_comes_after_all_that_is_said_of_its_tasks(db: Database, repo: Path) -> None:
+    now = datetime.now(timezone.utc)
+
+    def end(conn: Connection) -> None:
+        sessions.register(conn, Arrival(session_id="boss"), now)
+        made = [_submitted(conn, now, submitted_by="boss", thread_id="batch") for _ in range(3)]
+        conn.execute(update(task_table).values(status="completed", completed_at=iso(now)))
+        for task in made:
+            events.record(conn, now, "task.completed", task_id=task)
+
+    db.write(end)
+    Announcer(db, open_repository(repo / ".git"), lambda: None).step(now)
+    mail = db.read(lambda conn: messages.thread(conn, "batch"))
+    assert [one["kind"] for one in mail] == ["task.completed"] * 3 + ["batch.settled"]

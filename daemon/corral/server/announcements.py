@@ -207,8 +207,8 @@ def _concerned(conn: Connection, merge: Row, task: Row | None) -> list[str | Non
 
 
 def _conclude(conn: Connection, thread_id: str, event: Row, now: datetime) -> None:
-    """When nothing of a batch can happen by itself any more, its participants get one summary of it."""
-    if announcements.is_open(conn, thread_id):
+    """When nothing of a batch can happen by itself any more, its participants get one summary of it, after all else."""
+    if announcements.is_open(conn, thread_id) or announcements.follows(conn, thread_id, KINDS, event["event_id"]):
         return
     rows = announcements.batch(conn, thread_id)
     standing = [[row["task_id"], row["status"], row["merge_state"], row["completed_at"]] for row in rows]

@@ -102,6 +102,17 @@ def is_open(conn: Connection, thread_id: str) -> bool:
     return any(conn.execute(query).first() is not None for query in (task, merge))
 
 
+def follows(conn: Connection, thread_id: str, kinds: Sequence[str], after: int) -> bool:
+    """Whether there is an event of these kinds, after one, about a task of a thread."""
+    query = (
+        select(events.c.event_id)
+        .join(tasks, tasks.c.task_id == events.c.task_id)
+        .where(events.c.event_id > after, events.c.kind.in_(list(kinds)), tasks.c.thread_id == thread_id)
+        .limit(1)
+    )
+    return conn.execute(query).first() is not None
+
+
 def batch(conn: Connection, thread_id: str) -> list[Row]:
     """The tasks of a thread, the oldest first: what a summary says of each, and of its latest merge request."""
     latest = (
