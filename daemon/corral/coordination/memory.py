@@ -12,6 +12,7 @@ found.
 from __future__ import annotations
 
 import hashlib
+import heapq
 import json
 import math
 import re
@@ -35,6 +36,9 @@ SAME_FOR_S = 3600.0
 DECAY_PER_DAY = 0.1
 LIMIT = 32_000
 """Characters of a whole memory."""
+MAX_LESSONS = 200
+MAX_TAGS, MAX_TAG = 32, 128
+"""How many, and how many characters of one."""
 MAX_WORDS = 16
 """Words of a query that count, the longest ones."""
 MAX_SHOWN = 100
@@ -115,14 +119,16 @@ def recall(conn: Connection, asked: Question, now: datetime) -> list[Row]:
     tags = _plain_tags(asked.tags)
     shares = _shares(conn, asked.query) if asked.query.strip() else None
     event_type = asked.event_type.strip().lower() if asked.event_type else None
+    # Without words and tags the newest are the most relevant.
+    limit = rows.LOOKED_AT if tags or shares is not None else asked.limit
     relevant: dict[int, float] = {}
-    for row in rows.candidates(conn, seqs=shares, tags=tags, event_type=event_type):
-        days = max(0.0, (now - parse(row["seen_at"])).total_seconds() / 86_400)
-        tagged = len(set(tags) & set(row["tags"])) / len(tags) if tags else 1.0
-        words = shares[row["seq"]] if shares is not None else 1.0
+    for seq, seen_at, had in rows.candidates(conn, seqs=shares, tags=tags, event_type=event_type, limit=limit):
+        days = max(0.0, (now - parse(seen_at)).total_seconds() / 86_400)
+        tagged = had / len(tags) if tags else 1.0
+        words = shares[seq] if shares is not None else 1.0
         relevance = words * tagged * math.exp(-DECAY_PER_DAY * days)
         if relevance >= asked.min_relevance:
-            relevant[row["seq"]] = relevance
+            relevant[seq] = relevance
     best = sorted(relevant, key=lambda seq: relevant[seq], reverse=True)[: asked.limit]
     whole = rows.whole(conn, best)
     return [wire({**whole[seq], "relevance": round(relevant[seq], 4)}) for seq in best]
@@ -140,20 +146,33 @@ def wire(row: Row) -> Row:
 def _shares(conn: Connection, query: str) -> dict[int, float]:
     """By ``seq``: the share of the query's words that occur in a memory."""
     words = sorted(dict.fromkeys(_WORD.findall(query.lower())), key=len, reverse=True)[:MAX_WORDS]
-    found = Counter(seq for word in words for seq in rows.with_word(conn, word))
-    best = found.most_common(rows.LOOKED_AT)
-    return {seq: count / len(words) for seq, count in best}
+    found = Counter(seq for word in words for seq in rows.with_words(conn, word))
+    # What has all of them may be older than the newest that have one.
+    found.update({seq: len(words) - found[seq] for seq in rows.with_words(conn, " ".join(words))} if words[1:] else {})
+    best = heapq.nlargest(rows.LOOKED_AT, ((count, seq) for seq, count in found.items()))
+    return {seq: count / len(words) for count, seq in best}
 
 
 def _merged(twin: Row, told: Memory, now: datetime) -> Row:
     return {
         "details": told.details if told.details is not None else twin["details"],
         "outcome": told.outcome or twin["outcome"],
-        "lessons": list(dict.fromkeys([*twin["lessons"], *told.lessons])),
-        "tags": list(dict.fromkeys([*twin["tags"], *told.tags])),
+        "lessons": _latest(twin["lessons"], told.lessons, MAX_LESSONS, LIMIT),
+        "tags": _latest(twin["tags"], told.tags, MAX_TAGS, MAX_TAGS * MAX_TAG),
         "times": twin["times"] + 1,
         "seen_at": iso(now),
     }
+
+
+def _latest(before: Sequence[str], now: Sequence[str], most: int, characters: int) -> list[str]:
+    """What was told, each once, as much as is kept of it: what was told last."""
+    kept: list[str] = []
+    for text in reversed(dict.fromkeys([*(one for one in before if one not in now), *now])):
+        characters -= len(text)
+        if len(kept) == most or characters < 0:
+            break
+        kept.append(text)
+    return kept[::-1]
 
 
 def _checked(told: Memory) -> Memory:
@@ -188,6 +207,8 @@ def _as_json(details: Any) -> str:
 
 def _plain_tags(tags: Iterable[str]) -> list[str]:
     plain = list(dict.fromkeys(tag.strip().lower() for tag in tags if tag.strip()))
-    if len(plain) > 32 or any(len(tag) > 128 for tag in plain):
-        raise InvalidInput("The tags cannot be used.", cause="There are at most 32, of 128 characters each.")
+    if len(plain) > MAX_TAGS or any(len(tag) > MAX_TAG for tag in plain):
+        raise InvalidInput(
+            "The tags cannot be used.", cause=f"There are at most {MAX_TAGS}, of {MAX_TAG} characters each."
+        )
     return plain

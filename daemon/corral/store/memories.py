@@ -6,14 +6,14 @@ import json
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Text, insert, select, type_coerce, update
+from sqlalchemy import Connection, Text, delete, func, insert, literal, select, type_coerce, update
 
 from corral.store import search
 from corral.store.schema_coordination import memories, memory_tags
 
 Row = dict[str, Any]
 LOOKED_AT = 1000
-"""The newest memories, and the best ones for each word, that a search looks at."""
+"""The newest memories that a search looks at: of all that have a word, for each word, and of those that have all of them."""
 _m = memories.c
 
 
@@ -32,32 +32,33 @@ def recent_twin(conn: Connection, digest: str, since: str) -> Row | None:
 
 
 def tell_again(conn: Connection, memory_id: str, values: Row) -> Row:
-    """Change a memory that was told once more; it keeps the tags it had."""
+    """Change a memory that was told once more."""
     query = update(memories).where(_m.memory_id == memory_id).values(**_searchable(values)).returning(memories)
     row = conn.execute(query).mappings().one()
-    had = select(memory_tags.c.tag).where(memory_tags.c.memory_id == memory_id)
-    known = {found.tag for found in conn.execute(had)}
-    _tag(conn, memory_id, [tag for tag in values["tags"] if tag not in known])
+    conn.execute(delete(memory_tags).where(memory_tags.c.memory_id == memory_id))
+    _tag(conn, memory_id, values["tags"])
     return dict(row)
 
 
 def candidates(
-    conn: Connection, *, seqs: Collection[int] | None, tags: Sequence[str], event_type: str | None
-) -> list[Row]:
-    """What decides how relevant memories are: ``{seq, tags, seen_at}``, the latest told first.
+    conn: Connection, *, seqs: Collection[int] | None, tags: Sequence[str], event_type: str | None, limit: int
+) -> list[tuple[int, str, int]]:
+    """What decides how relevant memories are: ``seq``, ``seen_at``, and how many of the tags each has; the latest told first.
 
     Args:
         seqs: Only these; None: all.
         tags: Only those that have one of these.
     """
-    query = select(_m.seq, _m.tags, _m.seen_at).order_by(_m.seen_at.desc(), _m.seq.desc()).limit(LOOKED_AT)
+    query = select(_m.seq, _m.seen_at, func.count() if tags else literal(0))
+    if tags:
+        query = query.join(memory_tags, memory_tags.c.memory_id == _m.memory_id).where(memory_tags.c.tag.in_(tags))
+        query = query.group_by(_m.seq, _m.seen_at)
     if seqs is not None:
         query = query.where(_m.seq.in_(seqs))
-    if tags:
-        query = query.where(_m.memory_id.in_(select(memory_tags.c.memory_id).where(memory_tags.c.tag.in_(tags))))
     if event_type is not None:
         query = query.where(_m.event_type == event_type)
-    return [dict(row) for row in conn.execute(query).mappings()]
+    found = conn.execute(query.order_by(_m.seen_at.desc(), _m.seq.desc()).limit(limit))
+    return [(int(row[0]), str(row[1]), int(row[2])) for row in found]
 
 
 def whole(conn: Connection, seqs: Collection[int]) -> dict[int, Row]:
@@ -66,9 +67,9 @@ def whole(conn: Connection, seqs: Collection[int]) -> dict[int, Row]:
     return {row["seq"]: dict(row) for row in found}
 
 
-def with_word(conn: Connection, word: str) -> list[int]:
-    """The ``seq`` of the memories in which a word occurs, or begins one that does."""
-    return search.matching(conn, "memories", word, LOOKED_AT)
+def with_words(conn: Connection, words: str) -> list[int]:
+    """The ``seq`` of the newest memories in which words occur, or the last one begins one that does."""
+    return search.matching(conn, "memories", words, LOOKED_AT, newest=True)
 
 
 def _searchable(values: Row) -> Row:

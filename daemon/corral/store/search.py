@@ -30,12 +30,13 @@ def create_indexes(conn: Connection) -> None:
             conn.execute(text(statement))
 
 
-def matching(conn: Connection, table: str, words: str, limit: int = 200) -> list[int]:
+def matching(conn: Connection, table: str, words: str, limit: int = 200, *, newest: bool = False) -> list[int]:
     """The ``seq`` of the rows that hold all the words, the best first.
 
     Args:
         table: One of those that are indexed.
         words: As a person types them; nothing in it is an operator, the last word may be a beginning.
+        newest: The newest first instead: then what is found does not have to be weighed, which takes most of the time.
     """
     columns = _INDEXED[table]
     tokens = _WORD.findall(words)[:32]
@@ -43,9 +44,8 @@ def matching(conn: Connection, table: str, words: str, limit: int = 200) -> list
         return []
     if conn.dialect.name == "sqlite":
         quoted = [f'"{token}"' for token in tokens]
-        query = text(
-            f"SELECT rowid FROM {table}_fts WHERE {table}_fts MATCH :match ORDER BY rank, rowid DESC LIMIT :limit"
-        )
+        order = "rowid DESC" if newest else "rank, rowid DESC"
+        query = text(f"SELECT rowid FROM {table}_fts WHERE {table}_fts MATCH :match ORDER BY {order} LIMIT :limit")
         given = {"match": " ".join(quoted) + "*", "limit": limit}
     else:
         document = " || ' ' || ".join(f"CAST({column} AS TEXT)" for column in columns)

@@ -14,6 +14,8 @@ from corral.coordination import memory, sessions
 from corral.coordination.memory import Memory, Question
 from corral.coordination.sessions import Arrival
 from corral.errors import InvalidInput
+from corral.models.instants import iso
+from corral.store import memories as rows
 from corral.store.migrate import open_schema
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=timezone.utc)
@@ -135,3 +137,56 @@ def test_what_cannot_be_kept_is_refused(conn: Connection, wrong: dict[str, Any])
 def test_an_impossible_question_is_refused(conn: Connection, wrong: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput):
         found(conn, **wrong)
+
+
+def test_what_is_told_again_and_again_does_not_grow_without_end(conn: Connection) -> None:
+    for number in range(60):
+        row, _ = tell(conn, "The build is slow", tags=[f"t{number}", "build"], lessons=[f"{number}" + "x" * 2000])
+    assert row["times"] == 60 and len(row["tags"]) == memory.MAX_TAGS
+    assert set(row["tags"]) == {"build", *(f"t{number}" for number in range(60 - memory.MAX_TAGS + 1, 60))}
+    assert sum(map(len, row["lessons"])) <= memory.LIMIT and row["lessons"][-1].startswith("59")
+    assert found(conn, tags=["t59"]) == ["The build is slow"] and found(conn, tags=["t0"]) == []
+
+
+def many(conn: Connection, number: int) -> None:
+    """So many memories, one a minute, each with the same words."""
+    common = {"agent_name": "B", "session_id": "b", "event_type": "discovery", "details": None, "outcome": None,
+              "lessons": ["use ccache"], "tags": ["build"], "times": 1}  # fmt: skip
+    for one in range(number):
+        at = iso(NOW - timedelta(minutes=number - one))
+        rows.create(conn, {**common, "memory_id": f"m{one}", "digest": f"{one}", "summary": f"The build {one} is slow",
+                           "created_at": at, "seen_at": at})  # fmt: skip
+
+
+def test_among_many_the_one_with_all_the_words_and_the_rare_one_come_first(conn: Connection) -> None:
+    tell(conn, "The slow build is the linker's fault", days=3)
+    tell(conn, "Zebras are slow", days=3)
+    many(conn, 1500)
+    assert found(conn, "slow build linker")[0] == "The slow build is the linker's fault"
+    assert found(conn, "zebras") == ["Zebras are slow"] and "Zebras are slow" in found(conn, "zebras slow", limit=1)
+    assert found(conn, "is the fault", limit=1) == ["The slow build is the linker's fault"]
+    assert found(conn, "build", limit=2) == ["The build 1499 is slow", "The build 1498 is slow"]
+    assert found(conn, limit=2, tags=["build"]) == found(conn, limit=2) == found(conn, "build", limit=2)
+
+
+def test_a_question_looks_at_so_many_memories_however_many_there_are(conn: Connection) -> None:
+    def looked_at(**asked: Any) -> int:
+        count = 0
+
+        def one() -> int:
+            nonlocal count
+            count += 1
+            return 0
+
+        raw: Any = conn.connection.dbapi_connection
+        raw.set_progress_handler(one, 1)
+        memory.recall(conn, Question("the build is slow", **asked), NOW)
+        raw.set_progress_handler(None, 1)
+        return count
+
+    many(conn, rows.LOOKED_AT)
+    few = looked_at()
+    many_more = rows.LOOKED_AT * 3
+    for one in range(many_more):
+        tell(conn, f"The build {one} of another is slow", "b")
+    assert looked_at() < few * 1.3
