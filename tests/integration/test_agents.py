@@ -235,6 +235,7 @@ agents:
     assert [[data["agent"] for data in assigned(home, one)] for one in ids if ended(home, one)] == [
         ["Mason"], ["Smith"], ["Smith"],
     ]  # fmt: skip
+    assert "agent     Mason" in home.run("task", "detail", ids[0]).stdout
     assert "is capable of wood" in refusal(home, **task("wood")).message
     assert "Mason is not capable of iron, but of stone" in refusal(home, **task("iron"), agent="Mason").message
     assert ended(home, submit(home, command="true", **require("wood")))["status"] == "completed"

@@ -175,7 +175,7 @@ def detail(task_id: Id, as_json: Json = False) -> None:
     say(f"{paint(visible(task['title']), 'bold')}  {state(task['status'])}")
     rows = [("id", task["task_id"]), ("priority", task["priority"]), ("attempts", task["attempts"])]
     rows += [
-        ("agent", task["agent"]),
+        ("agent", task["agent"] or _assigned(task)),
         ("thread", task["thread_id"]),
         ("worktree", task["worktree"]),
         ("branch", task["branch"]),
@@ -192,6 +192,12 @@ def detail(task_id: Id, as_json: Json = False) -> None:
     _merge(task["merge"])
     for event in task.get("history", [])[-12:]:
         say(paint(f"  {event['at'][11:23]}  {event['kind']}", "dim"))
+
+
+def _assigned(task: dict[str, Any]) -> str | None:
+    """Who was found to be capable of what it requires, when it started last."""
+    given = [event["data"]["agent"] for event in task["history"] if event["kind"] == "task.assigned"]
+    return given[-1] if given else None
 
 
 def _merge(merge: dict[str, Any] | None) -> None:
