@@ -138,8 +138,9 @@ def test_without_opencode_a_task_for_it_is_refused_and_one_that_was_queued_fails
     assert landed(home, second)["argv"]
 
 
-def test_an_unknown_agent_is_refused_with_the_names_that_exist(home: Coordinated) -> None:
-    define(home, "scribe", "model: haiku")
+def test_an_unknown_agent_is_refused_with_the_names_that_exist(home: Coordinated, programs: Path) -> None:
+    executable(programs / "scribe")
+    define(home, "scribe", "runner: scribe\ncommand: [scribe]")
     team(home, "agents: [{name: Boulder, role: builder, capabilities: [], description: Does it.}]", "Boulder")
     refused = home.run("task", "submit", "--title", "x", "--agent", "../scribe", "--prompt", "y", check=False)
     assert refused.returncode == 2
@@ -149,12 +150,16 @@ def test_an_unknown_agent_is_refused_with_the_names_that_exist(home: Coordinated
         home.ask("POST", "/tasks/batch", batch)
     assert [(error["index"], error["field"]) for error in several.value.details["errors"]] == [(1, "agent")]
     assert home.ask("GET", "/tasks") == []
+    ids: list[str] = []
 
     async def scene(agent: Agent) -> None:
         answer = await agent.call("submit_work", task_type="build", description="x", agent="Nobody")
         assert answer["success"] is False and "There is no agent 'Nobody'" in json.dumps(answer)
+        answer = await agent.call("submit_work", task_type="build", description="Write it.", agent="scribe")
+        ids.append(answer["task_id"])
 
     play(home, scene)
+    assert landed(home, ids[0])["prompt"].endswith("\n\nWrite it.")
 
 
 def test_a_definition_is_read_when_the_attempt_starts_and_one_that_is_gone_or_broken_fails_it_once(

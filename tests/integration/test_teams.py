@@ -101,7 +101,8 @@ agents:
     said = house.json("team", "validate")
     assert (said["valid"], [warning["field"] for warning in said["warnings"]]) == (True, ["agents[0]", "agents[1]"])
     words = house.run("team", "validate").stdout
-    assert missing in words and unknown in words and "The team is valid" in words
+    assert missing in words and unknown in words
+    assert "The team is valid: Boulder (opencode m/x), Hill (opencod), Sand (command)." in words
 
 
 def test_everybody_whom_a_task_can_name_is_listed_and_shown(house: Coordinated) -> None:

@@ -15,10 +15,11 @@ from corral.cli.help import Grouped
 from corral.cli.options import Json, client, here, project
 from corral.cli.output import emit, fail, paint, say
 from corral.errors import ConfigInvalid, NotAProject, NotFound, RunnerUnavailable, from_wire
+from corral.models.visible import visible
 
 if TYPE_CHECKING:
     from corral.config.paths import Project
-    from corral.config.teams import Team
+    from corral.config.teams import Team, TeamAgent
     from corral.models.states import RunnerName
 
 app = typer.Typer(
@@ -52,8 +53,13 @@ def validate(
         emit({"valid": True, "errors": [], "warnings": warnings})
         return
     for warning in warnings:
-        say(paint(f"warning: {warning['field']}: {warning['reason']}", "yellow"))
-    say(paint(f"The team is valid: {', '.join(agent.name for agent in team.agents)}.", "green"))
+        say(paint(visible(f"warning: {warning['field']}: {warning['reason']}"), "yellow"))
+    say(paint(visible(f"The team is valid: {', '.join(map(_said, team.agents))}."), "green"))
+
+
+def _said(agent: TeamAgent) -> str:
+    how = " ".join(filter(None, (agent.runner, agent.model)))
+    return f"{agent.name} ({how})" if how else agent.name
 
 
 def _warnings(team: Team) -> Iterator[dict[str, str]]:

@@ -84,7 +84,7 @@ class AgentDefinition(BaseModel):
     hooks: Any = None
     effort: Any = None
     maxTurns: Annotated[int, Field(ge=1)] | None = None
-    capabilities: list[Line] = []
+    capabilities: Annotated[list[Line], BeforeValidator(_listed)] = []
     runner: Line = CLAUDE
     runner_model: Line | None = None
     command: list[Argument] = []

@@ -112,7 +112,7 @@ def runs(agent: Agent) -> tuple[str, str | None, list[str]]:
     return agent.runner, agent.model, list(agent.program)
 
 
-MINE = "runner: mine\nrunner_model: m1\nmodel: haiku\ncommand: [mine, '{model}', go]\ncapabilities: [sql]"
+MINE = "runner: mine\nrunner_model: m1\nmodel: haiku\ncommand: [mine, '{model}', go]\ncapabilities: sql, tests"
 
 
 def test_the_team_goes_before_the_project_and_the_project_before_the_plugin(roster: Callable[..., Roster]) -> None:
@@ -152,7 +152,7 @@ def test_a_member_of_the_team_takes_what_it_does_not_say_from_where_it_is_said(r
     )
     assert runs(everybody.find("Plain")) == ("claude", None, [])
     namesake = everybody.find("mine")
-    assert (*runs(namesake), namesake.capabilities) == ("mine", "m1", ["mine", "m1", "go"], ("python", "sql"))
+    assert (*runs(namesake), namesake.capabilities) == ("mine", "m1", ["mine", "m1", "go"], ("python", "sql", "tests"))
     assert runs(everybody.find("Other")) == ("mine", "m2", ["mine", "m2", "go"])
     assert everybody.find("Other").definition is None
     assert runs(everybody.find("Second")) == ("mine", "m1", ["mine", "m1", "go"])
