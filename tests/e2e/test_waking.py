@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 import pytest
+import yaml
 
 from tests.coordinated import eventually
 from tests.e2e.client import Terminal, trust
 from tests.e2e.stage import Request, script, text
-from tests.e2e.team import PLUGIN, Team
+from tests.e2e.team import PLUGIN, Team, session_of, words_since_script
 
 pytestmark = pytest.mark.e2e
 
@@ -108,3 +110,18 @@ def test_a_session_at_rest_in_a_terminal_is_woken_by_mail_once(team: Team, seale
         terminal.send("/exit")
         terminal.wait(lambda: terminal.process.poll() is not None)
     eventually(lambda: not waiting.is_running())
+
+
+def test_a_worker_that_only_thinks_is_told_its_mail_once(start_team: Callable[..., Team], claude: Path) -> None:
+    team = start_team(config=yaml.safe_dump({"runners": {"claude": {"command": str(claude)}}}))
+    prompt = script({"sleep": 8}, text("Thought."))
+    task_id = str(team.house.json("task", "submit", "--title", "Think", "--prompt", prompt)["task_id"])
+    (thinking,) = team.until(lambda: [one for one in team.stage.requests if one.step == text("Thought.")])
+    worker = team.session(session_of(thinking))
+    team.house.run("message", "send", worker["agent_name"], "A question", "Which file?")
+    assert team.house.json("wait", task_id, "--timeout", "60", timeout_s=90)["done"]
+    told = [words_since_script(one) for one in team.stage.requests if "| Which file?" in words_since_script(one)]
+    assert told and {words.count("| Which file?") for words in told} == {1}
+    (mail,) = team.house.ask("GET", "/messages", query={"session_id": worker["session_id"]})
+    assert mail["state"] == "injected"
+    assert team.house.json("task", "detail", task_id)["status"] == "completed"

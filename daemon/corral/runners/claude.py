@@ -98,9 +98,14 @@ def arguments(assignment: Assignment) -> list[str]:
 class ClaudeWorker(Worker):
     """A worker that can be told things until its turn has ended."""
 
+    @property
+    def listens(self) -> bool:
+        """Whether its turn is still open."""
+        return self._finished is None and self._ending is None and self._feed.is_open
+
     def tell(self, text: str) -> bool:
         """Say something as its user; the model gets it with its next request."""
-        return self._finished is None and self._feed.send(user_message(text))
+        return self.listens and self._feed.send(user_message(text))
 
 
 class ClaudeOutput:

@@ -81,11 +81,16 @@ class Feed:
         if self._pipe:
             os.set_blocking(self._pipe.fileno(), False)
 
+    @property
+    def is_open(self) -> bool:
+        """Whether anything can still be sent."""
+        return self._pipe is not None
+
     def send(self, data: bytes) -> bool:
         """Queue bytes and write what fits; False if the pipe is closed."""
         self.waiting += data
         self.flush()
-        return self._pipe is not None
+        return self.is_open
 
     def flush(self) -> None:
         """Write what fits now."""

@@ -178,8 +178,12 @@ class Running(Protocol):
     def stop(self, now: datetime, reason_code: str, message: str) -> None:
         """Ask the whole process group to end; a later look kills what did not, and reports the reason as its error."""
 
+    @property
+    def listens(self) -> bool:
+        """Whether it can be told something now."""
+
     def tell(self, text: str) -> bool:
-        """Hand a message to the worker; False if it cannot take one."""
+        """Hand a message to the worker, without waiting for it; False if it cannot take one."""
 
 
 class Runner(Protocol):

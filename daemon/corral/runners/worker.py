@@ -124,6 +124,11 @@ class Worker:
         if self._ending is None and self._finished is None:
             self._begin_end(now, (reason_code, message))
 
+    @property
+    def listens(self) -> bool:
+        """Whether it can be told something now."""
+        return False
+
     def tell(self, text: str) -> bool:
         """A worker takes no messages unless its runner says how."""
         return False

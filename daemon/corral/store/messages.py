@@ -173,6 +173,13 @@ def at_rest(
     return [dict(row) for row in conn.execute(query).mappings()]
 
 
+def kept_waiting(conn: Connection, session_ids: Sequence[str], since: str) -> list[str]:
+    """Those of some sessions for which mail has waited since an instant."""
+    query = select(_r.session_id).distinct().join(messages, _m.message_id == _r.message_id)
+    waits = and_(_r.session_id.in_(session_ids), _r.injected_at.is_(None), _UNREAD, _m.created_at <= since)
+    return list(conn.execute(query.where(waits)).scalars())
+
+
 def mark(conn: Connection, session_id: str, message_ids: Sequence[str], columns: Sequence[str], at: str) -> None:
     """Set instants of a session's receipts that are not set yet: the first one counts."""
     for column in columns:

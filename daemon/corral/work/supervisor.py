@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -21,17 +20,16 @@ from corral.config.model import Tasks as TaskRules
 from corral.config.roster import Check
 from corral.models.crash import crash_point
 from corral.models.identifiers import new_id
-from corral.models.instants import after, iso, parse
+from corral.models.instants import iso, parse
 from corral.models.states import TaskStatus, WorktreePurpose, WorktreeState
-from corral.models.tasks import usage as usage_of
 from corral.runners.process import end_leftovers
-from corral.runners.protocol import Observation, Runner, Usage
-from corral.store import sessions as session_rows
+from corral.runners.protocol import Observation, Runner
 from corral.store import tasks
 from corral.store import worktrees as worktree_rows
 from corral.work import attempts, departures, leases, scheduling
 from corral.work.agents import checked
 from corral.work.allocation import Grounds, put_right, tidy_branches
+from corral.work.at_work import Attempt, bring_mail, record
 from corral.work.attempts import INTERRUPTED, Ending
 from corral.work.execution import Site, Started, finish, launch
 
@@ -43,9 +41,6 @@ LOOK_EVERY_S = 1.0
 STOPPING_LOOK_S = 0.1
 """The same while a worker is being stopped."""
 
-BEAT_EVERY_S = 20.0
-"""How often a worker that shows nothing new has its lease and its session renewed."""
-
 SWEEP_EVERY_S = 30.0
 """Between two tries to remove a worktree that could not be removed."""
 
@@ -53,27 +48,6 @@ LEASES_EVERY_S = 15.0
 """Between two looks at what sessions hold; the end of one is seen at once, by a nudge."""
 
 LOST = "worker_lost"
-
-
-@dataclass
-class _Attempt:
-    """One claimed task in this daemon's hands: first starting (``started`` is None), then at work, then finishing."""
-
-    task: Row
-    started: Started | None = None
-    finishing: bool = False
-    stopping: bool = False
-    shown: Row = field(default_factory=dict)
-    beaten_at: datetime | None = None
-
-    @property
-    def key(self) -> tuple[str, int]:
-        return self.task["task_id"], self.task["fencing_token"]
-
-    def used(self, usage: Usage) -> Row:
-        """The task's usage with that of earlier attempts."""
-        before = usage_of(self.task)
-        return {name: before[name] + value for name, value in asdict(usage).items()}
 
 
 class Supervisor:
@@ -102,7 +76,7 @@ class Supervisor:
         self._nudge = nudge
         self._watch_exit = watch_exit
         self._site = Site(grounds, runners, nudge, grounds.stopping.is_set)
-        self._attempts: dict[tuple[str, int], _Attempt] = {}
+        self._attempts: dict[tuple[str, int], Attempt] = {}
         self._reports: deque[Callable[[datetime], None]] = deque()
         self._resuming: set[str] = set()
         self._losing = False
@@ -168,7 +142,8 @@ class Supervisor:
         present = {(row["task_id"], row["fencing_token"]): row for row in rows if row["status"] == TaskStatus.RUNNING}
         lost = [row for key, row in present.items() if key not in self._attempts]
         self._losing = not all(self._requeue_lost(row, now) for row in lost)
-        news: list[tuple[_Attempt, Row]] = []
+        lease_s = self._settings().sessions.lease_s
+        news: list[tuple[Attempt, Row]] = []
         for attempt in self._attempts.values():
             if attempt.started is None or attempt.finishing:
                 continue
@@ -177,12 +152,13 @@ class Supervisor:
             if seen.finished is not None:
                 attempt.finishing = True
                 self._spawn(self._finishing(attempt, seen))
-            elif (values := self._news(attempt, seen, now)) is not None:
+            elif (values := attempt.news(seen, lease_s, now)) is not None:
                 news.append((attempt, values))
         if news:
-            self._db.write(lambda conn: _tell(conn, news, now))
+            self._db.write(lambda conn: record(conn, news, now))
+        bring_mail(self._db, self._attempts.values(), now)
 
-    def _stop_if_due(self, attempt: _Attempt, row: Row | None, now: datetime) -> None:
+    def _stop_if_due(self, attempt: Attempt, row: Row | None, now: datetime) -> None:
         """Stop a worker once, for the first reason there is."""
         assert attempt.started is not None
         if attempt.stopping:
@@ -197,18 +173,6 @@ class Supervisor:
             return
         attempt.stopping = True
         attempt.started.running.stop(now, *reason)
-
-    def _news(self, attempt: _Attempt, seen: Observation, now: datetime) -> Row | None:
-        """What the database does not know yet of a worker; None if there is nothing."""
-        shown = {"progress": seen.progress, "usage": attempt.used(seen.usage)}
-        due = attempt.beaten_at is None or now - attempt.beaten_at >= timedelta(seconds=BEAT_EVERY_S)
-        if shown == attempt.shown and not due:
-            return None
-        values = {**shown, "lease_expires_at": after(now, self._settings().sessions.lease_s)}
-        if seen.progressed:
-            values["progress_at"] = iso(now)
-        attempt.shown, attempt.beaten_at = shown, now
-        return values
 
     def _requeue_lost(self, row: Row, now: datetime) -> bool:
         """A running task that nobody works on: what worked on it failed in a way nobody foresaw.
@@ -257,7 +221,7 @@ class Supervisor:
         leased = self._db.write(claim)
         crash_point("task.claimed")
         for row in leased:
-            attempt = _Attempt(row)
+            attempt = Attempt(row)
             self._attempts[attempt.key] = attempt
             self._spawn(self._starting(attempt))
 
@@ -299,7 +263,7 @@ class Supervisor:
 
     # -- what runs in the server's threads; each reports back, whatever happens ------------------------------------
 
-    def _starting(self, attempt: _Attempt) -> Callable[[], None]:
+    def _starting(self, attempt: Attempt) -> Callable[[], None]:
         def start() -> None:
             started: Started | None = None
             try:
@@ -309,7 +273,7 @@ class Supervisor:
 
         return start
 
-    def _has_started(self, attempt: _Attempt, started: Started | None, now: datetime) -> None:
+    def _has_started(self, attempt: Attempt, started: Started | None, now: datetime) -> None:
         attempt.started = started
         if started is None:
             self._has_ended(attempt, now)
@@ -317,7 +281,7 @@ class Supervisor:
             attempt.task = started.task
             self._watch_exit(started.running.pid)
 
-    def _finishing(self, attempt: _Attempt, seen: Observation) -> Callable[[], None]:
+    def _finishing(self, attempt: Attempt, seen: Observation) -> Callable[[], None]:
         assert attempt.started is not None and seen.finished is not None
         worktree, finished, used = attempt.started.worktree, seen.finished, attempt.used(seen.usage)
 
@@ -329,7 +293,7 @@ class Supervisor:
 
         return close
 
-    def _has_ended(self, attempt: _Attempt, now: datetime) -> None:
+    def _has_ended(self, attempt: Attempt, now: datetime) -> None:
         self._attempts.pop(attempt.key, None)
         self._sweep_later(now)  # its worktree may have had to stay
 
@@ -384,10 +348,3 @@ def _interrupt_all(conn: Connection, now: datetime, rules: TaskRules) -> None:
     for row in tasks.in_status(conn, TaskStatus.RUNNING):
         attempts.interrupt(conn, row, "The daemon was stopped while it ran.", now)
         departures.end(conn, row["session_id"], INTERRUPTED, now, rules)
-
-
-def _tell(conn: Connection, news: Iterable[tuple[_Attempt, Row]], now: datetime) -> None:
-    for attempt, values in news:
-        task_id, token = attempt.key
-        if tasks.move(conn, task_id, (TaskStatus.RUNNING,), values, token=token) is not None:
-            session_rows.beat(conn, attempt.task["session_id"], iso(now))
