@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import uvicorn
+import uvloop
 
 from corral import __version__
 from corral.config.watch import ConfigWatcher
@@ -57,7 +58,7 @@ def serve(instance: Instance, ready: Callable[[], None]) -> None:
     pool = ThreadPoolExecutor(THREADS, thread_name_prefix="work")
     services = assemble(project, pool)
     try:
-        asyncio.run(_run(services, ready))
+        uvloop.run(_run(services, ready))
     finally:
         services.db.close()
         pool.shutdown(wait=False, cancel_futures=True)
@@ -95,6 +96,7 @@ async def _run(services: Services, ready: Callable[[], None]) -> None:
         log_config=None,
         access_log=False,
         lifespan="off",
+        loop="none",  # it runs in ours
         http="httptools",
         ws="none",
         proxy_headers=False,

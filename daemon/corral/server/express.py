@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from corral.errors import CorralError
 from corral.server.access import App, Receive, Scope, Send
 from corral.server.app import PREFIX, failure
-from corral.server.routes import hooks, locks, sessions, tasks
+from corral.server.routes import hooks, locks, messages, sessions, tasks
 from corral.server.services import Services
 
 Call = tuple["re.Pattern[str]", Callable[..., Awaitable[Any]], "Callable[[bytes], Any] | None", int]
@@ -42,6 +42,8 @@ _CALLS: tuple[Call, ...] = tuple(
         ("/locks/acquire", locks.acquire, _model(locks.Acquisition), 201),
         ("/locks/check", locks.check, _model(locks.Keys), 200),
         ("/locks/release", locks.release, _model(locks.Release), 200),
+        ("/messages", messages.send, _model(messages.Sending), 201),
+        ("/sessions", sessions.register, _model(sessions.Registration), 201),
         ("/tasks", tasks.submit, _object, 201),
     )
 )

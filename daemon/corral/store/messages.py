@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import Connection, and_, bindparam, func, insert, or_, select, update
 
 from corral.models.states import Importance, RecipientRole, SessionStatus
+from corral.store.prepared import Prepared
 from corral.store.schema import agent_sessions, notices
 from corral.store.schema_coordination import message_recipients, messages
 
@@ -34,26 +35,46 @@ _SHOWN = (
     .limit(AT_MOST)
 )  # fmt: skip
 _WAITS = and_(_r.session_id == bindparam("which"), _r.injected_at.is_(None), _UNREAD)
-_WAITING = _SHOWN.where(_WAITS)
-_ANY_WAITING = select(_r.message_id).where(_WAITS).limit(1)
+_WAITING = Prepared(_SHOWN.where(_WAITS))
+_ANY_WAITING = Prepared(select(_r.message_id).where(_WAITS).limit(1))
 _HOW_MANY = (
     select(func.count(), func.count().filter(_m.importance == Importance.URGENT))
     .select_from(message_recipients)
     .join(messages, _r.message_id == _m.message_id)
     .where(_WAITS)
 )
-_NOTICES = select(notices.c.notice_id).where(
-    notices.c.session_id == bindparam("which"), notices.c.injected_at.is_(None)
+_NOTICES = Prepared(
+    select(notices.c.notice_id)
+    .where(notices.c.session_id == bindparam("which"), notices.c.injected_at.is_(None))
+    .limit(1)
 )
-_HOLDING = _SHOWN.where(
-    _r.session_id == bindparam("which"), _r.held_at.is_(None), _UNREAD, _m.importance == Importance.URGENT
+_HOLDING = Prepared(
+    _SHOWN.where(_r.session_id == bindparam("which"), _r.held_at.is_(None), _UNREAD, _m.importance == Importance.URGENT)
+)
+
+
+_CREATE = Prepared(insert(messages).returning(messages), *(column.key for column in _m if column.key != "seq"))
+_ADDRESS = Prepared(insert(message_recipients), "message_id", "session_id", "name", "role", "bounced_at")
+_SENT_AT = Prepared(
+    select(_m.created_at)
+    .where(_m.sender_session_id == bindparam("sender"))
+    .order_by(_m.seq.desc())
+    .offset(bindparam("back"))
+    .limit(1)
+)
+_RECIPIENTS = Prepared(
+    select(message_recipients, agent_sessions.c.agent_name)
+    .join(agent_sessions, agent_sessions.c.session_id == _r.session_id)
+    .where(_r.message_id == bindparam("which"))
+    .order_by(_r.role.desc(), _r.name)
 )
 
 
 def create(conn: Connection, message: Row, recipients: Sequence[Row]) -> Row:
     """Store a message with its recipients: ``{session_id, name, role, bounced_at}``, at least one."""
-    row = dict(conn.execute(insert(messages).values(**message).returning(messages)).mappings().one())
-    conn.execute(insert(message_recipients), [{**one, "message_id": row["message_id"]} for one in recipients])
+    row = _CREATE.one(conn, message)
+    for one in recipients:
+        _ADDRESS.change(conn, {**one, "message_id": row["message_id"]})
     return row
 
 
@@ -77,22 +98,13 @@ def by_key(conn: Connection, sender_session_id: str | None, idempotency_key: str
 
 def sent_at(conn: Connection, sender_session_id: str, back: int) -> str | None:
     """When a sender sent the message that lies so many back; 0: the latest."""
-    query = select(_m.created_at).where(_m.sender_session_id == sender_session_id).order_by(_m.seq.desc())
-    return conn.execute(query.offset(back).limit(1)).scalar()
+    found = _SENT_AT.first(conn, {"sender": sender_session_id, "back": back})
+    return found["created_at"] if found else None
 
 
 def recipients(conn: Connection, message_ids: Sequence[str]) -> dict[str, list[Row]]:
     """Who got each message, in the order of their roles, with the name each is called by."""
-    found: dict[str, list[Row]] = {message_id: [] for message_id in message_ids}
-    query = (
-        select(message_recipients, agent_sessions.c.agent_name)
-        .join(agent_sessions, agent_sessions.c.session_id == _r.session_id)
-        .where(_r.message_id.in_(list(message_ids)))
-        .order_by(_r.role.desc(), _r.name)
-    )
-    for row in conn.execute(query).mappings():
-        found[row["message_id"]].append(dict(row))
-    return found
+    return {message_id: _RECIPIENTS.all(conn, {"which": message_id}) for message_id in message_ids}
 
 
 def inbox(
@@ -131,7 +143,7 @@ def inbox(
 
 def waiting(conn: Connection, session_id: str) -> list[Row]:
     """The first unread mail that has not entered the session's context yet, the oldest first, with how bodies begin."""
-    return [dict(row) for row in conn.execute(_WAITING, {"which": session_id}).mappings()]
+    return _WAITING.all(conn, {"which": session_id})
 
 
 def how_many_wait(conn: Connection, session_id: str) -> tuple[int, int]:
@@ -142,12 +154,12 @@ def how_many_wait(conn: Connection, session_id: str) -> tuple[int, int]:
 
 def holding(conn: Connection, session_id: str) -> list[Row]:
     """The first unread urgent mail that has not held a Stop yet, the oldest first, with how bodies begin."""
-    return [dict(row) for row in conn.execute(_HOLDING, {"which": session_id}).mappings()]
+    return _HOLDING.all(conn, {"which": session_id})
 
 
 def anything_waits(conn: Connection, session_id: str) -> bool:
     """Whether a session has mail or notices that have not entered its context yet."""
-    return any(conn.execute(query, {"which": session_id}).first() is not None for query in (_NOTICES, _ANY_WAITING))
+    return any(query.first(conn, {"which": session_id}) is not None for query in (_NOTICES, _ANY_WAITING))
 
 
 def at_rest(

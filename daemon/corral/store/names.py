@@ -7,19 +7,20 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, func, insert, or_, select, update
 
 from corral.models.states import SessionStatus
+from corral.store.prepared import Prepared
 from corral.store.schema import agent_sessions
 from corral.store.schema_coordination import agent_names
 
 Row = dict[str, Any]
 
-_BY_ID = select(agent_sessions).where(agent_sessions.c.session_id == bindparam("address"))
-_BY_OWN_NAME = select(agent_sessions).where(agent_sessions.c.agent_name == bindparam("address"))
-_BY_BOUND_NAME = (
+_BY_ID = Prepared(select(agent_sessions).where(agent_sessions.c.session_id == bindparam("address")))
+_BY_OWN_NAME = Prepared(select(agent_sessions).where(agent_sessions.c.agent_name == bindparam("address")))
+_BY_BOUND_NAME = Prepared(
     select(agent_sessions, agent_names.c.name.label("bound"))
     .join(agent_names, agent_names.c.session_id == agent_sessions.c.session_id)
     .where(agent_names.c.folded == bindparam("address"))
 )
-_BY_FOLDED_NAME = (
+_BY_FOLDED_NAME = Prepared(
     select(agent_sessions)
     .where(func.lower(agent_sessions.c.agent_name) == bindparam("address"))
     .order_by((agent_sessions.c.status == SessionStatus.DISCONNECTED), agent_sessions.c.last_heartbeat.desc())
@@ -34,7 +35,7 @@ def resolve(conn: Connection, address: str) -> Row | None:
     """
     for query, asked in ((_BY_ID, address), (_BY_OWN_NAME, address), (_BY_BOUND_NAME, address.lower()),
                          (_BY_FOLDED_NAME, address.lower())):  # fmt: skip
-        row = conn.execute(query, {"address": asked}).mappings().first()
+        row = query.first(conn, {"address": asked})
         if row is not None:
             return {**row, "called": row.get("bound") or row["agent_name"]}
     return None
