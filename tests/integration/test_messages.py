@@ -90,7 +90,7 @@ def test_a_subagent_gets_its_own_mail_and_its_parent_does_not(house: Coordinated
 def test_a_message_is_refused_as_a_whole_with_its_reason_and_nobody_speaks_for_another(house: Coordinated) -> None:
     ann, ben = _arrive(house, "ann", "ben")
     for wrong, name in (
-        ({"to": [ben, "Nobody"]}, "not_found"),
+        ({"to": [ben, "Nobody"]}, "recipient_not_found"),
         ({"to": []}, "invalid_input"),
         ({"to": [ben], "body": "x" * 5_000_000}, "invalid_input"),
         ({"to": [ben], "attachments": ["../x"]}, "invalid_input"),
