@@ -97,6 +97,23 @@ def test_a_daemon_that_dies_over_a_letter_sends_it_once(house: Coordinated, poin
     assert {kind: len(rows) for kind, rows in _mail(house, "boss").items()} == {"task.completed": 1, "merge.landed": 1}
 
 
+@pytest.mark.parametrize("point", ["announcements.before_letter", "announcements.letter_sent"])
+def test_a_daemon_that_dies_over_mail_that_did_not_arrive_tells_of_it_once(house: Coordinated, point: str) -> None:
+    for session in ("ann", "eve", "ben"):
+        house.hook("SessionStart", session)
+    names = {row["session_id"]: row["agent_name"] for row in house.ask("GET", "/sessions")}
+    house.run("daemon", "stop")
+    house.run("daemon", "start", CORRAL_CRASH_AT=point)
+    pid = house.daemon_pid()
+    for sender in ("ann", "ann", "eve"):
+        house.ask("POST", "/messages", {"session_id": sender, "to": [names["ben"]], "subject": "Hello", "body": "x"})
+    house.hook("SessionEnd", "ben", reason="prompt_input_exit")
+    eventually(lambda: house.daemon_pid() not in (pid,))
+    for sender in ("ann", "eve"):
+        eventually(lambda sender=sender: "message.bounced" in _mail(house, sender))  # type: ignore[misc]
+        assert {kind: len(rows) for kind, rows in _mail(house, sender).items()} == {"message.bounced": 1}
+
+
 def test_mail_that_its_reader_has_not_seen_when_it_ends_bounces(house: Coordinated) -> None:
     for session in ("ann", "ben"):
         house.hook("SessionStart", session)
@@ -316,5 +333,5 @@ def test_the_summary_of_a_batch_comes_after_all_that_is_said_of_its_tasks(db: Da
 
     db.write(end)
     Announcer(db, open_repository(repo / ".git"), lambda: None).step(now)
-    mail = db.read(lambda conn: messages.thread(conn, "batch"))
-    assert [one["kind"] for one in mail] == ["task.completed"] * 3 + ["batch.settled"]
+    mail = db.read(lambda conn: list(messages.thread(conn, "batch")))
+    assert [one["kind"] for one in reversed(mail)] == ["task.completed"] * 3 + ["batch.settled"]

@@ -95,7 +95,7 @@ def test_a_message_is_refused_as_a_whole_with_its_reason_and_nobody_speaks_for_a
         ({"to": [ben], "body": "x" * 5_000_000}, "invalid_input"),
         ({"to": [ben], "attachments": ["../x"]}, "invalid_input"),
         ({"to": [ben], "importance": "dire"}, "invalid_input"),
-        ({"to": [ben], "thread_id": "a b"}, "invalid_input"),
+        ({"to": [ben], "thread_id": "a b"}, "invalid_thread_id"),
         ({"to": [ann], "session_id": "ben", "name": ann}, "operation_not_permitted"),
     ):
         body = {"session_id": "ann", "subject": "s", "body": "x", **wrong}

@@ -230,10 +230,7 @@ def _conclude(conn: Connection, thread_id: str, event: Row, now: datetime) -> No
     importance = Importance.HIGH if bad else Importance.NORMAL
     letter = letters.written("batch.settled", subject, facts, rows[0], importance)
     submitted = [row["submitted_by"] for row in rows]
-    took_part = [
-        *(row["session_id"] for row in rows),
-        *(one["sender_session_id"] for one in mail.thread(conn, thread_id)),
-    ]
+    took_part = [*(row["session_id"] for row in rows), *announcements.wrote(conn, thread_id)]
     present = [one for one in took_part if one and session_rows.get(conn, one) is not None]
     letters.send(conn, replace(letter, idempotency_key=key), [*submitted, *present], event, now)
 

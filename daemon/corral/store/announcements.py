@@ -113,6 +113,14 @@ def follows(conn: Connection, thread_id: str, kinds: Sequence[str], after: int) 
     return conn.execute(query).first() is not None
 
 
+def wrote(conn: Connection, thread_id: str) -> list[str]:
+    """The sessions that have written in a thread."""
+    query = select(messages.c.sender_session_id).where(
+        messages.c.thread_id == thread_id, messages.c.sender_session_id.is_not(None)
+    )
+    return list(conn.execute(query.distinct()).scalars())
+
+
 def batch(conn: Connection, thread_id: str) -> list[Row]:
     """The tasks of a thread, the oldest first: what a summary says of each, and of its latest merge request."""
     latest = (

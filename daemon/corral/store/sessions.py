@@ -35,12 +35,6 @@ def get(conn: Connection, session_id: str) -> Row | None:
     return _BY_ID.first(conn, {"which": session_id})
 
 
-def by_name(conn: Connection, agent_name: str) -> Row | None:
-    """One session by its name."""
-    row = conn.execute(select(agent_sessions).where(agent_sessions.c.agent_name == agent_name)).mappings().first()
-    return dict(row) if row else None
-
-
 def create(conn: Connection, values: Row) -> Row:
     """Insert a session; ``values`` holds every column that is not null."""
     return dict(conn.execute(_CREATE, values).mappings().one())

@@ -137,17 +137,10 @@ def speaker(conn: Connection, session_id: str | None, now: datetime) -> Speaker:
     row = session_rows.beat(conn, who, iso(now))
     arrived = row is None
     if row is None:
-        kind, named = ("claude", None) if session_id else (PERSON, _free_name(conn, who))
+        kind, named = ("claude", None) if session_id else (PERSON, getpass.getuser())
         row = sessions.register(conn, Arrival(session_id=who, agent_type=kind, agent_name=named), now)
     kin = (row["parent_session_id"],) if row["parent_session_id"] else ()
     return Speaker(Holder(session_id=who, task_id=row["task_id"], kin=kin), row["agent_name"], arrived)
-
-
-def _free_name(conn: Connection, who: str) -> str | None:
-    name = getpass.getuser()
-    holder = session_rows.by_name(conn, name)
-    free = holder is None or holder["session_id"] == who
-    return name if free and name.replace("-", "").replace("_", "").isalnum() else None
 
 
 @router.get("", response_model=list[dict[str, Any]])
