@@ -167,6 +167,11 @@ def reach(key: LockKey) -> str:
     return _apart_from_logical(globs.folder(_pattern(key))) if key.is_pattern else key.match_key
 
 
+def meets_all(key: LockKey) -> bool:
+    """Whether a key overlaps every path and glob there can be."""
+    return key.is_pattern and not _pattern(key).beginning
+
+
 def first_character(match_key: str) -> str:
     """Of the path itself, or of the logical key."""
     return _path_of(match_key)[0]

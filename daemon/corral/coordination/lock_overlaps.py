@@ -9,11 +9,21 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime
 from functools import cached_property
+from itertools import islice
 from typing import Any
 
 from sqlalchemy import Connection
 
-from corral.coordination.keys import LockKey, ancestors, first_character, keys_overlap, paths_met, reach, stored_key
+from corral.coordination.keys import (
+    LockKey,
+    ancestors,
+    first_character,
+    keys_overlap,
+    meets_all,
+    paths_met,
+    reach,
+    stored_key,
+)
 from corral.errors import InvalidInput
 from corral.models.instants import iso
 from corral.store import locks as rows
@@ -48,11 +58,15 @@ class Overlaps:
             InvalidInput: There are too many locks for globs that may be anywhere.
         """
         below = reach(key)
-        if below:
+        near: Iterable[Row]
+        if meets_all(key):
+            near = rows.by_expiry(self._conn, self._now)
+        elif below:
             near = rows.candidates(self._conn, below, ancestors(below), first_character(below), now=self._now)
         else:
             near = [*self._globs, *self._on_paths(key, most)]
-        found = [row for row in self._others(near) if keys_overlap(key, stored_key(row))]
+        met = (row for row in self._others(near) if keys_overlap(key, stored_key(row)))
+        found = islice(met, most) if meets_all(key) else met
         return sorted(found, key=lambda row: (row["expires_at"], row["lock_id"]))[:most]
 
     def _others(self, found: Iterable[Row]) -> Iterator[Row]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cache
 from typing import Any
 
@@ -63,6 +63,12 @@ def candidates(conn: Connection, below: str, ancestors: Sequence[str], first: st
     folders = {f"folder{number}": folder for number, folder in enumerate(ancestors)}
     near = {"path": below, "first": first, "below": below + "/", "beyond": below + "0", **folders}
     return _near(len(ancestors)).all(conn, {"now": now, **near})
+
+
+def by_expiry(conn: Connection, now: str) -> Iterator[Row]:
+    """Every live lock, that which expires first first; read as they are asked for."""
+    query = _WITH_HOLDER.where(file_locks.c.expires_at > now).order_by(file_locks.c.expires_at)
+    return (dict(row) for row in conn.execute(query).mappings())
 
 
 def plain_keys(conn: Connection, now: str, besides: Collection[str], *, exclusive_only: bool) -> dict[str, str]:

@@ -6,6 +6,7 @@ Which messages there are is asked first, and what they say only for as many as a
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 from sqlalchemy import Connection, Select, and_, func, or_, select
@@ -85,12 +86,11 @@ def how_many(conn: Connection, thread_id: str) -> int:
 
 def _whole(conn: Connection, query: Select[Any]) -> Iterator[Row]:
     """The messages that a query names by their numbers, in its order, with what else it says of each."""
-    yield from _filled(conn, [dict(row) for row in conn.execute(query).mappings()])
+    return _filled(conn, (dict(row) for row in conn.execute(query).mappings()))
 
 
-def _filled(conn: Connection, named: Sequence[Row]) -> Iterator[Row]:
-    for at in range(0, len(named), AT_ONCE):
-        some = named[at : at + AT_ONCE]
+def _filled(conn: Connection, named: Iterator[Row]) -> Iterator[Row]:
+    while some := list(islice(named, AT_ONCE)):
         asked = select(messages).where(_m.seq.in_([row["seq"] for row in some]))
         found = {row["seq"]: row for row in conn.execute(asked).mappings()}
         yield from ({**found[row["seq"]], **row} for row in some if row["seq"] in found)
@@ -98,7 +98,7 @@ def _filled(conn: Connection, named: Sequence[Row]) -> Iterator[Row]:
 
 def numbered(conn: Connection, numbers: Sequence[int]) -> Iterator[Row]:
     """Messages by their numbers, in that order; what is not there is left out."""
-    return _filled(conn, [{"seq": number} for number in numbers])
+    return _filled(conn, ({"seq": number} for number in numbers))
 
 
 def ids(conn: Connection, numbers: Sequence[int]) -> dict[int, str]:
