@@ -2,7 +2,7 @@
 
 It is made of what is stored already; nothing is asked, and no file is read. None is left by whoever has nothing to hand over: a
 person, a command, a subagent (its parent speaks for both), a worker whose task is completed (the task tells), and a session that
-did nothing: no lock, no event of its own, no last words.
+did nothing which somebody could go on with: no lock, no task, no commit, no last words. Words with others are in their inboxes.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from corral.coordination import handoffs
+from corral.coordination.keys import NAMESPACES
 from corral.models.instants import after, parse
 from corral.models.states import OPEN_MERGES, MergeState, TaskStatus
 from corral.store import handoffs as rows
@@ -29,6 +30,8 @@ WORDS = 2000
 """Characters of a session's last words that are kept."""
 _FREED = ("lock.released", "lock.expired", "session.ended")
 """The events that name paths which were held until then."""
+_DEEDS = (COMMITTED, "task.", "merge.", "feature.", "worktree.", "lock.force_released", *_FREED[:2])
+"""How the events of work begin."""
 _ENDS = {
     "silent": "fell silent",
     "process_gone": "was gone: its process died",
@@ -69,8 +72,7 @@ def _deeds(conn: Connection, session_id: str, family: Sequence[str]) -> list[Row
 
 
 def _is_deed(event: Row) -> bool:
-    kind = event["kind"]
-    return kind == COMMITTED or not kind.startswith("session.") or bool(event["data"].get("released"))
+    return event["kind"].startswith(_DEEDS) or bool(event["data"].get("released"))
 
 
 def _touched(lock: Row) -> str:
@@ -127,5 +129,11 @@ def _commits(done: list[Row]) -> Iterator[str]:
 def _files(done: list[Row], released: Sequence[Row]) -> list[str]:
     """What was locked at the end, then what had been before, the latest first; each once."""
     earlier = [row["data"] for row in reversed(done) if row["kind"] in _FREED]
-    paths = [path for data in earlier for path in data.get("paths") or data.get("released") or [data.get("path")]]
-    return list(dict.fromkeys(path for path in [*(row["file_path"] for row in released), *paths] if path))[:200]
+    before = [path for data in earlier for path in data.get("paths") or data.get("released") or [data.get("path")]]
+    paths = [*(row["file_path"] for row in released), *before]
+    return list(dict.fromkeys(path for path in paths if path and _is_file(path)))[:200]
+
+
+def _is_file(path: str) -> bool:
+    """Whether it is one file to look at, and neither a logical key nor a glob over many."""
+    return path.partition(":")[0] not in NAMESPACES and not set("*?") & set(path)

@@ -29,6 +29,8 @@ LIMIT = 32_000
 """Characters of a whole handoff: one that is longer than that is not read."""
 MAX_SHOWN = 100
 """Handoffs in one answer."""
+UNBRIEFED = ("mcp", "person", "command")
+"""The ``agent_type`` of those who are given no briefing."""
 BRIEF = 700
 """Characters of it in a newcomer's briefing."""
 
@@ -113,7 +115,7 @@ def for_newcomer(conn: Connection, me: Row) -> str | None:
     if found is None:
         branch = me["branch"] or traces.branch_of(conn, me["worktree"])
         found = rows.of_place(conn, me["worktree"], branch, besides=who)
-        if found is not None and rows.was_followed(conn, found, besides=who):
+        if found is not None and rows.was_followed(conn, found, besides=who, passers=UNBRIEFED):
             found = None
     return _brief(found) if found is not None else None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, exists, insert, or_, select
@@ -66,8 +67,12 @@ def of_place(conn: Connection, worktree: str | None, branch: str | None, *, besi
     return _newest(conn, or_(*here), *_from_the_past(besides)) if here else None
 
 
-def was_followed(conn: Connection, handoff: Row, *, besides: str) -> bool:
-    """Whether another session has begun in a handoff's worktree since its writer ended."""
+def was_followed(conn: Connection, handoff: Row, *, besides: str, passers: Sequence[str]) -> bool:
+    """Whether another session has begun in a handoff's worktree since its writer ended.
+
+    Args:
+        passers: The ``agent_type`` of those who are given no handoff, and so do not count.
+    """
     over = select(agent_sessions.c.ended_at).where(agent_sessions.c.session_id == handoff["session_id"])
     ended_at = conn.execute(over).scalar()
     follower = select(agent_sessions.c.session_id).where(
@@ -76,6 +81,7 @@ def was_followed(conn: Connection, handoff: Row, *, besides: str) -> bool:
         agent_sessions.c.started_at > ended_at,
         agent_sessions.c.worktree == handoff["worktree"],
         agent_sessions.c.parent_session_id.is_(None),
+        agent_sessions.c.agent_type.not_in(list(passers)),
         agent_sessions.c.session_id != besides,
     )
     return conn.execute(follower.limit(1)).first() is not None

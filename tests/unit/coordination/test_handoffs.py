@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, create_engine
 
-from corral.coordination import aftermath, handoffs, locks, sessions
+from corral.coordination import aftermath, handoffs, locks, messages, sessions
+from corral.coordination.addresses import Identity
 from corral.coordination.briefing import LIMIT, briefing
 from corral.coordination.keys import parse_key
 from corral.coordination.locks import Holder
+from corral.coordination.messages import Letter
 from corral.coordination.sessions import Arrival
 from corral.errors import InvalidInput, NotFound
 from corral.store import events, schema
@@ -48,6 +50,14 @@ def hold(conn: Connection, who: str, *paths: str, minute: float = 0) -> None:
 
 def end(conn: Connection, who: str, minute: float = 0, reason: str = "ended") -> None:
     assert sessions.end(conn, who, reason, at(minute)) is not None
+
+
+def talk(conn: Connection, who: str, minute: float = 0) -> None:
+    """A connection that registers itself and sends a message, and does nothing else."""
+    me = Identity(who, arrive(conn, who, minute, agent_type="mcp", worktree=MAIN)["agent_name"])
+    letter = Letter(subject="Hello", body="Who is there?", to=(me.name,))
+    events.record(conn, at(minute), "agent.registered", session_id=who)
+    messages.send(conn, me, letter, at(minute))
 
 
 def newest(conn: Connection, agent_name: str | None = None) -> dict[str, Any]:
@@ -151,7 +161,7 @@ def test_a_session_that_ends_leaves_what_is_known_of_it(conn: Connection, reason
     assert (left["agent_name"], left["automatic"], left["worktree"]) == ("A", True, MAIN)
     for part in (told, "Fix the login", "The reset still fails."):
         assert part in left["summary"]
-    assert left["relevant_files"] == ["src/login.py", "api:GET /login", "src/early.py"]
+    assert left["relevant_files"] == ["src/login.py", "src/early.py"]
     assert left["completed_work"] == ["Committed cccccccccccc: Reset"]
     assert merge in left["next_steps"][0] and "changed by B" in left["next_steps"][0]
 
@@ -179,6 +189,10 @@ def _silent(conn: Connection) -> None:
     arrive(conn, "a", agent_type="mcp")
 
 
+def _talking(conn: Connection) -> None:
+    talk(conn, "a")
+
+
 def _person(conn: Connection) -> None:
     arrive(conn, "a", agent_type="person")
     hold(conn, "a", "x")
@@ -204,7 +218,7 @@ def _came_back_for_nothing(conn: Connection) -> None:
     conn.execute(schema.metadata.tables["handoffs"].delete())
 
 
-@pytest.mark.parametrize("life", [_silent, _person, _command, _subagent, _came_back_for_nothing])
+@pytest.mark.parametrize("life", [_silent, _talking, _person, _command, _subagent, _came_back_for_nothing])
 def test_who_has_nothing_to_hand_over_leaves_nothing(conn: Connection, life: Any) -> None:
     life(conn)
     end(conn, "a", 1)
@@ -261,6 +275,17 @@ def test_the_next_in_the_same_worktree_is_given_it_and_nobody_after_him(conn: Co
     assert handoffs.for_newcomer(conn, arrive(conn, "b", 5)) == told, "after it lost its context, it is told again"
     assert handoffs.for_newcomer(conn, arrive(conn, "c", 6)) is None
     assert handoffs.for_newcomer(conn, arrive(conn, "d", 6, worktree=OTHER)) is None
+
+
+def test_who_only_passes_by_takes_it_from_nobody(conn: Connection) -> None:
+    arrive(conn, "a", agent_name="A")
+    hold(conn, "a", "src/a.py", "api:GET /v1/users", "docs/**", minute=1)
+    end(conn, "a", 2)
+    talk(conn, "passer", 3)
+    end(conn, "passer", 4)
+    assert newest(conn)["relevant_files"] == ["src/a.py"]
+    told = handoffs.for_newcomer(conn, arrive(conn, "b", 5))
+    assert told is not None and "A left this" in told
 
 
 def test_the_same_branch_elsewhere_and_the_same_task_again_count_as_well(conn: Connection) -> None:
