@@ -31,7 +31,8 @@ def listing(
         emit(rows)
         return
     for row in rows:
-        marks = ["unguarded"] if row["unguarded"] else []
+        marks = [f"also {', '.join(row['names'])}"] if row["names"] else []
+        marks += ["unguarded"] if row["unguarded"] else []
         marks += [f"waits for {row['waiting_for']}"] if row["waiting_for"] else []
         row["notes"] = "; ".join(marks)
         row["seen"] = row["last_heartbeat"][:19].replace("T", " ")
@@ -59,6 +60,7 @@ def show(
     say(f"{paint(visible(row['agent_name']), 'bold')}  {state(row['status'])}")
     facts = [
         ("id", row["session_id"]),
+        ("also", ", ".join(row["names"])),
         ("type", row["agent_type"]),
         ("task", row["current_task"]),
         ("can", ", ".join(row["capabilities"])),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, func, insert, or_, select, update
@@ -71,6 +72,17 @@ def rebind(conn: Connection, name: str, session_id: str) -> None:
     """Let a name that was bound, if it was, mean another session."""
     which = agent_names.c.folded == name.lower()
     conn.execute(update(agent_names).where(which).values(session_id=session_id))
+
+
+def by_session(conn: Connection, session_ids: Sequence[str] = ()) -> dict[str, list[str]]:
+    """The names that sessions go by beside their own, of these or of all, in the order in which they were registered."""
+    query = select(agent_names.c.session_id, agent_names.c.name).order_by(agent_names.c.registered_at)
+    if session_ids:
+        query = query.where(agent_names.c.session_id.in_(list(session_ids)))
+    found: dict[str, list[str]] = {}
+    for row in conn.execute(query):
+        found.setdefault(row.session_id, []).append(row.name)
+    return found
 
 
 def of_session(conn: Connection, session_id: str) -> list[Row]:

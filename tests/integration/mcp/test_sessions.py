@@ -67,6 +67,21 @@ def test_agents_find_each_other_by_what_they_can_do(house: Coordinated) -> None:
     play(house, later, profile="full")
 
 
+def test_the_names_that_a_connection_goes_by_are_shown_with_its_session(house: Coordinated) -> None:
+    async def scene(one: Agent) -> None:
+        first = await one.call("register_agent", program="p", model="m", name="Sisyphus")
+        assert first["name"] == "Sisyphus"
+        await one.call("register_agent", program="p", model="m", name="Boulder")
+        (row,) = house.json("session", "list")
+        assert row["names"] == ["Sisyphus", "Boulder"] and row["agent_name"] not in row["names"]
+        assert "also Sisyphus, Boulder" in house.run("session", "list").stdout
+        shown = house.json("session", "show", "boulder")
+        assert (shown["session_id"], shown["names"]) == (row["session_id"], row["names"])
+        assert "Sisyphus, Boulder" in house.run("session", "show", row["agent_name"]).stdout
+
+    play(house, scene, profile="mail")
+
+
 @pytest.mark.req("HEARTBEAT-3")
 def test_a_cleanup_leaves_the_living_alone(house: Coordinated) -> None:
     nothing = {"success": True, "agents_cleaned": 0, "locks_released": 0}
@@ -135,6 +150,13 @@ def test_what_a_session_changed_is_shown_with_it(house: Coordinated) -> None:
     text = house.run("session", "show", shown["agent_name"].lower()).stdout
     assert made[:12] in text and merge in text
     assert house.json("session", "show", "idle")["changesets"] == {"commits": [], "merges": []}
+
+    async def whois(one: Agent) -> None:
+        for name, theirs in ((shown["agent_name"], [git(house.root, "rev-parse", "login")]), ("idle", [])):
+            found = await one.call("whois", agent_name=name)
+            assert [commit["hexsha"] for commit in found["recent_commits"]] == theirs
+
+    play(house, whois, profile="mail")
 
     # What somebody else made and a command only fetched is not the session's.
     git(house.root, "switch", "-q", "-c", "other", before)

@@ -21,6 +21,7 @@ from corral.server.hooks import started_at
 from corral.server.routes.dependencies import Given
 from corral.server.routes.locks import person
 from corral.server.services import Services
+from corral.store import names
 from corral.work import departures
 
 router = APIRouter(prefix="/sessions", tags=["sessions"])
@@ -57,35 +58,38 @@ async def listing(
     status: list[SessionStatus] = Query(default=[]),  # noqa: B008
     capability: Annotated[str | None, Query(max_length=64)] = None,
 ) -> list[dict[str, Any]]:
-    """Every session of the project, disconnected ones included unless filtered."""
+    """Every session of the project, disconnected ones included unless filtered; ``names``: those it goes by beside its own."""
     of_team = team_capabilities(services)
 
-    def look(conn: Connection) -> list[dict[str, Any]]:
+    def look(conn: Connection) -> tuple[list[dict[str, Any]], dict[str, list[str]]]:
         found = (
             discovery.discover(conn, capability, status_or_all, of_team)
             for status_or_all in ([str(one) for one in status] or SessionStatus.values())
         )
-        return sorted(chain.from_iterable(found), key=lambda row: str(row["last_heartbeat"]), reverse=True)
+        rows = sorted(chain.from_iterable(found), key=lambda row: str(row["last_heartbeat"]), reverse=True)
+        return rows, names.by_session(conn)
 
-    return [sessions.wire(row) for row in await services.read(look)]
+    rows, called = await services.read(look)
+    return [{**sessions.wire(row), "names": called.get(row["session_id"], [])} for row in rows]
 
 
 @router.get("/{session_id}")
 async def detail(services: Given, session_id: str) -> dict[str, Any]:
-    """One session, by its id or its name, with its ``changesets``: the commits and merge requests it made."""
+    """One session, by its id or a name, with its ``changesets``: the commits and merge requests it made."""
 
     def look(conn: Connection) -> tuple[dict[str, Any], dict[str, list[dict[str, Any]]]]:
         row = sessions.find(conn, session_id)
         (row,) = discovery.able([row], team_capabilities(services))
-        return row, changesets.of(conn, row["session_id"])
+        who = row["session_id"]
+        return {**sessions.wire(row), "names": names.by_session(conn, [who]).get(who, [])}, changesets.of(conn, who)
 
-    row, changes = await services.read(look)
+    shown, changes = await services.read(look)
     merges = changes["merges"]
     submitted = await services.work(lambda: [_submitted(services, merge) for merge in merges])
     known = {commit["sha"]: commit for commits in submitted for commit in commits}
     commits = {**{commit["sha"]: commit for commit in changes["commits"]}, **known}
     return {
-        **sessions.wire(row),
+        **shown,
         "changesets": {"commits": list(commits.values()), "merges": [shapes.summary(merge) for merge in merges]},
     }
 

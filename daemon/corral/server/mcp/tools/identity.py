@@ -12,7 +12,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from corral.coordination import addresses, sessions
+from corral.coordination import addresses, changesets, sessions
 from corral.coordination.names import agent_name as free_name
 from corral.coordination.names import check_agent_name
 from corral.errors import CorralError, InvalidInput
@@ -23,7 +23,6 @@ from corral.server.mcp.acting import BY_HTTP, Ignored, Text, act, check_project,
 from corral.server.mcp.calls import Answer, Function, current, raised
 from corral.server.mcp.tools.mail import PROJECT_ID
 from corral.server.services import Services
-from corral.store import merges
 from corral.store import messages as mail_rows
 from corral.store import names as rows
 from corral.store import sessions as session_rows
@@ -207,7 +206,7 @@ async def whois(
     def find(conn: Connection) -> Answer:
         found = profile(conn, agent_name)
         if include_recent_commits:
-            theirs = [row for row in merges.listing(conn) if row["session_id"] == found["id"]]
+            theirs = changesets.of(conn, found["id"])["merges"]
             found["recent_commits"] = [
                 {"hexsha": row["head_sha"], "summary": row["title"], "authored_ts": row["created_at"]}
                 for row in theirs[::-1][: max(0, commit_limit)]
