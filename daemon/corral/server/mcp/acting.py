@@ -155,5 +155,10 @@ def listed(rows: list[dict[str, Any]], more: str | None = None) -> Any:
 
     if more is None:
         return ToolResult(content=[*rows] if rows else "[]", structured_content={"result": rows})
-    note = _left_out(more)
-    return ToolResult(content=[json.dumps(rows), note], structured_content={"result": rows, "left_out": note})
+    from mcp.types import TextContent
+
+    texts = (json.dumps(rows), note := _left_out(more))
+    return ToolResult(
+        content=[TextContent(type="text", text=text) for text in texts],
+        structured_content={"result": rows, "left_out": note},
+    )

@@ -1,0 +1,147 @@
+"""The longest lists there are: each answer is bounded, says that something was left out, and how to get it; nothing is lost."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import re
+import socket
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+from sqlalchemy import create_engine, insert
+
+from corral.config.paths import find_project, socket_path
+from corral.coordination import messages, sessions
+from corral.coordination.addresses import Identity
+from corral.coordination.messages import BODY_LIMIT, Letter
+from corral.coordination.sessions import Arrival
+from corral.models.identifiers import new_id
+from corral.models.instants import after, iso
+from corral.server.pages import BYTES, SHOWN_BYTES
+from corral.store.schema import file_locks
+from tests.coordinated import Coordinated
+from tests.integration.mcp.client import Agent, play
+
+LOCKS, MAILS = 2500, 12
+ENVELOPE = 4096
+"""What may come around a list."""
+
+
+@pytest.fixture
+def full(coordinate: Callable[..., Coordinated]) -> Coordinated:
+    """A project with many locks, and mail of the largest size."""
+    house = coordinate()
+    house.run("daemon", "start")
+    house.run("daemon", "stop")
+    now = datetime.now(timezone.utc)
+    engine = create_engine(f"sqlite:///{find_project(house.root).database}")
+    with engine.begin() as conn:
+        for name in ("ann", "ben", "cid"):
+            sessions.register(conn, Arrival(session_id=name, agent_name=name.title()), now)
+        common = {
+            "is_pattern": False, "checkout": "", "session_id": "ann", "exclusive": True, "automatic": False,
+            "reason": None, "task_id": None, "ttl_s": 86400.0, "acquired_at": iso(now), "expires_at": after(now, 86400),
+        }  # fmt: skip
+        paths = [f"d{number}/f.py" for number in range(LOCKS)]
+        conn.execute(
+            insert(file_locks),
+            [{**common, "lock_id": new_id(), "file_path": path, "match_key": path} for path in paths],
+        )
+        for number in range(MAILS):
+            letter = Letter(f"word {number}", "x" * BODY_LIMIT, to=("Ben",), cc=("Cid",), thread_id="T")
+            messages.send(conn, Identity("ann", "Ann"), letter, now - timedelta(minutes=MAILS - number))
+    engine.dispose()
+    house.run("daemon", "start")
+    return house
+
+
+def pages(house: Coordinated, path: str) -> Iterator[list[dict[str, Any]]]:
+    """The parts of a list, each as large as the answer before says by its Link header."""
+    following: str | None = f"/api/v1{path}"
+    while following is not None:
+        with contextlib.closing(http.client.HTTPConnection("localhost")) as conn:
+            conn.sock = socket.socket(socket.AF_UNIX)
+            conn.sock.settimeout(60)
+            conn.sock.connect(str(socket_path(find_project(house.root))))
+            conn.request("GET", following)
+            answer = conn.getresponse()
+            body = answer.read()
+        assert answer.status == 200 and len(body) <= BYTES + ENVELOPE, (following, answer.status, len(body))
+        link = answer.headers["Link"]
+        following = re.fullmatch(r'<(.*)>; rel="next"', link)[1] if link else None  # type: ignore[index]
+        yield json.loads(body)
+
+
+def test_a_long_list_comes_in_bounded_parts_and_whole(full: Coordinated) -> None:
+    paths = [row["file_path"] for page in pages(full, "/locks") for row in page]
+    assert len(paths) == LOCKS and set(paths) == {f"d{number}/f.py" for number in range(LOCKS)}
+    assert [len(page) for page in pages(full, "/locks?limit=900")][:2] == [len(page) for page in pages(full, "/locks")][
+        :2
+    ]
+    assert [len(page) for page in pages(full, "/locks?limit=500")] == [500] * 5 + [0]
+    assert len(full.json("lock", "list")) == LOCKS
+
+    numbers = list(range(MAILS, 0, -1))
+    for path in ("/messages?session_id=ben&limit=1000", "/messages?agent=Cid&limit=5"):
+        parts = list(pages(full, path))
+        assert len(parts) > 2 and [row["id"] for page in parts for row in page] == numbers
+        assert all(len(row["body"]) == BODY_LIMIT for page in parts for row in page)
+    everybody = [(row["id"], row["to"]) for page in pages(full, "/messages?everyone=1&limit=5") for row in page]
+    assert everybody == [(number, name) for number in numbers for name in ("Ben", "Cid")]
+    thread = list(pages(full, "/messages/threads/T"))
+    assert [row["id"] for page in thread[::-1] for row in page] == numbers[::-1]
+    assert [row["id"] for row in full.json("message", "thread", "T")] == numbers[::-1]
+    assert [row["id"] for row in full.json("message", "inbox", "--agent", "Ben", "--limit", "11")] == numbers[:11]
+    (found,) = pages(full, "/messages/search?q=word&limit=200")
+    assert 0 < len(found) < MAILS, "of what is found as much as fits"
+    (standing,) = full.ask("POST", "/locks/check", {"paths": ["**"], "session_id": "cid"})
+    assert standing["locked"] and standing["left_out"] and len(standing["conflicts"]) == 50
+    for wrong in ("/locks?after=x", "/locks?limit=1001", "/messages?before=-1"):
+        with pytest.raises(AssertionError, match="422"):
+            list(pages(full, wrong))
+
+
+def test_a_model_is_told_less_at_once_and_how_to_go_on(full: Coordinated) -> None:
+    async def scene(one: Agent) -> None:
+        seen: set[str] = set()
+        asked: dict[str, str] = {}
+        while True:
+            said = await one.call("check_locks", **asked)
+            assert len(json.dumps(said["locks"])) <= SHOWN_BYTES + ENVELOPE
+            seen |= {row["file_path"] for row in said["locks"]}
+            if "left_out" not in said:
+                break
+            asked = {"after": said["next"]}
+        assert len(seen) == LOCKS
+        assert (await one.call("check_locks", file_paths=["**"]))["left_out"]
+        resource = await one.session.read_resource("locks://current")
+        assert len(json.loads(resource.contents[0].text)) < LOCKS  # type: ignore[union-attr]
+        assert "check_locks with after=" in resource.contents[1].text  # type: ignore[union-attr]
+
+        await one.call("register_agent", program="p", model="m", name="Dan")
+        for _ in range(3):
+            await one.call("send_message", to=["Dan"], subject="s", body_md="y" * 40_000)
+        whole = await one.session.call_tool("fetch_inbox", {"include_bodies": True})
+        (first,) = json.loads(whole.content[0].text)  # type: ignore[union-attr]
+        assert f"before={first['id']}" in whole.content[1].text  # type: ignore[union-attr]
+        older = await one.session.call_tool("fetch_inbox", {"include_bodies": True, "before": first["id"]})
+        assert json.loads(older.content[0].text)[0]["id"] == first["id"] - 1  # type: ignore[union-attr]
+        states = {row["id"]: row["state"] for row in await one.call("fetch_inbox")}
+        assert list(states.values()) == ["injected", "injected", "queued"], "what was left out has not been read"
+
+        thread = await one.read("resource://thread/T?include_bodies=true")
+        assert [row["id"] for row in thread["messages"]] == [MAILS] and f"before={MAILS}" in thread["left_out"]
+        thread = await one.read(f"resource://thread/T?include_bodies=true&before={MAILS}")
+        assert [row["id"] for row in thread["messages"]] == [MAILS - 1]
+        begun = await one.call(
+            "macro_prepare_thread", project_key=str(full.root), thread_id="T", program="p", model="m",
+            include_inbox_bodies=True,
+        )  # fmt: skip
+        assert begun["thread"]["total_messages"] == MAILS and len(begun["thread"]["examples"]) == 1
+        assert "before=" in begun["inbox_left_out"]
+
+    play(full, scene, profile="full")
