@@ -266,16 +266,11 @@ async def _waiting(services: Services, event: HookEvent) -> Answer:
         before = session_rows.get(conn, event.actor) or {}
         present(conn)
         asked = before.get("waiting_for") if event.notification == "permission_prompt" else None  # it said for what
-        # A turn that its person broke off ends without a Stop.
-        rests = event.notification == "idle_prompt" or before.get("status") == SessionStatus.IDLE
-        status = SessionStatus.IDLE if rests else SessionStatus.ACTIVE
+        status = SessionStatus.IDLE if before.get("status") == SessionStatus.IDLE else SessionStatus.ACTIVE
         session_rows.change(conn, event.actor, {"waiting_for": (asked or what)[:300], "status": status})
         return {}
 
-    said = await services.write(wait)
-    if event.notification == "idle_prompt":
-        services.changed()
-    return said
+    return await services.write(wait)
 
 
 async def _subagent_start(services: Services, event: HookEvent) -> Answer:

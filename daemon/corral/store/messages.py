@@ -162,21 +162,25 @@ def anything_waits(conn: Connection, session_id: str) -> bool:
     return any(query.first(conn, {"which": session_id}) is not None for query in (_NOTICES, _ANY_WAITING))
 
 
-def at_rest(
+def waited_for(
     conn: Connection, clients: Sequence[int], session_ids: Sequence[str], importances: Sequence[str]
 ) -> list[Row]:
-    """Idle sessions for which mail of these importances waits: ``{session_id, client_pid}``, the one last alive first.
+    """Live sessions for which mail of these importances waits, the one last alive first.
 
     Args:
         clients: Only sessions of these client processes,
         session_ids: or these, where nobody knows the process.
+
+    Returns:
+        ``{session_id, client_pid, status, since}``: when the first of the mail was sent.
     """
     its = agent_sessions.c
+    live = its.status.in_((SessionStatus.ACTIVE, SessionStatus.IDLE))
     query = (
-        select(its.session_id, its.client_pid)
+        select(its.session_id, its.client_pid, its.status, func.min(_m.created_at).label("since"))
         .join(message_recipients, _r.session_id == its.session_id)
         .join(messages, _m.message_id == _r.message_id)
-        .where(its.status == SessionStatus.IDLE, its.parent_session_id.is_(None), _r.injected_at.is_(None), _UNREAD)
+        .where(live, its.parent_session_id.is_(None), _r.injected_at.is_(None), _UNREAD)
         .where(or_(its.client_pid.in_(clients), and_(its.client_pid.is_(None), its.session_id.in_(session_ids))))
         .where(_m.importance.in_(importances))
         .group_by(its.session_id)

@@ -80,15 +80,17 @@ def test_urgent_mail_that_did_not_fit_holds_the_next_stop(conn: Connection) -> N
     assert held[2] == "None"
 
 
-def test_a_session_at_rest_is_found_by_its_client_or_where_that_is_unknown_by_itself(conn: Connection) -> None:
+def test_mail_is_found_by_the_client_of_its_reader_or_where_that_is_unknown_by_the_reader(conn: Connection) -> None:
+    def found(clients: list[int], session_ids: list[str], *importances: str) -> list[tuple[object, ...]]:
+        return [tuple(row.values()) for row in rows.waited_for(conn, clients, session_ids, importances)]
+
     send(conn, "x", "high")
-    everything = ["low", "normal", "high", "urgent"]
-    assert rows.at_rest(conn, [101], [], everything) == []
+    assert found([101], [], "normal", "high") == [("b", 101, "active", iso(NOW))]
     session_rows.change(conn, "b", {"status": SessionStatus.IDLE})
-    assert rows.at_rest(conn, [101], [], everything) == [{"session_id": "b", "client_pid": 101}]
-    assert rows.at_rest(conn, [100, 102], ["b"], everything) == []
-    assert rows.at_rest(conn, [101], [], ["urgent"]) == rows.at_rest(conn, [101], [], []) == []
+    assert found([101], [], "high") == [("b", 101, "idle", iso(NOW))]
+    assert found([100, 102], ["b"], "high") == []
+    assert found([101], [], "urgent") == found([101], []) == []
     session_rows.change(conn, "b", {"client_pid": None})
-    assert rows.at_rest(conn, [101], ["b"], ["high"]) == [{"session_id": "b", "client_pid": None}]
+    assert found([101], ["b"], "high") == [("b", None, "idle", iso(NOW))]
     mailing.deliver(conn, "b", NOW)
-    assert rows.at_rest(conn, [101], ["b"], ["high"]) == []
+    assert found([101], ["b"], "high") == []

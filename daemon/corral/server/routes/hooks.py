@@ -22,6 +22,7 @@ from corral.server.services import Services
 from corral.store import sessions as session_rows
 from corral.work import departures
 
+PAUSE_S = 0.5
 router = APIRouter(tags=["hooks"])
 
 
@@ -73,6 +74,8 @@ class Held(Response):
                 change = asyncio.create_task(self._services.next_change(300.0))
                 await asyncio.wait({gone, change}, return_when=asyncio.FIRST_COMPLETED)
                 change.cancel()
+                if not self._services.stopping:  # a daemon at work changes all the time: one look serves many changes
+                    await asyncio.wait({gone}, timeout=PAUSE_S)
         finally:
             gone.cancel()
             await self._closed()
