@@ -43,12 +43,13 @@ def inbox(
         after: Only those with a higher number.
         before: Only those behind this number and this name of a recipient.
     """
-    query = select(_m.seq, *_RECEIPT).join(message_recipients, _r.message_id == _m.message_id)
-    query = query.order_by(_m.seq.desc(), _r.name).limit(limit)
+    query = select(_r.seq, *_RECEIPT).order_by(_r.seq.desc(), _r.name).limit(limit)
     if session_id is not None:
         query = query.where(_r.session_id == session_id)
     if not blind:
         query = query.where(_r.role != RecipientRole.BCC)
+    if importances or since is not None:
+        query = query.join(messages, _m.seq == _r.seq)
     if importances:
         query = query.where(_m.importance.in_(list(importances)))
     if unread:
@@ -56,9 +57,9 @@ def inbox(
     if since is not None:
         query = query.where(_m.created_at > since)
     if after is not None:
-        query = query.where(_m.seq > after)
+        query = query.where(_r.seq > after)
     if before is not None:
-        query = query.where(or_(_m.seq < before[0], and_(_m.seq == before[0], _r.name > before[1])))
+        query = query.where(or_(_r.seq < before[0], and_(_r.seq == before[0], _r.name > before[1])))
     return _whole(conn, query)
 
 

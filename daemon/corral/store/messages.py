@@ -54,7 +54,7 @@ _HOLDING = Prepared(
 
 
 _CREATE = Prepared(insert(messages).returning(messages), *(column.key for column in _m if column.key != "seq"))
-_ADDRESS = Prepared(insert(message_recipients), "message_id", "session_id", "name", "role", "bounced_at")
+_ADDRESS = Prepared(insert(message_recipients), "message_id", "seq", "session_id", "name", "role", "bounced_at")
 _SENT_AT = Prepared(
     select(_m.created_at)
     .where(_m.sender_session_id == bindparam("sender"))
@@ -74,7 +74,7 @@ def create(conn: Connection, message: Row, recipients: Sequence[Row]) -> Row:
     """Store a message with its recipients: ``{session_id, name, role, bounced_at}``, at least one."""
     row = _CREATE.one(conn, message)
     for one in recipients:
-        _ADDRESS.change(conn, {**one, "message_id": row["message_id"]})
+        _ADDRESS.change(conn, {**one, "message_id": row["message_id"], "seq": row["seq"]})
     return row
 
 

@@ -70,6 +70,7 @@ message_recipients = Table(
     metadata,
     Column("message_id", String(36), ForeignKey("messages.message_id"), primary_key=True),
     Column("session_id", String(128), ForeignKey(_SESSION), primary_key=True),
+    Column("seq", Integer, nullable=False),
     Column("name", String(128), nullable=False),
     Column("role", String(3), nullable=False),
     Column("injected_at", String(24), nullable=True),
@@ -79,7 +80,9 @@ message_recipients = Table(
     Column("bounced_at", String(24), nullable=True),
     CheckConstraint(one_of("role", RecipientRole.values()), name="role"),
 )
-"""``name``: as it was addressed; ``injected_at``: when it entered the model's context; ``held_at``: when it held a Stop."""
+"""``seq``: the message's own, so that an inbox is read from its end; ``name``: as it was addressed; ``injected_at``: when it
+entered the model's context; ``held_at``: when it held a Stop."""
+Index("ix_message_recipients_session_id_seq", message_recipients.c.session_id, message_recipients.c.seq)
 Index("ix_message_recipients_session_id_injected_at", message_recipients.c.session_id, message_recipients.c.injected_at)
 Index("ix_message_recipients_session_id_read_at", message_recipients.c.session_id, message_recipients.c.read_at)
 

@@ -167,6 +167,7 @@ def upgrade() -> None:
         "message_recipients",
         sa.Column("message_id", sa.String(length=36), nullable=False),
         sa.Column("session_id", sa.String(length=128), nullable=False),
+        sa.Column("seq", sa.Integer(), nullable=False),
         sa.Column("name", sa.String(length=128), nullable=False),
         sa.Column("role", sa.String(length=3), nullable=False),
         sa.Column("injected_at", sa.String(length=24), nullable=True),
@@ -181,6 +182,7 @@ def upgrade() -> None:
         ),
         sa.PrimaryKeyConstraint("message_id", "session_id", name=op.f("pk_message_recipients")),
     )
+    op.create_index("ix_message_recipients_session_id_seq", "message_recipients", ["session_id", "seq"], unique=False)
     op.create_index(
         "ix_message_recipients_session_id_injected_at",
         "message_recipients",
