@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.conftest import git
 from tests.e2e.stage import Request, Step, bash, script, text, tool
 from tests.e2e.team import Team
 
@@ -98,3 +99,31 @@ def test_a_member_of_the_team_keeps_the_clients_own_prompt_and_is_told_what_the_
     assert task["merge"]["state"] == "landed"
     assert "sonnet" in asked[0].body["model"] and {"Write", "Edit", "Agent"} <= set(asked[0].tools)
     assert "Speak of stones." in system(asked[0]) and ERRAND in system(asked[0])
+
+
+@pytest.mark.req("DELEGATE-1")
+def test_a_session_delegates_a_batch_to_the_opencode_builder_and_its_pieces_land(crew: Team, tmp_path: Path) -> None:
+    program = tmp_path / "bin" / "opencode"  # a folder that is on the PATH of the daemon
+    program.write_text('#!/bin/sh\necho "$*" > "$(tail -n 1)"\n')
+    program.chmod(0o755)
+    pieces = {"piece-1.txt", "piece-2.txt"}
+    told = crew.member().do(
+        tool("Skill", skill="corral:delegating-a-batch"),
+        *(
+            tool(
+                "mcp__plugin_corral_corral__submit_work",
+                task_type="build",
+                description=f"Make {piece}",
+                prompt=f"Write your arguments to\n{piece}",
+                agent="OpenCode-Builder",
+                claims=[piece],
+                thread_id="batch-12",
+            )
+            for piece in sorted(pieces)
+        ),
+    )
+    assert told.count('"success":true') == 2
+    tasks = [row["task_id"] for row in crew.house.json("task", "list")]
+    assert crew.house.json("wait", *tasks, "--timeout", "60", timeout_s=90)["done"]
+    for piece in pieces:
+        assert git(crew.repo, "show", f"main:{piece}") == "run --model google/gemini-3-flash"
