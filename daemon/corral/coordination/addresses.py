@@ -114,12 +114,13 @@ def bind(conn: Connection, session_id: str, name: str, now: datetime, **about: s
 
     Raises:
         InvalidInput: The name cannot be one, or means everybody.
-        Conflict: A living session has it.
+        Conflict: A living session has it, or it is the id of another one.
     """
     check_name(name)
     before = rows.resolve(conn, name)
     if before is not None and before["session_id"] != session_id:
-        if before["status"] != SessionStatus.DISCONNECTED or before["agent_name"].lower() == name.lower():
+        its_own = name.lower() in (before["agent_name"].lower(), before["session_id"].lower())
+        if before["status"] != SessionStatus.DISCONNECTED or its_own:
             raise Conflict(
                 f"The name {before['called']} belongs to another session.",
                 remedy="Choose another name, or none: then one is found for you.",

@@ -9,6 +9,7 @@ from sqlalchemy import Connection
 
 from corral.errors import InvalidInput
 from corral.models.states import SessionStatus
+from corral.store import names
 from corral.store import sessions as rows
 
 Row = dict[str, Any]
@@ -30,13 +31,17 @@ def discover(conn: Connection, capability: str | None, status: str | None, of_te
             f"There is no status {status[:80]!r}.", remedy=f"It is one of {', '.join(SessionStatus.values())}."
         )
     found = rows.listing(conn, [status]) if status else rows.live(conn)
-    return [row for row in able(found, of_team) if not capability or _can(row, capability)]
+    return [row for row in able(conn, found, of_team) if not capability or _can(row, capability)]
 
 
-def able(found: Iterable[Row], of_team: Capabilities) -> Iterator[Row]:
-    """Sessions with what they say themselves that they can do, and what the team's definition says."""
+def able(conn: Connection, found: Iterable[Row], of_team: Capabilities) -> Iterator[Row]:
+    """Sessions with the ``names`` that they go by beside their own, and with what they can do: as they say themselves, and as
+    the team's definition says of any of their names."""
+    called = names.by_session(conn)
     for row in found:
-        yield {**row, "capabilities": list(dict.fromkeys([*row["capabilities"], *of_team(row["agent_name"])]))}
+        others = called.get(row["session_id"], [])
+        of_names = (one for name in (row["agent_name"], *others) for one in of_team(name))
+        yield {**row, "names": others, "capabilities": list(dict.fromkeys([*row["capabilities"], *of_names]))}
 
 
 def _can(row: Row, capability: str) -> bool:

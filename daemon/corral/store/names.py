@@ -32,14 +32,14 @@ _BY_FOLDED_NAME = Prepared(
 def resolve(conn: Connection, address: str) -> Row | None:
     """The session that goes by a name, in any case, or has it as its id; with ``called``, the name as it is written.
 
-    A name that was bound comes before the own name of another session that is spelled alike but for its case.
+    A living session's name comes first: nobody gets its mail by taking the name for an id. A name that was bound comes before
+    the own name of another session that is spelled alike but for its case.
     """
-    for query, asked in ((_BY_ID, address), (_BY_OWN_NAME, address), (_BY_BOUND_NAME, address.lower()),
-                         (_BY_FOLDED_NAME, address.lower())):  # fmt: skip
-        row = query.first(conn, {"address": asked})
-        if row is not None:
-            return {**row, "called": row.get("bound") or row["agent_name"]}
-    return None
+    exact, folded = {"address": address}, {"address": address.lower()}
+    named = [row for row in (_BY_OWN_NAME.first(conn, exact), _BY_BOUND_NAME.first(conn, folded)) if row is not None]
+    living = next((row for row in named if row["status"] != SessionStatus.DISCONNECTED), None)
+    row = living or _BY_ID.first(conn, exact) or next(iter(named), None) or _BY_FOLDED_NAME.first(conn, folded)
+    return {**row, "called": row.get("bound") or row["agent_name"]} if row is not None else None
 
 
 def holders(conn: Connection, name: str) -> list[Row]:

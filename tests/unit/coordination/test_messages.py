@@ -161,6 +161,25 @@ def test_an_answer_goes_to_the_sender_in_the_thread_with_the_importance(conn: Co
         messages.reply(conn, BEN, "999", Letter("Re:", "x"), NOW)
 
 
+def test_an_id_that_is_anothers_name_gets_none_of_its_mail(conn: Connection) -> None:
+    addresses.bind(conn, "c", "Boss", NOW)
+    for name in ("Ben", "Boss"):
+        sessions.register(conn, Arrival(session_id=name, agent_name=f"Not{name}"), NOW)
+        messages.send(conn, ANN, _letter(name), NOW)
+        assert _subjects(conn, name) == []
+    assert _subjects(conn, "b") == _subjects(conn, "c") == ["Hello"]
+    sessions.end(conn, "b", "ended", NOW)
+    messages.send(conn, ANN, _letter("Ben", subject="Once it is gone, the id is an address"), NOW)
+    assert len(_subjects(conn, "Ben")) == 1
+    sessions.end(conn, "Ben", "ended", NOW)
+    with pytest.raises(Conflict):
+        addresses.bind(conn, "c", "Ben", NOW)
+    sessions.register(conn, Arrival(session_id="dead", agent_name="Dead"), NOW)
+    sessions.end(conn, "dead", "ended", NOW)
+    with pytest.raises(Conflict):
+        addresses.bind(conn, "c", "DEAD", NOW)
+
+
 def test_the_inbox_is_newest_first_and_can_be_narrowed(conn: Connection) -> None:
     for minute, importance in enumerate(("low", "urgent", "high", "normal")):
         letter = _letter("Ben", subject=importance, importance=importance)

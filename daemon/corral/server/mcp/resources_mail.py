@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -16,6 +16,7 @@ from corral.server.mcp.calls import Answer, current, raised
 from corral.server.mcp.tools.mail import entry
 from corral.server.pages import MOST, SHOWN_BYTES, Page, page
 from corral.server.routes.messages import LAST
+from corral.store import names
 
 
 @raised
@@ -65,16 +66,21 @@ def _older(found: Page) -> Answer:
 async def file_reservations(slug: str, active_only: bool = True, after: str = "") -> Any:
     """The live reservations and locks of the project."""
     now = current.get().services.now()
-    found = await look(slug, lambda conn: page(locks.listing(conn, now, after=after, limit=MOST), size=SHOWN_BYTES))
-    return contents(
-        [_reservation(row) for row in found.rows], f"after={locks.place(found.last)}" if found.more else None
-    )
+
+    def fetch(conn: Connection) -> tuple[Page, dict[str, list[str]]]:
+        found = page(locks.listing(conn, now, after=after, limit=MOST), size=SHOWN_BYTES)
+        return found, names.by_session(conn, list({row["session_id"] for row in found.rows}))
+
+    found, called = await look(slug, fetch)
+    rows = [_reservation(row, called.get(row["session_id"])) for row in found.rows]
+    return contents(rows, f"after={locks.place(found.last)}" if found.more else None)
 
 
-def _reservation(row: Answer) -> Answer:
+def _reservation(row: Answer, called: Sequence[str] | None) -> Answer:
+    """A lock as Agent Mail shows one; its holder by the name that was registered last, as conflicts name it."""
     return {
         "id": row["lock_id"],
-        "agent": row["locked_by"],
+        "agent": called[-1] if called else row["locked_by"],
         "path_pattern": row["file_path"],
         "exclusive": row["exclusive"],
         "reason": row["reason"] or "",

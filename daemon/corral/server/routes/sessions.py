@@ -21,7 +21,6 @@ from corral.server.hooks import started_at
 from corral.server.routes.dependencies import Given
 from corral.server.routes.locks import person
 from corral.server.services import Services
-from corral.store import names
 from corral.work import departures
 
 router = APIRouter(prefix="/sessions", tags=["sessions"])
@@ -61,16 +60,14 @@ async def listing(
     """Every session of the project, disconnected ones included unless filtered; ``names``: those it goes by beside its own."""
     of_team = team_capabilities(services)
 
-    def look(conn: Connection) -> tuple[list[dict[str, Any]], dict[str, list[str]]]:
+    def look(conn: Connection) -> list[dict[str, Any]]:
         found = (
             discovery.discover(conn, capability, status_or_all, of_team)
             for status_or_all in ([str(one) for one in status] or SessionStatus.values())
         )
-        rows = sorted(chain.from_iterable(found), key=lambda row: str(row["last_heartbeat"]), reverse=True)
-        return rows, names.by_session(conn)
+        return sorted(chain.from_iterable(found), key=lambda row: str(row["last_heartbeat"]), reverse=True)
 
-    rows, called = await services.read(look)
-    return [{**sessions.wire(row), "names": called.get(row["session_id"], [])} for row in rows]
+    return [{**sessions.wire(row), "names": row["names"]} for row in await services.read(look)]
 
 
 @router.get("/{session_id}")
@@ -79,9 +76,8 @@ async def detail(services: Given, session_id: str) -> dict[str, Any]:
 
     def look(conn: Connection) -> tuple[dict[str, Any], dict[str, list[dict[str, Any]]]]:
         row = sessions.find(conn, session_id)
-        (row,) = discovery.able([row], team_capabilities(services))
-        who = row["session_id"]
-        return {**sessions.wire(row), "names": names.by_session(conn, [who]).get(who, [])}, changesets.of(conn, who)
+        (row,) = discovery.able(conn, [row], team_capabilities(services))
+        return {**sessions.wire(row), "names": row["names"]}, changesets.of(conn, row["session_id"])
 
     shown, changes = await services.read(look)
     merges = changes["merges"]

@@ -14,6 +14,7 @@ from corral.server.routes.sessions import clean_up, team_capabilities
 MAX_TASK = 2000
 _SHOWN = (
     "agent_id",
+    "names",
     "agent_type",
     "session_id",
     "capabilities",
@@ -61,7 +62,8 @@ async def discover_agents(capability: str | None = None, status: str | None = No
     """Who is here and what they do. status: active, idle or disconnected (left out unless asked for)."""
     services = current.get().services
     found = await services.read(lambda conn: discovery.discover(conn, capability, status, team_capabilities(services)))
-    return {"agents": [{name: shown[name] for name in _SHOWN} for shown in map(sessions.wire, found)]}
+    shown = ({**sessions.wire(row), "names": row["names"]} for row in found)
+    return {"agents": [{name: agent[name] for name in _SHOWN} for agent in shown]}
 
 
 @told
