@@ -16,6 +16,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -33,20 +34,22 @@ MODEL = "{model}"
 """What stands for the model in an agent's command."""
 MAX_BYTES = 60_000
 """The whole becomes one argument of a program, and Linux takes 128 KiB."""
+MAX_LISTED = 4096
+"""Characters of a list that is written as words with commas."""
+MAX_FILES = 1000
+"""In a folder and all below it; the folder may be a link to anywhere."""
 PLUGIN = "plugin"
 PROJECT = "project"
 
 _FENCE = re.compile(r"---[ \t]*\n(.*?\n)??---[ \t]*(?:\n|$)", re.DOTALL)
-_LOOSE = re.compile(
-    r"^([\w-]+):[ \t]+(?=\S)(?![\"'\[{|>])(?=[*&!%@`]|.*:(?:[ \t]|$)|.*[ \t]#)(.*?)[ \t]*$", re.MULTILINE
-)
+_LOOSE = re.compile(r"^([\w-]+):[ \t]+(?=[*&!%@`]|[^\"'\[{|>\s].*:(?:[ \t]|$))(.*\S)[ \t]*$", re.MULTILINE)
 _COMMA = re.compile(r",(?![^(]*\))")
 _PROGRAM = re.compile(r"/.*|[^/]+")
 
 
 def _listed(value: Any) -> Any:
     """``Read, Bash(git *)`` as a list; ``*`` is all there are, as if nothing were said."""
-    if isinstance(value, str):
+    if isinstance(value, str) and len(value) <= MAX_LISTED:
         names = [name.strip() for name in _COMMA.split(value) if name.strip()]
         return None if names == ["*"] else names
     return value
@@ -157,7 +160,8 @@ def read_definition(file: Path) -> AgentDefinition | None:
 
 
 def _below(folder: Path, source: str) -> list[Found]:
-    return [found for file in sorted(folder.rglob("*.md")) if (found := _found(file, source)) is not None]
+    files = sorted(islice(folder.rglob("*.md"), MAX_FILES))
+    return [found for file in files if (found := _found(file, source)) is not None]
 
 
 def _found(file: Path, source: str) -> Found | None:
