@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from corral.cli.help import Grouped
+from corral.cli.keys import from_the_top
 from corral.cli.options import Json, client, session_id
 from corral.cli.output import emit, say, table
 from corral.models.visible import visible
@@ -14,7 +15,7 @@ from corral.models.visible import visible
 app = typer.Typer(cls=Grouped, help="Lines of work, what they claim, and which go side by side.", no_args_is_help=True)
 SEQUENTIAL = 4
 FeatureId = Annotated[str, typer.Argument(help="The feature's name, such as FEAT-123.", metavar="ID")]
-CLAIM_HELP = "A path or glob from the top of the repository, or a logical key such as 'api:GET /v1/users'; repeatable."
+CLAIM_HELP = "A path, a glob, or a logical key such as 'api:GET /v1/users'; repeatable."
 
 
 @app.command()
@@ -28,7 +29,7 @@ def register(
     """Register a feature, or replace what an active one claims."""
     body = {
         "feature_id": feature_id,
-        "resource_claims": claim,
+        "resource_claims": from_the_top(claim),
         "title": title,
         "branch_name": branch,
         "session_id": session_id(),
@@ -81,7 +82,9 @@ def analyze(
     as_json: Json = False,
 ) -> None:
     """Tell whether a feature, or claims, can go beside the active ones; exits with 4 if only one after the other."""
-    answer = client().request("POST", "/features/analyze", {"feature_id": feature_id, "claims": claim or None})
+    answer = client().request(
+        "POST", "/features/analyze", {"feature_id": feature_id, "claims": from_the_top(claim) if claim else None}
+    )
     if as_json:
         emit(answer)
     else:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from corral.cli.help import Grouped
-from corral.cli.options import Json, client, here, session_id
+from corral.cli.keys import from_the_top
+from corral.cli.options import Json, client, session_id
 from corral.cli.output import emit, say, table
-from corral.config.paths import find_checkout
 from corral.errors import InvalidInput
 from corral.models.visible import visible
 
@@ -47,24 +45,6 @@ def listing(as_json: Json = False) -> None:
     table(rows, columns, empty="Nothing is locked.")
 
 
-def _from_the_top(paths: list[str]) -> list[str]:
-    """Paths as git's own commands take them: absolute, or relative to the folder one stands in. Logical keys stay."""
-    folder = here().absolute()
-    checkout = find_checkout(folder)
-    if checkout is None:
-        return paths
-    below = os.path.relpath(folder, checkout.top)
-    return [_keyed(path, checkout.top, "" if below == "." else below) for path in paths]
-
-
-def _keyed(path: str, top: Path, below: str) -> str:
-    if path.startswith("/") and path.startswith(f"{top}/"):
-        return path[len(f"{top}/") :]
-    if not below or not path or path.startswith("/") or ":" in path.partition("/")[0]:
-        return path
-    return os.path.normpath(f"{below}/{path}")
-
-
 def _place(row: dict[str, Any]) -> str:
     """Where a lock stands in the list, which comes in parts."""
     return f"{row['acquired_at']},{row['lock_id']}"
@@ -77,7 +57,7 @@ def _until(row: dict[str, Any]) -> str:
 @app.command()
 def check(paths: Paths, as_json: Json = False) -> None:
     """Tell whether paths are free; exits with 4 if somebody else holds one."""
-    rows = client().request("POST", "/locks/check", {"paths": _from_the_top(paths), "session_id": session_id()})
+    rows = client().request("POST", "/locks/check", {"paths": from_the_top(paths), "session_id": session_id()})
     if as_json:
         emit(rows)
     else:
@@ -111,7 +91,7 @@ def acquire(
 ) -> None:
     """Reserve paths, all or none, for this session (or for you); exits with 4 if somebody else holds one."""
     body = {
-        "paths": _from_the_top(paths),
+        "paths": from_the_top(paths),
         "ttl_s": ttl,
         "exclusive": not shared,
         "reason": reason,
@@ -141,7 +121,7 @@ def renew(
     """Let your own reservations last longer, all or none."""
     if bool(paths) == everything:
         raise InvalidInput("Say what to renew.", remedy="Name paths, or say --all; not both.")
-    body = {"paths": _from_the_top(paths or []), "extend_s": extend, "session_id": session_id()}
+    body = {"paths": from_the_top(paths or []), "extend_s": extend, "session_id": session_id()}
     answer = client().request("POST", "/locks/renew", body)
     if as_json:
         emit(answer)
@@ -159,7 +139,7 @@ def force_release(
     as_json: Json = False,
 ) -> None:
     """Take locks from somebody who is gone; refused as long as he shows a sign of life."""
-    body = {"paths": _from_the_top(paths), "note": note, "session_id": session_id()}
+    body = {"paths": from_the_top(paths), "note": note, "session_id": session_id()}
     answer = client().request("POST", "/locks/force-release", body, timeout_s=ANSWER_S * 4)
     if as_json:
         emit(answer)
@@ -180,7 +160,7 @@ def release(
     if bool(paths) == everything:
         raise InvalidInput("Say what to release.", remedy="Name paths, or say --all; not both.")
     answer = client().request(
-        "POST", "/locks/release", {"paths": _from_the_top(paths or []), "session_id": session_id()}
+        "POST", "/locks/release", {"paths": from_the_top(paths or []), "session_id": session_id()}
     )
     if as_json:
         emit(answer)

@@ -97,6 +97,10 @@ def test_people_and_programs_use_the_same_registry(house: Coordinated) -> None:
     verdict = house.run("feature", "analyze", "--claim", "src/api", check=False)
     assert verdict.returncode == 4
     assert "SEQUENTIAL: 1 of 1" in verdict.stdout and "src/api meets src/api/users.py" in verdict.stdout
+    below = house.run(
+        "feature", "analyze", "--claim", "api", "--claim", "db:schema:x", cwd=house.root / "src", check=False
+    )
+    assert "1 of 2" in below.stdout and "src/api meets" in below.stdout, "a path is meant from where one stands"
     assert house.run("feature", "analyze", "F/1").stdout.startswith("FULL")
     assert house.json("feature", "deregister", "F/1", "--cancelled")["status"] == "cancelled"
     assert house.json("feature", "list") == []
