@@ -18,7 +18,7 @@ from corral.work import departures
 LOOK_EVERY_S = 3.0
 """Between two looks at the processes of live sessions; without a live session nothing is looked at."""
 
-AT_ONCE = 50
+AT_ONCE = 20
 """Sessions that end in one transaction, at most: whoever writes meanwhile waits for no more than these."""
 
 log = logger("sessions")

@@ -76,6 +76,7 @@ agent_sessions = Table(
     CheckConstraint("(status = 'disconnected') = (ended_at IS NOT NULL)", name="ended"),
 )
 Index("ix_agent_sessions_status_last_heartbeat", agent_sessions.c.status, agent_sessions.c.last_heartbeat)
+Index("ix_agent_sessions_parent_session_id", agent_sessions.c.parent_session_id)
 
 file_locks = Table(
     "file_locks",

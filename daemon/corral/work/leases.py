@@ -1,7 +1,8 @@
 """Work that no runner executes: sessions claim it, hold it under a lease, and complete it.
 
-The lease is as good as its holder: every sign of life of the session counts for it, and when the session has ended the task
-is on offer again. A person's session falls silent while he works, so his lease lasts for its time.
+The lease is as good as its holder: it lasts while the session lives, however long a machine slept or a daemon was away, and
+when the session ends the task is on offer again (:mod:`corral.work.departures`). A person's session falls silent while he works,
+so his lease lasts for its time.
 """
 
 from __future__ import annotations
@@ -159,23 +160,22 @@ def held(conn: Connection) -> list[Row]:
 
 
 def keep(conn: Connection, now: datetime, settings: Settings) -> list[Row]:
-    """Renew the leases of those who live, and offer again what the others held.
+    """Renew the leases of those who live, and offer again what the others held: the net under :func:`give_back`.
 
     Returns:
         The tasks that were given back.
     """
     returned = []
+    lease_s = settings.sessions.lease_s
     for row in held(conn):
         holder = sessions.get(conn, row["session_id"])
-        lease_s = settings.sessions.lease_s
-        lasts = row["lease_expires_at"]
-        if holder is not None:
-            lasts = max(lasts, after(parse(holder["last_heartbeat"]), lease_s))
-        if holder is None or _is_gone(holder) or lasts <= iso(now):
+        if holder is not None and holder["status"] != SessionStatus.DISCONNECTED:
+            lasts = after(now, lease_s)
+            if parse(lasts) - parse(row["lease_expires_at"]) > timedelta(seconds=lease_s / 10):
+                values = {"lease_expires_at": lasts}
+                tasks.move(conn, row["task_id"], (TaskStatus.RUNNING,), values, token=row["fencing_token"])
+        elif holder is None or not _outlasts(holder, holder["end_reason"]) or row["lease_expires_at"] <= iso(now):
             returned.append(_give_back(conn, row, now, settings.tasks))
-        elif parse(lasts) - parse(row["lease_expires_at"]) > timedelta(seconds=lease_s / 10):
-            values = {"lease_expires_at": lasts}
-            tasks.move(conn, row["task_id"], (TaskStatus.RUNNING,), values, token=row["fencing_token"])
     return returned
 
 
@@ -185,10 +185,6 @@ def give_back(conn: Connection, session_id: str, reason: str, now: datetime, rul
     if not mine or _outlasts(sessions.get(conn, session_id) or {}, reason):
         return []
     return [_give_back(conn, row, now, rules) for row in mine]
-
-
-def _is_gone(holder: Row) -> bool:
-    return holder["status"] == SessionStatus.DISCONNECTED and not _outlasts(holder, holder["end_reason"])
 
 
 def _outlasts(holder: Row, reason: str) -> bool:

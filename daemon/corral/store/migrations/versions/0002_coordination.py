@@ -88,6 +88,7 @@ def upgrade() -> None:
     op.create_index("ix_handoffs_session_id", "handoffs", ["session_id"], unique=False)
     op.create_index("ix_handoffs_worktree_seq", "handoffs", ["worktree", "seq"], unique=False)
     op.create_index("ix_events_session_id", "events", ["session_id"], unique=False)
+    op.create_index("ix_agent_sessions_parent_session_id", "agent_sessions", ["parent_session_id"], unique=False)
     op.create_table(
         "lock_waits",
         sa.Column("seq", sa.Integer(), autoincrement=True, nullable=False),
