@@ -16,7 +16,7 @@ from sqlalchemy import Connection
 
 from corral.config.model import Settings
 from corral.config.model import Tasks as TaskRules
-from corral.coordination.discovery import Capabilities
+from corral.coordination.discovery import Capabilities, able
 from corral.coordination.sessions import PERSON, SILENT
 from corral.errors import LeaseLost
 from corral.models.instants import after, iso, parse
@@ -52,8 +52,8 @@ class Claimant:
 def claimant(conn: Connection, session_id: str, of_team: Capabilities = lambda _name: ()) -> Claimant:
     """A registered session as one who asks for work; ``of_team`` tells what the team says of a name."""
     row = sessions.get(conn, session_id)
-    able = (*row["capabilities"], *of_team(row["agent_name"])) if row else ()
-    return Claimant(session_id, frozenset(capability.casefold() for capability in able))
+    found = able(conn, [row] if row else [], of_team)
+    return Claimant(session_id, frozenset(capability.casefold() for one in found for capability in one["capabilities"]))
 
 
 def claim(
