@@ -16,12 +16,12 @@ from sqlalchemy import Connection
 
 from corral.config.model import Settings
 from corral.config.model import Tasks as TaskRules
-from corral.coordination.discovery import Capabilities, able
+from corral.coordination.discovery import Capabilities
 from corral.coordination.sessions import PERSON, SILENT
 from corral.errors import LeaseLost
 from corral.models.instants import after, iso, parse
 from corral.models.states import SessionStatus, TaskStatus
-from corral.store import events, sessions, tasks
+from corral.store import events, names, sessions, tasks
 from corral.work import attempts, scheduling
 from corral.work.attempts import Ending
 from corral.work.dependencies import reconsider
@@ -52,8 +52,11 @@ class Claimant:
 def claimant(conn: Connection, session_id: str, of_team: Capabilities = lambda _name: ()) -> Claimant:
     """A registered session as one who asks for work; ``of_team`` tells what the team says of a name."""
     row = sessions.get(conn, session_id)
-    found = able(conn, [row] if row else [], of_team)
-    return Claimant(session_id, frozenset(capability.casefold() for one in found for capability in one["capabilities"]))
+    if row is None:
+        return Claimant(session_id)
+    called = (row["agent_name"], *names.by_session(conn, [session_id]).get(session_id, ()))
+    able = (*row["capabilities"], *(capability for name in called for capability in of_team(name)))
+    return Claimant(session_id, frozenset(capability.casefold() for capability in able))
 
 
 def claim(
