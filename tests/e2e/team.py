@@ -57,6 +57,14 @@ def _blocks(content: Any) -> list[Json]:
     return [{"text": content}] if isinstance(content, str) else content
 
 
+def argv(process: psutil.Process) -> list[str]:
+    """What a process was started with; nothing of one that is just ending."""
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []
+
+
 class Member:
     """One session that stays open, and what the model of it was told."""
 
@@ -100,7 +108,7 @@ class Member:
     @property
     def bridge(self) -> psutil.Process:
         """Its MCP bridge."""
-        (found,) = [child for child in psutil.Process(self.pid).children() if child.cmdline()[-1:] == ["mcp"]]
+        (found,) = [child for child in psutil.Process(self.pid).children() if argv(child)[-1:] == ["mcp"]]
         return found
 
 

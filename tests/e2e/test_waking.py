@@ -12,7 +12,7 @@ import yaml
 from tests.coordinated import eventually
 from tests.e2e.client import Terminal, trust
 from tests.e2e.stage import Request, script, text
-from tests.e2e.team import PLUGIN, Team, session_of, words_since_script
+from tests.e2e.team import PLUGIN, Team, argv, session_of, words_since_script
 
 pytestmark = pytest.mark.e2e
 
@@ -38,7 +38,7 @@ class Screen:
     @property
     def waiters(self) -> list[psutil.Process]:
         """The hooks that wait for mail."""
-        return [one for one in psutil.Process(self.pid).children() if any("import wait" in word for word in _argv(one))]
+        return [one for one in psutil.Process(self.pid).children() if any("import wait" in word for word in argv(one))]
 
     def ask(self, words: str) -> None:
         self.terminal.send(script(text(words)))
@@ -57,13 +57,6 @@ class Screen:
 
     def told(self, body: str) -> list[Request]:
         return [request for request in self._team.stage.requests if f"| {body}" in str(request.body["messages"])]
-
-
-def _argv(process: psutil.Process) -> list[str]:
-    try:
-        return process.cmdline()
-    except psutil.Error:
-        return []
 
 
 def test_a_session_at_rest_in_a_terminal_is_woken_by_mail_once(team: Team, sealed: Path, claude: Path) -> None:
