@@ -9,7 +9,6 @@ the others waiting. What does not fit is left out, and the answer says so, and h
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import dropwhile, islice
@@ -17,6 +16,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from fastapi import Request, Response
+from pydantic_core import to_json
 
 Row = dict[str, Any]
 BYTES = 256 * 1024
@@ -37,7 +37,7 @@ class Page:
     """
 
     rows: list[Row]
-    texts: list[str]
+    texts: list[bytes]
     cut: bool
     more: bool
 
@@ -47,9 +47,9 @@ class Page:
         return self.rows[-1]
 
 
-def listed(texts: Iterable[str]) -> str:
+def listed(texts: Iterable[bytes]) -> bytes:
     """Rows that are JSON, as a JSON list."""
-    return f"[{', '.join(texts)}]"
+    return b"[%s]" % b",".join(texts)
 
 
 def page(rows: Iterable[Row], most: int = MOST, *, size: int = BYTES) -> Page:
@@ -61,9 +61,9 @@ def page(rows: Iterable[Row], most: int = MOST, *, size: int = BYTES) -> Page:
         size: Bytes of all of them as JSON.
     """
     shown: list[Row] = []
-    texts: list[str] = []
+    texts: list[bytes] = []
     for row in islice(rows, most):
-        text = json.dumps(row)
+        text = to_json(row)
         size -= len(text)
         if shown and size < 0:
             return Page(shown, texts, True, True)
@@ -91,8 +91,8 @@ def answer(
 
 def named(name: str, found: Page) -> Response:
     """A page under a name, as it is answered over HTTP: ``left_out`` says that not everything fits."""
-    more = ', "left_out": true' if found.cut else ""
-    return Response(f'{{"{name}": {listed(found.texts)}{more}}}', media_type="application/json")
+    more = b',"left_out":true' if found.cut else b""
+    return Response(b'{"%s":%s%s}' % (name.encode(), listed(found.texts), more), media_type="application/json")
 
 
 def following(rows: Iterable[Row], key: str, after: str | None) -> Iterator[Row]:
