@@ -6,12 +6,14 @@ Which messages there are is asked first, and what they say only for as many as a
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cache
 from itertools import islice
 from typing import Any
 
-from sqlalchemy import Connection, Select, and_, func, or_, select
+from sqlalchemy import Connection, Integer, Select, String, and_, bindparam, func, or_, select
 
 from corral.models.states import RecipientRole
+from corral.store.prepared import Prepared
 from corral.store.schema_coordination import message_recipients, messages
 
 Row = dict[str, Any]
@@ -43,24 +45,43 @@ def inbox(
         after: Only those with a higher number.
         before: Only those behind this number and this name of a recipient.
     """
-    query = select(_r.seq, *_RECEIPT).order_by(_r.seq.desc(), _r.name).limit(limit)
-    if session_id is not None:
-        query = query.where(_r.session_id == session_id)
+    asked = _inbox(
+        session_id is not None,
+        blind,
+        tuple(importances),
+        unread,
+        since is not None,
+        after is not None,
+        before is not None,
+    )
+    number, name = before or (None, None)
+    given = {"whose": session_id, "since": since, "after": after, "number": number, "behind": name, "limit": limit}
+    return _filled(conn, iter(asked.all(conn, {key: value for key, value in given.items() if value is not None})))
+
+
+@cache
+def _inbox(
+    one: bool, blind: bool, importances: tuple[str, ...], unread: bool, since: bool, after: bool, before: bool
+) -> Prepared:
+    query = select(_r.seq, *_RECEIPT).order_by(_r.seq.desc(), _r.name).limit(bindparam("limit", type_=Integer))
+    if one:
+        query = query.where(_r.session_id == bindparam("whose"))
     if not blind:
         query = query.where(_r.role != RecipientRole.BCC)
-    if importances or since is not None:
+    if importances or since:
         query = query.join(messages, _m.seq == _r.seq)
     if importances:
-        query = query.where(_m.importance.in_(list(importances)))
+        query = query.where(or_(*(_m.importance == importance for importance in importances)))
     if unread:
         query = query.where(and_(_r.read_at.is_(None), _r.acknowledged_at.is_(None)))
-    if since is not None:
-        query = query.where(_m.created_at > since)
-    if after is not None:
-        query = query.where(_r.seq > after)
-    if before is not None:
-        query = query.where(or_(_r.seq < before[0], and_(_r.seq == before[0], _r.name > before[1])))
-    return _whole(conn, query)
+    if since:
+        query = query.where(_m.created_at > bindparam("since"))
+    if after:
+        query = query.where(_r.seq > bindparam("after"))
+    if before:
+        number, behind = bindparam("number", type_=Integer), bindparam("behind", type_=String)
+        query = query.where(or_(_r.seq < number, and_(_r.seq == number, _r.name > behind)))
+    return Prepared(query)
 
 
 def thread(conn: Connection, thread_id: str, *, before: int | None = None, limit: int = 1000) -> Iterator[Row]:
@@ -92,9 +113,15 @@ def _whole(conn: Connection, query: Select[Any]) -> Iterator[Row]:
 
 def _filled(conn: Connection, named: Iterator[Row]) -> Iterator[Row]:
     while some := list(islice(named, AT_ONCE)):
-        asked = select(messages).where(_m.seq.in_([row["seq"] for row in some]))
-        found = {row["seq"]: row for row in conn.execute(asked).mappings()}
+        numbers = {f"number{place}": row["seq"] for place, row in enumerate(some)}
+        found = {row["seq"]: row for row in _numbered(len(some)).all(conn, numbers)}
         yield from ({**found[row["seq"]], **row} for row in some if row["seq"] in found)
+
+
+@cache
+def _numbered(many: int) -> Prepared:
+    numbers = [bindparam(f"number{place}", type_=Integer) for place in range(many)]
+    return Prepared(select(messages).where(_m.seq.in_(numbers)))
 
 
 def numbered(conn: Connection, numbers: Sequence[int]) -> Iterator[Row]:

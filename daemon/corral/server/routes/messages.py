@@ -66,17 +66,19 @@ async def _act(services: Services, who: Caller, operation: Callable[[Connection,
     """Run a write as the session that acts, registered if it is new; another's name is refused and put on record."""
     now = services.now()
 
-    def run(conn: Connection) -> T:
+    def run(conn: Connection) -> tuple[T, bool]:
         me = speaker(conn, who.session_id, now)
-        return operation(conn, addresses.identity(conn, me.holder.session_id, who.name), now)
+        return operation(conn, addresses.identity(conn, me.holder.session_id, who.name), now), me.arrived
 
     try:
-        done = await services.write(run)
+        done, arrived = await services.write(run)
     except NotPermitted as error:
         kept = error
         await services.write(lambda conn: addresses.refused(conn, who.session_id, kept, now))
         raise
-    services.nudge("sessions")
+    if arrived:
+        services.nudge("sessions")
+    services.changed()
     return done
 
 

@@ -135,7 +135,8 @@ async def register(services: Given, said: Registration) -> dict[str, Any]:
     rules = services.settings().tasks
     row = await services.write(lambda conn: departures.arrive(conn, newcomer, now, rules))
     services.nudge("sessions")
-    services.nudge("supervisor")
+    if newcomer.client_pid is not None:  # another session of the same client is over: what it held has come free
+        services.nudge("supervisor")
     return {"success": True, **sessions.wire(row)}
 
 
