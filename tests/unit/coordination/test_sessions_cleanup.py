@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import time
+from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import Connection
 
 from corral.config.model import Settings
 from corral.coordination import locks, sessions
@@ -18,12 +22,15 @@ from corral.coordination.sessions import Arrival, Cleaned
 from corral.coordination.witness import Witness
 from corral.errors import Conflict
 from corral.models.instants import iso
+from corral.models.tasks import read_submissions
 from corral.server.timers import clean_up
+from corral.store import events
 from corral.store import handoffs as handoff_rows
 from corral.store import locks as lock_rows
 from corral.store import sessions as rows
 from corral.store.engine import Database
 from corral.store.migrate import open_schema
+from corral.work import departures, leases, tasks
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=timezone.utc)
 MINUTE = timedelta(minutes=1)
@@ -138,3 +145,40 @@ def test_a_process_that_is_gone_proves_a_death_in_whatever_number(fleet: Fleet) 
     for number in range(9):
         fleet.arrive(f"s{number}", client_pid=2**22 - 1 - number, client_started=1.0)
     assert clean(fleet) == Cleaned(9, 9)
+
+
+def test_a_crowd_that_dies_beside_those_who_claim_leaves_every_task_to_one(fleet: Fleet) -> None:
+    crowd, rules = 120, Settings().tasks
+
+    def arrive(conn: Connection) -> None:
+        tasks.submit_batch(conn, read_submissions([{"description": f"t{n}"} for n in range(crowd)]), NOW, rules)
+        for number in range(crowd):
+            departures.arrive(
+                conn, Arrival(f"s{number}", client_pid=2**22 - 1 - number, client_started=1.0), NOW, rules
+            )
+            assert leases.claim(conn, leases.Claimant(f"s{number}"), NOW, Settings()) is not None
+
+    fleet.db.write(arrive)
+    fleet.arrive("alive-0", "alive-1", "alive-2")
+    claimed: dict[str, str] = {}
+    until = time.monotonic() + 60
+
+    def claim(who: str) -> None:
+        while len(claimed) < crowd and time.monotonic() < until:
+            row = fleet.db.write(lambda conn: leases.claim(conn, leases.Claimant(who), NOW, Settings()))
+            if row is not None:
+                assert claimed.setdefault(row["task_id"], who) == who and row["fencing_token"] == 2
+
+    with ThreadPoolExecutor(5) as pool:
+        claimers = [pool.submit(claim, f"alive-{number}") for number in range(3)]
+        sweeps = [pool.submit(clean, fleet) for _twice in range(2)]
+        assert sum(sweep.result().agents for sweep in sweeps) == crowd
+        for claimer in claimers:
+            claimer.result()
+    held = fleet.db.read(leases.held)
+    assert {row["task_id"]: row["session_id"] for row in held} == claimed and len(claimed) == crowd
+    told = Counter(
+        (row["kind"], row["session_id"]) for row in fleet.db.read(lambda conn: events.listing(conn, limit=10_000))
+    )
+    for number in range(crowd):
+        assert told["session.ended", f"s{number}"] == told["task.requeued", f"s{number}"] == 1

@@ -122,14 +122,3 @@ def test_a_person_who_fell_silent_keeps_his_task_and_one_who_left_does_not(inn: 
     inn.arrive("p", agent_type="person")
     inn.leave("p")
     assert inn.status(task_id) == "pending"
-
-
-def test_many_end_in_a_time_that_grows_with_their_number_only(inn: Inn) -> None:
-    for number in range(300):
-        inn.arrive(f"s{number}")
-        inn.take(f"s{number}")
-    ended = inn.do(
-        lambda conn: departures.end_all(conn, [(f"s{n}", "process_gone") for n in range(300)] * 2, at(1), inn.rules)
-    )
-    assert len(ended) == 300 and inn.locked() == []
-    assert inn.db.read(leases.held) == []
