@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import Any
 
@@ -72,3 +73,21 @@ def test_a_daemon_killed_while_it_ends_a_session_has_done_nothing_and_the_next_d
     assert _standing(house) == HELD
     house.run("daemon", "start")
     eventually(lambda: _standing(house) == FREE)
+
+
+def test_what_a_session_held_that_another_of_its_process_follows_goes_to_those_who_wait(
+    house: Coordinated, client: subprocess.Popen[bytes]
+) -> None:
+    origin = {"pid": client.pid, "source": "hook"}
+    house.hook("SessionStart", "before", _hook=origin)
+    house.ask("POST", "/locks/acquire", {"session_id": "before", "paths": ["src/a.py"]})
+    with ThreadPoolExecutor(1) as pool:
+        wish = {"session_id": "other", "paths": ["src/a.py"], "wait_s": 60}
+        waiting = pool.submit(house.ask, "POST", "/locks/acquire", wish, timeout_s=70)
+        eventually(lambda: "other" in {row["session_id"] for row in house.ask("GET", "/sessions")})
+        began = time.monotonic()
+        house.hook("SessionStart", "after", source="clear", _hook=origin)
+        assert waiting.result()["success"]
+        assert time.monotonic() - began < 10, "it was told, and did not have to look by itself"
+    before = house.ask("GET", "/sessions/before")
+    assert (before["status"], before["end_reason"]) == ("disconnected", "superseded")
