@@ -217,18 +217,6 @@ def receipt(conn: Connection, session_id: str, message_id: str) -> Row | None:
     return dict(row) if row else None
 
 
-def thread(conn: Connection, thread_id: str, limit: int = 1000) -> list[Row]:
-    """The last messages of a thread, the oldest first."""
-    query = select(messages).where(_m.thread_id == thread_id).order_by(_m.seq.desc()).limit(limit)
-    return [dict(row) for row in conn.execute(query).mappings()][::-1]
-
-
-def by_seq(conn: Connection, numbers: Sequence[int]) -> list[Row]:
-    """Messages by their numbers, in that order; what is not there is left out."""
-    found = {row["seq"]: dict(row) for row in conn.execute(select(messages).where(_m.seq.in_(numbers))).mappings()}
-    return [found[number] for number in numbers if number in found]
-
-
 def addressed_to(conn: Connection, session_id: str, message_ids: Sequence[str], asker: str | None) -> set[str]:
     """Which of these messages a session sent or got, as far as another one may know."""
     told = _r.role != RecipientRole.BCC
@@ -241,12 +229,6 @@ def addressed_to(conn: Connection, session_id: str, message_ids: Sequence[str], 
     )
     sent = select(_m.message_id).where(_m.sender_session_id == session_id, _m.message_id.in_(list(message_ids)))
     return {str(row[0]) for query in (got, sent) for row in conn.execute(query)}
-
-
-def undelivered(conn: Connection, session_id: str) -> list[Row]:
-    """Mail that never entered a session's context, was not read, and of which nobody was told that."""
-    query = _MAIL.where(_r.session_id == session_id, _r.injected_at.is_(None), _UNREAD, _r.bounced_at.is_(None))
-    return [dict(row) for row in conn.execute(query.order_by(_m.seq)).mappings()]
 
 
 def move(conn: Connection, name: str, old_session_id: str, new_session_id: str) -> None:
