@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
-from corral.errors import NotFound
+from corral.errors import DatabaseUnavailable, NotFound
 from corral.models.tasks import TaskSubmission
+from corral.server.openapi_examples import EXAMPLES
+
+PREFIX = "/api/v1"
 
 
 class Problem(BaseModel):
@@ -26,8 +30,6 @@ class Problem(BaseModel):
 class Refusal(BaseModel):
     """The body of every answer that is not a success."""
 
-    model_config = ConfigDict(json_schema_extra={"example": NotFound("There is no task '0b6f'.").to_wire()})
-
     error: Problem
 
 
@@ -36,6 +38,14 @@ RESPONSES: dict[int | str, dict[str, Any]] = {
     "5XX": {"model": Refusal, "description": "It failed; what was acknowledged before stays."},
 }
 """Of every operation."""
+
+
+REFUSED = NotFound("There is no task '0b6f'.").to_wire()
+FAILED = DatabaseUnavailable("The database is unavailable.", cause="The disk is full.").to_wire()
+LINK = {
+    "description": 'Where a list goes on, as `<address>; rel="next"`; it is missing where nothing was left out.',
+    "schema": {"type": "string"},
+}
 
 
 def describe(app: FastAPI) -> None:
@@ -58,4 +68,24 @@ def _made(app: FastAPI) -> dict[str, Any]:
     one = {"$ref": "#/components/schemas/TaskSubmission"}
     made["paths"]["/api/v1/tasks"]["post"]["requestBody"]["content"]["application/json"]["schema"] = one
     schemas["Batch"]["properties"]["tasks"]["items"] = one
+    for path, operations in made["paths"].items():
+        for method, operation in operations.items():
+            _explain(operation, f"{method.upper()} {path.removeprefix(PREFIX)}")
     return made
+
+
+def _explain(operation: dict[str, Any], name: str) -> None:
+    """What is not said in a hundred places: the summary is the description's first sentence, the examples are in one table."""
+    operation["summary"] = re.split(r"[.;:](?:\s|$)", operation["description"])[0].replace("``", "`")
+    asked, answered = EXAMPLES.get(name, (None, None))
+    for content in operation.get("requestBody", {}).get("content", {}).values():
+        if asked is not None:
+            content["example"] = asked
+    pages = any(parameter["name"] in ("after", "before") for parameter in operation.get("parameters", ()))
+    for status, response in operation["responses"].items():
+        example = {"4XX": REFUSED, "5XX": FAILED}.get(status, answered)
+        for content in response.get("content", {}).values():
+            if example is not None:
+                content["example"] = example
+        if pages and status == "200":
+            response["headers"] = {"Link": LINK}

@@ -1,0 +1,179 @@
+"""The document explains every operation, and its examples have the fields that real answers have."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import jsonschema
+import pytest
+
+from corral.server import app
+from corral.server.openapi_examples import EXAMPLES
+from tests.coordinated import Coordinated
+
+DOCUMENT = app.build(SimpleNamespace()).openapi()  # type: ignore[arg-type]
+OPERATIONS: dict[str, dict[str, Any]] = {
+    f"{method.upper()} {path.removeprefix('/api/v1')}": operation
+    for path, operations in DOCUMENT["paths"].items()
+    for method, operation in operations.items()
+}
+FREE = {
+    "data",
+    "metadata",
+    "settings",
+    "sources",
+    "env",
+    "result",
+    "input_data",
+    "tasks",
+    "merges",
+    "details",
+    "limits",
+}
+"""What has fields of its own in every answer."""
+NOW_AND_THEN = {"left_out", "conflicts"}
+
+
+def check(example: Any, schema: dict[str, Any]) -> None:
+    jsonschema.validate(example, {**schema, "components": DOCUMENT["components"]})
+
+
+@pytest.mark.parametrize("name", sorted(OPERATIONS))
+def test_every_operation_is_explained(name: str) -> None:
+    operation = OPERATIONS[name]
+    assert 3 < len(operation["summary"]) <= 100 and "_" not in operation["summary"].split("`")[0]
+    assert operation["description"].startswith(operation["summary"].replace("`", "``"))
+    for content in operation.get("requestBody", {"content": {}})["content"].values():
+        check(content["example"], content["schema"])
+    statuses = set(operation["responses"])
+    (success,) = statuses - {"4XX", "5XX"}
+    assert statuses > {"4XX", "5XX"} and success in ("200", "201", "202")
+    for status, response in operation["responses"].items():
+        assert response["content"], name
+        for kind, content in response["content"].items():
+            if kind == "application/json":
+                check(content["example"], content["schema"])
+            assert "example" in content
+            assert status == success or set(content["example"]["error"]) >= {
+                "code",
+                "name",
+                "message",
+                "cause",
+                "remedy",
+            }
+
+
+def test_no_example_is_of_an_operation_that_is_gone_and_no_summary_is_of_two() -> None:
+    assert set(EXAMPLES) == set(OPERATIONS)
+    assert len({operation["summary"] for operation in OPERATIONS.values()}) == len(OPERATIONS)
+
+
+def differences(example: Any, real: Any, where: str) -> Iterator[str]:
+    """Fields that only one of the two has, as far as both say something."""
+    if isinstance(example, list) and isinstance(real, list) and example and real:
+        yield from differences(example[0], real[0], f"{where}[]")
+    elif isinstance(example, dict) and isinstance(real, dict):
+        for key in sorted((set(example) ^ set(real)) - NOW_AND_THEN):
+            yield f"{where}.{key}"
+        for key in sorted(set(example) & set(real) - FREE):
+            yield from differences(example[key], real[key], f"{where}.{key}")
+
+
+class Story:
+    """Asks as the examples do, and keeps what an answer has otherwise than its example."""
+
+    def __init__(self, house: Coordinated) -> None:
+        self.house = house
+        self.wrong: list[str] = []
+        self.told: set[str] = set()
+
+    def ask(self, operation: str, /, body: Any = None, *, query: str = "", **places: Any) -> Any:
+        method, _, path = operation.partition(" ")
+        filled = re.sub(r"\{(\w+)\}", lambda place: str(places[place[1]]), path)
+        asked, answered = EXAMPLES[operation]
+        real = self.house.ask(method, filled + query, asked if body is None else body)
+        self.wrong += differences(answered, real, operation)
+        self.told.add(operation)
+        return real
+
+
+def test_the_examples_can_be_asked_and_are_answered_with_the_fields_that_they_show(
+    coordinate: Callable[..., Coordinated],
+) -> None:
+    story = Story(coordinate(config="supervisor: {max_agents: 1}"))
+    ask = story.ask
+    for name in (
+        "/health",
+        "/status",
+        "/config",
+        "/database",
+        "/teams",
+        "/agents",
+        "/teams/validation",
+        "/worktrees/at-risk",
+    ):
+        ask(f"GET {name}")
+    ask("GET /agents/{name}", name="builder")
+
+    ask("POST /sessions")
+    ask("POST /sessions", {"session_id": "s-2", "agent_name": "Boulder"})
+    ask("GET /sessions")
+    ask("GET /sessions/{session_id}", session_id="GreenLake")
+    ask("POST /sessions/{session_id}/heartbeat", session_id="s-1")
+    ask("POST /sessions/cleanup")
+
+    ask("POST /locks/acquire")
+    ask("POST /locks/renew")
+    ask("POST /locks/check")
+    ask("GET /locks")
+    ask("POST /locks/release")
+
+    ask("POST /features")
+    ask("POST /features/analyze")
+    ask("GET /features")
+    ask("GET /features/{feature_id}", feature_id="FEAT-123")
+    ask("POST /features/deregister")
+
+    handoff = ask("POST /handoffs")["handoff_id"]
+    ask("GET /handoffs")
+    ask("GET /handoffs/{handoff_id}", handoff_id=handoff)
+    ask("POST /memory")
+    ask("GET /memory")
+
+    number = ask("POST /messages")["id"]
+    ask("GET /messages", query="?session_id=s-1")
+    ask("GET /messages/search", query="?q=minutes")
+    ask("GET /messages/{message_id}", message_id=number)
+    ask("POST /messages/{message_id}/reply", message_id=number)
+    ask("GET /messages/threads/{thread_id}", thread_id=number)
+    ask("POST /messages/{message_id}/read", message_id=number)
+    ask("POST /messages/{message_id}/acknowledge", message_id=number)
+
+    done = ask("POST /tasks")["task_id"]
+    ask("GET /wait", query=f"?task={done}&timeout_s=20")
+    ask("GET /tasks")
+    ask("GET /tasks/{task_id}", task_id=done)
+    ask("GET /tasks/{task_id}/log", task_id=done)
+    (merge,) = ask("GET /merges")
+    ask("GET /merges/{merge_id}", merge_id=merge["merge_id"])
+    ask("GET /merges/{merge_id}/log", merge_id=merge["merge_id"])
+    review = {"title": "Review it", "task_type": "review"}
+    claimed = ask("POST /tasks", review)["task_id"]
+    ask("POST /tasks/{task_id}/reprioritize", task_id=claimed)
+    ask("POST /tasks/claim")
+    ask("POST /tasks/{task_id}/complete", task_id=claimed)
+    ask("POST /tasks/{task_id}/cancel", task_id=ask("POST /tasks", review)["task_id"])
+
+    made = ask("POST /worktrees")
+    (Path(made["path"]) / "new.txt").write_text("new")
+    ask("GET /worktrees")
+    ask("DELETE /worktrees/{name}", name="login")
+    ask("GET /salvage")
+    ask("POST /worktrees/{name}/recover", name="login")
+    ask("POST /sessions/{session_id}/end", session_id="s-1")
+    assert not story.wrong, "\n".join(story.wrong)
+    assert len(story.told) > len(EXAMPLES) * 0.75
