@@ -95,7 +95,7 @@ _SAVED = "refs/corral/salvage/login/20261121T221000000000Z"
 _EVENT = {
     "event_id": 14, "at": _AT, "kind": "task.completed", "task_id": _ID, "session_id": "s-1", "merge_id": None, "data": {},
 }  # fmt: skip
-_AGENT = {
+_AGENT: dict[str, Any] = {
     "name": "builder", "description": "Carries out one task.", "source": "plugin", "file": ".claude/agents/builder.md",
     "runner": "claude", "model": None, "capabilities": [], "command": [], "problem": None,
 }  # fmt: skip
