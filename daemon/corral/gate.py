@@ -165,7 +165,7 @@ class Gate:
         """Send an event, once. It says since when the daemon's answers were not heard: what they brought is still to be told."""
         actor, began = str(fields.get("agent_id") or fields.get("session_id")), time.time()
         unheard = self._unheard.pop(actor, None)
-        origin = {"bridge": str(os.getpid()), "pid": os.getppid(), "source": "bridge"}
+        origin = {"bridge": str(os.getpid()), "pid": os.getppid(), "source": "bridge", "sent": began}
         body = json.dumps({**fields, "_hook": {**origin, **({"unheard": unheard} if unheard else {})}})
         try:
             answer = self._daemon.post(f"/api/v1/hooks/{event}", body.encode(), deadline).decode()

@@ -233,6 +233,7 @@ def test_it_leaves_when_its_input_ends_and_answers_what_is_in_flight_first(
 
 
 def test_an_event_reaches_the_daemon_as_the_client_would_have_sent_it(repo: Path, sock: Path, start: Start) -> None:
+    began = time.time()
     with listening(sock, lambda *_: DENIAL) as heard:
         bridge = start(repo / "src")
         answer = bridge.hook(
@@ -243,6 +244,8 @@ def test_an_event_reaches_the_daemon_as_the_client_would_have_sent_it(repo: Path
             tool_input={"file_path": '/a/b/ü "c"\n', "notebook_path": "", "command": ""},
         )
     assert answer == DENIAL
+    sent = heard.events[0][1]["_hook"]["sent"]
+    assert began <= sent <= time.time()
     assert heard.events == [
         (
             "PreToolUse",
@@ -252,7 +255,7 @@ def test_an_event_reaches_the_daemon_as_the_client_would_have_sent_it(repo: Path
                 "cwd": "/a/b",
                 "tool_name": "Write",
                 "tool_input": {"file_path": '/a/b/ü "c"\n'},
-                "_hook": {"bridge": str(bridge.process.pid), "pid": os.getpid(), "source": "bridge"},
+                "_hook": {"bridge": str(bridge.process.pid), "pid": os.getpid(), "source": "bridge", "sent": sent},
             },
         )
     ]

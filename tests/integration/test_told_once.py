@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from tests.bundle.listener import Body, coordinate, listening
@@ -98,6 +99,28 @@ def test_a_daemon_that_is_killed_before_it_answers_has_told_nothing(
     assert "| Stop the press" in held["reason"]
     assert bridge.hook("Stop", **event(house, stop_hook_active="true")) == {}
     assert said(bridge.answer_to(bridge.start_hook("PostToolBatch", **event(house)))) == {}
+
+
+@pytest.mark.faults
+def test_a_daemon_that_reads_an_event_when_its_bridge_has_given_up_tells_nothing(
+    house: Coordinated, start: Callable[[Path], Bridge]
+) -> None:
+    _, ben = arrive(house, "ann", "ben")
+    bridge = start(house.root)
+    bridge.hook("PostToolBatch", **event(house))
+    send(house, ben, "One", "urgent")
+    daemon = psutil.Process(house.daemon_pid())
+    daemon.suspend()
+    try:
+        assert bridge.hook("Stop", **event(house, stop_hook_active="false")) == {}
+    finally:
+        daemon.resume()
+    eventually(
+        lambda: next(row for row in house.ask("GET", "/sessions") if row["session_id"] == "ben")["status"] == "idle"
+    )
+    (mail,) = house.ask("GET", "/messages", query={"session_id": "ben"})
+    assert mail["state"] == "queued"
+    assert "| One" in bridge.hook("Stop", **event(house, stop_hook_active="false"))["reason"]
 
 
 def test_urgent_mail_holds_a_subagent_once(house: Coordinated) -> None:

@@ -28,6 +28,7 @@ class HookEvent:
         path: The absolute path an edit tool writes to, or empty.
         prompt: What the session was asked to do, or empty; a client cuts it.
         held_before: Whether a Stop hook holds the session already: it stops for the second time.
+        came_at: When its bridge sent it; for a command hook, when it was read.
         bridge: The process id of the MCP bridge that carried the event, or empty for a command hook.
         unheard: From when to when answers to the actor got lost on their way; None if all arrived.
     """
@@ -50,6 +51,7 @@ class HookEvent:
     last_words: str
     held_before: bool
     prompt: str
+    came_at: datetime
     bridge: str
     unheard: tuple[datetime, datetime] | None
     client_pid: int | None
@@ -66,7 +68,7 @@ class HookEvent:
         return self.tool == "Bash"
 
 
-def read(name: str, payload: Mapping[str, Any]) -> HookEvent | None:
+def read(name: str, payload: Mapping[str, Any], now: datetime) -> HookEvent | None:
     """Read a payload; None if it does not even name a session."""
     session = _text(payload, "session_id")
     if not session:
@@ -96,6 +98,7 @@ def read(name: str, payload: Mapping[str, Any]) -> HookEvent | None:
         last_words=_text(payload, "last_assistant_message"),
         held_before=payload.get("stop_hook_active") in (True, "true"),
         prompt=_text(payload, "prompt"),
+        came_at=min(now, _instant(origin.get("sent")) or now),
         bridge=str(origin.get("bridge") or ""),
         unheard=_span(origin.get("unheard")),
         client_pid=pid if isinstance(pid, int) and not isinstance(pid, bool) and pid > 1 else None,
@@ -108,15 +111,18 @@ def _text(mapping: Mapping[str, Any], key: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _span(given: object) -> tuple[datetime, datetime] | None:
-    """Two instants out of two Unix times."""
-    if not isinstance(given, list) or not all(isinstance(one, float) for one in given):
-        return None
+def _instant(given: object) -> datetime | None:
+    """A Unix time, if it is one."""
     try:
-        begin, end = (datetime.fromtimestamp(one, UTC) for one in given)
+        return datetime.fromtimestamp(given, UTC) if isinstance(given, float) else None
     except (ValueError, OverflowError, OSError):
         return None
-    return begin, end
+
+
+def _span(given: object) -> tuple[datetime, datetime] | None:
+    """Two Unix times."""
+    begin, end = map(_instant, given) if isinstance(given, list) and len(given) == 2 else (None, None)
+    return (begin, end) if begin and end else None
 
 
 def denial(reason: str) -> dict[str, Any]:

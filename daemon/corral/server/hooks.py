@@ -54,7 +54,7 @@ Handler = Callable[[Services, HookEvent], Awaitable[Answer]]
 
 async def answer(services: Services, name: str, payload: Mapping[str, Any]) -> Answer:
     """Handle one event; an event that nobody knows is only a sign of life."""
-    event = hook_events.read(name, payload)
+    event = hook_events.read(name, payload, services.now())
     if event is None:
         return {}
     if event.unheard is not None:
@@ -114,7 +114,6 @@ async def _before_tool(services: Services, event: HookEvent) -> Answer:
 
 
 async def _after_tool(services: Services, event: HookEvent) -> Answer:
-    began = services.now()
     unguarded = services.witness.came_unannounced(event.actor, event.use_id)
     remarks: list[str] = []
     if event.is_shell:
@@ -127,7 +126,7 @@ async def _after_tool(services: Services, event: HookEvent) -> Answer:
     def finish(conn: Connection) -> Answer:
         present(conn)
         _guarded(conn, event, unguarded, now)
-        return hook_events.context(event.name, [*_waiting_words(services, conn, event, began), *remarks])
+        return hook_events.context(event.name, [*_waiting_words(services, conn, event), *remarks])
 
     return await services.write(finish)
 
@@ -147,24 +146,22 @@ async def _after_batch(services: Services, event: HookEvent) -> Answer:
 
     def finish(conn: Connection) -> Answer:
         present(conn)
-        return hook_events.context(event.name, _waiting_words(services, conn, event, now))
+        return hook_events.context(event.name, _waiting_words(services, conn, event))
 
     return await services.write(finish)
 
 
-def _waiting_words(services: Services, conn: Connection, event: HookEvent, began: datetime) -> list[str]:
-    """What was left for whoever the event is of: notices and mail, once.
-
-    Args:
-        began: When the event came. A bridge that has given up reads no answer: then all of it waits for the next one.
-    """
-    if _is_late(services, began):
+def _waiting_words(services: Services, conn: Connection, event: HookEvent) -> list[str]:
+    """What was left for whoever the event is of: notices and mail, once."""
+    if _is_late(services, event):
         return []
-    return [*session_rows.take_notices(conn, event.actor, iso(began)), *mailing.deliver(conn, event.actor, began)]
+    at = event.came_at
+    return [*session_rows.take_notices(conn, event.actor, iso(at)), *mailing.deliver(conn, event.actor, at)]
 
 
-def _is_late(services: Services, began: datetime) -> bool:
-    return services.now() - began > LATE
+def _is_late(services: Services, event: HookEvent) -> bool:
+    """Whether the bridge may have given up: what it does not hear must wait for the next answer."""
+    return services.now() - event.came_at > LATE
 
 
 def _guarded(conn: Connection, event: HookEvent, unguarded: bool, now: datetime) -> None:
@@ -195,7 +192,8 @@ async def _session_start(services: Services, event: HookEvent) -> Answer:
         others = [row for row in session_rows.live(conn) if row["session_id"] != event.actor]
         held = [row for row in lock_rows.listing(conn, iso(now)) if row["session_id"] != event.actor]
         notices = [line] if (line := mailing.waits(conn, event.actor)) else []
-        notices += [] if _is_late(services, now) else session_rows.take_notices(conn, event.actor, iso(now))
+        if not _is_late(services, event):
+            notices += session_rows.take_notices(conn, event.actor, iso(event.came_at))
         target = services.settings.target().removeprefix("refs/heads/")
         text = briefing(me, others, held, target=target, behind=behind, notices=notices, handoff=for_newcomer(conn, me))
         return hook_events.context(event.name, [text])
@@ -220,7 +218,7 @@ async def _prompt(services: Services, event: HookEvent) -> Answer:
 
     def begin(conn: Connection) -> Answer:
         _note_errand(conn, event, present(conn).task_id)
-        return hook_events.context(event.name, _waiting_words(services, conn, event, now))
+        return hook_events.context(event.name, _waiting_words(services, conn, event))
 
     return await services.write(begin)
 
@@ -237,7 +235,7 @@ async def _stop(services: Services, event: HookEvent) -> Answer:
 
     def rest(conn: Connection) -> tuple[Answer, bool]:
         present(conn)
-        if (urgent := _holding(services, conn, event, now)) is not None:
+        if (urgent := _holding(services, conn, event)) is not None:
             return hook_events.hold(urgent), False
         values = {"status": SessionStatus.IDLE, "last_words": event.last_words[:4000] or None}
         session_rows.change(conn, event.actor, values)
@@ -249,11 +247,11 @@ async def _stop(services: Services, event: HookEvent) -> Answer:
     return said
 
 
-def _holding(services: Services, conn: Connection, event: HookEvent, began: datetime) -> str | None:
+def _holding(services: Services, conn: Connection, event: HookEvent) -> str | None:
     """The urgent mail for which whoever stops must go on."""
-    if event.held_before or _is_late(services, began):
+    if event.held_before or _is_late(services, event):
         return None
-    return mailing.hold(conn, event.actor, began)
+    return mailing.hold(conn, event.actor, event.came_at)
 
 
 async def _waiting(services: Services, event: HookEvent) -> Answer:
@@ -278,7 +276,7 @@ async def _subagent_start(services: Services, event: HookEvent) -> Answer:
 
     def begin(conn: Connection) -> Answer:
         sessions.register(conn, newcomer, now)
-        return hook_events.context(event.name, _waiting_words(services, conn, event, now))
+        return hook_events.context(event.name, _waiting_words(services, conn, event))
 
     return await services.write(begin)
 
@@ -291,7 +289,7 @@ async def _subagent_stop(services: Services, event: HookEvent) -> Answer:
     now, rules = services.now(), services.settings().tasks
 
     def finish(conn: Connection) -> str | None:
-        urgent = _holding(services, conn, event, now)
+        urgent = _holding(services, conn, event)
         if urgent is None:
             departures.end(conn, event.actor, "finished", now, rules)
         return urgent
