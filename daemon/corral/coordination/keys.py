@@ -179,7 +179,9 @@ def first_character(match_key: str) -> str:
 
 def paths_met(pattern: LockKey, match_keys: str) -> list[str]:
     """Which of many keys, none a glob and each with a NUL before and behind it, overlap a glob."""
-    return [match[1] for match in globs.finder(_pattern(pattern), _APART).finditer(match_keys)]
+    compiled = _pattern(pattern)
+    found = [match[1] for match in globs.finder(compiled, _APART).finditer(match_keys)]
+    return [key for key in found if not compiled.has_classes or globs.meets_path(compiled, _path_of(key))]
 
 
 def _pattern(key: LockKey) -> globs.Pattern:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import re
 import sys
+import time
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
@@ -107,7 +109,9 @@ SOME = ["/".join(path) for path in MIXED[::7]] + ["a", "b", "x/a.b", "[ab]", "*"
 
 def found(pattern: Pattern, paths: list[str]) -> list[str]:
     text = "\0".join(["", *paths, ""])
-    return [match[1] for match in finder(pattern).finditer(text)]
+    return [
+        match[1] for match in finder(pattern).finditer(text) if not pattern.has_classes or meets_path(pattern, match[1])
+    ]
 
 
 @settings(max_examples=400, deadline=None)
@@ -314,6 +318,17 @@ def test_hostile_patterns_take_bounded_steps(left: str, right: str) -> None:
     a, b = compiled(left), compiled(right)
     assert lines_run(lambda: overlaps(a, b)) < 600_000
     assert lines_run(lambda: a.matches("a" * 512)) < 600_000
+
+
+@pytest.mark.parametrize("text", ["?" * 511, "*?" * 16 + "?" * 400, "[ab]" * 100, "*a" * 16 + "b"])
+def test_hostile_patterns_are_looked_for_among_many_in_no_time(text: str) -> None:
+    re.purge()
+    paths, pattern = ["a" * 250] * 400, compiled(text)
+    began = time.thread_time()
+    assert found(pattern, paths) == [path for path in paths[:1] if meets_path(pattern, path)] * len(paths)
+    assert time.thread_time() - began < 1.0, (
+        "it takes some hundredths; were a star tried again and again, it took for ever"
+    )
 
 
 def test_a_long_plain_path_costs_its_length() -> None:

@@ -31,7 +31,7 @@ Session = Query(None, max_length=128, description="Whose inbox; none named: the 
 
 LAST = "~"
 """No name of an agent comes behind it."""
-Before = Query(None, ge=0, description="Only messages with a lower number.")
+Before = Query(None, ge=0, le=2**53, description="Only messages with a lower number.")
 
 
 class Caller(BaseModel):

@@ -17,7 +17,7 @@ from corral.models.instants import iso
 from corral.server import lock_activity
 from corral.server.mcp.acting import Ignored, Text, Texts, act, slug
 from corral.server.mcp.calls import Answer, Function, current, raised
-from corral.server.routes.locks import EXTEND_S, parse
+from corral.server.routes.locks import EXTEND_S, MAX_KEYS, parse
 from corral.store import names
 from corral.store import sessions as session_rows
 
@@ -219,6 +219,10 @@ def _holder(conn: Connection, me: Identity) -> Holder:
 def _named(given: Sequence[str | int] | None, empty: type[InvalidInput]) -> list[str]:
     if given is not None and not given:
         raise empty("An empty list names nothing.")
+    if given is not None and len(given) > MAX_KEYS:
+        raise InvalidInput(
+            f"{len(given)} in one call are too many.", remedy=f"Name at most {MAX_KEYS}, or leave it out."
+        )
     return [str(one) for one in given or ()]
 
 
