@@ -33,6 +33,8 @@ PERSON = "person"
 SILENT = "silent"
 """Why a session was given up of which nothing was heard."""
 LARGE_FLEET = 8
+BEAT_EVERY_S = 60.0
+"""A session that is connected and says nothing is marked alive so often, seconds: each time is a write to the disk."""
 ERRAND_LIMIT = 120
 """Characters of a prompt that others are shown."""
 
@@ -260,7 +262,8 @@ def doomed(
         if row["client_pid"] is not None and not is_running(row["client_pid"], row["client_started"]):
             over[session_id] = "process_gone"
         elif session_id in connected or row["parent_session_id"] in connected:
-            rows.beat(conn, session_id, iso(now))
+            if row["last_heartbeat"] < iso(now - timedelta(seconds=min(BEAT_EVERY_S, stale_after_s / 4))):
+                rows.beat(conn, session_id, iso(now))
         elif patient or row["last_heartbeat"] >= cutoff:
             continue
         elif row["agent_type"] == PERSON and lock_rows.listing(conn, iso(now), [session_id]):

@@ -15,7 +15,7 @@ from corral.coordination.keys import literal_key, parse_key
 from corral.coordination.locks import Holder
 from corral.coordination.sessions import Arrival
 from corral.errors import Conflict, InvalidInput, LockHeld
-from corral.models.instants import iso
+from corral.models.instants import iso, parse
 from corral.store import locks as lock_rows
 from corral.store import schema
 from corral.store import sessions as session_rows
@@ -186,6 +186,16 @@ def test_silence_past_the_threshold_ends_a_session_and_a_heartbeat_keeps_it(conn
 
 def test_a_connected_bridge_keeps_a_silent_session(conn: Connection) -> None:
     assert _doomed(conn, NOW + timedelta(hours=5), connected=frozenset({"a"})) == {"b", "c"}
+
+
+def test_a_connected_session_costs_a_write_a_minute_and_no_more(conn: Connection) -> None:
+    def seen(seconds: float) -> datetime:
+        _doomed(conn, NOW + timedelta(seconds=seconds), connected=frozenset({"a"}))
+        row = session_rows.get(conn, "a")
+        assert row is not None
+        return parse(row["last_heartbeat"])
+
+    assert [(seen(s) - NOW).total_seconds() for s in (3, 59, 61, 64, 123)] == [0, 0, 61, 61, 123]
 
 
 def test_a_machine_that_slept_is_not_a_massacre(conn: Connection) -> None:

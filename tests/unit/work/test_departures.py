@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -122,3 +124,9 @@ def test_a_person_who_fell_silent_keeps_his_task_and_one_who_left_does_not(inn: 
     inn.arrive("p", agent_type="person")
     inn.leave("p")
     assert inn.status(task_id) == "pending"
+
+
+def test_nothing_ends_a_session_by_another_way() -> None:
+    package = Path(departures.__file__).parents[1]
+    ending = [path.name for path in package.rglob("*.py") if re.search(r"\bsessions\.end\(", path.read_text())]
+    assert ending == ["departures.py"]
