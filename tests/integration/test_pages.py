@@ -79,9 +79,7 @@ def pages(house: Coordinated, path: str) -> Iterator[list[dict[str, Any]]]:
 def test_a_long_list_comes_in_bounded_parts_and_whole(full: Coordinated) -> None:
     paths = [row["file_path"] for page in pages(full, "/locks") for row in page]
     assert len(paths) == LOCKS and set(paths) == {f"d{number}/f.py" for number in range(LOCKS)}
-    assert [len(page) for page in pages(full, "/locks?limit=900")][:2] == [len(page) for page in pages(full, "/locks")][
-        :2
-    ]
+    assert len(next(pages(full, "/locks"))) < 1000, "cut by its size"
     assert [len(page) for page in pages(full, "/locks?limit=500")] == [500] * 5 + [0]
     assert len(full.json("lock", "list")) == LOCKS
 
@@ -111,7 +109,7 @@ def test_a_model_is_told_less_at_once_and_how_to_go_on(full: Coordinated) -> Non
         asked: dict[str, str] = {}
         while True:
             said = await one.call("check_locks", **asked)
-            assert len(json.dumps(said["locks"])) <= SHOWN_BYTES + ENVELOPE
+            assert len(json.dumps(said["locks"], separators=(",", ":"))) <= SHOWN_BYTES + ENVELOPE
             seen |= {row["file_path"] for row in said["locks"]}
             if "left_out" not in said:
                 break
