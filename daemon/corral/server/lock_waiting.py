@@ -33,14 +33,14 @@ async def acquire(
     wish: Wish,
     identify: Callable[[Connection], locks.Holder],
     wait_s: float,
-    gone: Awaitable[Any] | None = None,
+    hung_up: Callable[[], Awaitable[Any]] | None = None,
 ) -> list[Row]:
     """Reserve all the keys, now or when it is this request's turn.
 
     Args:
         identify: Finds or registers the session that asks, in a write.
         wait_s: At most so long; 0: now or not at all.
-        gone: Completes when nobody is there to hear the answer any more.
+        hung_up: Waits until nobody is there to hear the answer any more; called where there is something to wait for.
 
     Raises:
         LockHeld: They were not free within the time; nothing was taken.
@@ -68,7 +68,7 @@ async def acquire(
     entered = await services.write(ask)
     if not isinstance(entered, Wait):
         return entered
-    left = asyncio.ensure_future(gone) if gone is not None else None
+    left = asyncio.ensure_future(hung_up()) if hung_up is not None else None
     try:
         return await _turn(services, entered, wait_s, left)
     finally:

@@ -7,6 +7,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
@@ -170,8 +171,8 @@ async def acquire_in_turn(services: Given, request: Request, wanted: Patience) -
     """Reserve all the keys or none of them, or each that is free; with ``wait_s`` when it is one's turn."""
     wish, identity = _wish(services, wanted), Identity(services, wanted.session_id)
     if not wanted.each:
-        gone = _hung_up(request) if wanted.wait_s else None
-        return identity.told(await lock_waiting.acquire(services, wish, identity, wanted.wait_s, gone))
+        hung_up = partial(_hung_up, request)
+        return identity.told(await lock_waiting.acquire(services, wish, identity, wanted.wait_s, hung_up))
     if wanted.wait_s:
         raise InvalidInput("One waits for all or nothing.", remedy="Leave out `each`, or `wait_s`.")
     now = services.now()

@@ -46,7 +46,7 @@ async def acquire_lock(
             Wish(tuple(keys), ttl_s, exclusive, reason),
             lambda conn: call.speaker(conn, services.now()).holder,
             wait_seconds,
-            _hung_up() if wait_seconds else None,
+            _hung_up,
         )
     except LockHeld as held:
         return _refused(held)
