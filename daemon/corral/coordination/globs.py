@@ -85,6 +85,11 @@ class Pattern:
         return tuple(segment for segment in before if segment is not None)
 
     @property
+    def meets_all(self) -> bool:
+        """Whether it overlaps every other pattern and every path."""
+        return self.beginning in ((), (_ANY_SEGMENT,))
+
+    @property
     def has_classes(self) -> bool:
         """Whether a ``[…]`` stands in its beginning."""
         return any(isinstance(token, _Chars) and token is not _ANY for segment in self.beginning for token in segment)

@@ -169,7 +169,7 @@ def reach(key: LockKey) -> str:
 
 def meets_all(key: LockKey) -> bool:
     """Whether a key overlaps every path and glob there can be."""
-    return key.is_pattern and not _pattern(key).beginning
+    return key.is_pattern and _pattern(key).meets_all
 
 
 def first_character(match_key: str) -> str:

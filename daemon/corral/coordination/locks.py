@@ -257,8 +257,8 @@ def renew(
     latest, renewed = after(now, MAX_TTL_S), []
     for row in mine:
         expires_at = max(row["expires_at"], min(latest, after(parse(row["expires_at"]), extend_s)))
-        rows.prolong(conn, row["lock_id"], expires_at)
         renewed.append({**row, "expires_at": expires_at, "old_expires_at": row["expires_at"]})
+    rows.prolong(conn, {row["lock_id"]: row["expires_at"] for row in renewed})
     return renewed
 
 

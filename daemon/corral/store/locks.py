@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -31,7 +31,7 @@ _MINE = Prepared(
 _TAKE = Prepared(insert(file_locks).returning(file_locks), *file_locks.c.keys())
 _CHANGE = update(file_locks).where(file_locks.c.lock_id == bindparam("which")).returning(file_locks)
 _RENEW = Prepared(_CHANGE, "exclusive", "automatic", "reason", "task_id", "ttl_s", "expires_at")
-_PROLONG = Prepared(_CHANGE, "expires_at")
+_PROLONG = update(file_locks).where(file_locks.c.lock_id == bindparam("which")).values(expires_at=bindparam("until"))
 _RELEASE = Prepared(
     delete(file_locks)
     .where(file_locks.c.session_id == bindparam("session_id"), file_locks.c.match_key == bindparam("match_key"))
@@ -160,9 +160,11 @@ def named(conn: Connection, now: str, *, match_keys: Sequence[str] = (), lock_id
     return [dict(row) for row in conn.execute(query).mappings()]
 
 
-def prolong(conn: Connection, lock_id: str, expires_at: str) -> None:
-    """Give a lock another expiry."""
-    _PROLONG.all(conn, {"which": lock_id, "expires_at": expires_at})
+def prolong(conn: Connection, expiries: Mapping[str, str]) -> None:
+    """Give locks another expiry, each its own, by their ids."""
+    given = [{"which": lock_id, "until": expires_at} for lock_id, expires_at in expiries.items()]
+    if given:
+        conn.execute(_PROLONG, given)
 
 
 def others_in_checkout(conn: Connection, checkout: str, session_ids: Sequence[str], now: str) -> list[Row]:
@@ -209,5 +211,5 @@ def next_expiry(conn: Connection) -> str | None:
 
 def reschedule(conn: Connection, moved: Callable[[str], str]) -> None:
     """Give every lock another expiry, made of the one it has."""
-    for row in conn.execute(select(file_locks.c.lock_id, file_locks.c.expires_at)).all():
-        prolong(conn, row.lock_id, moved(row.expires_at))
+    found = conn.execute(select(file_locks.c.lock_id, file_locks.c.expires_at)).all()
+    prolong(conn, {row.lock_id: moved(row.expires_at) for row in found})

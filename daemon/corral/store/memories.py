@@ -6,7 +6,20 @@ import json
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Text, delete, func, insert, literal, select, type_coerce, update
+from sqlalchemy import (
+    Connection,
+    Select,
+    Text,
+    delete,
+    func,
+    insert,
+    literal,
+    select,
+    text,
+    type_coerce,
+    union_all,
+    update,
+)
 
 from corral.store import search
 from corral.store.schema_coordination import memories, memory_tags
@@ -51,14 +64,20 @@ def candidates(
     """
     query = select(_m.seq, _m.seen_at, func.count() if tags else literal(0))
     if tags:
-        query = query.join(memory_tags, memory_tags.c.memory_id == _m.memory_id).where(memory_tags.c.tag.in_(tags))
-        query = query.group_by(_m.seq, _m.seen_at)
+        tagged = union_all(*(_newest_with(tag) for tag in tags)).subquery()
+        query = query.join(tagged, tagged.c.memory_id == _m.memory_id).group_by(_m.seq, _m.seen_at)
     if seqs is not None:
         query = query.where(_m.seq.in_(seqs))
     if event_type is not None:
         query = query.where(_m.event_type == event_type)
     found = conn.execute(query.order_by(_m.seen_at.desc(), _m.seq.desc()).limit(limit))
     return [(int(row[0]), str(row[1]), int(row[2])) for row in found]
+
+
+def _newest_with(tag: str) -> Select[tuple[str]]:
+    # By the order in which SQLite was given them: a tag is given anew whenever its memory is told again.
+    newest = select(memory_tags.c.memory_id).where(memory_tags.c.tag == tag).order_by(text("memory_tags.rowid DESC"))
+    return select(newest.limit(LOOKED_AT).subquery().c.memory_id)
 
 
 def whole(conn: Connection, seqs: Collection[int]) -> dict[int, Row]:

@@ -87,7 +87,7 @@ def test_ones_own_do_not_count_nor_what_is_shared_nor_what_is_over(conn: Connect
 def test_of_many_the_first_to_expire_are_told(conn: Connection) -> None:
     for number in range(20):
         hold(conn, [f"f{number}.py"], expires_at=after(NOW, 1000 - number))
-    for key in ("*.py", "**"):
+    for key in ("*.py", "**", "*", "**/x"):
         told = Overlaps(conn, ["a"], NOW).of(parse_key(key), 3)
         assert [row["file_path"] for row in told] == ["f19.py", "f18.py", "f17.py"]
 
@@ -173,3 +173,12 @@ def test_globs_that_may_be_anywhere_read_all_locks_once(conn: Connection) -> Non
 
 def _wild(many: int) -> list[LockKey]:
     return [parse_key(f"*/*/*{number}.rs") for number in range(many)]
+
+
+def test_all_reservations_are_renewed_each_from_its_own_expiry(conn: Connection) -> None:
+    hold(conn, [f"f{number}.py" for number in range(1500)], "a")
+    hold(conn, ["later.py"], "a", expires_at=after(NOW, 900))
+    renewed = locks.renew(conn, Holder("a"), NOW, extend_s=60)
+    assert len(renewed) == 1501 and {row["old_expires_at"] for row in renewed} == {after(NOW, 600), after(NOW, 900)}
+    stored = {row["file_path"]: row["expires_at"] for row in lock_rows.listing(conn, iso(NOW))}
+    assert stored.pop("later.py") == after(NOW, 960) and set(stored.values()) == {after(NOW, 660)}

@@ -225,10 +225,11 @@ async def renew(services: Given, wanted: Renewal) -> dict[str, Any]:
             conn, identity(conn), now, extend_s=wanted.extend_s, keys=keys, lock_ids=wanted.lock_ids, whole=True
         )
     )
-    answer = identity.told(renewed)
-    for lock, row in zip(answer["locks"], renewed, strict=True):
+    shown = renewed[: pages.MOST]
+    answer = identity.told(shown)
+    for lock, row in zip(answer["locks"], shown, strict=True):
         lock["old_expires_at"] = row["old_expires_at"]
-    return answer
+    return {**answer, **({"left_out": len(renewed) - len(shown)} if renewed[len(shown) :] else {})}
 
 
 @router.post("/force-release")

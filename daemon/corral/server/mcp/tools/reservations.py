@@ -136,9 +136,10 @@ async def renew_file_reservations(
             "old_expires_ts": row["old_expires_at"],
             "new_expires_ts": row["expires_at"],
         }
-        for row in renewed
+        for row in renewed[:MOST_CHECKED]
     ]
-    return {"renewed": len(told), "file_reservations": told}
+    more = {"left_out": len(renewed) - len(told)} if len(renewed) > len(told) else {}
+    return {"renewed": len(renewed), "file_reservations": told, **more}
 
 
 @raised
