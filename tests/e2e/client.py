@@ -239,7 +239,7 @@ class Terminal:
         time.sleep(0.3)
         self.type("\r")
 
-    def wait(self, until: str | Callable[[], object], *, timeout_s: float = 30) -> None:
+    def wait(self, until: str | Callable[[], object], *, timeout_s: float = 60) -> None:
         """Wait until a text (white space does not count) was drawn, or until something is true."""
         deadline = time.monotonic() + timeout_s
         while not ("".join(until.split()) in self.screen if isinstance(until, str) else until()):

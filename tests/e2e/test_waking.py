@@ -9,7 +9,6 @@ import psutil
 import pytest
 import yaml
 
-from tests.coordinated import eventually
 from tests.e2e.client import Terminal, trust
 from tests.e2e.stage import Request, script, text
 from tests.e2e.team import PLUGIN, Team, argv, session_of, words_since_script
@@ -102,7 +101,7 @@ def test_a_session_at_rest_in_a_terminal_is_woken_by_mail_once(team: Team, seale
         waiting = screen.rest()
         terminal.send("/exit")
         terminal.wait(lambda: terminal.process.poll() is not None)
-    eventually(lambda: not waiting.is_running())
+        terminal.wait(lambda: not argv(waiting))
 
 
 def test_a_worker_that_only_thinks_is_told_its_mail_once(start_team: Callable[..., Team], claude: Path) -> None:
