@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import http.client
 import json
 import shutil
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from corral.errors import NotPermitted
 from tests.conftest import commit, git
 from tests.coordinated import Coordinated
 
@@ -149,18 +151,24 @@ def test_a_run_folder_that_is_not_private_is_refused(house: Coordinated, tmp_pat
     assert list(place.iterdir()) == [] and (planted == "a link" or list(run.iterdir()) == [])
 
 
-def test_who_ends_a_session_or_frees_its_locks_in_its_place_is_on_record(house: Coordinated) -> None:
+def test_a_session_acts_for_no_other_and_a_person_who_does_is_on_record(house: Coordinated) -> None:
+    me = f"person-{getpass.getuser()}"
     for session in ("alice", "bob", "carol"):
         house.ask("POST", "/sessions", {"session_id": session})
         house.ask("POST", "/locks/acquire", {"paths": [f"{session}.txt"], "session_id": session})
-    house.ask("POST", "/locks/release", {"paths": ["alice.txt"], "session_id": "alice", "caller": "bob"})
+    with pytest.raises(NotPermitted):
+        house.ask("POST", "/locks/release", {"paths": ["alice.txt"], "session_id": "alice", "caller": "bob"})
+    with pytest.raises(NotPermitted):
+        house.ask("POST", "/sessions/alice/end", {"caller": "bob"})
+    assert {row["session_id"] for row in house.ask("GET", "/locks")} == {"alice", "bob", "carol"}
+    refused = [row for row in house.json("status")["recent"] if row["kind"] == "identity.refused"]
+    assert [(row["session_id"], row["data"]["session_id"]) for row in refused] == [("bob", "alice")] * 2
+    house.ask("POST", "/locks/release", {"paths": ["alice.txt"], "session_id": "alice", "caller": me})
     house.ask("POST", "/locks/release", {"paths": ["bob.txt"], "session_id": "bob"})
-    house.ask("POST", "/sessions/alice/end", {"caller": "bob"})
     house.ask("POST", "/sessions/bob/end")
     house.ask("POST", "/sessions/carol/end", {"caller": "carol"})
     said = {(row["kind"], row["session_id"]): row["data"].get("by") for row in house.json("status")["recent"]}
-    assert said["lock.released", "alice"] == "bob"
+    assert said["lock.released", "alice"] == me
     assert said["lock.released", "bob"] is None
-    assert said["session.ended", "alice"] == "bob"
-    assert said["session.ended", "bob"].startswith("person-")
+    assert said["session.ended", "bob"] == me
     assert said["session.ended", "carol"] is None

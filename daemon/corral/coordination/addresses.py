@@ -90,6 +90,25 @@ def known(conn: Connection, name: str) -> Row:
     return row
 
 
+def acting_for(conn: Connection, session_id: str, caller: str, person: str) -> str | None:
+    """Who acts for a session, for the record: itself (None), the one whose subagent it is, or the person.
+
+    Raises:
+        NotPermitted: It is another session.
+    """
+    if caller == session_id:
+        return None
+    row = session_rows.get(conn, session_id)
+    if caller != person and (row is None or row["parent_session_id"] != caller):
+        raise NotPermitted(
+            "What a session holds is its own; you cannot act for it.",
+            cause="A session speaks for itself only.",
+            remedy="Ask it with a message; `corral lock force-release` is for one that is gone.",
+            details={"session_id": session_id, "caller": caller},
+        )
+    return caller
+
+
 def refused(conn: Connection, session_id: str | None, error: NotPermitted, now: datetime) -> None:
     """Put on record that a session tried to act for another."""
     events.record(conn, now, "identity.refused", session_id=session_id, data=error.details)

@@ -14,14 +14,14 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import Connection
 
-from corral.coordination import locks, sessions, stale_holders
+from corral.coordination import addresses, locks, sessions, stale_holders
 from corral.coordination.keys import LockKey, parse_key, reach
 from corral.coordination.lock_waits import Wish
 from corral.coordination.locks import Holder
 from corral.coordination.sessions import Arrival
 from corral.errors import InvalidInput
 from corral.models.instants import iso
-from corral.server import lock_activity, lock_waiting, pages
+from corral.server import lock_activity, lock_waiting, pages, refusals
 from corral.server.lock_waiting import MAX_WAIT_S
 from corral.server.routes.dependencies import Given
 from corral.server.services import Services
@@ -259,14 +259,14 @@ async def check(services: Given, asked: Keys) -> list[dict[str, Any]]:
 
 @router.post("/release")
 async def release(services: Given, given: Release) -> dict[str, Any]:
-    """Give up a session's locks on the keys; without keys, all of them. Another caller is put on record."""
+    """Give up a session's locks on the keys; without keys, all of them. Another session is refused, a person put on record."""
     now, keys = services.now(), parse(services, given.paths)
 
     def free(conn: Connection) -> list[str]:
         holder = speaker(conn, given.session_id, now).holder
-        by = given.caller if given.caller != holder.session_id else None
+        by = addresses.acting_for(conn, holder.session_id, given.caller or holder.session_id, person())
         return [row["file_path"] for row in locks.release(conn, keys, holder, now, by=by)]
 
-    released = await services.write(free)
+    released = await refusals.write(services, given.caller, free)
     services.changed()
     return {"success": True, "released": released}

@@ -14,8 +14,8 @@ from sqlalchemy import Connection
 from corral.coordination import addresses, mailing, messages
 from corral.coordination.addresses import Identity
 from corral.coordination.messages import Letter, Sent
-from corral.errors import NotPermitted
 from corral.models.states import Importance
+from corral.server import refusals
 from corral.server.pages import Page, answer, listed, page
 from corral.server.roles import roles_of
 from corral.server.routes.dependencies import Given
@@ -70,12 +70,7 @@ async def _act(services: Services, who: Caller, operation: Callable[[Connection,
         me = speaker(conn, who.session_id, now)
         return operation(conn, addresses.identity(conn, me.holder.session_id, who.name), now), me.arrived
 
-    try:
-        done, arrived = await services.write(run)
-    except NotPermitted as error:
-        kept = error
-        await services.write(lambda conn: addresses.refused(conn, who.session_id, kept, now))
-        raise
+    done, arrived = await refusals.write(services, who.session_id, run)
     if arrived:
         services.nudge("sessions")
     services.changed()

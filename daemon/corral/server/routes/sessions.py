@@ -9,14 +9,14 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import Connection
 
-from corral.coordination import changesets, discovery, sessions
+from corral.coordination import addresses, changesets, discovery, sessions
 from corral.coordination.sessions import Arrival
 from corral.errors import InvalidInput
 from corral.git import history
 from corral.models import merges as shapes
 from corral.models.identifiers import new_id
 from corral.models.states import SessionStatus
-from corral.server import timers
+from corral.server import refusals, timers
 from corral.server.hooks import started_at
 from corral.server.routes.dependencies import Given
 from corral.server.routes.locks import person
@@ -156,11 +156,14 @@ class End(BaseModel):
 
 @router.post("/{session_id}/end")
 async def end(services: Given, session_id: str, asked: End | None = None) -> dict[str, Any]:
-    """End a session: what it holds comes free. Another caller than the session itself is put on record."""
-    now = services.now()
+    """End a session: what it holds comes free. Another session is refused, a person put on record."""
+    now, rules = services.now(), services.settings().tasks
     caller = (asked.caller if asked else None) or person()
-    by = caller if caller != session_id else None
-    rules = services.settings().tasks
-    row = await services.write(lambda conn: departures.end(conn, session_id, "ended", now, rules, by=by))
+
+    def over(conn: Connection) -> dict[str, Any] | None:
+        by = addresses.acting_for(conn, session_id, caller, person())
+        return departures.end(conn, session_id, "ended", now, rules, by=by)
+
+    row = await refusals.write(services, caller, over)
     services.nudge("supervisor")
     return {"success": True, "session_id": session_id, "ended": row is not None}
