@@ -220,6 +220,9 @@ def end(conn: Connection, session_id: str, reason: str, now: datetime, *, by: st
     row = rows.end(conn, session_id, reason, at)
     if row is None:
         return None
+    parent = rows.get(conn, row["parent_session_id"]) if row["parent_session_id"] else None
+    if parent is not None and parent["status"] != SessionStatus.DISCONNECTED and parent["worktree"]:
+        lock_rows.inherit(conn, session_id, parent["session_id"], parent["worktree"])
     locks = lock_rows.release_all(conn, family)
     released = [lock["file_path"] for lock in locks]
     told = {"reason": reason, "released": released, **({"by": by} if by else {})}

@@ -198,6 +198,16 @@ def release_all(conn: Connection, session_ids: Sequence[str]) -> list[Row]:
     return [dict(row) for row in conn.execute(query).mappings()]
 
 
+def inherit(conn: Connection, session_id: str, heir: str, checkout: str) -> None:
+    """Give a session's automatic locks in a checkout to another session there, but for what that one holds already."""
+    locks, theirs = file_locks.c, file_locks.alias()
+    has = select(theirs.c.lock_id).where(
+        theirs.c.session_id == heir, theirs.c.match_key == locks.match_key, theirs.c.checkout == checkout
+    )
+    mine = and_(locks.session_id == session_id, locks.checkout == checkout, locks.automatic.is_(True))
+    conn.execute(update(file_locks).where(mine, ~has.exists()).values(session_id=heir))
+
+
 def expire(conn: Connection, now: str) -> list[Row]:
     """Remove the locks whose time is over; returns them."""
     query = delete(file_locks).where(file_locks.c.expires_at <= now).returning(file_locks)

@@ -157,6 +157,21 @@ def test_a_subagent_may_edit_what_its_parent_holds_but_not_what_its_sibling_hold
     assert _edit(conn, "child-2", "y", kin=("a",)) is not None
 
 
+def test_what_a_subagent_edited_in_its_parents_checkout_stays_with_the_parent(conn: Connection) -> None:
+    sessions.change(conn, "a", {"worktree": HERE})
+    sessions.register(conn, Arrival(session_id="child", parent_session_id="a"), NOW)
+    _edit(conn, "a", "both", kin=("child",))
+    for path, checkout in (("both", HERE), ("mine", HERE), ("apart", ELSEWHERE)):
+        _edit(conn, "child", path, checkout, kin=("a",))
+    locks.acquire(conn, [parse_key("reserved")], Holder("child", kin=("a",)), NOW, ttl_s=600)
+    ended = sessions.end(conn, "child", "finished", NOW)
+    assert ended is not None and set(ended["released"]) == {"both", "apart", "reserved"}
+    assert _held(conn) == {("a", "both"), ("a", "mine")}
+    assert _edit(conn, "b", "mine") is not None
+    sessions.end(conn, "a", "ended", NOW)
+    assert _held(conn) == set()
+
+
 def test_the_end_of_a_session_frees_what_it_and_its_subagents_hold(conn: Connection) -> None:
     sessions.register(conn, Arrival(session_id="child", parent_session_id="a"), NOW)
     _edit(conn, "a", "x")
