@@ -35,7 +35,7 @@ def wait(client: int) -> bytes:
     home = locate(os.getcwd())[1]
     note = b',"_hook":{"pid":%d,"entrypoint":"cli","source":"command"}}' % client
     body = sys.stdin.buffer.read().strip()[:-1] + note if home else b""
-    while home and os.getppid() == client:
+    while home and os.getppid() == client > 1:  # 1 inherits those whose parent was quicker
         try:
             status, answer = ask(home, b"%bContent-Length: %d\r\n\r\n%b" % (HEAD, len(body), body), client)
         except OSError:  # no daemon, or it went away

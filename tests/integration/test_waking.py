@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.bundle.listener import Body, Listener, coordinate, listening
+from tests.bundle.listener import Body, coordinate, listening
 from tests.coordinated import Coordinated, eventually, told
 
 HOOKS = Path(__file__).parents[2] / "hooks"
@@ -116,18 +116,19 @@ def test_it_ends_with_its_client(repo: Path, monkeypatch: pytest.MonkeyPatch, da
         time.sleep(60)
         return {}
 
-    with contextlib.ExitStack() as stack:
-        heard = stack.enter_context(listening(sock, never)) if daemon else Listener()
+    with contextlib.ExitStack() as world:
+        heard = world.enter_context(listening(sock, never))
         client = subprocess.Popen([sys.executable, "-c", PARENT, *COMMAND], cwd=repo, stdin=subprocess.PIPE)
         assert client.stdin is not None
         with client.stdin:
             client.stdin.write(b'{"session_id": "ben"}')
-        (waiting,) = eventually(lambda: psutil.Process(client.pid).children())
-        if daemon:
-            eventually(lambda: heard.events)
+        eventually(lambda: heard.events)
+        (waiting,) = psutil.Process(client.pid).children()
+        if not daemon:
+            world.close()
         client.kill()
         client.wait()
-        eventually(lambda: not waiting.is_running())
+        eventually(lambda: not waiting.is_running() or waiting.status() == psutil.STATUS_ZOMBIE)
 
 
 # -- with the daemon ------------------------------------------------------------------------------------------------
@@ -136,7 +137,7 @@ def test_it_ends_with_its_client(repo: Path, monkeypatch: pytest.MonkeyPatch, da
 def arrive(house: Coordinated, session: str, pid: int | None = None, **fields: Any) -> str:
     body = {"session_id": session, "cwd": str(house.root), "_hook": {"pid": pid}, **fields}
     house.ask("POST", "/hooks/SessionStart", body)
-    return next(row["agent_name"] for row in house.ask("GET", "/sessions") if row["session_id"] == session)
+    return next(str(row["agent_name"]) for row in house.ask("GET", "/sessions") if row["session_id"] == session)
 
 
 def send(house: Coordinated, to: str, body: str, importance: str = "normal") -> None:
