@@ -145,5 +145,7 @@ def test_a_subagent_is_a_session_of_its_own_under_its_parent(team: Team) -> None
     assert (team.repo / "agents.txt").read_text() == "the agent's"
     go.touch()
     team.until(lambda: team.session(child["session_id"])["status"] == "disconnected")
-    assert team.locks() == {"own.txt": parent.session_id}
+    assert team.locks() == {"own.txt": parent.session_id, "agents.txt": parent.session_id}, (
+        "it lies in the parent's checkout"
+    )
     assert team.session(parent.session_id)["status"] != "disconnected"
