@@ -30,7 +30,7 @@ EVERYWHERE = ""
 
 MOST_TOLD = 50
 """Of those that stand in the way of one key."""
-MOST_IN_ALL = 500
+MOST_IN_ALL = 200
 """Of those that stand in the way of all the keys of a request; of each key one is told beyond that."""
 MOST_GLOBS = 1000
 """Of all sessions together."""

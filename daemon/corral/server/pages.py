@@ -21,8 +21,8 @@ from pydantic_core import to_json
 Row = dict[str, Any]
 BYTES = 256 * 1024
 """Of a list in an answer over HTTP."""
-SHOWN_BYTES = 64 * 1024
-"""Of a list that a tool or a resource answers, which a model reads."""
+SHOWN_BYTES = 32 * 1024
+"""Of a list that a tool or a resource answers: some nine thousand tokens; Claude Code warns of ten thousand."""
 MOST = 1000
 """Rows in one answer."""
 
