@@ -6,7 +6,6 @@ wait for its end, and gets it at once. Whom it serves, and when, the daemon says
 and starts none. It ends with the client, which is its parent.
 """
 
-# ruff: noqa: PTH109, BLE001
 from __future__ import annotations
 
 import os

@@ -56,7 +56,11 @@ class Bridge:
             except (ValueError, RecursionError):
                 self._send({"id": None, "error": {"code": -32700, "message": "not JSON"}})
                 continue
-            if not isinstance(message, dict) or "id" not in message or "method" not in message:
+            if not isinstance(message, dict) or "method" not in message:
+                continue
+            if message["method"] == "notifications/cancelled":
+                self._cancel(message.get("params"))
+            if "id" not in message:
                 continue
             if message["method"] not in _SLOW:
                 self._answer(message)
@@ -65,6 +69,11 @@ class Bridge:
                 threading.Thread(target=self._answer, args=(message,)).start()
             except RuntimeError:  # no more threads: late is better than dead
                 self._answer(message)
+
+    def _cancel(self, params: Any) -> None:
+        request = params.get("requestId") if isinstance(params, dict) else None
+        if isinstance(request, str | int):
+            self._gate.cancel(request)
 
     def _answer(self, message: dict[str, Any]) -> None:
         try:

@@ -115,6 +115,7 @@ class Gate:
         self._unheard: dict[str, tuple[float, float]] = {}
         """When an answer to a session or a subagent got lost: from and to, Unix time."""
         self._next_summons = 0.0
+        self._calls: dict[str | int, socket.socket] = {}
         self._lock = threading.Lock()
         self._seen = threading.Event()
         self._origin = {
@@ -192,7 +193,11 @@ class Gate:
         sent = wire.request("POST", f"/mcp?profile={profile}", json.dumps(message).encode(), headers)
         try:
             with self._reached(awake_s) as link:
-                status, body, _ = wire.exchange(link, sent, time.monotonic() + TOOL_DEADLINE_S)
+                self._calls[message["id"]] = link
+                try:
+                    status, body, _ = wire.exchange(link, sent, time.monotonic() + TOOL_DEADLINE_S)
+                finally:
+                    del self._calls[message["id"]]
             answer = json.loads(body) if status == 200 else {}
         except ConnectionRefusedError as error:
             raise Refused(
@@ -211,6 +216,12 @@ class Gate:
                 -32600, f"Corral refuses the request (HTTP {status}{', too large' if status == 413 else ''}): {said}"
             )
         return answer
+
+    def cancel(self, request: str | int) -> None:
+        """Hang up on a request that nobody waits for any more: whatever it waits for, the daemon gives up for it."""
+        if (link := self._calls.get(request)) is not None:
+            with contextlib.suppress(OSError):  # it ended meanwhile
+                link.shutdown(socket.SHUT_RDWR)
 
     def _reached(self, awake_s: float) -> socket.socket:
         """A new connection to the daemon, which is started if it is away."""

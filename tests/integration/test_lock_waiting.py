@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
 import subprocess
@@ -18,6 +19,7 @@ import pytest
 
 from corral.errors import CorralError, InvalidInput, LockHeld, NotFound
 from tests.coordinated import Coordinated, eventually
+from tests.integration.test_bridge import Bridge
 
 
 def _acquire(house: Coordinated, who: str, *paths: str, wait_s: float = 0, **more: Any) -> Any:
@@ -95,6 +97,22 @@ def test_a_wait_ends_with_its_limit_its_expiry_its_session_and_its_connection(ho
     eventually(lambda: _waiting(house) == 0)
     _release(house, "two")
     assert _acquire(house, "four", "x")["success"]
+
+
+def test_a_call_that_its_client_cancels_waits_no_more(house: Coordinated) -> None:
+    _acquire(house, "one", "x")
+    bridge = Bridge(house.root)
+    try:
+        asked = bridge.send("tools/call", {"name": "acquire_lock", "arguments": {"file_path": "x", "wait_seconds": 100}})
+        eventually(lambda: _waiting(house) == 1)
+        cancelled = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": asked}}
+        bridge.write(json.dumps(cancelled).encode())
+        eventually(lambda: _waiting(house) == 0)
+        _release(house, "one")
+        assert _holders(house) == {}
+        assert bridge.ask("ping") is not None
+    finally:
+        bridge.close()
 
 
 def test_the_command_line_waits_renews_and_tells(house: Coordinated) -> None:

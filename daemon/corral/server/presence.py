@@ -31,10 +31,20 @@ def arrival(services: Services, event: HookEvent) -> Arrival:
         parent_session_id=event.parent,
         cwd=event.cwd or None,
         worktree=str(checkout.top) if ours and checkout else None,
+        branch=_branch(checkout.git_dir) if ours and checkout else None,
         client_pid=pid,
         client_started=started_at(pid) if pid else None,
         entrypoint=event.entrypoint or None,
     )
+
+
+def _branch(git_dir: Path) -> str | None:
+    """The branch that a checkout is on, as its HEAD says without git being asked; None: on none, or it does not say."""
+    try:
+        kind, _, name = (git_dir / "HEAD").read_text(encoding="utf-8").strip().partition("ref: refs/heads/")
+    except (OSError, UnicodeDecodeError):
+        return None
+    return name if name and not kind and name != ".invalid" else None
 
 
 def started_at(pid: int) -> float | None:
@@ -76,6 +86,8 @@ def presence(services: Services, event: HookEvent, now: datetime) -> Present:
             news = {"waiting_for": None, "status": SessionStatus.ACTIVE}
         if seen.worktree not in (None, row["worktree"]):  # it went into another one, which must not go under its feet
             news = {**news, "worktree": seen.worktree, "cwd": seen.cwd}
+        if seen.branch not in (None, row["branch"]):
+            news = {**news, "branch": seen.branch}
         if news:
             session_rows.change(conn, event.actor, news)
         kin = (event.parent,) if event.parent else ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from corral.errors import InvalidInput, NotFound
+from tests.conftest import git
 from tests.coordinated import Coordinated, eventually, told
 from tests.integration.mcp.client import Agent, play
 
@@ -45,11 +46,15 @@ def test_agents_leave_and_read_handoffs(house: Coordinated) -> None:
 def test_what_a_session_leaves_is_in_the_next_ones_briefing(house: Coordinated) -> None:
     assert "left this" not in told(house.hook("SessionStart", "one", source="startup"))
     house.hook("UserPromptSubmit", "one", prompt="Fix the login")
+    assert house.json("session", "show", "one")["branch"] == "main"
+    git(house.root, "switch", "-q", "-c", "login")
     house.edit("one", "src/a.py")
+    assert house.json("session", "show", "one")["branch"] == "login"
     house.hook("Stop", "one", last_assistant_message="The reset still fails.")
     house.hook("SessionEnd", "one", reason="other")
     (left,) = house.json("handoff", "list")
     assert (left["automatic"], left["session_id"], left["relevant_files"]) == (True, "one", ["src/a.py"])
+    assert left["branch"] == "login"
     text = told(house.hook("SessionStart", "two", source="startup"))
     for part in ("left this", "Fix the login", "The reset still fails.", "src/a.py", left["handoff_id"][:8]):
         assert part in text
