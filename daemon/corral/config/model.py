@@ -148,7 +148,10 @@ class Sessions(_Section):
 
     stale_after_s: Seconds = Field(default=900, description="Silence after which a session is disconnected.")
     stall_after_s: Seconds = Field(default=300, description="Time without progress after which a worker is stalled.")
-    lease_s: Seconds = Field(default=14_400, description="Time that a silent person keeps a task he claimed; a session keeps its own while it lives.")
+    lease_s: Seconds = Field(
+        default=14_400,
+        description="Time that a silent person keeps a task he claimed; a session keeps its own while it lives.",
+    )
 
 
 class Worktrees(_Section):
@@ -183,7 +186,9 @@ class ClaudeRunner(_Section):
     max_cost_usd: float | None = Field(
         default=None, gt=0, description="Cost after which a task is stopped; null: no limit."
     )
-    memory_mb: int = Field(default=2048, ge=16, description="Memory of the whole process tree, in MB; also for programs of agents.")
+    memory_mb: int = Field(
+        default=2048, ge=16, description="Memory of the whole process tree, in MB; also for programs of agents."
+    )
 
 
 class CommandRunner(_Section):
