@@ -103,7 +103,9 @@ def test_a_call_that_its_client_cancels_waits_no_more(house: Coordinated) -> Non
     _acquire(house, "one", "x")
     bridge = Bridge(house.root)
     try:
-        asked = bridge.send("tools/call", {"name": "acquire_lock", "arguments": {"file_path": "x", "wait_seconds": 100}})
+        asked = bridge.send(
+            "tools/call", {"name": "acquire_lock", "arguments": {"file_path": "x", "wait_seconds": 100}}
+        )
         eventually(lambda: _waiting(house) == 1)
         cancelled = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": asked}}
         bridge.write(json.dumps(cancelled).encode())

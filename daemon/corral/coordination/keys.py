@@ -27,7 +27,13 @@ _LOGICAL = re.compile(rf"({'|'.join(NAMESPACES)}):(.*)", re.IGNORECASE | re.DOTA
 _PREFIXED = re.compile(r"[a-z]+:")
 _APART = r"(?:\./|(?!\./|[a-z]+:))"
 """How a match key begins that is a path's: see :func:`_apart_from_logical`."""
-_UNCLEAR = frozenset("*?[]\\")
+_UNCLEAR = frozenset("*?[]\\{!")
+_MISTAKEN = (
+    (re.compile(r"\\(?![*?\[\]\\{},!])"), "It holds a backslash; folders are separated by `/`."),
+    (re.compile(r"(?<!\\)\{[^/{}]*,[^/{}]*\}"), "Braces are not expanded here; name each path by itself."),
+    (re.compile(r"^!"), "Nothing can be left out of a key; name what you need."),
+)
+"""What other tools take for more than a name, where no file has that name, and why it is refused."""
 _DRIVE = re.compile(r"[A-Za-z]:[/\\]")
 # Spellings that some file system takes for `.git`: dots and spaces at the end, streams, the short name, ignored characters.
 _DOT_GIT = re.compile(r"(\.git|git~1)[. ]*([:\\].*)?", re.DOTALL)
@@ -88,6 +94,9 @@ def parse_key(text: str, *, fold: bool = False, exists: Callable[[str], bool] | 
             cause=f"Logical keys begin with one of {', '.join(f'{name}:' for name in NAMESPACES)}.",
             remedy=f"If it is a file, write it as ./{text[:80]}",
         )
+    for spelling, cause in () if there else _MISTAKEN:
+        if spelling.search(path):
+            raise _refused(text, cause)
     if there or not globs.is_pattern(path):
         return literal_key(path if there else globs.unescape(path), fold=fold)
     shown = _apart_from_logical(unicodedata.normalize("NFC", path))

@@ -33,7 +33,8 @@ from corral.errors import CorralError, InvalidInput, NotPermitted
         ("././src/./", "src"),
         ("a b/é.py", "a b/é.py"),
         ("e\u0301", "é"),
-        ("src\\a.py", "src\\a.py"),
+        ("src/{{name}}/{slug}.py", "src/{{name}}/{slug}.py"),
+        ("\\!important/\\{a,b\\}", "!important/{a,b}"),
         ("app/\\[id\\]/x", "app/[id]/x"),
         (".gitignore", ".gitignore"),
         (".github/x.yml", ".github/x.yml"),
@@ -44,6 +45,18 @@ from corral.errors import CorralError, InvalidInput, NotPermitted
 )
 def test_paths_are_normalised(text: str, path: str) -> None:
     assert parse_key(text) == LockKey(path, path, False)
+
+
+@pytest.mark.parametrize(
+    "text", ["src\\a.py", "src\\api\\users.py", "a\\", "src/{api,web}/*.py", "{a,b}.py", "!src/a.py", "./!src/**"]
+)
+def test_what_other_tools_expand_is_refused_unless_it_is_the_name_of_something(text: str) -> None:
+    with pytest.raises(InvalidInput):
+        parse_key(text)
+    with pytest.raises(InvalidInput):
+        parse_key(text, exists=lambda _path: False)
+    name = text.removeprefix("./")
+    assert parse_key(text, exists=lambda path: path == name) == LockKey(name, name, False)
 
 
 def test_case_is_folded_for_comparing_and_kept_for_showing() -> None:
