@@ -29,8 +29,8 @@ _APART = r"(?:\./|(?!\./|[a-z]+:))"
 """How a match key begins that is a path's: see :func:`_apart_from_logical`."""
 _UNCLEAR = frozenset("*?[]\\{!")
 _MISTAKEN = (
-    (re.compile(r"\\(?![*?\[\]\\{},!])"), "It holds a backslash; folders are separated by `/`."),
-    (re.compile(r"(?<!\\)\{[^/{}]*,[^/{}]*\}"), "Braces are not expanded here; name each path by itself."),
+    (re.compile(r"\\(?![*?\[\]\\])"), "It holds a backslash; folders are separated by `/`."),
+    (re.compile(r"\{[^/{}]*,[^/{}]*\}"), "Braces are not expanded here; name each path by itself."),
     (re.compile(r"^!"), "Nothing can be left out of a key; name what you need."),
 )
 """What other tools take for more than a name, where no file has that name, and why it is refused."""

@@ -34,7 +34,6 @@ from corral.errors import CorralError, InvalidInput, NotPermitted
         ("a b/é.py", "a b/é.py"),
         ("e\u0301", "é"),
         ("src/{{name}}/{slug}.py", "src/{{name}}/{slug}.py"),
-        ("\\!important/\\{a,b\\}", "!important/{a,b}"),
         ("app/\\[id\\]/x", "app/[id]/x"),
         (".gitignore", ".gitignore"),
         (".github/x.yml", ".github/x.yml"),
