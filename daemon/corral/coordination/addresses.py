@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -126,7 +127,8 @@ def check_name(name: str) -> str:
 
 
 def bind(conn: Connection, session_id: str, name: str, now: datetime, **about: str | None) -> Row:
-    """Give a session a further name, or change what is told of one it has. Unread mail to the name comes with it.
+    """Give a session a further name, or change what is told of one it has. A name goes from a session that is over to the one
+    that goes on under it, and the unread mail to it goes with it.
 
     Args:
         about: ``program``, ``model``, ``task_description``.
@@ -136,19 +138,29 @@ def bind(conn: Connection, session_id: str, name: str, now: datetime, **about: s
         Conflict: A living session has it, or it is the id of another one.
     """
     check_name(name)
-    before = rows.resolve(conn, name)
-    if before is not None and before["session_id"] != session_id:
-        its_own = name.lower() in (before["agent_name"].lower(), before["session_id"].lower())
-        if before["status"] != SessionStatus.DISCONNECTED or its_own:
+    known = rows.resolve(conn, name)
+    if known is not None and known["session_id"] == session_id:
+        name = known["called"]
+    for before in rows.holders(conn, name):
+        if before["session_id"] == session_id:
+            continue
+        if before["status"] != SessionStatus.DISCONNECTED or before["session_id"] == name:
             raise Conflict(
-                f"The name {before['called']} belongs to another session.",
+                f"The name {name} belongs to another session.",
                 remedy="Choose another name, or none: then one is found for you.",
-                details={"agent_name": before["called"], "status": before["status"]},
+                details={"agent_name": name, "status": before["status"]},
             )
+        if before["agent_name"].lower() == name.lower():
+            session_rows.change(conn, before["session_id"], {"agent_name": _former(conn, name)})
         mail.move(conn, name, before["session_id"], session_id)
     row = rows.bind(conn, {"name": name, "session_id": session_id, "registered_at": iso(now), **about})
     events.record(conn, now, "agent.registered", session_id=session_id, data={"agent_name": name})
     return row
+
+
+def _former(conn: Connection, name: str) -> str:
+    """How a session that is over is called from when another one goes on under its name."""
+    return next(past for past in map(f"{name}.{{}}".format, itertools.count(1)) if not rows.holders(conn, past))
 
 
 def recipients(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, func, insert, or_, select, update
+from sqlalchemy import Connection, bindparam, case, func, insert, or_, select, update
 
 from corral.models.states import SessionStatus
 from corral.store.prepared import Prepared
@@ -59,10 +59,11 @@ def bound(conn: Connection, name: str) -> Row | None:
 
 
 def bind(conn: Connection, values: Row) -> Row:
-    """Bind a name to a session, or change what is told of it; ``values``: all columns but ``folded``."""
-    folded = str(values["name"]).lower()
-    changed = update(agent_names).where(agent_names.c.folded == folded).values(**values).returning(agent_names)
-    row = conn.execute(changed).mappings().first()
+    """Bind a name to a session, or change what is told of it since it has it; ``values``: all columns but ``folded``."""
+    its, folded = agent_names.c, str(values["name"]).lower()
+    began = case((its.session_id == values["session_id"], its.registered_at), else_=values["registered_at"])
+    changed = update(agent_names).where(its.folded == folded).values(**{**values, "registered_at": began})
+    row = conn.execute(changed.returning(agent_names)).mappings().first()
     if row is None:
         row = conn.execute(insert(agent_names).values(**values, folded=folded).returning(agent_names)).mappings().one()
     return dict(row)

@@ -1,7 +1,7 @@
 """Agent Mail's way to say who acts and where: by name, and by any word for the project.
 
-Over a bridge a session acts under its own names. Plain HTTP has no connections: there each registered name is its own session.
-Whoever names another session is refused, and put on record.
+Over a bridge a session acts under its own names, and a connection that carries several agents acts as any of them. Plain HTTP
+has no connections: there each registered name is its own session. Whoever names another session is refused, and put on record.
 """
 
 from __future__ import annotations
@@ -21,10 +21,8 @@ from corral.coordination import addresses, sessions
 from corral.coordination.addresses import Identity
 from corral.coordination.sessions import Arrival
 from corral.errors import NotFound, NotPermitted
-from corral.models.states import SessionStatus
-from corral.server.mcp.calls import current
+from corral.server.mcp.calls import Call, current
 from corral.server.services import Services
-from corral.store import sessions as session_rows
 
 T = TypeVar("T")
 BY_HTTP = "http"
@@ -72,7 +70,7 @@ def slug(services: Services) -> str:
 
 
 async def act(project_key: str, name: str, operation: Callable[[Connection, Identity, datetime], T]) -> T:
-    """Run a write as the session that calls, under one of its names; an empty name is its own.
+    """Run a write as the session that calls, under one of its names, or as an agent of its connection; an empty name is its own.
 
     Raises:
         ProjectNotFound: Another project is meant.
@@ -87,7 +85,7 @@ async def act(project_key: str, name: str, operation: Callable[[Connection, Iden
             done = await services.write(lambda conn: operation(conn, _by_name(conn, name, now), now))
         else:
             done = await call.write(
-                lambda conn, me: operation(conn, addresses.identity(conn, me.session_id, name or None), now)
+                lambda conn, me: operation(conn, _speaking(conn, call, me.session_id, name, now), now)
             )
     except NotPermitted as error:
         kept = error
@@ -95,6 +93,20 @@ async def act(project_key: str, name: str, operation: Callable[[Connection, Iden
         raise
     services.changed()
     return done
+
+
+def is_agent_of(connection: str, row: dict[str, Any]) -> bool:
+    """Whether a session is one of the further agents that a connection carries."""
+    return bool(row["parent_session_id"] == connection and row["agent_type"] == sessions.CONNECTION)
+
+
+def _speaking(conn: Connection, call: Call, session_id: str, name: str, now: datetime) -> Identity:
+    """Whom a call speaks for: the session that makes it, or the agent of the same connection that it names."""
+    row = addresses.known(conn, name) if name and session_id == call.connection else None
+    if row is None or not is_agent_of(session_id, row):
+        return addresses.identity(conn, session_id, name or None)
+    sessions.alive(conn, Arrival(row["session_id"]), now)
+    return Identity(row["session_id"], row["called"])
 
 
 def _by_name(conn: Connection, name: str, now: datetime) -> Identity:
@@ -121,13 +133,6 @@ async def look(project_key: str, operation: Callable[[Connection], T]) -> T:
     if project_key:
         await services.work(lambda: check_project(services, project_key))
     return await services.read(operation)
-
-
-def http_agent(conn: Connection, session_id: str, name: str, now: datetime) -> None:
-    """Bring a client of plain HTTP in: a session under the name that it registers."""
-    row = session_rows.get(conn, session_id)
-    if row is None or row["status"] == SessionStatus.DISCONNECTED:
-        sessions.register(conn, Arrival(session_id=session_id, agent_type=BY_HTTP, agent_name=name), now)
 
 
 def contents(rows: list[dict[str, Any]], more: str | None = None) -> Any:

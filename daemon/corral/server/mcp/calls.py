@@ -68,10 +68,11 @@ class Call:
         if who is not None and who == self.connection:
             known = session_rows.get(conn, who)
             if known is None or known["status"] == SessionStatus.DISCONNECTED:
-                departures.arrive(conn, self._arrival(who), now, self.services.settings().tasks)
+                departures.arrive(conn, self.arrival(who), now, self.services.settings().tasks)
         return speaker(conn, who, now)
 
-    def _arrival(self, session_id: str) -> Arrival:
+    def arrival(self, session_id: str) -> Arrival:
+        """What is known of a session that comes by this connection, and lives as long as its bridge."""
         pid = int(self.bridge) if self.bridge.isdigit() else None
         checkout = find_checkout(Path(self.cwd)) if self.cwd else None
         ours = checkout is not None and checkout.common_dir == self.services.project.common_dir

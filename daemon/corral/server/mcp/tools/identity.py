@@ -12,34 +12,18 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from corral.coordination import addresses, changesets, sessions
-from corral.coordination.names import agent_name as free_name
-from corral.coordination.names import check_agent_name
-from corral.errors import CorralError, InvalidInput
-from corral.models.identifiers import new_id
+from corral.coordination import addresses, changesets
+from corral.errors import InvalidInput
 from corral.models.instants import after, iso
 from corral.models.states import SessionStatus
-from corral.server.mcp.acting import BY_HTTP, Ignored, Text, act, check_project, http_agent, listed, look, slug
+from corral.server.mcp.acting import Ignored, Text, act, check_project, listed, look, slug
 from corral.server.mcp.calls import Answer, Function, current, raised
-from corral.server.mcp.tools.mail import PROJECT_ID
+from corral.server.mcp.registration import PROJECT_ID, profile, registered
 from corral.server.services import Services
 from corral.store import messages as mail_rows
-from corral.store import names as rows
 from corral.store import sessions as session_rows
 
 POLICIES = ("open", "auto", "contacts_only", "block_all")
-
-
-class EmptyProgram(InvalidInput):
-    """Who registers has to say as which program."""
-
-    name = "empty_program"
-
-
-class InvalidAgentName(InvalidInput):
-    """What cannot be a name."""
-
-    name = "invalid_agent_name"
 
 
 @raised
@@ -100,96 +84,6 @@ async def create_agent_identity(
 ) -> Answer:
     """Take a new name: the one hinted at if it is free, else one that is found for you."""
     return await registered(project_key, program, model, name_hint, task_description, new=True)
-
-
-async def registered(
-    project_key: str, program: str, model: str, name: str, task_description: str, *, new: bool = False
-) -> Answer:
-    """Register whoever calls, and return the profile.
-
-    Args:
-        new: Take a name that nobody has; ``name`` is a wish.
-    """
-    if not program.strip():
-        raise EmptyProgram("No program was named.", remedy="Say what you are, such as claude-code.")
-    _check(name)
-    call = current.get()
-    services = call.services
-    about = {"program": program[:200], "model": model[:200], "task_description": task_description[:2000] or None}
-
-    def enter(conn: Connection, session_id: str | None, now: datetime) -> Answer:
-        chosen = name
-        if new and (not chosen or rows.resolve(conn, chosen) is not None):
-            chosen = _free(conn)
-        who = session_id if session_id is not None else _http_session(conn, chosen, now)
-        own = session_rows.get(conn, who)
-        assert own is not None
-        chosen = chosen or own["agent_name"]
-        addresses.bind(conn, who, chosen, now, **about)
-        if task_description:
-            sessions.change(conn, who, {"current_task": about["task_description"]})
-        return profile(conn, chosen)
-
-    if project_key:
-        await services.work(lambda: check_project(services, project_key))
-    if call.actor is None:
-        now = services.now()
-        done = await services.write(lambda conn: enter(conn, None, now))
-    else:
-        done = await act("", "", lambda conn, me, now: enter(conn, me.session_id, now))
-    services.nudge("sessions")
-    return done
-
-
-def _check(name: str) -> None:
-    if name:
-        try:
-            check_agent_name(name)
-        except CorralError as error:
-            raise InvalidAgentName(error.message, cause=error.cause, remedy=error.remedy) from error
-
-
-def _free(conn: Connection) -> str:
-    return free_name(lambda name: rows.resolve(conn, name) is not None, new_id())
-
-
-def _http_session(conn: Connection, name: str, now: datetime) -> str:
-    """The session of plain HTTP with this name, made or brought back; a connected session's name is for it alone."""
-    known = rows.resolve(conn, name) if name else None
-    if known is not None and known["agent_type"] == BY_HTTP:
-        session_id = str(known["session_id"])
-        http_agent(conn, session_id, str(known["agent_name"]), now)
-        return session_id
-    session_id = f"http-{new_id()}"
-    taken = known is not None or not name
-    http_agent(conn, session_id, _free(conn) if taken else name, now)
-    return session_id
-
-
-def profile(conn: Connection, name: str) -> Answer:
-    """An agent as Agent Mail describes one.
-
-    Raises:
-        AgentNotFound: Nobody goes by that name.
-    """
-    row = addresses.known(conn, name)
-    about = rows.bound(conn, row["called"]) or {}
-    return {
-        "id": row["session_id"],
-        "name": row["called"],
-        "program": about.get("program") or row["agent_type"],
-        "model": about.get("model") or "",
-        "task_description": about.get("task_description") or row["current_task"] or "",
-        "inception_ts": about.get("registered_at") or row["started_at"],
-        "last_active_ts": row["last_heartbeat"],
-        "project_id": PROJECT_ID,
-        "attachments_policy": "auto",
-        "registration_token": None,
-        "contact_policy": "open",
-        "status": row["status"],
-        "names": [row["agent_name"], *(one["name"] for one in rows.of_session(conn, row["session_id"])
-                                       if one["name"] != row["agent_name"])],
-    }  # fmt: skip
 
 
 @raised

@@ -10,7 +10,8 @@ from corral.coordination import messages
 from corral.coordination.addresses import Identity
 from corral.server.mcp.acting import Ignored, Text, Texts, act, check_project, look
 from corral.server.mcp.calls import Answer, Function, current, raised
-from corral.server.mcp.tools.identity import project_of, registered
+from corral.server.mcp.registration import registered
+from corral.server.mcp.tools.identity import project_of
 from corral.server.mcp.tools.mail import entry, shown
 from corral.server.mcp.tools.reservations import give_back, reserve
 from corral.server.pages import SHOWN_BYTES, Page, page

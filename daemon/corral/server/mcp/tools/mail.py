@@ -16,13 +16,11 @@ from corral.models.instants import iso
 from corral.models.states import RecipientRole
 from corral.server.mcp.acting import Ignored, Text, Texts, act, listed, look, slug
 from corral.server.mcp.calls import Answer, Function, current, raised
+from corral.server.mcp.registration import PROJECT_ID
 from corral.server.pages import SHOWN_BYTES, Page, page
 from corral.server.roles import roles_of
 from corral.server.routes.messages import LAST
 from corral.store import messages as rows
-
-PROJECT_ID = 1
-"""Agent Mail numbers its projects; a daemon has one."""
 
 
 @raised

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator
 from sqlalchemy import Connection
 
-from corral.coordination import locks, stale_holders
+from corral.coordination import locks, sessions, stale_holders
 from corral.coordination.addresses import Identity
 from corral.coordination.locks import Holder
 from corral.errors import InvalidInput
@@ -213,7 +213,8 @@ async def check_file_reservation_conflicts(
 
 def _holder(conn: Connection, me: Identity) -> Holder:
     row = session_rows.get(conn, me.session_id) or {}
-    parent = row.get("parent_session_id")
+    # A subagent works for its parent. The agents of one connection only share it: to each other they are anybody.
+    parent = row.get("parent_session_id") if row.get("agent_type") != sessions.CONNECTION else None
     return Holder(me.session_id, task_id=row.get("task_id"), kin=(parent,) if parent else ())
 
 
@@ -251,9 +252,10 @@ def _holders(conn: Connection, conflicts: Iterable[Row]) -> list[Answer]:
 
 
 def _called(conn: Connection, conflict: Row) -> str:
-    """The name that a holder registered last, by which its own kind knows it."""
-    registered = names.of_session(conn, conflict["session_id"])
-    return str(registered[-1]["name"] if registered else conflict["holder"])
+    """The name by which a holder's own kind knows it: its own, or where Claude Code gave it that, the first it registered."""
+    row = session_rows.get(conn, conflict["session_id"]) or {}
+    registered = names.of_session(conn, conflict["session_id"]) if row.get("agent_type") != sessions.CONNECTION else []
+    return str(registered[0]["name"] if registered else conflict["holder"])
 
 
 def _former(row: Row) -> Answer:

@@ -1,0 +1,164 @@
+"""Registering: under which name somebody acts, and which session that is.
+
+One connection may carry several agents: a client of Agent Mail keeps one for itself and all its workers. The first that
+registers is the connection's own session; each further one is a session under it, with mail and reservations of its own, and
+ends with the connection. Inside Claude Code a name is one more of the session's; over plain HTTP each name is a session.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection
+
+from corral.coordination import addresses, sessions
+from corral.coordination.names import agent_name as free_name
+from corral.coordination.sessions import Arrival
+from corral.errors import InvalidInput
+from corral.models.identifiers import new_id
+from corral.models.instants import iso
+from corral.models.states import SessionStatus
+from corral.server.mcp.acting import BY_HTTP, act, check_project, is_agent_of
+from corral.server.mcp.calls import Answer, Call, current
+from corral.store import names as rows
+from corral.store import sessions as session_rows
+
+Row = dict[str, Any]
+PROJECT_ID = 1
+"""Agent Mail numbers its projects; a daemon has one."""
+
+
+class EmptyProgram(InvalidInput):
+    """Who registers has to say as which program."""
+
+    name = "empty_program"
+
+
+class InvalidAgentName(InvalidInput):
+    """What cannot be a name."""
+
+    name = "invalid_agent_name"
+
+
+async def registered(
+    project_key: str, program: str, model: str, name: str, task_description: str, *, new: bool = False
+) -> Answer:
+    """Register whoever calls, and return the profile.
+
+    Args:
+        new: Take a name that nobody has; ``name`` is a wish.
+    """
+    if not program.strip():
+        raise EmptyProgram("No program was named.", remedy="Say what you are, such as claude-code.")
+    _check(name)
+    call = current.get()
+    services = call.services
+    about = {"program": program[:200], "model": model[:200], "task_description": task_description[:2000] or None}
+
+    def enter(conn: Connection, session_id: str | None, now: datetime) -> Answer:
+        wanted = "" if new and name and rows.resolve(conn, name) is not None else name
+        if session_id is None:
+            who = _over_http(conn, wanted, now)
+        elif session_id == call.connection:
+            who = _on_connection(conn, call, wanted, now)
+        else:
+            who, wanted = session_id, wanted or (_free(conn) if new else "")
+        own = session_rows.get(conn, who)
+        assert own is not None
+        called = addresses.bind(conn, who, wanted or own["agent_name"], now, **about)["name"]
+        if task_description:
+            sessions.change(conn, who, {"current_task": about["task_description"]})
+        return profile(conn, called)
+
+    if project_key:
+        await services.work(lambda: check_project(services, project_key))
+    if call.actor is None:
+        now = services.now()
+        done = await services.write(lambda conn: enter(conn, None, now))
+    else:
+        done = await act("", "", lambda conn, me, now: enter(conn, me.session_id, now))
+    services.nudge("sessions")
+    return done
+
+
+def _check(name: str) -> None:
+    if name:
+        try:
+            addresses.check_name(name)
+        except InvalidInput as error:
+            raise InvalidAgentName(error.message, cause=error.cause, remedy=error.remedy) from error
+
+
+def _free(conn: Connection) -> str:
+    return free_name(lambda name: rows.resolve(conn, name) is not None, new_id())
+
+
+def _on_connection(conn: Connection, call: Call, name: str, now: datetime) -> str:
+    """The session of the agent of a connection that has this name; without one, of the next agent.
+
+    Raises:
+        Conflict: Somebody else who lives has the name.
+    """
+    known = rows.resolve(conn, name) if name else None
+    if known is not None and known["session_id"] == call.connection:
+        return call.connection
+    if known is not None and is_agent_of(call.connection, known):
+        sessions.alive(conn, Arrival(known["session_id"]), now)
+        return str(known["session_id"])
+    own = session_rows.get(conn, call.connection)
+    assert own is not None
+    if rows.of_session(conn, call.connection):
+        worker = replace(
+            call.arrival(f"{sessions.CONNECTION}-{new_id()}"),
+            agent_name=name or None,
+            parent_session_id=call.connection,
+        )
+        return str(sessions.register(conn, worker, now)["session_id"])
+    if name:
+        sessions.register(conn, Arrival(call.connection, own["agent_type"], agent_name=name), now)
+        # Somebody may have read of the name that it had until now, and write to it.
+        rows.bind(conn, {"name": own["agent_name"], "session_id": call.connection, "registered_at": iso(now)})
+    return call.connection
+
+
+def _over_http(conn: Connection, name: str, now: datetime) -> str:
+    """The session of plain HTTP with this name, made or brought back.
+
+    Raises:
+        Conflict: Somebody who lives and is connected has the name.
+    """
+    known = rows.resolve(conn, name) if name else None
+    if known is None or known["agent_type"] != BY_HTTP:
+        newcomer = Arrival(f"{BY_HTTP}-{new_id()}", BY_HTTP, agent_name=name or None)
+        return str(sessions.register(conn, newcomer, now)["session_id"])
+    if known["status"] == SessionStatus.DISCONNECTED:
+        sessions.register(conn, Arrival(known["session_id"], BY_HTTP), now)
+    return str(known["session_id"])
+
+
+def profile(conn: Connection, name: str) -> Answer:
+    """An agent as Agent Mail describes one.
+
+    Raises:
+        AgentNotFound: Nobody goes by that name.
+    """
+    row = addresses.known(conn, name)
+    about = rows.bound(conn, row["called"]) or {}
+    return {
+        "id": row["session_id"],
+        "name": row["called"],
+        "program": about.get("program") or row["agent_type"],
+        "model": about.get("model") or "",
+        "task_description": about.get("task_description") or row["current_task"] or "",
+        "inception_ts": about.get("registered_at") or row["started_at"],
+        "last_active_ts": row["last_heartbeat"],
+        "project_id": PROJECT_ID,
+        "attachments_policy": "auto",
+        "registration_token": None,
+        "contact_policy": "open",
+        "status": row["status"],
+        "names": [row["agent_name"], *(one["name"] for one in rows.of_session(conn, row["session_id"])
+                                       if one["name"] != row["agent_name"])],
+    }  # fmt: skip
