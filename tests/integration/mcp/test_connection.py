@@ -7,7 +7,6 @@ import sqlite3
 from contextlib import closing
 
 import pytest
-from mcp.shared.exceptions import MCPError
 
 from corral import wire
 from corral.config.paths import find_project, find_socket
@@ -69,17 +68,8 @@ def test_a_call_that_waits_is_over_when_its_connection_is(house: Coordinated) ->
 def test_bad_input_is_answered_and_the_connection_goes_on(house: Coordinated) -> None:
     async def scene(one: Agent) -> None:
         assert (await one.call("acquire_lock", file_path="../x"))["error"] == "invalid_input"
-        assert "mcp_error" in await one.call("acquire_lock", nonsense=1)
+        assert (await one.call("acquire_lock", nonsense=1))["error"] == "invalid_input"
         assert "mcp_error" in await one.call("no_such_tool")
         assert (await one.call("check_locks"))["locks"] == []
-
-    play(house, scene)
-
-
-def test_what_is_far_too_large_is_refused_by_that_name(house: Coordinated) -> None:
-    async def scene(one: Agent) -> None:
-        with pytest.raises(MCPError, match="too large"):
-            await one.call("acquire_lock", file_path="a", reason="x" * 5_000_000)
-        assert (await one.call("acquire_lock", file_path="a"))["success"]
 
     play(house, scene)

@@ -76,9 +76,9 @@ def test_what_is_wrong_is_said_in_agent_mails_words_and_nobody_speaks_for_anothe
 
         hello = {"subject": "Hello", "body_md": "x"}
         assert await wrong(one, "send_message", to=["Nobody"], **hello) == "RECIPIENT_NOT_FOUND"
-        assert await wrong(one, "send_message", to=[], **hello) == "INVALID_INPUT"
+        assert await wrong(one, "send_message", to=[], **hello) == "INVALID_ARGUMENT"
         assert await wrong(one, "send_message", to=["Ann"], thread_id="/x", **hello) == "INVALID_THREAD_ID"
-        assert await wrong(one, "send_message", to=["Ann"], subject="s", body_md="x" * 3_000_000) == "INVALID_INPUT"
+        assert await wrong(one, "send_message", to=["Ann"], subject="s", body_md="x" * 3_000_000) == "INVALID_ARGUMENT"
         assert await wrong(one, "ensure_project", human_key="/nowhere") == "PROJECT_NOT_FOUND"
         assert await wrong(one, "ensure_project", human_key="x\0/../y") == "PROJECT_NOT_FOUND"
         assert await wrong(one, "fetch_inbox", project_key="other") == "PROJECT_NOT_FOUND"

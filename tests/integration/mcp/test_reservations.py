@@ -160,7 +160,7 @@ def test_waiting_for_a_lock_and_what_is_refused(house: Coordinated) -> None:
             assert (await one.call("acquire_lock", file_path=bad))["error"] == "invalid_input", bad
             paths = bad if isinstance(bad, list) else [bad]
             said = (await one.call("file_reservation_paths", paths=paths))["mcp_error"]["error"]
-            assert said["type"] == ("INVALID_INPUT" if paths else "EMPTY_PATHS") and said["recoverable"] is True
+            assert said["type"] == ("INVALID_ARGUMENT" if paths else "EMPTY_PATHS") and said["recoverable"] is True
         many = [f"p{number}" for number in range(10_000)]
         assert "10000 paths" in (await one.call("acquire_lock", file_path=many))["message"]
         assert "10000 paths" in (await one.call("file_reservation_paths", paths=many))["mcp_error"]["error"]["message"]

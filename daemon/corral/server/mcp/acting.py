@@ -34,8 +34,6 @@ Texts = Annotated[
     BeforeValidator(lambda value: (value,) if isinstance(value, str) else () if value is None else value),
 ]
 """Texts; one alone is a list of one."""
-Ignored = Any
-"""What Agent Mail's clients may say and nothing here depends on: tokens, formats, handshakes."""
 
 
 class ProjectNotFound(NotFound):

@@ -21,10 +21,11 @@ from corral.config.paths import find_checkout
 from corral.coordination import sessions
 from corral.coordination.locks import Holder
 from corral.coordination.sessions import Arrival
-from corral.errors import CorralError
+from corral.errors import CorralError, InvalidInput
 from corral.models.states import SessionStatus
 from corral.server.app import failure
 from corral.server.hooks import started_at
+from corral.server.mcp.replays import Replays
 from corral.server.routes.locks import Speaker, speaker
 from corral.server.services import Services
 from corral.store import sessions as session_rows
@@ -40,6 +41,7 @@ class Call:
     """Where a call comes from; empty where that is not said.
 
     Attributes:
+        replays: What calls that bear a key were answered.
         bridge: The bridge's process id.
         session: The Claude Code session that the bridge's environment names: a first guess (stale after ``/clear``).
         connection: The bridge connection's own id.
@@ -49,6 +51,7 @@ class Call:
     """
 
     services: Services
+    replays: Replays
     bridge: str = ""
     session: str = ""
     connection: str = ""
@@ -106,23 +109,16 @@ current: ContextVar[Call] = ContextVar("call")
 """Set by :mod:`corral.server.mcp.mount` for every request."""
 
 
-def told(function: Function) -> Function:
-    """A tool whose failures are answers: ``{"success": false, "error": name, "message", "cause", "remedy", "details"}``."""
+@dataclass(frozen=True)
+class Family:
+    """How a family of tools tells what went wrong; ``fails``: as an MCP error, where the other's is an answer like any."""
 
-    @functools.wraps(function)
-    async def run(*args: Any, **kw: Any) -> Any:
-        try:
-            return await function(*args, **kw)
-        except CorralError as error:
-            return refusal(error)
-        except Exception as error:  # noqa: BLE001 - the edge of a tool: logged, and told
-            return refusal(failure("MCP", function.__name__, error))
-
-    return run
+    tell: Callable[[CorralError], Answer]
+    fails: bool
 
 
 def refusal(error: CorralError) -> Answer:
-    """An error as the coordinator's tools tell it."""
+    """An error as the coordinator's tools tell it: ``{"success": false, "error": name, "message", "cause", …}``."""
     wire: Mapping[str, Any] = error.to_wire()["error"]
     return {
         "success": False,
@@ -131,25 +127,62 @@ def refusal(error: CorralError) -> Answer:
     }
 
 
-def raised(function: Function) -> Function:
-    """A tool whose failures are MCP errors with Agent Mail's JSON: ``{"error": {type, message, recoverable, data}}``."""
+def complaint(error: CorralError) -> Answer:
+    """An error as Agent Mail's tools tell it: ``{"error": {type, message, recoverable, data}}``."""
+    return {
+        "error": {
+            "type": "INVALID_ARGUMENT" if error.name == InvalidInput.name else error.name.upper(),
+            "message": f"{error.message} {error.cause} {error.remedy}",
+            "recoverable": error.status < 500,
+            "data": error.details,
+        }
+    }
 
+
+COORDINATOR = Family(refusal, fails=False)
+AGENT_MAIL = Family(complaint, fails=True)
+_FAMILIES: dict[Function, Family] = {}
+
+
+def family_of(tool: Function) -> Family:
+    """The family of a tool."""
+    return _FAMILIES[tool]
+
+
+def answered(family: Family, error: CorralError) -> Answer:
+    """Answer a call with what went wrong.
+
+    Raises:
+        ToolError: The family does it so.
+    """
+    said = family.tell(error)
+    if family.fails:
+        from fastmcp.exceptions import ToolError  # costs a second where no MCP client ever came
+
+        raise ToolError(json.dumps(said))
+    return said
+
+
+def _edge(family: Family, function: Function) -> Function:
     @functools.wraps(function)
     async def run(*args: Any, **kw: Any) -> Any:
-        from fastmcp.exceptions import ToolError
-
         try:
             return await function(*args, **kw)
         except CorralError as error:
             known = error
         except Exception as error:  # noqa: BLE001 - the edge of a tool: logged, and told
             known = failure("MCP", function.__name__, error)
-        said = {
-            "type": known.name.upper(),
-            "message": f"{known.message} {known.cause} {known.remedy}",
-            "recoverable": known.status < 500,
-            "data": known.details,
-        }
-        raise ToolError(json.dumps({"error": said}))
+        return answered(family, known)
 
+    _FAMILIES[run] = family
     return run
+
+
+def told(function: Function) -> Function:
+    """A tool of the coordinator's."""
+    return _edge(COORDINATOR, function)
+
+
+def raised(function: Function) -> Function:
+    """A tool of Agent Mail's."""
+    return _edge(AGENT_MAIL, function)

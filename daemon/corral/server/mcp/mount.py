@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
 
 from corral.instructions import PROFILES
-from corral.server.mcp.calls import Call, current
+from corral.server.mcp import arguments
+from corral.server.mcp.calls import Call, current, family_of
+from corral.server.mcp.replays import Replays
 from corral.server.services import Services
 
 if TYPE_CHECKING:
@@ -38,6 +41,7 @@ class Mcp:
     def __init__(self, app: App, services: Services) -> None:
         self._app = app
         self._services = services
+        self._replays = Replays()
         self._served: dict[str, asyncio.Task[Starlette]] = {}
         self._living: list[asyncio.Task[None]] = []
         self._over = asyncio.Event()
@@ -47,6 +51,10 @@ class Mcp:
         usual = PATHS.get(scope.get("path", "")) if scope["type"] == "http" else None
         if usual is None:
             await self._app(scope, receive, send)
+            return
+        body, receive = await _read(receive)
+        if body is None or len(body) > arguments.MOST_BYTES:
+            await _answer(send, await self._services.work(lambda: _too_large(body)))
             return
         asked = parse_qs(scope["query_string"].decode("latin-1")).get("profile", [usual])[0]
         served = await asyncio.shield(self._profile(asked if asked in PROFILES else usual))
@@ -61,6 +69,7 @@ class Mcp:
         client = headers.get("x-corral-client", "")
         return Call(
             services=self._services,
+            replays=self._replays,
             bridge=headers.get("x-corral-bridge", ""),
             session=headers.get("x-corral-session", ""),
             connection=headers.get("x-corral-connection", ""),
@@ -104,3 +113,53 @@ def _built(profile: str) -> Starlette:
     from corral.server.mcp.server import build  # FastMCP: a second, and tens of megabytes
 
     return build(profile)
+
+
+async def _read(receive: Receive) -> tuple[bytes | None, Receive]:
+    """A request's body, None where it is too large to look at, and what receives it once more."""
+    body, size, more = bytearray(), 0, True
+    while more:
+        message = await receive()
+        if message["type"] != "http.request":
+            break
+        size += len(message.get("body", b""))
+        if size <= arguments.MOST_LOOKED_AT:
+            body += message.get("body", b"")
+        more = message.get("more_body", False)
+    again = [{"type": "http.request", "body": bytes(body), "more_body": False}]
+
+    async def once_more() -> MutableMapping[str, Any]:
+        return again.pop() if again else await receive()
+
+    return (bytes(body) if size <= arguments.MOST_LOOKED_AT else None), once_more
+
+
+def _too_large(body: bytes | None) -> bytes:
+    """What a request is answered that nobody can serve: a call as its tool tells what is wrong, all else as JSON-RPC does."""
+    from corral.server.mcp.profiles import TOOLS
+
+    try:
+        asked = json.loads(body or b"null")
+    except (ValueError, RecursionError):
+        asked = None
+    asked = _object(asked)
+    params = _object(asked.get("params"))
+    given, tool = _object(params.get("arguments")), TOOLS.get(str(params.get("name")))
+    answer: dict[str, Any] = {"jsonrpc": "2.0", "id": asked.get("id")}
+    if body is None or tool is None or not given:
+        limit = f"Too large: a request has at most {arguments.MOST_BYTES} bytes."
+        return json.dumps({**answer, "error": {"code": -32600, "message": limit}}).encode()
+    family = family_of(tool)
+    said = json.dumps(family.tell(arguments.too_large(len(body), given)))
+    result = {"content": [{"type": "text", "text": said}], "isError": family.fails}
+    return json.dumps({**answer, "result": result}).encode()
+
+
+def _object(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+async def _answer(send: Send, body: bytes) -> None:
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

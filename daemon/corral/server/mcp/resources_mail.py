@@ -97,5 +97,5 @@ def _told(answer: Answer) -> str:
 RESOURCES: dict[str, Callable[..., Awaitable[Any]]] = {
     "resource://inbox/{agent}{?project,since_ts,urgent_only,include_bodies,limit,before}": inbox,
     "resource://thread/{thread_id}{?project,include_bodies,before}": thread,
-    "resource://file_reservations/{slug}{?active_only,after}": file_reservations,
+    "resource://file_reservations/{slug*}{?active_only,after}": file_reservations,
 }

@@ -2,21 +2,44 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from fastmcp import FastMCP
-from fastmcp.tools import FunctionTool
+from fastmcp.exceptions import ValidationError
+from fastmcp.tools import FunctionTool, ToolResult
+from pydantic import ValidationError as ArgumentsInvalid
 from starlette.applications import Starlette
 
 from corral import __version__
 from corral.instructions import INSTRUCTIONS
+from corral.server.mcp import arguments as told
 from corral.server.mcp import resources
-from corral.server.mcp.profiles import tools_of
+from corral.server.mcp.calls import answered, family_of
+from corral.server.mcp.profiles import TOOLS, tools_of
+
+
+class _Tool(FunctionTool):
+    """A tool that tells of wrong arguments as it tells of everything else that is wrong."""
+
+    async def run(self, arguments: dict[str, Any]) -> ToolResult:
+        known = list(self.parameters.get("properties", {}))
+        try:
+            return await super().run(told.meant(arguments, known))
+        except ValidationError as error:
+            if not isinstance(error.__cause__, ArgumentsInvalid):
+                raise
+            wrong = told.wrong(error.__cause__.errors(include_url=False, include_input=False), known)
+        return self.convert_result(answered(family_of(TOOLS[self.name]), wrong))
 
 
 def build(profile: str) -> Starlette:
     """The application that serves a profile at ``/mcp``."""
-    mcp: FastMCP[None] = FastMCP("corral", INSTRUCTIONS, version=__version__, mask_error_details=True)
+    # A resource's arguments are names and words here, never opened as files: a project is named by its path.
+    mcp: FastMCP[None] = FastMCP(
+        "corral", INSTRUCTIONS, version=__version__, mask_error_details=True, resource_security=None
+    )
     for function in tools_of(profile):
-        mcp.add_tool(FunctionTool.from_function(function, output_schema=None))
+        mcp.add_tool(_Tool.from_function(function, output_schema=None))
     for uri, read in resources.RESOURCES.items():
         mcp.resource(uri, mime_type="application/json")(read)
     # Host and Origin are checked before a request comes here, by corral.server.access.

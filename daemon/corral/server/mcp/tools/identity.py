@@ -16,7 +16,7 @@ from corral.coordination import addresses, changesets
 from corral.errors import InvalidInput
 from corral.models.instants import after, iso
 from corral.models.states import SessionStatus
-from corral.server.mcp.acting import Ignored, Text, act, check_project, listed, look, slug
+from corral.server.mcp.acting import Text, act, check_project, listed, look, slug
 from corral.server.mcp.calls import Answer, Function, current, raised
 from corral.server.mcp.registration import PROJECT_ID, profile, registered
 from corral.server.services import Services
@@ -27,7 +27,7 @@ POLICIES = ("open", "auto", "contacts_only", "block_all")
 
 
 @raised
-async def health_check(format: Ignored = None) -> Answer:
+async def health_check() -> Answer:
     """Whether the server is there, and where."""
     services = current.get().services
     said = json.loads(services.project.daemon_json.read_text(encoding="utf-8"))
@@ -41,7 +41,7 @@ async def health_check(format: Ignored = None) -> Answer:
 
 
 @raised
-async def ensure_project(human_key: str, identity_mode: Ignored = None, format: Ignored = None) -> Answer:
+async def ensure_project(human_key: str) -> Answer:
     """The project that this server serves, named by the path of any of its worktrees."""
     services = current.get().services
     await services.work(lambda: check_project(services, human_key))
@@ -63,9 +63,6 @@ async def register_agent(
     name: Text = "",
     task_description: Text = "",
     project_key: Text = "",
-    attachments_policy: Text = "auto",
-    registration_token: Ignored = None,
-    format: Ignored = None,
 ) -> Answer:
     """Make yourself known, under a name of your choice beside your own, or under the one that you have or are given."""
     return await registered(project_key, program, model, name, task_description)
@@ -78,9 +75,6 @@ async def create_agent_identity(
     name_hint: Text = "",
     task_description: Text = "",
     project_key: Text = "",
-    attachments_policy: Text = "auto",
-    registration_token: Ignored = None,
-    format: Ignored = None,
 ) -> Answer:
     """Take a new name: the one hinted at if it is free, else one that is found for you."""
     return await registered(project_key, program, model, name_hint, task_description, new=True)
@@ -92,8 +86,6 @@ async def whois(
     project_key: Text = "",
     include_recent_commits: bool = True,
     commit_limit: int = 5,
-    registration_token: Ignored = None,
-    format: Ignored = None,
 ) -> Answer:
     """Who goes by a name: program, task, last sign of life, what it submitted for landing."""
 
@@ -121,12 +113,6 @@ async def request_contact(
     to_project: Text = "",
     reason: Text = "",
     ttl_seconds: int = 604800,
-    registration_token: Ignored = None,
-    register_if_missing: Ignored = None,
-    program: Ignored = None,
-    model: Ignored = None,
-    task_description: Ignored = None,
-    format: Ignored = None,
 ) -> Answer:
     """Ask to write to somebody. Inside a repository that is always granted: just send."""
     services = current.get().services
@@ -149,8 +135,6 @@ async def respond_contact(
     project_key: Text = "",
     from_project: Text = "",
     ttl_seconds: int = 2592000,
-    registration_token: Ignored = None,
-    format: Ignored = None,
 ) -> Answer:
     """Answer a request for contact. Inside a repository mail is open to everybody: approved stays true."""
 
@@ -166,8 +150,6 @@ async def respond_contact(
 async def list_contacts(
     agent_name: Text = "",
     project_key: Text = "",
-    registration_token: Ignored = None,
-    format: Ignored = None,
 ) -> Any:
     """With whom you have exchanged mail, the latest first."""
 
@@ -189,8 +171,6 @@ async def set_contact_policy(
     policy: str,
     agent_name: Text = "",
     project_key: Text = "",
-    registration_token: Ignored = None,
-    format: Ignored = None,
 ) -> Answer:
     """Choose who may write to you. Inside a repository that is everybody, whatever is chosen."""
     if policy not in POLICIES:

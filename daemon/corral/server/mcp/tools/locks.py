@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from sqlalchemy import Connection
 
 from corral.coordination import locks
+from corral.coordination.keys import LockKey
 from corral.coordination.lock_waits import Wish
-from corral.errors import InvalidInput, LockHeld
+from corral.errors import CorralError, InvalidInput, LockHeld, NotPermitted
 from corral.models.instants import iso
 from corral.server import lock_waiting
-from corral.server.mcp.calls import Answer, Function, current, told
+from corral.server.mcp.acting import listed
+from corral.server.mcp.calls import Answer, Function, current, refusal, told
+from corral.server.mcp.paths import inside
 from corral.server.pages import MOST, SHOWN_BYTES, Page, page
 from corral.server.routes.locks import parse
+from corral.store import sessions as session_rows
 
+USUAL_TTL_MINUTES = 120
+"""As the coordinator has it."""
 MAX_WAIT_S = 100.0
 """A bridge waits for an answer a little longer."""
 MOST_OF_REASON = 2000
@@ -23,7 +31,7 @@ MOST_OF_REASON = 2000
 async def acquire_lock(
     file_path: str | list[str],
     reason: str | None = None,
-    ttl_minutes: float | None = None,
+    ttl_minutes: float | None = USUAL_TTL_MINUTES,
     exclusive: bool = True,
     wait_seconds: float = 0,
 ) -> Answer:
@@ -31,14 +39,21 @@ async def acquire_lock(
     all or none. wait_seconds: wait in turn, at most 100."""
     call = current.get()
     services = call.services
-    keys = parse(services, [file_path] if isinstance(file_path, str) else file_path)
+    try:
+        keys = await _keys([file_path] if isinstance(file_path, str) else file_path)
+    except (InvalidInput, NotPermitted) as error:
+        return _failed(error, file_path, "invalid_file_path")
+    ttl_s = (USUAL_TTL_MINUTES if ttl_minutes is None else ttl_minutes) * 60
+    try:
+        locks.check_ttl(ttl_s)
+    except InvalidInput as error:
+        return _failed(error, file_path, "ttl_out_of_range")
     if reason is not None and len(reason) > MOST_OF_REASON:
         raise InvalidInput(
             f"A reason has at most {MOST_OF_REASON} characters; this one has {len(reason)}.", remedy="Say it shorter."
         )
     if not 0 <= wait_seconds <= MAX_WAIT_S:
         raise InvalidInput(f"Waiting for {wait_seconds:g} s is not possible.", remedy=f"Use 0 to {MAX_WAIT_S:g} s.")
-    ttl_s = services.settings().locks.ttl_s if ttl_minutes is None else ttl_minutes * 60
     began = iso(services.now())
     try:
         taken = await lock_waiting.acquire(
@@ -55,8 +70,23 @@ async def acquire_lock(
     action = "acquired" if row["acquired_at"] >= began else "refreshed"
     several = {} if len(taken) == 1 else {"file_paths": [one["file_path"] for one in taken]}
     return {
-        "success": True, "action": action, "file_path": row["file_path"], "expires_at": row["expires_at"], **several
+        **_NOTHING, "success": True, "action": action, "file_path": row["file_path"], "expires_at": row["expires_at"],
+        **several,
     }  # fmt: skip
+
+
+_NOTHING = dict.fromkeys(("success", "action", "file_path", "expires_at", "reason", "locked_by", "lock_reason"))
+"""The fields of the coordinator's answer: each of them is in every one."""
+
+
+def _failed(error: CorralError, file_path: str | list[str], reason: str) -> Answer:
+    named = file_path if isinstance(file_path, str) else ", ".join(file_path[:1])
+    return {**_NOTHING, **refusal(error), "file_path": named[:500], "reason": reason}
+
+
+async def _keys(paths: list[str]) -> list[LockKey]:
+    services = current.get().services
+    return await services.work(lambda: parse(services, [inside(services.project, path) for path in paths]))
 
 
 async def _hung_up() -> None:
@@ -72,6 +102,7 @@ def _refused(held: LockHeld) -> Answer:
     first = held.details["conflicts"][0]
     circle = {"circle": held.details["circle"]} if "circle" in held.details else {}
     return {
+        **_NOTHING,
         "success": False,
         "error": held.name,
         "reason": "would_wait_for_itself" if circle else "locked_by_other",
@@ -88,27 +119,41 @@ def _refused(held: LockHeld) -> Answer:
 async def release_lock(file_path: str) -> Answer:
     """Give up a lock of your own."""
     call = current.get()
-    keys, now = parse(call.services, [file_path]), call.services.now()
+    try:
+        keys = await _keys([file_path])
+    except (InvalidInput, NotPermitted) as error:
+        return {"action": None, **refusal(error), "file_path": file_path[:500], "reason": "invalid_file_path"}
+    now = call.services.now()
     released = await call.write(lambda conn, me: locks.release(conn, keys, me, now))
     if not released:
-        return {"success": False, "error": "not_found", "reason": "lock_not_found_or_not_owner", "file_path": file_path}
+        why = "lock_not_found_or_not_owner"
+        return {"success": False, "action": None, "error": "not_found", "reason": why, "file_path": file_path}
     call.services.nudge("sessions")
-    return {"success": True, "action": "released", "file_path": released[0]["file_path"]}
+    return {"success": True, "action": "released", "file_path": released[0]["file_path"], "reason": None}
 
 
 @told
-async def check_locks(file_paths: list[str] | None = None, after: str | None = None) -> Answer:
-    """Who holds what: live locks, all or those that overlap these paths and keys; after: `next` of an answer that was cut."""
+async def check_locks(file_paths: list[str] | None = None, after: str | None = None) -> Any:
+    """Who holds what: live locks, all or those that overlap these paths and keys; after: goes on where an answer was cut."""
     services, now = current.get().services, current.get().services.now()
-    keys = None if file_paths is None else parse(services, file_paths)
+    keys = None if file_paths is None else await _keys(file_paths)
 
     def look(conn: Connection) -> Page:
         found = locks.listing(conn, now, after=after, limit=MOST) if keys is None else locks.meeting(conn, keys, now)
-        return page(found, size=SHOWN_BYTES)
+        kinds: dict[str, str] = {}
+        return page((_shown(conn, row, kinds) for row in found), size=SHOWN_BYTES)
 
     found = await services.read(look)
-    cut = {"left_out": True, **({"next": locks.place(found.last)} if keys is None else {})} if found.more else {}
-    return {"success": True, "locks": found.rows, **cut}
+    how = f"check_locks with after={locks.place(found.last)!r} goes on" if keys is None else "ask for fewer paths"
+    return listed(found.rows, how if found.more and found.rows else None)
+
+
+def _shown(conn: Connection, row: Answer, kinds: dict[str, str]) -> Answer:
+    """A lock as the coordinator shows one, and what there is beside."""
+    holder = row["session_id"]
+    if holder not in kinds:
+        kinds[holder] = (session_rows.get(conn, holder) or {}).get("agent_type", "")
+    return {**row, "agent_type": kinds[holder], "locked_at": row["acquired_at"]}
 
 
 TOOLS: tuple[Function, ...] = (acquire_lock, release_lock, check_locks)

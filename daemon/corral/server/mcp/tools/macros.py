@@ -8,7 +8,7 @@ from sqlalchemy import Connection
 
 from corral.coordination import messages
 from corral.coordination.addresses import Identity
-from corral.server.mcp.acting import Ignored, Text, Texts, act, check_project, look
+from corral.server.mcp.acting import Text, Texts, act, check_project, look
 from corral.server.mcp.calls import Answer, Function, current, raised
 from corral.server.mcp.registration import registered
 from corral.server.mcp.tools.identity import project_of
@@ -34,8 +34,6 @@ async def macro_start_session(
     file_reservation_reason: Text = "macro-session",
     file_reservation_ttl_seconds: float = 3600,
     inbox_limit: int = 10,
-    registration_token: Ignored = None,
-    format: Ignored = None,
 ) -> Answer:
     """Begin: the project, your name, the files that you reserve, your mail."""
     agent = await registered(human_key, program, model, agent_name, task_description)
@@ -65,10 +63,6 @@ async def macro_prepare_thread(
     include_examples: bool = True,
     inbox_limit: int = 10,
     include_inbox_bodies: bool = False,
-    llm_mode: Ignored = None,
-    llm_model: Ignored = None,
-    registration_token: Ignored = None,
-    format: Ignored = None,
 ) -> Answer:
     """Join a thread: your name, who has written what in it, your mail."""
     services = current.get().services
@@ -109,8 +103,6 @@ async def macro_file_reservation_cycle(
     auto_release: bool = False,
     project_key: Text = "",
     agent_name: Text = "",
-    registration_token: Ignored = None,
-    format: Ignored = None,
 ) -> Answer:
     """Reserve paths; with auto_release give those that were granted up again at once."""
     held = await reserve(project_key, agent_name, paths, ttl_seconds, exclusive, reason)

@@ -14,7 +14,7 @@ from corral.coordination.messages import Letter, Sent
 from corral.errors import InvalidInput
 from corral.models.instants import iso
 from corral.models.states import RecipientRole
-from corral.server.mcp.acting import Ignored, Text, Texts, act, listed, look, slug
+from corral.server.mcp.acting import Text, Texts, act, listed, look, slug
 from corral.server.mcp.calls import Answer, Function, current, raised
 from corral.server.mcp.registration import PROJECT_ID
 from corral.server.pages import SHOWN_BYTES, Page, page
@@ -38,11 +38,6 @@ async def send_message(
     project_key: Text = "",
     sender_name: Text = "",
     broadcast: bool = False,
-    convert_images: Ignored = None,
-    topic: Ignored = None,
-    auto_contact_if_blocked: Ignored = None,
-    sender_token: Ignored = None,
-    format: Ignored = None,
 ) -> Answer:
     """Send mail to agents by name, to roles, or to "all". importance: low, normal, high, urgent (holds the reader's stop)."""
     if broadcast and to:
@@ -75,8 +70,6 @@ async def reply_message(
     idempotency_key: Text = "",
     project_key: Text = "",
     sender_name: Text = "",
-    sender_token: Ignored = None,
-    format: Ignored = None,
 ) -> Answer:
     """Answer a message in its thread; to its sender unless others are named."""
     letter = Letter(subject_prefix, body_md, to=to, cc=cc, bcc=bcc, idempotency_key=idempotency_key or None)
@@ -96,11 +89,10 @@ async def fetch_inbox(
     include_bodies: bool = False,
     since_ts: Text = "",
     before: int | None = None,
+    unread_only: bool = False,
+    mark_read: bool = False,
     project_key: Text = "",
     agent_name: Text = "",
-    topic: Ignored = None,
-    registration_token: Ignored = None,
-    format: Ignored = None,
 ) -> Any:
     """Your mail, the newest first; since_ts: only what came after that ISO time, before: only lower ids. It stays unread until
     you say otherwise."""
@@ -110,11 +102,15 @@ async def fetch_inbox(
             conn,
             me.session_id,
             urgent_only=urgent_only,
+            unread_only=unread_only,
             since_ts=since_ts or None,
             before=None if before is None else (before, LAST),
             limit=limit,
         )
-        return shown(conn, me.session_id, found, now, bodies=include_bodies)
+        told = shown(conn, me.session_id, found, now, bodies=include_bodies)
+        for row in told.rows if mark_read else ():
+            messages.mark_read(conn, me.session_id, row["id"], now)
+        return told
 
     found = await act(project_key, agent_name, fetch)
     return listed(found.rows, f"before={found.last['id']} tells what is older" if found.cut else None)
@@ -140,8 +136,6 @@ async def mark_message_read(
     message_id: int | str,
     project_key: Text = "",
     agent_name: Text = "",
-    registration_token: Ignored = None,
-    format: Ignored = None,
 ) -> Answer:
     """Mark a message of your inbox as read."""
     receipt = await act(
@@ -155,8 +149,6 @@ async def acknowledge_message(
     message_id: int | str,
     project_key: Text = "",
     agent_name: Text = "",
-    registration_token: Ignored = None,
-    format: Ignored = None,
 ) -> Answer:
     """Acknowledge a message of your inbox; that also marks it as read."""
     receipt = await act(
@@ -176,8 +168,6 @@ async def search_messages(
     limit: int = 20,
     project_key: Text = "",
     agent_name: Text = "",
-    registration_token: Ignored = None,
-    format: Ignored = None,
 ) -> Any:
     """Messages of the project that hold all the words, the best match first; agent_name: only those it sent or got."""
 

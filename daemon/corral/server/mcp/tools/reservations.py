@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -11,13 +11,16 @@ from sqlalchemy import Connection
 
 from corral.coordination import locks, sessions, stale_holders
 from corral.coordination.addresses import Identity
+from corral.coordination.keys import LockKey
 from corral.coordination.locks import Holder
-from corral.errors import InvalidInput
+from corral.errors import CorralError, InvalidInput, NotPermitted
 from corral.models.instants import iso
 from corral.server import lock_activity
-from corral.server.mcp.acting import Ignored, Text, Texts, act, slug
-from corral.server.mcp.calls import Answer, Function, current, raised
+from corral.server.mcp.acting import Text, Texts, act, slug
+from corral.server.mcp.calls import Answer, Function, complaint, current, raised
+from corral.server.mcp.paths import inside
 from corral.server.routes.locks import EXTEND_S, MAX_KEYS, parse
+from corral.server.services import Services
 from corral.store import names
 from corral.store import sessions as session_rows
 
@@ -51,12 +54,20 @@ async def file_reservation_paths(
     reason: Text = "",
     project_key: Text = "",
     agent_name: Text = "",
-    registration_token: Ignored = None,
-    idempotency_key: Ignored = None,
-    format: Ignored = None,
+    idempotency_key: Text = "",
 ) -> Answer:
     """Reserve paths and globs before you edit them. What conflicts is not granted: it is in `conflicts`, with its holders."""
-    return await reserve(project_key, agent_name, paths, ttl_seconds, exclusive, reason)
+    wanted = (project_key, agent_name, paths, ttl_seconds, exclusive, reason)
+    if not idempotency_key:
+        return await reserve(*wanted)
+    call = current.get()
+    me = await act(project_key, agent_name, lambda _conn, me, _now: me.session_id)
+    before = call.replays.find(me, idempotency_key, wanted[2:], call.services.now())
+    if before is not None:
+        return {**before, "idempotent_replay": True}
+    made = await reserve(*wanted)
+    call.replays.keep(me, idempotency_key, wanted[2:], made, call.services.now())
+    return made
 
 
 async def reserve(
@@ -65,22 +76,56 @@ async def reserve(
     """Reserve each path that is free: ``{granted, conflicts}``; also for tools that do more than that."""
     if not paths:
         raise EmptyPaths("No path was given.")
-    keys = parse(current.get().services, paths)
+    keys, wrong = await _read(paths)
 
     def take(conn: Connection, me: Identity, now: datetime) -> Answer:
         taken, refused = locks.acquire_each(
-            conn, keys, _holder(conn, me), now, ttl_s=ttl_s, exclusive=exclusive, reason=reason or None
+            conn, list(keys.values()), _holder(conn, me), now, ttl_s=ttl_s, exclusive=exclusive, reason=reason or None
         )
         return {
             "granted": [_granted(row) for row in taken],
-            "conflicts": [
-                {"path": path, "holders": _holders(conn, refused[key])}
-                for path, key in zip(paths, keys, strict=True)
-                if key in refused
-            ],
+            "conflicts": [*_conflicts(conn, keys, refused), *wrong],
         }
 
     return await act(project_key, agent_name, take)
+
+
+async def _read(paths: Iterable[str | int]) -> tuple[dict[str, LockKey], list[Answer]]:
+    """What each path means; of those that mean nothing here, each with its reason, as nobody can have it.
+
+    Raises:
+        InvalidInput: None of them means anything, or they are too many.
+        NotPermitted: None of them may be reserved.
+    """
+    services = current.get().services
+
+    def read() -> tuple[dict[str, LockKey], list[Answer]]:
+        found = {path: inside(services.project, path) for path in map(str, paths)}
+        try:
+            return dict(zip(found, parse(services, list(found.values())), strict=True)), []
+        except (InvalidInput, NotPermitted):
+            if not 1 < len(found) <= MAX_KEYS:
+                raise
+        wrong = [(path, error) for path, name in found.items() if (error := _refusal(services, name)) is not None]
+        good = {path: name for path, name in found.items() if path not in dict(wrong)}
+        if not good:
+            raise wrong[0][1]
+        keys = dict(zip(good, parse(services, list(good.values())), strict=True))
+        return keys, [{"path": path, "holders": [], **complaint(error)} for path, error in wrong]
+
+    return await services.work(read)
+
+
+def _refusal(services: Services, path: str) -> CorralError | None:
+    try:
+        parse(services, [path])
+    except (InvalidInput, NotPermitted) as error:
+        return error
+    return None
+
+
+def _conflicts(conn: Connection, keys: Mapping[str, LockKey], refused: Mapping[LockKey, list[Row]]) -> list[Answer]:
+    return [{"path": path, "holders": _holders(conn, refused[key])} for path, key in keys.items() if key in refused]
 
 
 @raised
@@ -89,8 +134,6 @@ async def release_file_reservations(
     file_reservation_ids: Some = None,
     project_key: Text = "",
     agent_name: Text = "",
-    registration_token: Ignored = None,
-    format: Ignored = None,
 ) -> Answer:
     """Give up your reservations: those named, or all."""
     return await give_back(project_key, agent_name, paths, file_reservation_ids)
@@ -100,10 +143,10 @@ async def give_back(
     project_key: str, agent_name: str, paths: Sequence[str | int] | None, ids: Sequence[str | int] | None = None
 ) -> Answer:
     """Release what is named, or everything: ``{released, released_at}``; also for tools that do more than that."""
-    keys, lock_ids = parse(current.get().services, _named(paths, EmptyPaths)), _named(ids, EmptyIds)
+    (keys, _), lock_ids = await _read(_named(paths, EmptyPaths)), _named(ids, EmptyIds)
 
     def free(conn: Connection, me: Identity, now: datetime) -> Answer:
-        released = locks.release(conn, keys, _holder(conn, me), now, lock_ids=lock_ids)
+        released = locks.release(conn, list(keys.values()), _holder(conn, me), now, lock_ids=lock_ids)
         return {"released": len({row["match_key"] for row in released}), "released_at": iso(now)}
 
     return await act(project_key, agent_name, free)
@@ -116,17 +159,15 @@ async def renew_file_reservations(
     file_reservation_ids: Some = None,
     project_key: Text = "",
     agent_name: Text = "",
-    registration_token: Ignored = None,
-    format: Ignored = None,
 ) -> Answer:
     """Let your reservations last longer: those named, or all."""
-    keys = parse(current.get().services, _named(paths, EmptyPaths))
+    keys, _ = await _read(_named(paths, EmptyPaths))
     lock_ids = _named(file_reservation_ids, EmptyIds)
     renewed = await act(
         project_key,
         agent_name,
         lambda conn, me, now: locks.renew(
-            conn, _holder(conn, me), now, extend_s=extend_seconds, keys=keys, lock_ids=lock_ids
+            conn, _holder(conn, me), now, extend_s=extend_seconds, keys=list(keys.values()), lock_ids=lock_ids
         ),
     )
     told = [
@@ -149,8 +190,6 @@ async def force_release_file_reservation(
     notify_previous: bool = True,
     project_key: Text = "",
     agent_name: Text = "",
-    registration_token: Ignored = None,
-    format: Ignored = None,
 ) -> Answer:
     """Take a reservation from an agent who shows no sign of life; one who does is told to you instead (RESERVATION_ACTIVE)."""
     services, lock_ids = current.get().services, [str(file_reservation_id)]
@@ -172,33 +211,27 @@ async def force_release_file_reservation(
 
 
 @raised
-async def check_file_reservation_conflicts(
-    paths: Texts, project_key: Text = "", agent_name: Text = "", format: Ignored = None
-) -> Answer:
+async def check_file_reservation_conflicts(paths: Texts, project_key: Text = "", agent_name: Text = "") -> Answer:
     """Whether paths are free for you, without reserving them."""
     if not paths:
         raise EmptyPaths("No path was given.")
     if len(paths) > MOST_CHECKED:
         raise InvalidInput(f"{len(paths)} paths in one call are too many.", remedy=f"Name at most {MOST_CHECKED}.")
     services = current.get().services
-    keys, now = parse(services, paths), services.now()
+    (keys, wrong), now = await _read(paths), services.now()
     me = await act(project_key, agent_name, lambda conn, me, _now: _holder(conn, me))
 
     def look(conn: Connection) -> Answer:
-        found = locks.obstacles(conn, keys, me, now, exclusive=True)
+        found = locks.obstacles(conn, list(keys.values()), me, now, exclusive=True)
         nobody = Holder("")
-        touched = {row["lock_id"]: row for key in keys for row in locks.overlapping(conn, key, nobody, now)}
-        conflicts = [
-            {"path": path, "holders": _holders(conn, found[key])}
-            for path, key in zip(paths, keys, strict=True)
-            if key in found
-        ]
+        touched = {row["lock_id"]: row for key in keys.values() for row in locks.overlapping(conn, key, nobody, now)}
+        conflicts = [*_conflicts(conn, keys, found), *wrong]
         held = {(row["session_id"], row["file_path"]) for rows_of_key in found.values() for row in rows_of_key}
         return {
             "conflict_free": not conflicts,
             "conflicts": conflicts,
             "own_active": [_granted(row) for row in touched.values() if row["session_id"] == me.session_id],
-            "clear_paths": [path for path, key in zip(paths, keys, strict=True) if key not in found],
+            "clear_paths": [path for path, key in keys.items() if key not in found],
             "checked_paths": list(paths),
             "total_conflicting_reservations": len(held),
             "output_truncated": False,
