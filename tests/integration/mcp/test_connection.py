@@ -21,7 +21,7 @@ def test_a_client_is_a_session_of_its_own_for_as_long_as_it_is_connected(house: 
         assert (await one.call("acquire_lock", file_path="src/a.py", reason="mine"))["action"] == "acquired"
         refused = await two.call("acquire_lock", file_path="./src/*.py")
         assert (refused["success"], refused["error"], refused["reason"]) == (False, "lock_held", "locked_by_other")
-        (lock,) = (await two.call("check_locks", file_paths=["src/"]))["locks"]
+        (lock,) = await two.call("check_locks", file_paths=["src/"])
         assert lock["locked_by"] == refused["locked_by"]
         assert (await two.call("release_lock", file_path="src/a.py"))["error"] == "not_found"
         assert (await one.read("locks://current"))[0]["file_path"] == "src/a.py"
@@ -70,6 +70,6 @@ def test_bad_input_is_answered_and_the_connection_goes_on(house: Coordinated) ->
         assert (await one.call("acquire_lock", file_path="../x"))["error"] == "invalid_input"
         assert (await one.call("acquire_lock", nonsense=1))["error"] == "invalid_input"
         assert "mcp_error" in await one.call("no_such_tool")
-        assert (await one.call("check_locks"))["locks"] == []
+        assert await one.call("check_locks") == []
 
     play(house, scene)

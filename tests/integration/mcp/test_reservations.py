@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import datetime, timezone
 from typing import Any
 
 import pytest
 
+from corral.models.instants import parse
+from tests.conftest import git
 from tests.coordinated import Coordinated, eventually
 from tests.integration.mcp.client import Agent, play
 
@@ -123,7 +126,7 @@ def test_logical_keys_and_files_are_locked_side_by_side(house: Coordinated) -> N
         for spelled in ("api:get  v1/users/", "DB:schema:Users", "./src/api/users.py", "feature:FEAT-123:pause"):
             refused = await two.call("acquire_lock", file_path=spelled)
             assert (refused["success"], refused["reason"]) == (False, "locked_by_other"), spelled
-        (seen,) = (await two.call("check_locks", file_paths=["feature:FEAT-123:pause"]))["locks"]
+        (seen,) = await two.call("check_locks", file_paths=["feature:FEAT-123:pause"])
         assert seen["reason"] == "contract revision bump" and seen["expires_at"]
         assert (await two.call("acquire_lock", file_path="api:GET /v1/users/7"))["success"]
         assert (await one.call("release_lock", file_path="api:GET /v1/users"))["success"]
@@ -156,7 +159,7 @@ def test_waiting_for_a_lock_and_what_is_refused(house: Coordinated) -> None:
 
         for more in ({"wait_seconds": -1}, {"wait_seconds": 1e9}, {"ttl_minutes": 0}, {"ttl_minutes": 1e9}):
             assert (await one.call("acquire_lock", file_path="q", **more))["error"] == "invalid_input"
-        for bad in ("../x", "/etc/passwd", "a\nb", "*a" * 17, ".git/config", "", "api:GET", ["q", "../x"], []):
+        for bad in ("../x", "/etc/passwd", "a\nb", "*a" * 17, ".git/config", "", "api:GET", ["/x", "../x"], []):
             assert (await one.call("acquire_lock", file_path=bad))["error"] == "invalid_input", bad
             paths = bad if isinstance(bad, list) else [bad]
             said = (await one.call("file_reservation_paths", paths=paths))["mcp_error"]["error"]
@@ -166,7 +169,7 @@ def test_waiting_for_a_lock_and_what_is_refused(house: Coordinated) -> None:
         assert "10000 paths" in (await one.call("file_reservation_paths", paths=many))["mcp_error"]["error"]["message"]
         stranger = await one.call("file_reservation_paths", paths=["q"], agent_name="Nobody")
         assert stranger["mcp_error"]["error"]["type"] == "NOT_FOUND"
-        other = (await two.call("check_locks"))["locks"][0]["locked_by"]
+        other = (await two.call("check_locks"))[0]["locked_by"]
         for tool in ("file_reservation_paths", "release_file_reservations", "check_file_reservation_conflicts"):
             forged = await one.call(tool, paths=["q"], agent_name=other)
             assert forged["mcp_error"]["error"]["type"] == "OPERATION_NOT_PERMITTED"
@@ -183,3 +186,82 @@ def test_a_reason_for_a_lock_is_not_a_book(house: Coordinated) -> None:
         assert not refused["success"] and "at most 2000 characters" in str(refused)
 
     play(house, scene)
+
+
+ANSWERED = {"success", "action", "file_path", "expires_at", "reason", "locked_by", "lock_reason"}
+"""By the coordinator's ``acquire_lock``, whatever comes of it."""
+
+
+@pytest.mark.req("MCP-1", "LOCKKEY-1")
+def test_locks_are_told_as_the_coordinator_tells_them(house: Coordinated) -> None:
+    async def scene(one: Agent, two: Agent) -> None:
+        began = datetime.now(timezone.utc)
+        made = await one.call("acquire_lock", file_path="src/a.py", reason="T-1")
+        assert set(made) >= ANSWERED and made["reason"] is made["locked_by"] is None
+        life = (parse(made["expires_at"]) - began).total_seconds()
+        assert 7190 < life < 7260, "two hours, unless said otherwise"
+        (row,) = await two.call("check_locks")
+        assert {"file_path": "src/a.py", "agent_type": "mcp", "reason": "T-1", "expires_at": made["expires_at"]} == {
+            name: row[name] for name in ("file_path", "agent_type", "reason", "expires_at")
+        }
+        assert row["locked_by"] in {one["agent_name"] for one in house.json("session", "list")}
+        assert abs((parse(row["locked_at"]) - began).total_seconds()) < 30
+        assert await two.call("check_locks", file_paths=["docs/"]) == []
+        held = await two.call("acquire_lock", file_path="src/a.py")
+        assert set(held) >= ANSWERED
+        assert (held["reason"], held["locked_by"], held["lock_reason"]) == ("locked_by_other", row["locked_by"], "T-1")
+        for wrong, reason in (
+            ({"file_path": "../x"}, "invalid_file_path"), ({"file_path": "a:b"}, "invalid_file_path"),
+            ({"file_path": "x", "ttl_minutes": 0}, "ttl_out_of_range"),
+            ({"file_path": "x", "ttl_minutes": 1e9}, "ttl_out_of_range"),
+        ):  # fmt: skip
+            said = await one.call("acquire_lock", **wrong)
+            assert set(said) >= ANSWERED and (said["success"], said["reason"]) == (False, reason), wrong
+            assert said["file_path"] == wrong["file_path"] and said["message"]
+        freed = await two.call("release_lock", file_path="src/a.py")
+        assert (freed["success"], freed["action"], freed["reason"]) == (False, None, "lock_not_found_or_not_owner")
+        freed = await one.call("release_lock", file_path=str(house.root / "src/a.py"))
+        assert freed == {"success": True, "action": "released", "file_path": "src/a.py", "reason": None}
+
+    play(house, scene, agents=2)
+
+
+@pytest.mark.req("RESERVE-1", "RESERVE-2")
+def test_a_path_that_nobody_can_have_is_refused_alone(house: Coordinated) -> None:
+    elsewhere = house.root.parent / "elsewhere"
+    git(house.root, "worktree", "add", "-q", str(elsewhere))
+
+    async def scene(one: Agent, two: Agent) -> None:
+        asked = ["src/a.py", "../x", "tool://browser", str(house.root / "src/b.py"), str(elsewhere / "src/*.md"),
+                 "/etc/passwd"]  # fmt: skip
+        made = await one.call("file_reservation_paths", paths=asked)
+        assert _agent(made) == (["src/a.py", "src/b.py", "src/*.md"], ["../x", "tool://browser", "/etc/passwd"])
+        assert [(row["holders"], row["error"]["type"]) for row in made["conflicts"]] == [
+            ([], "INVALID_ARGUMENT"), ([], "OPERATION_NOT_PERMITTED"), ([], "INVALID_ARGUMENT"),
+        ]  # fmt: skip
+        assert "../x" in made["conflicts"][0]["error"]["message"]
+        checked = await two.call("check_file_reservation_conflicts", paths=["../x", "docs", str(house.root / "src")])
+        assert [row["path"] for row in checked["conflicts"]] == [str(house.root / "src"), "../x"]
+        assert (checked["conflict_free"], checked["clear_paths"]) == (False, ["docs"])
+        freed = await one.call("release_file_reservations", paths=["../x", str(elsewhere / "src/a.py")])
+        assert freed["released"] == 1
+        # What lies under another repository's folder is not this project's, whatever its name.
+        refused = await one.call("file_reservation_paths", paths=[f"{house.root}/../../etc/passwd"])
+        assert refused["mcp_error"]["error"]["type"] == "INVALID_ARGUMENT"
+
+    play(house, scene, agents=2, profile="mail")
+
+
+@pytest.mark.req("RESERVE-1")
+def test_a_reservation_with_a_key_is_made_once(house: Coordinated) -> None:
+    async def scene(one: Agent, two: Agent) -> None:
+        key = {"idempotency_key": "once", "reason": "T-1"}
+        made = await one.call("file_reservation_paths", paths=["src/a.py"], **key)
+        await one.call("release_file_reservations")
+        again = await one.call("file_reservation_paths", paths=["src/a.py"], **key)
+        assert again == {**made, "idempotent_replay": True} and house.json("lock", "list") == []
+        other = await one.call("file_reservation_paths", paths=["src/b.py"], **key)
+        assert other["mcp_error"]["error"]["type"] == "IDEMPOTENCY_KEY_CONFLICT"
+        assert _agent(await two.call("file_reservation_paths", paths=["src/b.py"], **key)) == (["src/b.py"], [])
+
+    play(house, scene, agents=2, profile="mail")

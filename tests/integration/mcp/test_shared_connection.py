@@ -125,7 +125,7 @@ def test_a_name_is_taken_up_again_when_its_session_is_over(house: Coordinated) -
         for name in ("Sisyphus", "bluelake", "RedStone"):
             began = await one.call("macro_start_session", human_key=str(house.root), **CODER, agent_name=name)
             assert began["agent"]["name"] == name
-            assert [row["subject"] for row in began["inbox"]] == ([] if name == "Sisyphus" else ["Tomorrow"]), name
+            assert ("Tomorrow" in {row["subject"] for row in began["inbox"]}) == (name != "Sisyphus"), name
 
     play(house, yesterday, agents=3, profile="full")
     eventually(lambda: house.json("session", "list", "--status", "active") == [])

@@ -248,8 +248,9 @@ def test_a_name_has_one_holder_and_passes_on_with_its_unread_mail_when_that_one_
     addresses.bind(conn, "c", "Sisyphus", NOW)
     assert _subjects(conn, "c") == ["for the role"]
     assert _subjects(conn, "a") == ["for Ann"]
-    with pytest.raises(Conflict):
-        addresses.bind(conn, "c", "Ann", NOW)  # its own name stays a session's for good
+    addresses.bind(conn, "c", "Ann", NOW)
+    assert _subjects(conn, "c") == ["for Ann", "for the role"]
+    assert sessions.find(conn, "Ann.1")["session_id"] == "a", "who it was is still told apart"
     for wrong in ("All", "corral", "a b", "", "x" * 65):
         with pytest.raises(CorralError):
             addresses.bind(conn, "c", wrong, NOW)

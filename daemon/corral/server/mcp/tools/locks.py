@@ -144,8 +144,10 @@ async def check_locks(file_paths: list[str] | None = None, after: str | None = N
         return page((_shown(conn, row, kinds) for row in found), size=SHOWN_BYTES)
 
     found = await services.read(look)
-    how = f"check_locks with after={locks.place(found.last)!r} goes on" if keys is None else "ask for fewer paths"
-    return listed(found.rows, how if found.more and found.rows else None)
+    if not found.more:
+        return listed(found.rows)
+    how = "ask for fewer paths" if keys else f"check_locks with after={locks.place(found.last)!r} goes on"
+    return listed(found.rows, how)
 
 
 def _shown(conn: Connection, row: Answer, kinds: dict[str, str]) -> Answer:
