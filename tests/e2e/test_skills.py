@@ -44,7 +44,7 @@ def test_reserving_files(team: Team) -> None:
         corral("acquire_lock", file_path="src/**", reason="TASK-7: new header", ttl_minutes=60),
         corral("acquire_lock", file_path="api:GET /v1/users", reason="TASK-7: new header"),
     )
-    assert told.count('"success":true') >= 3
+    assert told.count('"success":true') >= 2
     assert team.locks() == {"src/**": holder.session_id, "api:GET /v1/users": holder.session_id}
     told = follow(
         other,

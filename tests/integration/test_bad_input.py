@@ -42,7 +42,7 @@ def test_what_is_no_text_or_too_much_is_refused_by_name_on_every_surface_that_ke
             ("release_file_reservations", {"file_reservation_ids": MANY}), ("renew_file_reservations", {"paths": MANY}),
             ("fetch_inbox", {"before": 10**30}), ("file_reservation_paths", {"paths": MANY}),
         ):  # fmt: skip
-            assert (await one.call(tool, **given))["mcp_error"]["error"]["type"] == "INVALID_INPUT", tool
+            assert (await one.call(tool, **given))["mcp_error"]["error"]["type"] == "INVALID_ARGUMENT", tool
 
     play(house, scene, profile="full")
 

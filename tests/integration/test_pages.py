@@ -108,14 +108,16 @@ def test_a_model_is_told_less_at_once_and_how_to_go_on(full: Coordinated) -> Non
         seen: set[str] = set()
         asked: dict[str, str] = {}
         while True:
-            said = await one.call("check_locks", **asked)
-            assert len(json.dumps(said["locks"], separators=(",", ":"))) <= SHOWN_BYTES + ENVELOPE
-            seen |= {row["file_path"] for row in said["locks"]}
-            if "left_out" not in said:
+            told = [part.text for part in (await one.session.call_tool("check_locks", asked)).content]  # type: ignore[union-attr]
+            rows = json.loads(told[0])
+            assert len(json.dumps(rows, separators=(",", ":"))) <= SHOWN_BYTES + ENVELOPE
+            seen |= {row["file_path"] for row in rows}
+            if len(told) == 1:
                 break
-            asked = {"after": said["next"]}
+            asked = {"after": told[1].partition("after='")[2].partition("'")[0]}
         assert len(seen) == LOCKS
-        assert (await one.call("check_locks", file_paths=["**"]))["left_out"]
+        met = (await one.session.call_tool("check_locks", {"file_paths": ["**"]})).content
+        assert "fewer paths" in met[1].text  # type: ignore[union-attr]
         resource = await one.session.read_resource("locks://current")
         assert len(json.loads(resource.contents[0].text)) < LOCKS  # type: ignore[union-attr]
         assert "check_locks with after=" in resource.contents[1].text  # type: ignore[union-attr]

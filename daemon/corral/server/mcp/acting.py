@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -131,6 +131,11 @@ async def look(project_key: str, operation: Callable[[Connection], T]) -> T:
     if project_key:
         await services.work(lambda: check_project(services, project_key))
     return await services.read(operation)
+
+
+def known_as(own: str, registered: Sequence[str]) -> str:
+    """The name by which a session's own kind knows it: its own, or where Claude Code gave it that, the first it registered."""
+    return own if own in registered or not registered else registered[0]
 
 
 def contents(rows: list[dict[str, Any]], more: str | None = None) -> Any:

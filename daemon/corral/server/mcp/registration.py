@@ -18,7 +18,6 @@ from corral.coordination.names import agent_name as free_name
 from corral.coordination.sessions import Arrival
 from corral.errors import InvalidInput
 from corral.models.identifiers import new_id
-from corral.models.instants import iso
 from corral.models.states import SessionStatus
 from corral.server.mcp.acting import BY_HTTP, act, check_project, is_agent_of
 from corral.server.mcp.calls import Answer, Call, current
@@ -119,7 +118,8 @@ def _on_connection(conn: Connection, call: Call, name: str, now: datetime) -> st
     if name:
         sessions.register(conn, Arrival(call.connection, own["agent_type"], agent_name=name), now)
         # Somebody may have read of the name that it had until now, and write to it.
-        rows.bind(conn, {"name": own["agent_name"], "session_id": call.connection, "registered_at": iso(now)})
+        former = {"name": own["agent_name"], "session_id": call.connection, "registered_at": own["started_at"]}
+        rows.bind(conn, former)
     return call.connection
 
 

@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 
 from corral.coordination import locks, messages
 from corral.coordination.addresses import Identity
-from corral.server.mcp.acting import act, contents, look
+from corral.server.mcp.acting import act, contents, known_as, look
 from corral.server.mcp.calls import Answer, current, raised
 from corral.server.mcp.tools.mail import entry
 from corral.server.pages import MOST, SHOWN_BYTES, Page, page
@@ -72,15 +72,15 @@ async def file_reservations(slug: str, active_only: bool = True, after: str = ""
         return found, names.by_session(conn, list({row["session_id"] for row in found.rows}))
 
     found, called = await look(slug, fetch)
-    rows = [_reservation(row, called.get(row["session_id"])) for row in found.rows]
+    rows = [_reservation(row, called.get(row["session_id"], ())) for row in found.rows]
     return contents(rows, f"after={locks.place(found.last)}" if found.more else None)
 
 
-def _reservation(row: Answer, called: Sequence[str] | None) -> Answer:
-    """A lock as Agent Mail shows one; its holder by the name that was registered last, as conflicts name it."""
+def _reservation(row: Answer, registered: Sequence[str]) -> Answer:
+    """A lock as Agent Mail shows one."""
     return {
         "id": row["lock_id"],
-        "agent": called[-1] if called else row["locked_by"],
+        "agent": known_as(row["locked_by"], registered),
         "path_pattern": row["file_path"],
         "exclusive": row["exclusive"],
         "reason": row["reason"] or "",

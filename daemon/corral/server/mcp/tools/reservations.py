@@ -16,7 +16,7 @@ from corral.coordination.locks import Holder
 from corral.errors import CorralError, InvalidInput, NotPermitted
 from corral.models.instants import iso
 from corral.server import lock_activity
-from corral.server.mcp.acting import Text, Texts, act, slug
+from corral.server.mcp.acting import Text, Texts, act, known_as, slug
 from corral.server.mcp.calls import Answer, Function, complaint, current, raised
 from corral.server.mcp.paths import inside
 from corral.server.routes.locks import EXTEND_S, MAX_KEYS, parse
@@ -271,10 +271,11 @@ def _granted(row: Row) -> Answer:
     }
 
 
-def _holders(conn: Connection, conflicts: Iterable[Row]) -> list[Answer]:
+def _holders(conn: Connection, conflicts: Sequence[Row]) -> list[Answer]:
+    called = names.by_session(conn, [row["session_id"] for row in conflicts]) if conflicts else {}
     return [
         {
-            "agent": _called(conn, row),
+            "agent": known_as(row["holder"], called.get(row["session_id"], ())),
             "path_pattern": row["file_path"],
             "exclusive": row["exclusive"],
             "expires_ts": row["expires_at"],
@@ -282,13 +283,6 @@ def _holders(conn: Connection, conflicts: Iterable[Row]) -> list[Answer]:
         }
         for row in conflicts
     ]
-
-
-def _called(conn: Connection, conflict: Row) -> str:
-    """The name by which a holder's own kind knows it: its own, or where Claude Code gave it that, the first it registered."""
-    row = session_rows.get(conn, conflict["session_id"]) or {}
-    registered = names.of_session(conn, conflict["session_id"]) if row.get("agent_type") != sessions.CONNECTION else []
-    return str(registered[0]["name"] if registered else conflict["holder"])
 
 
 def _former(row: Row) -> Answer:
