@@ -16,7 +16,7 @@ IGNORED = frozenset({
 """What clients of Agent Mail and of the coordinator say and nothing here depends on: tokens, formats, handshakes, panes."""
 MOST_BYTES = 4 * 1024 * 1024
 """Of a request, as the MCP library has it."""
-MOST_LOOKED_AT = 64 * 1024 * 1024
+MOST_LOOKED_AT = 16 * 1024 * 1024
 """Bytes of a request that is too large and still looked into, so that the answer can say what of it is."""
 _PLAIN = {"unexpected_keyword_argument": "is no parameter of this tool", "missing_argument": "is needed"}
 
