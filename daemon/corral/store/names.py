@@ -77,7 +77,12 @@ def rebind(conn: Connection, name: str, session_id: str) -> None:
 
 def by_session(conn: Connection, session_ids: Sequence[str] = ()) -> dict[str, list[str]]:
     """The names that sessions go by beside their own, of these or of all, in the order in which they were registered."""
-    query = select(agent_names.c.session_id, agent_names.c.name).order_by(agent_names.c.registered_at)
+    query = (
+        select(agent_names.c.session_id, agent_names.c.name)
+        .join(agent_sessions, agent_sessions.c.session_id == agent_names.c.session_id)
+        .where(agent_names.c.name != agent_sessions.c.agent_name)
+        .order_by(agent_names.c.registered_at)
+    )
     if session_ids:
         query = query.where(agent_names.c.session_id.in_(list(session_ids)))
     found: dict[str, list[str]] = {}
@@ -87,6 +92,6 @@ def by_session(conn: Connection, session_ids: Sequence[str] = ()) -> dict[str, l
 
 
 def of_session(conn: Connection, session_id: str) -> list[Row]:
-    """The names that a session goes by beside its own, the latest last."""
+    """The names that a session registered, its own too where it did, the latest last."""
     query = select(agent_names).where(agent_names.c.session_id == session_id).order_by(agent_names.c.registered_at)
     return [dict(row) for row in conn.execute(query).mappings()]

@@ -13,7 +13,8 @@ from tests.faults.test_disk_and_database import no_room_for
 from tests.integration.mcp.client import Agent, play
 
 AGENT = {
-    "agent_id", "agent_type", "session_id", "capabilities", "status", "current_task", "last_heartbeat", "started_at"
+    "agent_id", "names", "agent_type", "session_id", "capabilities", "status", "current_task", "last_heartbeat",
+    "started_at",
 }  # fmt: skip
 
 
@@ -41,6 +42,8 @@ def test_agents_find_each_other_by_what_they_can_do(house: Coordinated) -> None:
         (found,) = (await two.call("discover_agents", capability="review"))["agents"]
         assert found["current_task"] == "Fix the logout", "what is not said again stays"
         assert await one.call("heartbeat") == {"success": True, "session_id": me["session_id"]}
+        await two.call("register_session", capabilities=["rust"])
+        await two.call("register_session", capabilities=[])
         (later,) = (await two.call("discover_agents", capability="review"))["agents"]
         assert later["last_heartbeat"] >= found["last_heartbeat"] and later["started_at"] == found["started_at"]
         assert [row["agent_name"] for row in house.json("session", "list", "--capability", "REVIEW")] == [
@@ -67,7 +70,9 @@ def test_agents_find_each_other_by_what_they_can_do(house: Coordinated) -> None:
     play(house, later, profile="full")
 
 
-def test_the_names_that_a_connection_goes_by_are_shown_with_its_session(house: Coordinated) -> None:
+def test_the_names_that_a_session_goes_by_are_shown_with_it(house: Coordinated) -> None:
+    house.hook("SessionStart", "claude-1")
+
     async def scene(one: Agent) -> None:
         first = await one.call("register_agent", program="p", model="m", name="Sisyphus")
         assert first["name"] == "Sisyphus"
@@ -79,7 +84,7 @@ def test_the_names_that_a_connection_goes_by_are_shown_with_its_session(house: C
         assert (shown["session_id"], shown["names"]) == (row["session_id"], row["names"])
         assert "Sisyphus, Boulder" in house.run("session", "show", row["agent_name"]).stdout
 
-    play(house, scene, profile="mail")
+    play(house, scene, profile="mail", CLAUDE_CODE_SESSION_ID="claude-1")
 
 
 @pytest.mark.req("HEARTBEAT-3")

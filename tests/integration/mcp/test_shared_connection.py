@@ -97,6 +97,19 @@ def test_what_names_nobody_is_done_by_the_first_who_registered(house: Coordinate
     play(house, scene, agents=2, profile="full")
 
 
+def test_a_blind_copy_is_found_by_the_agent_of_the_connection_that_got_it(house: Coordinated) -> None:
+    async def scene(one: Agent) -> None:
+        for name in ("Ann", "Ben", "Cid"):
+            await one.call("register_agent", **CODER, name=name)
+        await one.call("send_message", sender_name="Ben", to=["Ann"], bcc=["Cid"], subject="Plan", body_md="Later")
+        found = {
+            name: await one.call("search_messages", query="Plan", agent_name=name) for name in ("Ann", "Ben", "Cid")
+        }
+        assert {name: len(rows) for name, rows in found.items()} == {"Ann": 1, "Ben": 1, "Cid": 1}
+
+    play(house, scene, profile="mail")
+
+
 def test_agents_of_a_connection_outlive_a_restart_of_the_daemon(house: Coordinated) -> None:
     async def scene(one: Agent) -> None:
         await one.call("register_agent", **CODER, name="Sisyphus")
@@ -141,3 +154,21 @@ def test_a_name_is_taken_up_again_when_its_session_is_over(house: Coordinated) -
 async def today_in_claude_code(one: Agent) -> None:
     me = await one.call("register_agent", **CODER, name="BlueLake")
     assert (me["id"], me["name"], "BlueLake" in me["names"][1:]) == ("claude-1", "BlueLake", True)
+
+
+@pytest.mark.req("RESERVE-2")
+def test_a_holder_is_told_by_the_name_that_it_reserved_under(house: Coordinated) -> None:
+    house.hook("SessionStart", "claude-1")
+
+    async def theirs(one: Agent) -> None:
+        me = (await one.call("register_agent", **CODER, name="FastTiger"))["name"]
+        await one.call("file_reservation_paths", agent_name=me, paths=["src/a.py"])
+        await one.call("create_agent_identity", **CODER)
+
+    async def mine(two: Agent) -> None:
+        said = await two.call("file_reservation_paths", paths=["src/a.py"])
+        assert [holder["agent"] for holder in said["conflicts"][0]["holders"]] == ["FastTiger"]
+        assert [row["agent"] for row in await two.read(f"resource://file_reservations/{house.root}")] == ["FastTiger"]
+
+    play(house, theirs, profile="mail", CLAUDE_CODE_SESSION_ID="claude-1")
+    play(house, mine, profile="mail")

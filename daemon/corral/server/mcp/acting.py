@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -23,6 +23,7 @@ from corral.coordination.sessions import Arrival
 from corral.errors import NotFound, NotPermitted
 from corral.server.mcp.calls import Call, current
 from corral.server.services import Services
+from corral.store import names
 
 T = TypeVar("T")
 BY_HTTP = "http"
@@ -133,9 +134,17 @@ async def look(project_key: str, operation: Callable[[Connection], T]) -> T:
     return await services.read(operation)
 
 
-def known_as(own: str, registered: Sequence[str]) -> str:
-    """The name by which a session's own kind knows it: its own, or where Claude Code gave it that, the first it registered."""
-    return own if own in registered or not registered else registered[0]
+def known_as(conn: Connection, holders: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """By which name its own kind knows a session: its own, or where Claude Code gave it that, the first it registered.
+
+    Args:
+        holders: Sessions, each with its own name.
+    """
+    known: dict[str, str] = {}
+    for session_id, own in dict(holders).items():
+        registered = [row["name"] for row in names.of_session(conn, session_id)]
+        known[session_id] = own if own in registered or not registered else registered[0]
+    return known
 
 
 def contents(rows: list[dict[str, Any]], more: str | None = None) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import Any
 
@@ -16,7 +16,6 @@ from corral.server.mcp.calls import Answer, current, raised
 from corral.server.mcp.tools.mail import entry
 from corral.server.pages import MOST, SHOWN_BYTES, Page, page
 from corral.server.routes.messages import LAST
-from corral.store import names
 
 
 @raised
@@ -67,20 +66,20 @@ async def file_reservations(slug: str, active_only: bool = True, after: str = ""
     """The live reservations and locks of the project."""
     now = current.get().services.now()
 
-    def fetch(conn: Connection) -> tuple[Page, dict[str, list[str]]]:
+    def fetch(conn: Connection) -> tuple[Page, dict[str, str]]:
         found = page(locks.listing(conn, now, after=after, limit=MOST), size=SHOWN_BYTES)
-        return found, names.by_session(conn, list({row["session_id"] for row in found.rows}))
+        return found, known_as(conn, ((row["session_id"], row["locked_by"]) for row in found.rows))
 
     found, called = await look(slug, fetch)
-    rows = [_reservation(row, called.get(row["session_id"], ())) for row in found.rows]
+    rows = [_reservation(row, called[row["session_id"]]) for row in found.rows]
     return contents(rows, f"after={locks.place(found.last)}" if found.more else None)
 
 
-def _reservation(row: Answer, registered: Sequence[str]) -> Answer:
+def _reservation(row: Answer, called: str) -> Answer:
     """A lock as Agent Mail shows one."""
     return {
         "id": row["lock_id"],
-        "agent": known_as(row["locked_by"], registered),
+        "agent": called,
         "path_pattern": row["file_path"],
         "exclusive": row["exclusive"],
         "reason": row["reason"] or "",

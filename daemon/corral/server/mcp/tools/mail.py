@@ -14,7 +14,7 @@ from corral.coordination.messages import Letter, Sent
 from corral.errors import InvalidInput
 from corral.models.instants import iso
 from corral.models.states import RecipientRole
-from corral.server.mcp.acting import Text, Texts, act, listed, look, slug
+from corral.server.mcp.acting import Text, Texts, act, is_agent_of, listed, look, slug
 from corral.server.mcp.calls import Answer, Function, current, raised
 from corral.server.mcp.registration import PROJECT_ID
 from corral.server.pages import SHOWN_BYTES, Page, page
@@ -170,11 +170,12 @@ async def search_messages(
     agent_name: Text = "",
 ) -> Any:
     """Messages of the project that hold all the words, the best match first; agent_name: only those it sent or got."""
-
-    asker = current.get().actor
+    call = current.get()
 
     def find(conn: Connection) -> list[Answer]:
-        session_id = known(conn, agent_name)["session_id"] if agent_name else None
+        meant = known(conn, agent_name) if agent_name else None
+        session_id = meant["session_id"] if meant else None
+        asker = session_id if meant and is_agent_of(call.connection, meant) else call.actor
         return [
             {key: value for key, value in entry(row).items() if key in _FOUND}
             for row in messages.find(conn, query, session_id=session_id, asker=asker, limit=limit)

@@ -21,7 +21,6 @@ from corral.server.mcp.calls import Answer, Function, complaint, current, raised
 from corral.server.mcp.paths import inside
 from corral.server.routes.locks import EXTEND_S, MAX_KEYS, parse
 from corral.server.services import Services
-from corral.store import names
 from corral.store import sessions as session_rows
 
 Row = dict[str, Any]
@@ -272,10 +271,10 @@ def _granted(row: Row) -> Answer:
 
 
 def _holders(conn: Connection, conflicts: Sequence[Row]) -> list[Answer]:
-    called = names.by_session(conn, [row["session_id"] for row in conflicts]) if conflicts else {}
+    called = known_as(conn, ((row["session_id"], row["holder"]) for row in conflicts))
     return [
         {
-            "agent": known_as(row["holder"], called.get(row["session_id"], ())),
+            "agent": called[row["session_id"]],
             "path_pattern": row["file_path"],
             "exclusive": row["exclusive"],
             "expires_ts": row["expires_at"],

@@ -44,7 +44,10 @@ async def register_session(
             capabilities=able,
             current_task=current_task,
         )
-        return sessions.wire(sessions.register(conn, arrival, now))
+        row = sessions.register(conn, arrival, now)
+        if capabilities == []:  # said, and none
+            row = sessions.change(conn, me.session_id, {"capabilities": []})
+        return sessions.wire(row)
 
     row = await call.write(enter)
     call.services.changed()

@@ -1,0 +1,62 @@
+"""What docs/mcp.md says to somebody who connects an agent of another kind."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import sys
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from mcp import ClientSession, StdioServerParameters
+from mcp.client.stdio import stdio_client
+
+from corral.instructions import PROFILES
+from corral.server.mcp.arguments import IGNORED
+from corral.server.mcp.profiles import MAIL, TOOLS
+from corral.server.mcp.resources import RESOURCES
+from tests.coordinated import Coordinated
+from tests.integration.mcp.client import DAEMON, Agent
+
+ROOT = DAEMON.parent
+SAID = (ROOT / "docs" / "mcp.md").read_text(encoding="utf-8")
+
+
+def test_the_bridge_starts_as_it_is_documented(house: Coordinated) -> None:
+    (snippet,) = re.findall(r"```json\n(.*?)```", SAID, re.DOTALL)
+    server = json.loads(snippet)["mcpServers"]["corral"]
+    assert server["command"] == "corral"
+
+    async def run() -> None:
+        async with AsyncExitStack() as stack:
+            start = StdioServerParameters(
+                command=sys.executable,
+                args=["-m", server["command"], *server["args"]],
+                cwd=house.root,
+                env={**os.environ, "PYTHONPATH": os.fspath(DAEMON)},
+            )
+            session = await stack.enter_async_context(
+                ClientSession(*await stack.enter_async_context(stdio_client(start)))
+            )
+            await session.initialize()
+            assert set(await Agent(session).tools()) == set(MAIL)
+
+    asyncio.run(run())
+    assert (house.root / ".corral" / "run" / "token").exists()
+    assert json.loads((house.root / ".corral" / "run" / "daemon.json").read_text())["port"] > 0
+
+
+def test_what_is_documented_of_it_exists() -> None:
+    profiles = re.findall(r"^\| `(\w+)` \|", SAID, re.MULTILINE)
+    assert sorted(profiles) == sorted(PROFILES)
+    named = set(re.findall(r"`([a-z]+(?:_[a-z]+)+)`", SAID))
+    parameters = {"agent_name", "sender_name", "wait_seconds", "idempotency_key", "thread_id"} | IGNORED
+    assert named - set(TOOLS) - parameters == set()
+    documented = {uri.split("{")[0] for uri in re.findall(r"`(\w+://[^`]*)`", SAID) if not uri.startswith("http")}
+    assert documented == {uri.split("{")[0] for uri in RESOURCES}
+
+
+def test_the_first_page_leads_there() -> None:
+    assert "(docs/mcp.md)" in Path(ROOT / "README.md").read_text(encoding="utf-8")
