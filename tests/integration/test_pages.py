@@ -139,7 +139,7 @@ def test_a_model_is_told_less_at_once_and_how_to_go_on(full: Coordinated) -> Non
         assert [row["id"] for row in thread["messages"]] == [MAILS - 1]
         begun = await one.call(
             "macro_prepare_thread", project_key=str(full.root), thread_id="T", program="p", model="m",
-            include_inbox_bodies=True,
+            agent_name="Dan", include_inbox_bodies=True,
         )  # fmt: skip
         assert begun["thread"]["total_messages"] == MAILS and len(begun["thread"]["examples"]) == 1
         assert "before=" in begun["inbox_left_out"]

@@ -144,7 +144,7 @@ def bind(conn: Connection, session_id: str, name: str, now: datetime, **about: s
     for before in rows.holders(conn, name):
         if before["session_id"] == session_id:
             continue
-        if before["status"] != SessionStatus.DISCONNECTED or before["session_id"] == name:
+        if before["status"] != SessionStatus.DISCONNECTED or before["session_id"].lower() == name.lower():
             raise Conflict(
                 f"The name {name} belongs to another session.",
                 remedy="Choose another name, or none: then one is found for you.",
