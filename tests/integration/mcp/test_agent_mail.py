@@ -70,6 +70,16 @@ def test_a_stored_conversation_of_an_agent_mail_client_plays_over_plain_http(hou
             theirs = next(row for row in house.json("session", "list") if row["session_id"] == "claude-1")
             spoken = await agent.call("fetch_inbox", agent_name=theirs["agent_name"])
             assert spoken["mcp_error"]["error"]["type"] == "OPERATION_NOT_PERMITTED"
+            me = {"program": "opencode", "model": "m"}
+            refused = await agent.call("register_agent", **me, name=theirs["agent_name"])
+            assert refused["mcp_error"]["error"]["type"] == "CONFLICT"
+            house.hook("SessionEnd", "claude-1", reason="other")
+            again = await agent.call(
+                "macro_start_session", human_key=str(house.root), **me, agent_name=theirs["agent_name"]
+            )
+            assert again["agent"]["name"] == theirs["agent_name"], "it is over: somebody else goes on under its name"
+            coders = [(await agent.call("register_agent", **me))["name"] for _ in range(2)]
+            assert len(set(coders)) == 2
 
     anyio.run(run)
     kinds = {row["agent_name"]: row["agent_type"] for row in house.json("session", "list")}

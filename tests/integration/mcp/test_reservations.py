@@ -214,6 +214,7 @@ def test_locks_are_told_as_the_coordinator_tells_them(house: Coordinated) -> Non
             ({"file_path": "../x"}, "invalid_file_path"), ({"file_path": "a:b"}, "invalid_file_path"),
             ({"file_path": "x", "ttl_minutes": 0}, "ttl_out_of_range"),
             ({"file_path": "x", "ttl_minutes": 1e9}, "ttl_out_of_range"),
+            ({"file_path": "x", "wait_seconds": -1}, "invalid_input"),
         ):  # fmt: skip
             said = await one.call("acquire_lock", **wrong)
             assert set(said) >= ANSWERED and (said["success"], said["reason"]) == (False, reason), wrong

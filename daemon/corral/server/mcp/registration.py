@@ -18,7 +18,6 @@ from corral.coordination.names import agent_name as free_name
 from corral.coordination.sessions import Arrival
 from corral.errors import InvalidInput
 from corral.models.identifiers import new_id
-from corral.models.states import SessionStatus
 from corral.server.mcp.acting import BY_HTTP, act, check_project, is_agent_of
 from corral.server.mcp.calls import Answer, Call, current
 from corral.store import names as rows
@@ -130,12 +129,10 @@ def _over_http(conn: Connection, name: str, now: datetime) -> str:
         Conflict: Somebody who lives and is connected has the name.
     """
     known = rows.resolve(conn, name) if name else None
-    if known is None or known["agent_type"] != BY_HTTP:
-        newcomer = Arrival(f"{BY_HTTP}-{new_id()}", BY_HTTP, agent_name=name or None)
-        return str(sessions.register(conn, newcomer, now)["session_id"])
-    if known["status"] == SessionStatus.DISCONNECTED:
-        sessions.register(conn, Arrival(known["session_id"], BY_HTTP), now)
-    return str(known["session_id"])
+    if known is not None and known["agent_type"] == BY_HTTP:
+        return str(sessions.alive(conn, Arrival(known["session_id"], BY_HTTP), now)["session_id"])
+    newcomer = Arrival(f"{BY_HTTP}-{new_id()}", BY_HTTP, agent_name=name or None)
+    return str(sessions.register(conn, newcomer, now)["session_id"])
 
 
 def profile(conn: Connection, name: str) -> Answer:

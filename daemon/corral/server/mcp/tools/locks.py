@@ -48,14 +48,9 @@ async def acquire_lock(
         locks.check_ttl(ttl_s)
     except InvalidInput as error:
         return _failed(error, file_path, "ttl_out_of_range")
-    if reason is not None and len(reason) > MOST_OF_REASON:
-        raise InvalidInput(
-            f"A reason has at most {MOST_OF_REASON} characters; this one has {len(reason)}.", remedy="Say it shorter."
-        )
-    if not 0 <= wait_seconds <= MAX_WAIT_S:
-        raise InvalidInput(f"Waiting for {wait_seconds:g} s is not possible.", remedy=f"Use 0 to {MAX_WAIT_S:g} s.")
     began = iso(services.now())
     try:
+        _check(reason or "", wait_seconds)
         taken = await lock_waiting.acquire(
             services,
             Wish(tuple(keys), ttl_s, exclusive, reason),
@@ -65,6 +60,8 @@ async def acquire_lock(
         )
     except LockHeld as held:
         return _refused(held)
+    except CorralError as error:
+        return _failed(error, file_path, error.name)
     services.nudge("sessions")
     row = taken[0]
     action = "acquired" if row["acquired_at"] >= began else "refreshed"
@@ -73,6 +70,15 @@ async def acquire_lock(
         **_NOTHING, "success": True, "action": action, "file_path": row["file_path"], "expires_at": row["expires_at"],
         **several,
     }  # fmt: skip
+
+
+def _check(reason: str, wait_s: float) -> None:
+    if len(reason) > MOST_OF_REASON:
+        raise InvalidInput(
+            f"A reason has at most {MOST_OF_REASON} characters; this one has {len(reason)}.", remedy="Say it shorter."
+        )
+    if not 0 <= wait_s <= MAX_WAIT_S:
+        raise InvalidInput(f"Waiting for {wait_s:g} s is not possible.", remedy=f"Use 0 to {MAX_WAIT_S:g} s.")
 
 
 _NOTHING = dict.fromkeys(("success", "action", "file_path", "expires_at", "reason", "locked_by", "lock_reason"))
