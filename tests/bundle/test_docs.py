@@ -19,6 +19,7 @@ import typer.main
 from corral import __version__, errors
 from corral.cli import help as pages
 from corral.cli.app import app
+from corral.cli.nouns import NOUNS
 from tests.coordinated import Coordinated
 
 ROOT = Path(__file__).parents[2]
@@ -50,7 +51,16 @@ def tree(command: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         yield from tree(sub, f"{path}{name} ")
 
 
-ROOT_COMMAND: Any = typer.main.get_command(app)
+def whole_program() -> Any:
+    """The command line with every command loaded."""
+    program: Any = typer.main.get_command(app)
+    context = program.context_class(program)
+    for name in program.list_commands(context):
+        assert program.get_command(context, name) is not None, name
+    return program
+
+
+ROOT_COMMAND: Any = whole_program()
 COMMANDS = dict(tree(ROOT_COMMAND))
 LEAVES = {path: command for path, command in COMMANDS.items() if not hasattr(command, "commands")}
 
@@ -133,6 +143,12 @@ def test_every_command_has_a_help_page_with_examples_and_related_commands_that_e
 def test_every_command_is_in_one_category() -> None:
     top = [name for names in pages.CATEGORIES.values() for name in names]
     assert sorted(top) == sorted(ROOT_COMMAND.commands)
+
+
+@pytest.mark.req("FR-CLI-002")
+def test_the_page_of_help_says_of_each_command_what_its_own_page_begins_with() -> None:
+    said = {name: sentence for name, (_module, sentence) in NOUNS.items()}
+    assert said == {name: pages.first_sentence(command) for name, command in ROOT_COMMAND.commands.items()}
 
 
 @pytest.mark.req("FR-CLI-002")

@@ -10,28 +10,7 @@ from typing import Annotated
 
 import typer
 
-from corral.cli import (
-    agents,
-    config,
-    daemon,
-    demo,
-    doctor,
-    features,
-    handoffs,
-    initialise,
-    locks,
-    memory,
-    merges,
-    messages,
-    plugin,
-    sessions,
-    status,
-    tasks,
-    teams,
-    wait,
-    worktrees,
-)
-from corral.cli.help import Grouped
+from corral.cli.nouns import Nouns
 from corral.cli.options import Common
 from corral.cli.output import Interrupted, guarded
 from corral.errors import InvalidInput
@@ -42,7 +21,7 @@ def _interrupt(_number: int, _frame: object) -> None:
 
 
 app = typer.Typer(
-    cls=Grouped,
+    cls=Nouns,
     name="corral",
     no_args_is_help=False,
     add_completion=True,
@@ -69,33 +48,9 @@ def top(
 
         raise typer.Exit(show())
     if context.invoked_subcommand is None:
-        status.status(as_json=False)
+        from corral.cli.status import status
 
-
-status.add_to(app)
-initialise.add_to(app)
-app.add_typer(tasks.app, name="task")
-app.add_typer(merges.app, name="merge")
-app.add_typer(worktrees.app, name="worktree")
-app.add_typer(sessions.app, name="session")
-app.add_typer(locks.app, name="lock")
-app.add_typer(messages.app, name="message")
-app.add_typer(features.app, name="feature")
-app.add_typer(teams.app, name="team")
-app.add_typer(agents.app, name="agent")
-app.add_typer(handoffs.app, name="handoff")
-wait.add_to(app)
-app.add_typer(memory.app, name="memory")
-app.add_typer(daemon.app, name="daemon")
-app.add_typer(config.app, name="config")
-app.add_typer(plugin.app, name="plugin")
-doctor.add_to(app)
-demo.add_to(app)
-
-
-@app.command("mcp", help="The stdio MCP bridge that Claude Code starts for each session.")
-def mcp() -> None:
-    """Only for the help; the command itself is served before this module is loaded."""
+        status(as_json=False)
 
 
 def run(arguments: list[str]) -> int:

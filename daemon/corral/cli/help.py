@@ -164,13 +164,15 @@ class Grouped(TyperGroup):
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """One section for each category; a noun has one section."""
-        shown = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
+        shown = self.summaries(ctx)
         sections = {"Commands": tuple(shown)} if _names(ctx) else CATEGORIES
         for heading, names in sections.items():
-            rows = [(name, _first_sentence(shown[name])) for name in names if name in shown and not shown[name].hidden]
-            if rows:
-                with formatter.section(heading):
-                    formatter.write_dl(rows)
+            with formatter.section(heading):
+                formatter.write_dl([(name, shown[name]) for name in names])
+
+    def summaries(self, ctx: Any) -> dict[str, str]:
+        """The commands with their first sentences."""
+        return {name: first_sentence(self.get_command(ctx, name)) for name in self.list_commands(ctx)}
 
 
 def _names(ctx: Any) -> list[str]:
@@ -182,5 +184,6 @@ def _names(ctx: Any) -> list[str]:
     return names
 
 
-def _first_sentence(command: Any) -> str:
+def first_sentence(command: Any) -> str:
+    """What a command's help begins with."""
     return str(command.help or "").strip().split(". ")[0].split("\n")[0].rstrip(".") + "."
