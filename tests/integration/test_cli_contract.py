@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import select
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from corral.errors import CorralError
 from tests.conftest import git
 from tests.coordinated import Coordinated, eventually
 
@@ -29,6 +31,7 @@ MERGE = {"merge_id", "task_id", "branch", "target", "state", "reason"}
 SESSION = {"session_id", "agent_name", "agent_type", "status", "current_task", "worktree", "last_heartbeat"}
 LOCK = {"file_path", "locked_by", "session_id", "exclusive", "reason", "expires_at"}
 ENVELOPE = {"code", "name", "message", "cause", "remedy", "details"}
+NOBODY: dict[str, Any] = {"CORRAL_SESSION_ID": "", "CLAUDE_CODE_SESSION_ID": ""}
 UNKNOWN = "00000000-0000-4000-8000-000000000000"
 
 
@@ -245,6 +248,72 @@ def test_sessions_are_listed_disconnected_ones_too_and_by_status(house: Coordina
     assert rows["here"]["worktree"] == str(house.root)
     assert rows["here"]["agent_name"] and rows["here"]["agent_name"] != rows["gone"]["agent_name"]
     assert [row["session_id"] for row in house.json("session", "list", "--status", "disconnected")] == ["gone"]
+
+
+@pytest.mark.req("SESSION-2", "DISCOVER-2", "HEARTBEAT-1", "REGISTER-1", "REGISTER-2")
+def test_a_program_in_a_shell_is_a_session_like_any_other(house: Coordinated) -> None:
+    code, error = refused(house, "session", "heartbeat", **NOBODY)
+    assert (code, error["name"]) == (2, "invalid_input") and "corral session register" in error["remedy"]
+    said = (
+        "--name",
+        "Sisyphus",
+        "--capability",
+        "python",
+        "--capability",
+        "review",
+        "--task",
+        "Orchestrator - Batch 7",
+    )
+    first = house.json("session", "register", *said, "--program", "opencode", **NOBODY)
+    me = {"CORRAL_SESSION_ID": first["session_id"]}
+    assert (first["agent_name"], first["agent_type"], first["status"]) == ("Sisyphus", "shell", "active")
+    assert (first["capabilities"], first["program"]) == (["python", "review"], "opencode")
+    again = house.json("session", "register", "--task", "Wait for the rest", **me)
+    assert (again["session_id"], again["agent_name"], again["agent_type"]) == (first["session_id"], "Sisyphus", "shell")
+    assert (again["current_task"], again["capabilities"]) == ("Wait for the rest", ["python", "review"])
+    assert house.json("session", "heartbeat", **me) == {"success": True, "session_id": first["session_id"]}
+    (found,) = house.json("session", "list", "--capability", "review")
+    assert found["last_heartbeat"] > again["last_heartbeat"] and found["names"] == []
+    shown = house.run("session", "register", "--task", "Executing t-1", **NOBODY).stdout
+    coder = shown.split()[-1].removeprefix("CORRAL_SESSION_ID=")
+    assert re.fullmatch(r"[A-Z][a-z]+[A-Z][a-z]+", shown.split()[0])
+    bound = house.ask("POST", f"/sessions/{coder}/names", {"name": "Ben", "program": "opencode-coder", "model": "m-1"})
+    assert (bound["name"], bound["program"], bound["model"]) == ("Ben", "opencode-coder", "m-1")
+    who = house.json("session", "show", "ben")
+    assert (who["session_id"], who["current_task"], who["names"]) == (coder, "Executing t-1", ["Ben"])
+    assert [(one["name"], one["program"]) for one in who["registered"]] == [("Ben", "opencode-coder")]
+    assert "opencode-coder with m-1 as Ben" in house.run("session", "show", "Ben").stdout
+    for place, name in ((first["session_id"], "Ben"), ("nobody", "Carl"), (coder, "all")):
+        with pytest.raises(CorralError) as wrong:
+            house.ask("POST", f"/sessions/{place}/names", {"name": name})
+        assert wrong.value.name == {"Ben": "conflict", "Carl": "not_found", "all": "invalid_input"}[name]
+    assert "nobody" not in {row["session_id"] for row in house.json("session", "list")}
+
+
+@pytest.mark.req("FR-CLI-004", "FEATURE-1")
+def test_work_for_a_session_and_a_feature_say_all_that_the_tools_can(house: Coordinated) -> None:
+    said = ("--type", "review", "--input", '{"branch": "feat/login"}')
+    task = house.json("task", "submit", "--title", "Review it", *said)["task_id"]
+    assert house.json("task", "claim", "--type", "docs")["success"] is False
+    claimed = house.json("task", "claim", "--type", "review")
+    assert (claimed["task_id"], claimed["task_type"]) == (task, "review")
+    assert claimed["input_data"] == {"branch": "feat/login"}
+    said = ("--claim", "src/api/", "--priority", "1", "--metadata", '{"issue": 12}')
+    house.json("feature", "register", "FEAT-1", *said)
+    feature = house.json("feature", "show", "FEAT-1")
+    assert (feature["merge_priority"], feature["metadata"]) == (1, {"issue": 12})
+    assert 'metadata: {"issue": 12}' in house.run("feature", "show", "FEAT-1").stdout
+    asked = {"candidate_feature_id": "FEAT-2", "candidate_claims": ["src/api/"]}
+    assert house.ask("POST", "/features/analyze", asked)["feasibility"] == "SEQUENTIAL"
+    for wrong in (
+        ("task", "submit", "--title", "x", "--input", "[1]"),
+        ("task", "submit", "--title", "x", "--input", "{"),
+        ("feature", "register", "F", "--claim", "x", "--metadata", "1"),
+        ("feature", "register", "F", "--claim", "x", "--priority", "1001"),
+    ):
+        code, error = refused(house, *wrong)
+        assert (code, error["name"]) == (2, "invalid_input"), wrong
+    assert [row["feature_id"] for row in house.json("feature", "list")] == ["FEAT-1"]
 
 
 def test_a_worker_is_a_session_with_its_task_and_worktree(house: Coordinated) -> None:

@@ -120,7 +120,8 @@ def test_the_examples_can_be_asked_and_are_answered_with_the_fields_that_they_sh
     ask("GET /agents/{name}", name="builder")
 
     ask("POST /sessions")
-    ask("POST /sessions", {"session_id": "s-2", "agent_name": "Boulder"})
+    ask("POST /sessions", {"session_id": "s-2", "agent_name": "Cedar"})
+    ask("POST /sessions/{session_id}/names", session_id="s-1")
     ask("GET /sessions")
     ask("GET /sessions/{session_id}", session_id="GreenLake")
     ask("POST /sessions/{session_id}/heartbeat", session_id="s-1")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated, Any
 
 import typer
 
 from corral.cli.help import Grouped
 from corral.cli.keys import from_the_top
-from corral.cli.options import Json, client, session_id
+from corral.cli.options import Json, client, json_object, session_id
 from corral.cli.output import emit, say, table
 from corral.models.visible import visible
 
@@ -24,6 +25,13 @@ def register(
     claim: Annotated[list[str], typer.Option("--claim", help=CLAIM_HELP, metavar="KEY")],
     title: Annotated[str | None, typer.Option("--title", help="What it is about.", metavar="TEXT")] = None,
     branch: Annotated[str | None, typer.Option("--branch", help="Where it is worked on.", metavar="NAME")] = None,
+    priority: Annotated[
+        int | None,
+        typer.Option("--priority", help="For whoever orders the merges; 5 if not said.", min=-1000, max=1000),
+    ] = None,
+    metadata: Annotated[
+        str | None, typer.Option("--metadata", help="What else is to be kept: a JSON object.", metavar="JSON")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Register a feature, or replace what an active one claims."""
@@ -32,7 +40,9 @@ def register(
         "resource_claims": from_the_top(claim),
         "title": title,
         "branch_name": branch,
+        "metadata": json_object("--metadata", metadata) or {},
         "session_id": session_id(),
+        **({"merge_priority": priority} if priority is not None else {}),
     }
     answer = client().request("POST", "/features", body)
     if as_json:
@@ -66,9 +76,20 @@ def show(feature_id: FeatureId, as_json: Json = False) -> None:
     if as_json:
         emit(row)
         return
-    for name in ("feature_id", "title", "status", "registered_by", "branch_name", "registered_at", "completed_at"):
+    for name in (
+        "feature_id",
+        "title",
+        "status",
+        "registered_by",
+        "branch_name",
+        "merge_priority",
+        "registered_at",
+        "completed_at",
+    ):
         if row[name] is not None:
             say(f"{name.replace('_', ' ')}: {visible(str(row[name]))}")
+    if row["metadata"]:
+        say(f"metadata: {visible(json.dumps(row['metadata'], ensure_ascii=False))}")
     for claim in row["resource_claims"]:
         say(f"claims: {visible(claim)}")
 

@@ -23,6 +23,9 @@ Row = dict[str, Any]
 Message = Annotated[str, typer.Argument(help="Its number, or its id.", metavar="MESSAGE")]
 Body = Annotated[str | None, typer.Argument(help="What to say; `-` or nothing: read it from stdin.", metavar="TEXT")]
 Cc = Annotated[list[str] | None, typer.Option("--cc", help="Gets a copy; repeatable.", metavar="AGENT")]
+Bcc = Annotated[
+    list[str] | None, typer.Option("--bcc", help="Gets a copy that no other is shown; repeatable.", metavar="AGENT")
+]
 Attach = Annotated[
     list[str] | None, typer.Option("--attach", help="A path in the repository; repeatable.", metavar="PATH")
 ]
@@ -35,6 +38,7 @@ def send(
     subject: Annotated[str, typer.Argument(help="What it is about.", metavar="SUBJECT")],
     text: Body = None,
     cc: Cc = None,
+    bcc: Bcc = None,
     importance: Annotated[
         Importance,
         typer.Option("--importance", help="low, normal, high, or urgent (holds a Stop once).", metavar="HOW"),
@@ -50,6 +54,7 @@ def send(
         "session_id": session_id(),
         "to": [name.strip() for name in to.split(",") if name.strip()],
         "cc": cc or [],
+        "bcc": bcc or [],
         "subject": subject,
         "body": _said(text),
         "importance": importance.value,
@@ -63,12 +68,19 @@ def send(
 
 @app.command()
 def reply(
-    message: Message, text: Body = None, cc: Cc = None, attach: Attach = None, key: Key = None, as_json: Json = False
+    message: Message,
+    text: Body = None,
+    cc: Cc = None,
+    bcc: Bcc = None,
+    attach: Attach = None,
+    key: Key = None,
+    as_json: Json = False,
 ) -> None:
     """Answer a message, in its thread, to its sender."""
     body = {
         "session_id": session_id(),
         "cc": cc or [],
+        "bcc": bcc or [],
         "body": _said(text),
         "attachments": attach or [],
         "idempotency_key": key,
@@ -184,9 +196,19 @@ def thread(
 
 
 @app.command()
+def read(message: Message, as_json: Json = False) -> None:
+    """Mark a message of yours as read."""
+    _marked("read", message, as_json)
+
+
+@app.command()
 def ack(message: Message, as_json: Json = False) -> None:
     """Acknowledge a message of yours; that also marks it as read."""
-    answer = client().request("POST", f"/messages/{segment(message)}/acknowledge", {"session_id": session_id()})
+    _marked("acknowledge", message, as_json)
+
+
+def _marked(verb: str, message: str, as_json: bool) -> None:
+    answer = client().request("POST", f"/messages/{segment(message)}/{verb}", {"session_id": session_id()})
     if as_json:
         emit(answer)
         return

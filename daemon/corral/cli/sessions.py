@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from corral.cli.help import Grouped
-from corral.cli.options import Json, client
+from corral.cli.options import Json, client, session_id
 from corral.cli.output import emit, paint, say, state, table
 from corral.client import segment
+from corral.errors import InvalidInput
 from corral.models.states import SessionStatus
 from corral.models.visible import visible
 
@@ -61,6 +62,7 @@ def show(
     facts = [
         ("id", row["session_id"]),
         ("also", ", ".join(row["names"])),
+        ("runs", ", ".join(_runs(one) for one in row["registered"] if one["program"])),
         ("type", row["agent_type"]),
         ("task", row["current_task"]),
         ("can", ", ".join(row["capabilities"])),
@@ -76,6 +78,64 @@ def show(
         say(
             f"  {'merge':<8} {merge['merge_id']}  {state(merge['state'])}  {visible(merge['branch'])} → {merge['target']}"
         )
+
+
+def _runs(registered: dict[str, Any]) -> str:
+    """As what a session goes by a name."""
+    model = f" with {registered['model']}" if registered["model"] else ""
+    return f"{registered['program']}{model} as {registered['name']}"
+
+
+@app.command()
+def register(
+    name: Annotated[
+        str | None, typer.Option("--name", help="What the others call you (default: one is found).", metavar="NAME")
+    ] = None,
+    capability: Annotated[
+        list[str] | None, typer.Option("--capability", help="What you can do; repeatable.", metavar="WORD")
+    ] = None,
+    task: Annotated[str | None, typer.Option("--task", help="What you are doing.", metavar="TEXT")] = None,
+    program: Annotated[str | None, typer.Option("--program", help="As what program.", metavar="NAME")] = None,
+    model: Annotated[str | None, typer.Option("--model", help="With which model.", metavar="NAME")] = None,
+    as_json: Json = False,
+) -> None:
+    """Tell the others who you are, what you can do and what you are doing; again when that changes."""
+    mine = session_id()
+    body = {
+        "session_id": mine,
+        "agent_type": None if mine else "shell",
+        "agent_name": name,
+        "capabilities": capability or [],
+        "current_task": task,
+    }
+    speaker = client()
+    row = speaker.request("POST", "/sessions", body)
+    about = {"program": program, "model": model, "task_description": task}
+    if program is not None or model is not None:
+        row = {**row, **speaker.request("POST", f"/sessions/{segment(row['session_id'])}/names", about)}
+    if as_json:
+        emit(row)
+        return
+    say(f"{paint(visible(row['agent_name']), 'bold')}  {state(row['status'])}")
+    if mine is None:
+        say(f"To act as it: export CORRAL_SESSION_ID={row['session_id']}")
+
+
+@app.command()
+def heartbeat(as_json: Json = False) -> None:
+    """Give a sign of life; whatever else a session does is one too."""
+    mine = session_id()
+    if mine is None:
+        raise InvalidInput(
+            "There is no session whose sign of life this is.",
+            cause="Neither CORRAL_SESSION_ID nor CLAUDE_CODE_SESSION_ID is set.",
+            remedy="`corral session register` makes one, and says how to act as it.",
+        )
+    answer = client().request("POST", f"/sessions/{segment(mine)}/heartbeat")
+    if as_json:
+        emit(answer)
+    else:
+        say(f"{answer['session_id']} is alive.")
 
 
 @app.command()

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from corral.cli.help import Grouped
-from corral.cli.options import Json, author, client, session_id
+from corral.cli.options import Json, author, client, json_object, session_id
 from corral.cli.output import emit, paint, say, state, table
 from corral.client import segment
 from corral.errors import InvalidInput
@@ -47,6 +47,13 @@ def submit(
     runner: Annotated[
         RunnerName | None, typer.Option("--runner", help="What executes it; by default as the three above say.")
     ] = None,
+    task_type: Annotated[
+        str | None, typer.Option("--type", help="What kind of work it is, for whoever claims it.", metavar="TYPE")
+    ] = None,
+    input_data: Annotated[
+        str | None,
+        typer.Option("--input", help="What it is about, for whoever claims it: a JSON object.", metavar="JSON"),
+    ] = None,
     priority: Annotated[int, typer.Option("--priority", min=0, max=10, help="10 first.")] = 5,
     wait_for: Annotated[
         list[str] | None, typer.Option("--wait-for", help="A task that must land first; repeatable.", metavar="ID")
@@ -79,10 +86,10 @@ def submit(
     """Hand over one task. It is worked on in its own worktree, and what it changes is merged and verified."""
     if prompt == "-":
         prompt = typer.get_text_stream("stdin").read()
-    if command is prompt is description is agent is None:
+    if command is prompt is description is agent is input_data is None:
         raise InvalidInput(
             "The task says nothing but its title.",
-            remedy="Give --command, --prompt or --agent; or --description, for work that a session claims.",
+            remedy="Give --command, --prompt or --agent; or --description or --input, for work that a session claims.",
         )
     body = {
         "title": title,
@@ -92,6 +99,7 @@ def submit(
         "prompt": prompt,
         "agent": agent,
         "runner": runner,
+        "input_data": json_object("--input", input_data),
         "priority": priority,
         "wait_for": wait_for or [],
         "claims": claims or [],
@@ -103,6 +111,7 @@ def submit(
         # A key of our own makes the client's retry after a lost answer safe.
         "idempotency_key": key or str(uuid.uuid4()),
         "submitted_by": session_id(),
+        **({"task_type": task_type} if task_type is not None else {}),
         **author(),
     }
     answer = client().request("POST", "/tasks", body)
@@ -230,6 +239,8 @@ def claim(
     if answer["success"]:
         say(f"{answer['task_id']}  {visible(answer['title'])}")
         say(visible(answer["description"]))
+        if answer["input_data"]:
+            say(f"input: {visible(json.dumps(answer['input_data'], ensure_ascii=False))}")
     else:
         say("There is nothing to claim.")
     for task in answer.get("also_held", ()):
@@ -247,12 +258,7 @@ def complete(
     as_json: Json = False,
 ) -> None:
     """Say that a task you claimed is done, or has failed."""
-    try:
-        value = json.loads(result) if result is not None else None
-    except ValueError as mistake:
-        raise InvalidInput(
-            "--result is not JSON.", cause=str(mistake), remedy="Write --result '{\"key\": 1}'."
-        ) from mistake
+    value = json_object("--result", result)
     body = {"success": not failed, "result": value, "error_message": error, "session_id": session_id()}
     _acted("complete", task_id, body, as_json)
 

@@ -39,7 +39,7 @@ def able(conn: Connection, found: Iterable[Row], of_team: Capabilities) -> Itera
     the team's definition says of any of their names."""
     called = names.by_session(conn)
     for row in found:
-        others = called.get(row["session_id"], [])
+        others = [name for name in called.get(row["session_id"], ()) if name != row["agent_name"]]
         of_names = (one for name in (row["agent_name"], *others) for one in of_team(name))
         yield {**row, "names": others, "capabilities": list(dict.fromkeys([*row["capabilities"], *of_names]))}
 

@@ -27,8 +27,8 @@ from sqlalchemy import Connection
 from corral.errors import InvalidInput
 from corral.models.identifiers import new_id
 from corral.models.instants import iso, parse
+from corral.store import events, traces
 from corral.store import memories as rows
-from corral.store import traces
 
 Row = dict[str, Any]
 SAME_FOR_S = 3600.0
@@ -91,7 +91,7 @@ def remember(conn: Connection, session: Row, told: Memory, now: datetime) -> tup
     digest = hashlib.sha256("\0".join((name, told.event_type, " ".join(told.summary.split()))).encode()).hexdigest()
     twin = rows.recent_twin(conn, digest, iso(now - timedelta(seconds=SAME_FOR_S)))
     if twin is not None:
-        return rows.tell_again(conn, twin["memory_id"], _merged(twin, told, now)), False
+        return _stored(conn, rows.tell_again(conn, twin["memory_id"], _merged(twin, told, now)), session, now), False
     values = {
         **vars(told),
         "memory_id": new_id(),
@@ -102,7 +102,13 @@ def remember(conn: Connection, session: Row, told: Memory, now: datetime) -> tup
         "created_at": iso(now),
         "seen_at": iso(now),
     }
-    return rows.create(conn, values), True
+    return _stored(conn, rows.create(conn, values), session, now), True
+
+
+def _stored(conn: Connection, row: Row, session: Row, now: datetime) -> Row:
+    about = {name: row[name] for name in ("memory_id", "agent_name", "event_type", "times")}
+    events.record(conn, now, "memory.stored", session_id=session["session_id"], data=about)
+    return row
 
 
 def recall(conn: Connection, asked: Question, now: datetime) -> list[Row]:

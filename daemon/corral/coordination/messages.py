@@ -38,6 +38,8 @@ MOST_AT_ONCE = 1000
 PER_MINUTE = 300
 """Messages that one sender may send within a minute."""
 _THREAD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_LISTED = "fetch_inbox lists what is there; so does `corral message inbox`."
+_FOUND = "search_messages finds messages by words; so does `corral message search`."
 _PRESSING = (Importance.HIGH.value, Importance.URGENT.value)
 
 
@@ -259,7 +261,7 @@ def get(conn: Connection, reference: str | int) -> Row:
     """
     row = rows.find(conn, str(reference))
     if row is None:
-        raise NotFound(f"There is no message {str(reference)[:80]!r}.", remedy="fetch_inbox shows the numbers.")
+        raise NotFound(f"There is no message {str(reference)[:80]!r}.", remedy=_LISTED)
     return row
 
 
@@ -274,7 +276,7 @@ def thread(conn: Connection, thread_id: str, *, before: int | None = None, limit
     """
     first = next(mailbox.thread(conn, thread_id, limit=1), None) or rows.find(conn, thread_id)
     if first is None:
-        raise NotFound(f"There is no thread {thread_id[:128]!r}.", remedy="search_messages finds messages by words.")
+        raise NotFound(f"There is no thread {thread_id[:128]!r}.", remedy=_FOUND)
     return mailbox.thread(conn, first["thread_id"], before=before, limit=limit)
 
 
@@ -320,9 +322,7 @@ def _mark(conn: Connection, session_id: str, reference: str | int, columns: Sequ
     before = rows.receipt(conn, session_id, message["message_id"])
     if before is None:
         raise NotFound(
-            f"Message {message['seq']} is not in your inbox.",
-            cause="Only a recipient can read or acknowledge a message.",
-            remedy="fetch_inbox shows what is.",
+            f"Message {message['seq']} is not in your inbox.", cause="Only a recipient can mark it.", remedy=_LISTED
         )
     rows.mark(conn, session_id, [message["message_id"]], columns, iso(now))
     if before[columns[-1]] is None:

@@ -19,6 +19,8 @@ _SESSION = {
     "ended_at": None, "end_reason": None,
 }  # fmt: skip
 _CALLED = {**_SESSION, "names": ["Boulder"]}
+_REGISTERED = {"program": "opencode-coder", "model": "claude-sonnet-4-5", "task_description": "Fix the login"}
+_REGISTRATION = {**_REGISTERED, "name": "Boulder", "registered_at": _AT}
 _LOCK = {
     "lock_id": _ID, "file_path": "src/a.py", "locked_by": "GreenLake", "session_id": "s-1", "task_id": None,
     "exclusive": True, "automatic": False, "checkout": None, "reason": "Fix the login", "acquired_at": _AT,
@@ -127,9 +129,11 @@ EXAMPLES: dict[str, tuple[Any, Any]] = {
     "GET /sessions": (None, [_CALLED]),
     "POST /sessions": ({"session_id": "s-1", "agent_name": "GreenLake", "capabilities": ["python"],
                         "current_task": "Fix the login"}, {**_DONE, **_SESSION}),
-    "GET /sessions/{session_id}": (None, {**_CALLED, "changesets": {"commits": [{"sha": _SHA, "subject": "Login",
-                                                                                "branch": "login"}], "merges": [_MERGE]}}),
+    "GET /sessions/{session_id}": (None, {**_CALLED, "registered": [_REGISTRATION],
+                                          "changesets": {"commits": [{"sha": _SHA, "subject": "Login", "branch": "login"}],
+                                                         "merges": [_MERGE]}}),
     "POST /sessions/cleanup": ({"stale_threshold_minutes": 15}, {**_DONE, "agents_cleaned": 1, "locks_released": 4}),
+    "POST /sessions/{session_id}/names": ({**_REGISTERED, "name": "Boulder"}, {**_DONE, "session_id": "s-1", **_REGISTRATION}),
     "POST /sessions/{session_id}/heartbeat": (None, {**_DONE, "session_id": "s-1"}),
     "POST /sessions/{session_id}/end": ({"caller": "s-1"}, {**_DONE, "session_id": "s-1", "ended": True}),
     "GET /locks": (None, [_LOCK]),

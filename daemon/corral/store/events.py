@@ -14,6 +14,8 @@ from corral.store.schema import events
 
 Row = dict[str, Any]
 
+ROUTINE = ("lock.acquired", "session.changed")
+"""What is recorded at every step of a session, for those who follow all: to whoever looks back it would hide the rest."""
 _RECORD = Prepared(insert(events), "at", "kind", "task_id", "session_id", "merge_id", "data")
 
 
@@ -59,6 +61,6 @@ def newest(conn: Connection) -> int:
 
 
 def recent(conn: Connection, limit: int = 20) -> list[Row]:
-    """The last events, newest first."""
-    query = select(events).order_by(events.c.event_id.desc()).limit(limit)
+    """The last events but those of :data:`ROUTINE`, newest first."""
+    query = select(events).where(events.c.kind.not_in(ROUTINE)).order_by(events.c.event_id.desc()).limit(limit)
     return [dict(row) for row in conn.execute(query).mappings()]

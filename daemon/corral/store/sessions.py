@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, func, insert, or_, select, update
 
 from corral.models.states import SessionStatus
+from corral.store import events
 from corral.store.prepared import Prepared
 from corral.store.schema import agent_sessions, notices
 
@@ -18,6 +19,7 @@ _BY_ID = Prepared(select(agent_sessions).where(agent_sessions.c.session_id == bi
 _CREATE = insert(agent_sessions).returning(agent_sessions)
 _CHANGE = update(agent_sessions).where(agent_sessions.c.session_id == bindparam("which")).returning(agent_sessions)
 _BEAT = Prepared(_CHANGE.where(_LIVE), "last_heartbeat")
+_SEEN = dict.fromkeys(("agent_name", "status", "current_task", "capabilities", "waiting_for"))
 NOTICES_AT_ONCE = 20
 """Notices that one answer of a hook hands over at most,"""
 NOTICES_LENGTH = 2000
@@ -41,8 +43,16 @@ def create(conn: Connection, values: Row) -> Row:
 
 
 def change(conn: Connection, session_id: str, values: Row) -> Row | None:
-    """Set columns of a session; None if there is no such session."""
+    """Set columns of a session; None if there is no such session.
+
+    What others see of one that is there is recorded where it changes, as of its last sign of life.
+    """
+    before = get(conn, session_id) if values.keys() & _SEEN else None
     row = conn.execute(_CHANGE, {**values, "which": session_id}).mappings().first()
+    if before is not None and row is not None and before["status"] != SessionStatus.DISCONNECTED:
+        news = {name: row[name] for name in _SEEN if row[name] != before[name]}
+        if news:
+            events.record(conn, row["last_heartbeat"], "session.changed", session_id=session_id, data=news)
     return dict(row) if row else None
 
 

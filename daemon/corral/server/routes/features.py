@@ -53,6 +53,8 @@ class Question(BaseModel):
 
     feature_id: FeatureId | None = None
     claims: Claims | None = None
+    candidate_feature_id: FeatureId | None = Field(None, description="Another word for `feature_id`.")
+    candidate_claims: Claims | None = Field(None, description="Another word for `claims`.")
 
 
 @router.get("", response_model=list[dict[str, Any]])
@@ -106,8 +108,11 @@ async def deregister(services: Given, said: Deregistration) -> dict[str, Any]:
 @router.post("/analyze")
 async def analyze(services: Given, asked: Question) -> dict[str, Any]:
     """How well it goes beside the active features: ``FULL``, ``PARTIAL`` or ``SEQUENTIAL``, and what overlaps."""
-    claims = None if asked.claims is None else parse(services, asked.claims)
-    return await services.read(lambda conn: features.analyze(conn, asked.feature_id, claims))
+    said = asked.claims if asked.claims is not None else asked.candidate_claims
+    claims = None if said is None else parse(services, said)
+    return await services.read(
+        lambda conn: features.analyze(conn, asked.feature_id or asked.candidate_feature_id, claims)
+    )
 
 
 @router.get("/{feature_id:path}")

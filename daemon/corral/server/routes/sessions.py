@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import chain
 from typing import Annotated, Any
 
@@ -11,16 +12,19 @@ from sqlalchemy import Connection
 
 from corral.coordination import addresses, changesets, discovery, sessions
 from corral.coordination.sessions import Arrival
-from corral.errors import InvalidInput
+from corral.errors import InvalidInput, NotFound
 from corral.git import history
 from corral.models import merges as shapes
 from corral.models.identifiers import new_id
+from corral.models.instants import iso
 from corral.models.states import SessionStatus
 from corral.server import refusals, timers
 from corral.server.hooks import started_at
 from corral.server.routes.dependencies import Given
 from corral.server.routes.locks import person
 from corral.server.services import Services
+from corral.store import names
+from corral.store import sessions as session_rows
 from corral.work import departures
 
 router = APIRouter(prefix="/sessions", tags=["sessions"])
@@ -44,7 +48,7 @@ class Registration(BaseModel):
     )
     session_id: str | None = Field(None, min_length=1, max_length=128)
     agent_name: str | None = Field(None, max_length=64)
-    agent_type: str = Field("claude", max_length=64)
+    agent_type: str | None = Field(None, max_length=64, description="What it is, where that is new; at first `claude`.")
     capabilities: list[str] = Field(default_factory=list, max_length=64)
     current_task: str | None = Field(None, max_length=2000)
     client_pid: int | None = Field(None, gt=1)
@@ -72,12 +76,14 @@ async def listing(
 
 @router.get("/{session_id}")
 async def detail(services: Given, session_id: str) -> dict[str, Any]:
-    """One session, by its id or a name, with its ``changesets``: the commits and merge requests it made."""
+    """Who a session is, by its id or a name: as what it registered, and the commits and merge requests it made."""
 
     def look(conn: Connection) -> tuple[dict[str, Any], dict[str, list[dict[str, Any]]]]:
         row = sessions.find(conn, session_id)
         (row,) = discovery.able(conn, [row], team_capabilities(services))
-        return {**sessions.wire(row), "names": row["names"]}, changesets.of(conn, row["session_id"])
+        registered = [_registration(one) for one in names.of_session(conn, row["session_id"])]
+        shown = {**sessions.wire(row), "names": row["names"], "registered": registered}
+        return shown, changesets.of(conn, row["session_id"])
 
     shown, changes = await services.read(look)
     merges = changes["merges"]
@@ -125,7 +131,6 @@ async def register(services: Given, said: Registration) -> dict[str, Any]:
     newcomer = Arrival(
         session_id=said.session_id or new_id(),
         agent_name=said.agent_name,
-        agent_type=said.agent_type,
         capabilities=discovery.check_capabilities(said.capabilities),
         current_task=said.current_task,
         client_pid=said.client_pid,
@@ -133,11 +138,51 @@ async def register(services: Given, said: Registration) -> dict[str, Any]:
         cwd=said.cwd,
     )
     rules = services.settings().tasks
-    row = await services.write(lambda conn: departures.arrive(conn, newcomer, now, rules))
+
+    def enter(conn: Connection) -> dict[str, Any]:
+        known = session_rows.get(conn, newcomer.session_id) if said.agent_type is None else None
+        kind = said.agent_type or (known["agent_type"] if known else newcomer.agent_type)
+        return departures.arrive(conn, replace(newcomer, agent_type=kind), now, rules)
+
+    row = await services.write(enter)
     services.nudge("sessions")
     if newcomer.client_pid is not None:  # another session of the same client is over: what it held has come free
         services.nudge("supervisor")
     return {"success": True, **sessions.wire(row)}
+
+
+class Naming(BaseModel):
+    """A name that a session goes by, and as what; none: its own. What is not said stays as it was told before."""
+
+    name: str | None = Field(None, min_length=1, max_length=64)
+    program: str | None = Field(None, min_length=1, max_length=200)
+    model: str | None = Field(None, max_length=200)
+    task_description: str | None = Field(None, max_length=2000)
+
+
+@router.post("/{session_id}/names", status_code=201)
+async def go_by(services: Given, session_id: str, said: Naming) -> dict[str, Any]:
+    """Register a session under a further name, or with what it is under one; unread mail to the name comes with it."""
+    now = services.now()
+    about = said.model_dump(exclude={"name"}, exclude_none=True)
+
+    def bind(conn: Connection) -> dict[str, Any]:
+        row = session_rows.beat(conn, session_id, iso(now))
+        if row is None:
+            raise NotFound(
+                f"There is no live session {session_id[:80]!r}.", remedy="`corral session register` makes one."
+            )
+        if said.task_description:
+            sessions.change(conn, session_id, {"current_task": said.task_description})
+        return addresses.bind(conn, session_id, said.name or row["agent_name"], now, **about)
+
+    bound = await services.write(bind)
+    services.changed()
+    return {"success": True, "session_id": session_id, **_registration(bound)}
+
+
+def _registration(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: row[name] for name in ("name", "program", "model", "task_description", "registered_at")}
 
 
 @router.post("/{session_id}/heartbeat")
