@@ -20,6 +20,9 @@ PROMISED = """acquire_lock release_lock check_locks get_work complete_work submi
     search_messages macro_start_session macro_prepare_thread macro_file_reservation_cycle request_contact respond_contact
     list_contacts set_contact_policy create_agent_identity health_check request_merge merge_status help"""
 
+PROMISED_IN_CORE = """acquire_lock release_lock check_locks get_work complete_work submit_work write_handoff read_handoff
+    discover_agents register_session heartbeat remember recall get_task send_message fetch_inbox request_merge help"""
+
 
 @pytest.mark.parametrize("name", sorted(set(PROMISED.split()) | set(CORE) | set(MAIL) | set(QUEUE)))
 def test_every_tool_that_is_promised_is_there(name: str) -> None:
@@ -34,7 +37,7 @@ def test_the_instructions_are_short() -> None:
 def test_the_core_profile_costs_little(house: Coordinated) -> None:
     async def scene(one: Agent) -> None:
         tools = (await one.session.list_tools()).tools
-        assert {tool.name for tool in tools} == set(CORE) and len(tools) <= 18
+        assert {tool.name for tool in tools} == set(PROMISED_IN_CORE.split()) == set(CORE) and len(tools) <= 18
         definitions = [
             json.dumps({"name": tool.name, "description": tool.description, "input_schema": tool.input_schema})
             for tool in tools
@@ -48,10 +51,11 @@ def test_the_core_profile_costs_little(house: Coordinated) -> None:
 
 @pytest.mark.req("MCP-2")
 def test_what_goes_on_can_be_read_without_a_tool(house: Coordinated) -> None:
-    async def scene(one: Agent) -> None:
+    async def scene(one: Agent, two: Agent) -> None:
         await one.call("acquire_lock", file_path="src/a.py")
         task_id = (await one.call("submit_work", task_type="t", description="x"))["task_id"]
-        handoff_id = (await one.call("write_handoff", summary="Half of it."))["handoff_id"]
+        later = (await two.call("submit_work", task_type="t", description="y", depends_on=[task_id]))["task_id"]
+        handoffs = [(await agent.call("write_handoff", summary="Half of it."))["handoff_id"] for agent in (one, two)]
         listed = {str(resource.uri) for resource in (await one.session.list_resources()).resources}
         assert {
             "locks://current",
@@ -60,9 +64,10 @@ def test_what_goes_on_can_be_read_without_a_tool(house: Coordinated) -> None:
             "features://active",
             "merges://queue",
         } <= listed
-        assert [lock["file_path"] for lock in await one.read("locks://current")] == ["src/a.py"]
-        assert [task["task_id"] for task in await one.read("work://pending")] == [task_id]
-        assert [handoff["handoff_id"] for handoff in await one.read("handoffs://recent")] == [handoff_id]
+        (lock,) = await one.read("locks://current")
+        assert (lock["file_path"], lock["agent_type"], lock["locked_at"]) == ("src/a.py", "mcp", lock["acquired_at"])
+        assert {task["task_id"] for task in await one.read("work://pending")} == {task_id, later}
+        assert [handoff["handoff_id"] for handoff in await one.read("handoffs://recent")] == handoffs[::-1]
         assert await one.read("features://active") == await one.read("merges://queue") == []
 
-    play(house, scene)
+    play(house, scene, agents=2)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from corral.coordination.names import ADJECTIVES, NOUNS
 from tests.conftest import git
 from tests.coordinated import Coordinated
 from tests.integration.mcp.client import Agent, play
@@ -30,7 +31,8 @@ def test_agents_register_write_and_answer(house: Coordinated) -> None:
             "register_agent", project_key=str(elsewhere), program="opencode-coder", model="m",
             task_description="Executing bd-1",
         )  # fmt: skip
-        assert me["name"].isalpha() and me["program"] == "opencode-coder"
+        assert me["name"] in {adjective + noun for adjective in ADJECTIVES for noun in NOUNS}
+        assert me["program"] == "opencode-coder"
         listed = {row["agent_name"]: row["current_task"] for row in house.json("session", "list")}
         assert listed[me["name"]] == "Executing bd-1" and "Orchestrator - Batch 1" in listed.values()
         sent = await coder.call(

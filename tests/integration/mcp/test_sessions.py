@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+from datetime import datetime, timezone
 from typing import Any
 
 import pytest
 
 from corral.errors import InvalidInput, NotFound
+from corral.models.instants import iso
 from tests.conftest import git
 from tests.coordinated import Coordinated, eventually
 from tests.faults.test_disk_and_database import no_room_for
@@ -41,11 +44,12 @@ def test_agents_find_each_other_by_what_they_can_do(house: Coordinated) -> None:
         await one.call("register_session", current_task="Fix the logout")
         (found,) = (await two.call("discover_agents", capability="review"))["agents"]
         assert found["current_task"] == "Fix the logout", "what is not said again stays"
+        await asyncio.sleep(0.002)  # instants are told in milliseconds
         assert await one.call("heartbeat") == {"success": True, "session_id": me["session_id"]}
         await two.call("register_session", capabilities=["rust"])
         await two.call("register_session", capabilities=[])
         (later,) = (await two.call("discover_agents", capability="review"))["agents"]
-        assert later["last_heartbeat"] >= found["last_heartbeat"] and later["started_at"] == found["started_at"]
+        assert later["last_heartbeat"] > found["last_heartbeat"] and later["started_at"] == found["started_at"]
         assert [row["agent_name"] for row in house.json("session", "list", "--capability", "REVIEW")] == [
             me["agent_id"]
         ]
@@ -64,6 +68,9 @@ def test_agents_find_each_other_by_what_they_can_do(house: Coordinated) -> None:
 
     async def later(one: Agent) -> None:
         assert (await one.call("register_session", agent_name="Sisyphus"))["success"], "the name of one that is over"
+        assert [row["agent_id"] for row in (await one.call("discover_agents"))["agents"]] == ["Sisyphus"]
+        for row in house.json("session", "list", "--status", "disconnected"):
+            assert row["started_at"] < row["last_heartbeat"] <= row["ended_at"] <= iso(datetime.now(timezone.utc))
         gone = (await one.call("discover_agents", status="disconnected"))["agents"]
         assert len(gone) == 2 and "Sisyphus" not in {row["agent_id"] for row in gone}
 

@@ -5,17 +5,24 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from sqlalchemy import Connection
+
 from corral.coordination import features, locks
 from corral.server.mcp import resources_handoffs, resources_mail, resources_work
 from corral.server.mcp.acting import contents
 from corral.server.mcp.calls import current
-from corral.server.pages import MOST, SHOWN_BYTES, page
+from corral.server.mcp.tools.locks import as_the_coordinator
+from corral.server.pages import MOST, SHOWN_BYTES, Page, page
 
 
 async def locks_current() -> Any:
     """The live locks, the oldest first."""
     services, now = current.get().services, current.get().services.now()
-    found = await services.read(lambda conn: page(locks.listing(conn, now, after=None, limit=MOST), size=SHOWN_BYTES))
+
+    def look(conn: Connection) -> Page:
+        return page(as_the_coordinator(conn, locks.listing(conn, now, after=None, limit=MOST)), size=SHOWN_BYTES)
+
+    found = await services.read(look)
     return contents(found.rows, f"check_locks with after={locks.place(found.last)!r} goes on" if found.more else None)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from sqlalchemy import Connection
@@ -146,8 +147,7 @@ async def check_locks(file_paths: list[str] | None = None, after: str | None = N
 
     def look(conn: Connection) -> Page:
         found = locks.listing(conn, now, after=after, limit=MOST) if keys is None else locks.meeting(conn, keys, now)
-        kinds: dict[str, str] = {}
-        return page((_shown(conn, row, kinds) for row in found), size=SHOWN_BYTES)
+        return page(as_the_coordinator(conn, found), size=SHOWN_BYTES)
 
     found = await services.read(look)
     if not found.more:
@@ -156,12 +156,14 @@ async def check_locks(file_paths: list[str] | None = None, after: str | None = N
     return listed(found.rows, how)
 
 
-def _shown(conn: Connection, row: Answer, kinds: dict[str, str]) -> Answer:
-    """A lock as the coordinator shows one, and what there is beside."""
-    holder = row["session_id"]
-    if holder not in kinds:
-        kinds[holder] = (session_rows.get(conn, holder) or {}).get("agent_type", "")
-    return {**row, "agent_type": kinds[holder], "locked_at": row["acquired_at"]}
+def as_the_coordinator(conn: Connection, found: Iterable[Answer]) -> Iterator[Answer]:
+    """Locks with the fields of the coordinator's that they do not have by themselves."""
+    kinds: dict[str, str] = {}
+    for row in found:
+        holder = row["session_id"]
+        if holder not in kinds:
+            kinds[holder] = (session_rows.get(conn, holder) or {}).get("agent_type", "")
+        yield {**row, "agent_type": kinds[holder], "locked_at": row["acquired_at"]}
 
 
 TOOLS: tuple[Function, ...] = (acquire_lock, release_lock, check_locks)
