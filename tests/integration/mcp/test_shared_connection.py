@@ -58,8 +58,10 @@ def test_two_coders_and_their_chief_share_one_connection(house: Coordinated, chi
         assert (await one.call("release_file_reservations", agent_name=names[0]))["released"] == 2
 
         # Registered again under its name it is the same one, with another task.
+        before = await one.call("whois", agent_name=names[1])
         again = await one.call("register_agent", **CODER, name=names[1].lower(), task_description="Executing bd-9")
         assert (again["name"], again["task_description"]) == (names[1], "Executing bd-9")
+        assert again["inception_ts"] == before["inception_ts"] < again["last_active_ts"]
         live = {row["agent_name"]: row for row in house.json("session", "list", "--status", "active")}
         assert set(live) == {chief, *names} and live[names[1]]["current_task"] == "Executing bd-9"
         (root,) = (row["session_id"] for row in live.values() if row["parent_session_id"] is None)
