@@ -74,3 +74,8 @@ def test_a_batch_is_delegated_as_the_document_writes_it() -> None:
     assert "all calls in the same message" in text and "Hand all of them over in one response" in text
     assert "Follow the skill `/task-execution`; work only in your own isolated worktree." in text
     assert "`--agent OpenCode-Builder` is OpenCode with google/gemini-3-flash" in text
+    coordinator = " ".join(unindented(ROOT / ".claude" / "agents" / "orchestrator.md").split())
+    assert "All pieces of a batch are handed over in **one** response." in coordinator
+    assert "Follow the skill `corral:delegating-a-batch`" in coordinator
+    for instructions in (text, coordinator):
+        assert not re.search(r"one by one|one after (the )?(other|another)|in turn\b", instructions)

@@ -16,7 +16,7 @@ from corral.coordination import messages, sessions
 from corral.coordination.addresses import MOST_RECIPIENTS, Identity
 from corral.coordination.sessions import Arrival
 from corral.git.command import open_repository
-from corral.models.instants import iso
+from corral.models.instants import iso, parse
 from corral.models.tasks import read_submissions
 from corral.server.announcements import KINDS, SAVED_WITHIN, Announcer
 from corral.store import announcements, events
@@ -43,7 +43,10 @@ def _submit(house: Coordinated, title: str, command: str, **how: Any) -> str:
 
 @pytest.mark.req("MESSAGE-1", "MESSAGE-2", "MESSAGE-3")
 def test_whoever_submitted_is_told_of_each_task_and_merge_and_of_the_batch_once(house: Coordinated) -> None:
-    house.hook("SessionStart", "boss")
+    for session in ("boss", "peer", "bystander"):
+        house.hook("SessionStart", session)
+    note = {"session_id": "peer", "to": ["bystander"], "subject": "On it", "body": "x", "thread_id": "batch-7"}
+    house.ask("POST", "/messages", note)
     gate = house.root.parent / "gate"
     wait = f"touch {gate}-$CORRAL_TASK_ID; for n in $(seq 600); do [ -e {gate} ] && break; sleep 0.1; done"
     good = _submit(house, "Say hello", f"{wait}; echo hello > hello.txt", thread_id="batch-7")
@@ -60,12 +63,15 @@ def test_whoever_submitted_is_told_of_each_task_and_merge_and_of_the_batch_once(
     assert set(done) == {good, clash}
     about = done[good]["data"]
     assert (done[good]["importance"], about["files_changed"], len(about["commit_sha"])) == ("normal", ["hello.txt"], 40)
-    assert about["duration_s"] > 0
+    took = house.ask("GET", f"/tasks/{good}/detail")
+    lasted = parse(took["completed_at"]) - parse(took["started_at"])
+    assert about["duration_s"] == pytest.approx(lasted.total_seconds(), abs=0.002) and about["duration_s"] > 0
     for part in (good, about["commit_sha"], "- hello.txt", "Duration (s)"):
         assert part in done[good]["body"]
     (failed,) = [*mail.get("task.failed", []), *mail.get("task.dead", [])]
     assert (failed["importance"], failed["data"]["task_id"]) == ("high", bad)
-    assert "command_failed" in failed["data"]["failure_reason"]
+    ended = house.ask("GET", f"/tasks/{bad}/detail")
+    assert failed["data"]["failure_reason"] == f"command_failed: {ended['error_message']}"
     left = failed["data"]["partial_progress"]
     assert git(house.root, "show", f"{left['salvage_ref']}:half.txt") == "half"
     assert left["files"] == "half.txt" and left["salvage_ref"] in failed["body"]
@@ -80,6 +86,11 @@ def test_whoever_submitted_is_told_of_each_task_and_merge_and_of_the_batch_once(
     assert summary["data"]["final_status"] == "2 of 3 tasks did not succeed"
     assert [line.split(" ", 1)[1] for line in summary["data"]["merged_tasks"]] in (["Say hello"], ["Clash"])
     assert "hello.txt" in summary["data"]["conflicts"][0]
+    assert [line.split(" ", 1)[0] for line in summary["data"]["not_merged"]] == [bad[:8]]
+    assert summary["importance"] == "high"
+    (for_peer,) = _mail(house, "peer")["batch.settled"]
+    assert for_peer["message_id"] == summary["message_id"], "who wrote in its thread took part in it"
+    assert "batch.settled" not in _mail(house, "bystander")
     house.kill_daemon()
     assert {kind: len(rows) for kind, rows in _mail(house, "boss").items()} == {k: len(v) for k, v in mail.items()}
     assert "Task failed: Break" in told(house.hook("UserPromptSubmit", "boss", prompt="x"))
@@ -160,6 +171,7 @@ def _submitted(conn: Connection, now: datetime, **how: Any) -> Any:
     return tasks.submit(conn, wanted, now, Tasks(max_queue=MOST_RECIPIENTS + 1))["task_id"]
 
 
+@pytest.mark.req("MESSAGE-3")
 def test_a_batch_with_more_participants_than_a_letter_can_name_is_summed_up_for_each_once(
     db: Database, repo: Path
 ) -> None:
@@ -205,6 +217,65 @@ def test_all_that_a_session_has_not_seen_of_a_sender_bounces_in_one_letter(db: D
     assert bounce["data"]["messages"] in bounce["body"]
     (single,) = db.read(lambda conn: list(messages.inbox(conn, "eve")))
     assert (single["subject"], single["data"]["messages"]) == ("Not delivered: About 0", str(wrote[3]))
+
+
+@pytest.mark.req("MESSAGE-3")
+def test_whoever_worked_on_a_batch_is_sent_its_summary_too(db: Database, repo: Path) -> None:
+    now = datetime.now(timezone.utc)
+
+    def end(conn: Connection) -> None:
+        for one in ("boss", "chief", "coder", "talker", "bystander"):
+            sessions.register(conn, Arrival(session_id=one), now)
+        messages.send(
+            conn, Identity("talker", "talker"), messages.Letter("Hm", "x", to=("bystander",), thread_id="b"), now
+        )
+        first = _submitted(conn, now, submitted_by="boss", thread_id="b")
+        task = _submitted(conn, now, submitted_by="chief", thread_id="b")
+        conn.execute(update(task_table).values(status="completed", completed_at=iso(now)))
+        conn.execute(update(task_table).where(task_table.c.task_id == first).values(session_id="coder"))
+        events.record(conn, now, "task.completed", task_id=task)
+
+    db.write(end)
+    Announcer(db, open_repository(repo / ".git"), lambda: None).step(now)
+    told_to = {
+        one: [row["kind"] for row in db.read(lambda conn, one=one: list(messages.inbox(conn, one)))]  # type: ignore[misc]
+        for one in ("boss", "chief", "coder", "talker", "bystander")
+    }
+    assert told_to == {
+        "boss": ["batch.settled"], "chief": ["batch.settled", "task.completed"], "coder": ["batch.settled"],
+        "talker": ["batch.settled"], "bystander": ["message"],
+    }  # fmt: skip
+
+
+@pytest.mark.req("MESSAGE-2")
+def test_a_failure_tells_all_that_was_tried_and_all_that_is_left_of_it(db: Database, repo: Path) -> None:
+    now = datetime.now(timezone.utc)
+    git(repo, "branch", "corral/half")
+    head = git(repo, "rev-parse", "HEAD")
+    result = {"parsed": 3}
+
+    def fail(conn: Connection) -> None:
+        sessions.register(conn, Arrival(session_id="boss"), now)
+        task = _submitted(conn, now, submitted_by="boss")
+        left = {"branch": "corral/half", "head_sha": head, "progress": "Editing src/a.py", "result": result}
+        said = {"error_code": "tests_failed", "error_message": "Two tests fail."}
+        ended = {"status": "failed", "started_at": iso(now), "completed_at": iso(now)}
+        conn.execute(update(task_table).values(**ended, **left, **said))
+        events.record(conn, now, "task.retried", task_id=task, data={"error_message": "One test fails."})
+        events.record(conn, now, "task.failed", task_id=task, data=said)
+
+    db.write(fail)
+    Announcer(db, open_repository(repo / ".git"), lambda: None).step(now)
+    (mail,) = db.read(lambda conn: list(messages.inbox(conn, "boss")))
+    assert (mail["kind"], mail["importance"]) == ("task.failed", "high")
+    data = mail["data"]
+    assert data["failure_reason"] == "tests_failed: Two tests fail."
+    assert data["partial_progress"] == {
+        "last_seen_doing": "Editing src/a.py", "branch": "corral/half", "head_sha": head, "result": result
+    }  # fmt: skip
+    assert [line.split(": ", 1)[1] for line in data["attempted_actions"]] == ["One test fails.", "Two tests fail."]
+    for part in (data["task_id"], "Two tests fail.", "One test fails.", "Editing src/a.py", "corral/half", head):
+        assert part in mail["body"], part
 
 
 def test_what_a_letter_carries_of_many_files_is_bounded_and_says_how_many(db: Database, repo: Path) -> None:

@@ -53,6 +53,7 @@ def test_the_core_profile_costs_little(house: Coordinated) -> None:
 def test_what_goes_on_can_be_read_without_a_tool(house: Coordinated) -> None:
     async def scene(one: Agent, two: Agent) -> None:
         await one.call("acquire_lock", file_path="src/a.py")
+        house.ask("POST", "/locks/acquire", {"paths": ["db:schema:users"], "session_id": "other"})
         task_id = (await one.call("submit_work", task_type="t", description="x"))["task_id"]
         later = (await two.call("submit_work", task_type="t", description="y", depends_on=[task_id]))["task_id"]
         handoffs = [(await agent.call("write_handoff", summary="Half of it."))["handoff_id"] for agent in (one, two)]
@@ -64,9 +65,11 @@ def test_what_goes_on_can_be_read_without_a_tool(house: Coordinated) -> None:
             "features://active",
             "merges://queue",
         } <= listed
-        (lock,) = await one.read("locks://current")
-        assert (lock["file_path"], lock["agent_type"], lock["locked_at"]) == ("src/a.py", "mcp", lock["acquired_at"])
-        assert {task["task_id"] for task in await one.read("work://pending")} == {task_id, later}
+        mine, theirs = await one.read("locks://current")
+        assert (mine["file_path"], mine["agent_type"], mine["locked_at"]) == ("src/a.py", "mcp", mine["acquired_at"])
+        assert (theirs["file_path"], theirs["session_id"]) == ("db:schema:users", "other")
+        pending = {task["task_id"]: task["status"] for task in await one.read("work://pending")}
+        assert pending == {task_id: "pending", later: "waiting"}
         assert [handoff["handoff_id"] for handoff in await one.read("handoffs://recent")] == handoffs[::-1]
         assert await one.read("features://active") == await one.read("merges://queue") == []
 

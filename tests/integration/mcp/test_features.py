@@ -21,7 +21,11 @@ def test_a_feature_is_registered_judged_and_deregistered(house: Coordinated) -> 
         told = await one.call("register_feature", feature_id="F-1", resource_claims=CLAIMS, title="Search")
         assert (told["success"], told["action"], told["feature_id"]) == (True, "registered", "F-1")
         assert sorted(told["resource_claims"]) == sorted(CLAIMS)
-        assert [row["feature_id"] for row in await one.read("features://active")] == ["F-1"]
+        (active,) = await one.read("features://active")
+        known = (await one.call("get_feature", feature_id="F-1"))["feature"]
+        for shown in (told, active, known):
+            assert (shown["feature_id"], shown["title"], shown["status"]) == ("F-1", "Search", "active")
+            assert sorted(shown["resource_claims"]) == sorted(CLAIMS)
         (listed,) = (await one.call("list_active_features"))["features"]
         assert listed["registered_by"] in {row["agent_name"] for row in house.json("session", "list")}
 
@@ -49,6 +53,7 @@ def test_a_feature_is_registered_judged_and_deregistered(house: Coordinated) -> 
             assert ended == {"success": True, "feature_id": "F-1", "status": "completed"}
         free = await one.call("analyze_feature_conflicts", candidate_claims=CLAIMS)
         assert (free["feasibility"], free["conflicts"]) == ("FULL", [])
+        assert [row["feature_id"] for row in (await one.call("list_active_features"))["features"]] == ["F-2"]
         gone = (await one.call("get_feature", feature_id="F-1"))["feature"]
         assert (gone["status"], sorted(gone["resource_claims"])) == ("completed", sorted(CLAIMS))
 
@@ -85,11 +90,12 @@ def test_what_cannot_be_a_feature_is_refused_with_the_reason(house: Coordinated)
     play_queue(house, scene)
 
 
-@pytest.mark.req("FEATURE-2")
+@pytest.mark.req("FEATURE-1", "FEATURE-2", "FEATURE-3")
 def test_people_and_programs_use_the_same_registry(house: Coordinated) -> None:
     claims = [part for claim in CLAIMS for part in ("--claim", claim)]
     made = house.json("feature", "register", "F/1", *claims, "--title", "Search", "--branch", "search")
-    assert (made["action"], made["branch_name"]) == ("registered", "search")
+    assert (made["action"], made["branch_name"], made["title"]) == ("registered", "search", "Search")
+    assert sorted(house.ask("GET", "/features/F%2F1")["resource_claims"]) == sorted(CLAIMS)
     assert house.json("feature", "list") == house.ask("GET", "/features")
     assert house.json("feature", "show", "F/1") == house.ask("GET", "/features/F%2F1")
     assert "search" in house.run("feature", "show", "F/1").stdout

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 from typing import Any
 
 import pytest
 
-from corral.coordination.names import ADJECTIVES, NOUNS
+from corral.coordination.names import ADJECTIVES, NOUNS, agent_name
 from tests.conftest import git
 from tests.coordinated import Coordinated
 from tests.integration.mcp.client import Agent, play
@@ -65,6 +67,15 @@ def test_agents_register_write_and_answer(house: Coordinated) -> None:
         assert (mine["count"], mine["messages"][0]["body_md"]) == (1, "Good")
 
     play(house, scene, agents=2, profile="mail", CORRAL_SESSION_ID="")
+    # Two that would be given the same name are not.
+    seeds: dict[str, str] = {}
+    alike = next(
+        (seeds[name], seed)
+        for seed in map(str, itertools.count())
+        if seeds.setdefault(name := agent_name(lambda _: False, seed), seed) != seed
+    )
+    given = [house.ask("POST", "/sessions", {"session_id": seed})["agent_name"] for seed in alike]
+    assert given[0] != given[1] and all(re.fullmatch(r"([A-Z][a-z]+){2}", name) for name in given)
 
 
 def test_what_is_wrong_is_said_in_agent_mails_words_and_nobody_speaks_for_another(house: Coordinated) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
+from contextlib import closing
 from datetime import datetime, timezone
 from typing import Any
 
 import pytest
 
+from corral.errors import LockHeld, NotPermitted
 from corral.models.instants import parse
 from tests.conftest import git
 from tests.coordinated import Coordinated, eventually
@@ -107,8 +110,27 @@ def test_reservations_in_the_shapes_of_agent_mail(house: Coordinated) -> None:
         await reserve(one, mine, "README.md")
         assert _agent(await reserve(two, yours, "docs/README.md"))[1] == []
 
+        # What has expired is anybody's, and nothing of it stays behind.
+        await reserve(one, mine, "short/**", "db:schema:short", ttl_seconds=1)
+        assert stored("short/**", "db:schema:short") == 2
+        eventually(lambda: stored("short/**", "db:schema:short") == 0, 10)
+        assert _agent(await reserve(two, yours, "short/x.py", "db:schema:short"))[1] == []
+
+    def stored(*keys: str) -> int:
+        with closing(sqlite3.connect(f"file:{house.root / '.corral/corral.db'}?mode=ro", uri=True)) as database:
+            held = [row[0] for row in database.execute("SELECT file_path FROM file_locks")]
+        return sum(key in held for key in keys)
+
     play(house, scene, agents=2, profile="mail")
     eventually(lambda: house.json("lock", "list") == [])
+
+    # A task that fails has given back what it had reserved.
+    took = house.root.parent / "took"
+    failing = {"title": "Fails", "command": f"corral lock acquire docs/x.md && touch {took}; exit 1", "max_retries": 0}
+    task_id = house.ask("POST", "/tasks", failing)["task_id"]
+    assert not house.json("wait", task_id, "--timeout", "60", check=False)["done"]
+    assert house.ask("GET", f"/tasks/{task_id}")["status"] in ("failed", "dead") and took.exists()
+    assert house.json("lock", "list") == []
 
 
 @pytest.mark.req("LOCKKEY-1")
@@ -138,6 +160,42 @@ def test_logical_keys_and_files_are_locked_side_by_side(house: Coordinated) -> N
         assert (await one.call("acquire_lock", file_path="./invalid:prefix:key"))["success"]
 
     play(house, scene, agents=2)
+    eventually(lambda: house.json("lock", "list") == [])
+
+    # The same by HTTP and on the command line.
+    mine: dict[str, Any] = {"CLAUDE_CODE_SESSION_ID": "mine"}
+    yours: dict[str, Any] = {"CLAUDE_CODE_SESSION_ID": "yours"}
+    pause, route, table, file = keys = [
+        "feature:FEAT-123:pause", "api:GET /v1/users", "db:schema:users", "src/api/users.py"
+    ]  # fmt: skip
+    house.json("lock", "acquire", pause, "--reason", "contract revision bump", **mine)
+    house.ask("POST", "/locks/acquire", {"paths": keys[1:], "session_id": "mine", "ttl_s": 600})
+    for key, spelled in zip(keys, (pause, "api:get  v1/users/", "DB:schema:Users", "./src/api/users.py"), strict=True):
+        with pytest.raises(LockHeld):
+            house.ask("POST", "/locks/acquire", {"paths": [spelled], "session_id": "yours"})
+        assert house.run("lock", "acquire", spelled, check=False, **yours).returncode == 4
+        (seen,) = house.ask("POST", "/locks/check", {"paths": [spelled], "session_id": "yours"})
+        (conflict,) = seen["conflicts"]
+        assert (seen["locked"], conflict["file_path"], conflict["session_id"]) == (True, key, "mine")
+        assert (conflict["expires_in_s"] <= 600) is (key != pause)
+    checked = house.run("lock", "check", pause, check=False, **yours)
+    assert checked.returncode == 4 and "(contract revision bump)" in checked.stdout
+
+    # Both kinds lie side by side, and go one by one.
+    def held() -> dict[str, str]:
+        return {row["file_path"]: row["session_id"] for row in house.json("lock", "list")}
+
+    assert held() == dict.fromkeys(keys, "mine")
+    assert house.json("lock", "release", file, **mine)["released"] == [file]
+    assert held() == dict.fromkeys([pause, route, table], "mine")
+    assert house.ask("POST", "/locks/release", {"paths": [route], "session_id": "mine"})["released"] == [route]
+    house.ask("POST", "/locks/acquire", {"paths": [file], "session_id": "yours"})
+    house.json("lock", "acquire", "api:GET /v1/users", **yours)
+    assert held() == {pause: "mine", table: "mine", file: "yours", route: "yours"}
+    odd = house.run("lock", "acquire", "invalid:prefix:key", check=False, **mine)
+    assert odd.returncode != 0 and "no known namespace" in odd.stderr
+    with pytest.raises(NotPermitted):
+        house.ask("POST", "/locks/acquire", {"paths": ["invalid:prefix:key"], "session_id": "mine"})
 
 
 def test_waiting_for_a_lock_and_what_is_refused(house: Coordinated) -> None:

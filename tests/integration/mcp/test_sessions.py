@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import time
+from collections.abc import Callable
 from datetime import datetime, timezone
 from typing import Any
 
 import pytest
 
 from corral.errors import InvalidInput, NotFound
-from corral.models.instants import iso
+from corral.models.instants import iso, parse
 from tests.conftest import git
 from tests.coordinated import Coordinated, eventually
 from tests.faults.test_disk_and_database import no_room_for
@@ -50,9 +53,28 @@ def test_agents_find_each_other_by_what_they_can_do(house: Coordinated) -> None:
         await two.call("register_session", capabilities=[])
         (later,) = (await two.call("discover_agents", capability="review"))["agents"]
         assert later["last_heartbeat"] > found["last_heartbeat"] and later["started_at"] == found["started_at"]
+        assert house.ask("POST", f"/sessions/{me['session_id']}/heartbeat")["session_id"] == me["session_id"]
+        (last,) = (await two.call("discover_agents", capability="review"))["agents"]
+        assert last["last_heartbeat"] > later["last_heartbeat"]
         assert [row["agent_name"] for row in house.json("session", "list", "--capability", "REVIEW")] == [
             me["agent_id"]
         ]
+
+        # It rests, and goes on: found by that, and by what it can do only together with that.
+        house.hook("SessionStart", "rests")
+        house.ask("POST", "/sessions", {"session_id": "rests", "capabilities": ["cobol"]})
+        for event, status, other in (("Stop", "idle", "active"), ("UserPromptSubmit", "active", "idle")):
+            house.hook(event, "rests", prompt="Go on")
+            for agent in (one, two):
+                found = (await agent.call("discover_agents", capability="cobol", status=status))["agents"]
+                assert [(row["session_id"], row["status"]) for row in found] == [("rests", status)]
+            for wanted in ({"capability": "cobol", "status": other}, {"capability": "rust", "status": status}):
+                assert await one.call("discover_agents", **wanted) == {"agents": []}, wanted
+        house.ask("POST", "/sessions/rests/end")
+
+        # What it says it can do takes the place of what it said before.
+        await one.call("register_session", capabilities=["review"])
+        assert await two.call("discover_agents", capability="python") == {"agents": []}
 
         for wrong, name in (
             ({"agent_name": "Sisyphus"}, "conflict"), ({"agent_name": "no name"}, "invalid_input"),
@@ -72,7 +94,7 @@ def test_agents_find_each_other_by_what_they_can_do(house: Coordinated) -> None:
         for row in house.json("session", "list", "--status", "disconnected"):
             assert row["started_at"] < row["last_heartbeat"] <= row["ended_at"] <= iso(datetime.now(timezone.utc))
         gone = (await one.call("discover_agents", status="disconnected"))["agents"]
-        assert len(gone) == 2 and "Sisyphus" not in {row["agent_id"] for row in gone}
+        assert len(gone) == 3 and "Sisyphus" not in {row["agent_id"] for row in gone}
 
     play(house, later, profile="full")
 
@@ -94,20 +116,43 @@ def test_the_names_that_a_session_goes_by_are_shown_with_it(house: Coordinated) 
     play(house, scene, profile="mail", CLAUDE_CODE_SESSION_ID="claude-1")
 
 
-@pytest.mark.req("HEARTBEAT-3")
-def test_a_cleanup_leaves_the_living_alone(house: Coordinated) -> None:
+def leave_a_dead_one(house: Coordinated) -> None:
+    """A session whose process died just now, and its lock."""
+    with subprocess.Popen(["sleep", "60"]) as process:
+        try:
+            house.ask("POST", "/sessions", {"session_id": "dead", "client_pid": process.pid})
+            house.ask("POST", "/locks/acquire", {"paths": ["src/dead.py"], "session_id": "dead"})
+        finally:
+            process.kill()
+
+
+@pytest.mark.req("HEARTBEAT-2", "HEARTBEAT-3")
+def test_a_cleanup_counts_the_dead_and_leaves_the_living_alone(house: Coordinated) -> None:
     nothing = {"success": True, "agents_cleaned": 0, "locks_released": 0}
+    freed = {"success": True, "agents_cleaned": 1, "locks_released": 1}
+
+    def cleaned(by: Callable[[], Any]) -> bool:
+        """The daemon's own look, every few seconds, may come first: then another one has to die."""
+        leave_a_dead_one(house)
+        return bool(by() == freed)
 
     async def scene(one: Agent) -> None:
         await one.call("acquire_lock", file_path="src/a.py")
+        leave_a_dead_one(house)
+        while await one.call("cleanup_dead_agents") != freed:
+            assert time.monotonic() < until
+            leave_a_dead_one(house)
         assert await one.call("cleanup_dead_agents") == nothing
         assert await one.call("cleanup_dead_agents", stale_threshold_minutes=1) == nothing
         for wrong in (0, -5, 1e9):
             assert (await one.call("cleanup_dead_agents", stale_threshold_minutes=wrong))["error"] == "invalid_input"
         assert house.json("session", "cleanup") == nothing
         assert house.run("session", "cleanup", "--silent-for", "0", check=False).returncode == 2
+        for by in (lambda: house.ask("POST", "/sessions/cleanup"), lambda: house.json("session", "cleanup")):
+            eventually(lambda by=by: cleaned(by), 10)  # type: ignore[misc]
         assert [row["file_path"] for row in house.json("lock", "list")] == ["src/a.py"]
 
+    until = time.monotonic() + 20
     play(house, scene, profile="full")
     assert house.ask("POST", "/sessions/cleanup") == nothing
     with pytest.raises(InvalidInput):
@@ -179,6 +224,16 @@ def test_what_a_session_changed_is_shown_with_it(house: Coordinated) -> None:
     git(house.root, "merge", "-q", "--ff-only", old)
     house.hook("PostToolUse", "idle", tool_name="Bash", tool_use_id="u2", tool_input={"command": "git merge old"})
     assert house.json("session", "show", "idle")["changesets"]["commits"] == []
+
+    # When it came and went is on record; who comes back has not gone.
+    asked = datetime.now(timezone.utc)
+    house.hook("SessionEnd", "idle", reason="other")
+    over = house.json("session", "show", "idle")
+    assert over["status"] == "disconnected" and parse(over["started_at"]) < asked
+    assert asked <= parse(over["ended_at"]) <= datetime.now(timezone.utc)
+    house.hook("SessionStart", "idle", source="resume")
+    back = house.json("session", "show", "idle")
+    assert (back["status"], back["ended_at"], back["started_at"]) == ("active", None, over["started_at"])
 
     with pytest.raises(NotFound):
         house.ask("GET", "/sessions/nobody")

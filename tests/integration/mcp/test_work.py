@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from corral.errors import NotFound
 from tests.conftest import commit, git
 from tests.coordinated import Coordinated, eventually
 from tests.integration.mcp.client import Agent, play
@@ -74,11 +75,19 @@ def test_work_goes_from_hand_to_hand(house: Coordinated) -> None:
         read = await one.call("get_task", task_id=task_id)
         assert set(read) == READ | {"success"}
         assert (read["status"], read["result"]) == ("completed", {"verdict": {"ok": True}})
+        said = {name: read[name] for name in ("task_id", "task_type", "input_data", "error_message", "priority")}
+        assert said == {
+            "task_id": task_id, "task_type": "review", "input_data": {"b": [1]}, "error_message": None, "priority": 5
+        }  # fmt: skip
+        assert read["created_at"] < read["completed_at"]
         over_http = house.ask("GET", f"/tasks/{task_id}")
         assert over_http == {name: read[name] for name in READ}
         assert house.ask("GET", f"/tasks/{task_id}/detail") == before
         missing = await one.call("get_task", task_id=UNKNOWN)
         assert (missing["success"], missing["error"], missing["reason"]) == (False, "not_found", "task_not_found")
+        for unknown in (UNKNOWN, "nonsense"):
+            with pytest.raises(NotFound):
+                house.ask("GET", f"/tasks/{unknown}")
 
     play(house, scene, agents=2)
 
@@ -148,6 +157,13 @@ def test_an_orchestrator_cancels_whatever_there_is(house: Coordinated, tmp_path:
                 "cancelled_by_orchestrator",
                 "The package failed.",
             )
+        # The convention by hand: whoever has the task says it.
+        late = await submit(description="nobody needs it")
+        assert (await hand.call("get_work"))["task_id"] == late
+        result = {"error_code": "cancelled_by_orchestrator", "reason": "Not needed."}
+        await hand.call("complete_work", task_id=late, success=False, result=result)
+        read = await boss.call("get_task", task_id=late)
+        assert (read["status"], read["result"]) == ("failed", result)
         pid = int((tmp_path / "pid").read_text())
         eventually(lambda: not Path(f"/proc/{pid}").exists())
         missing = await boss.call("cancel_task_convention", task_id=UNKNOWN, reason="x")

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Connection, create_engine
+from sqlalchemy import Connection, create_engine, select
 
 from corral.coordination import edits, locks, sessions
 from corral.coordination.edits import Policy, Target
@@ -16,8 +16,8 @@ from corral.coordination.locks import Holder
 from corral.coordination.sessions import Arrival
 from corral.errors import Conflict, InvalidInput, LockHeld
 from corral.models.instants import iso, parse
+from corral.store import events, schema
 from corral.store import locks as lock_rows
-from corral.store import schema
 from corral.store import sessions as session_rows
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=timezone.utc)
@@ -64,6 +64,25 @@ def test_an_edit_renews_its_lock(conn: Connection) -> None:
     _edit(conn, "a", "x", now=NOW + timedelta(minutes=50))
     assert _edit(conn, "b", "x", now=NOW + timedelta(minutes=70)) is not None
     assert _edit(conn, "b", "x", now=NOW + timedelta(minutes=111)) is None
+
+
+@pytest.mark.req("LOCKKEY-3", "RESERVE-3")
+@pytest.mark.parametrize(
+    ("held", "asked"), [("db:schema:users", "db:schema:Users"), ("src/*.py", "src/a.py"), ("x", "*")]
+)
+def test_a_lock_holds_until_it_expires_and_is_then_cleaned_up(conn: Connection, held: str, asked: str) -> None:
+    def ask(seconds: float) -> list[str]:
+        taken = locks.acquire(conn, [parse_key(asked)], Holder("b"), NOW + timedelta(seconds=seconds), ttl_s=600)
+        return [row["session_id"] for row in taken]
+
+    locks.acquire(conn, [parse_key(held)], Holder("a"), NOW, ttl_s=600)
+    with pytest.raises(LockHeld):
+        ask(599)
+    assert ask(601) == ["b"], "even where nobody has cleaned up yet"
+    assert locks.expire(conn, NOW + timedelta(seconds=602)) == NOW + timedelta(seconds=1201)
+    assert [row.session_id for row in conn.execute(select(schema.file_locks))] == ["b"]
+    last = events.listing(conn)[-1]
+    assert (last["kind"], last["session_id"], last["data"]) == ("lock.expired", "a", {"path": held})
 
 
 def test_the_same_file_in_another_checkout_is_only_a_remark(conn: Connection) -> None:
@@ -229,7 +248,7 @@ def test_a_resumed_session_keeps_its_name(conn: Connection) -> None:
     sessions.end(conn, "s", "ended", NOW)
     again = sessions.register(conn, Arrival(session_id="s"), NOW + timedelta(days=1))
     assert again["agent_name"] == first["agent_name"]
-    assert again["status"] == "active"
+    assert (again["status"], again["ended_at"], again["started_at"]) == ("active", None, first["started_at"])
 
 
 def test_a_name_is_unique(conn: Connection) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -23,6 +24,9 @@ from corral.coordination.witness import Witness
 from corral.errors import Conflict
 from corral.models.instants import iso
 from corral.models.tasks import read_submissions
+from corral.server.mcp.calls import Call, current
+from corral.server.mcp.tools.sessions import cleanup_dead_agents
+from corral.server.routes.sessions import Cleanup, cleanup
 from corral.server.timers import clean_up
 from corral.store import events
 from corral.store import handoffs as handoff_rows
@@ -50,6 +54,9 @@ class Fleet:
         return self.time
 
     def nudge(self, _name: str) -> None: ...
+
+    async def work(self, function: Callable[[], Cleaned]) -> Cleaned:
+        return function()
 
     def passes(self, time: timedelta) -> None:
         """Time goes by, with somebody looking all the while."""
@@ -105,6 +112,40 @@ def test_who_was_silent_past_the_threshold_is_ended_and_nobody_else(fleet: Fleet
     assert [(row["session_id"], row["relevant_files"]) for row in left] == [("dead", ["dead.py"])]
     assert clean(fleet) == Cleaned(0, 0)
     assert clean(fleet, minutes=5) == Cleaned(1, 1), "the threshold is the caller's"
+
+
+@pytest.mark.req("HEARTBEAT-2", "HEARTBEAT-3")
+@pytest.mark.parametrize("by", ["mcp", "http"])
+def test_whoever_asks_and_names_no_threshold_means_fifteen_minutes(fleet: Fleet, by: str) -> None:
+    services: Any = fleet
+    current.set(Call(services))
+
+    def ask() -> tuple[bool, int, int]:
+        async def clean_up() -> dict[str, Any]:
+            return await (cleanup_dead_agents() if by == "mcp" else cleanup(services, Cleanup.model_validate({})))
+
+        said = asyncio.run(clean_up())
+        return said["success"], said["agents_cleaned"], said["locks_released"]
+
+    fleet.arrive("dead")
+    fleet.passes(14 * MINUTE)
+    fleet.arrive("alive")
+    assert ask() == (True, 0, 0)
+    fleet.passes(2 * MINUTE)
+    assert ask() == (True, 1, 1)
+    assert fleet.alive() == fleet.held() == {"alive"}
+
+
+@pytest.mark.req("HEARTBEAT-3")
+def test_who_is_connected_is_not_silent(fleet: Fleet) -> None:
+    fleet.arrive("connected", "dead")
+    fleet.witness.bridge_opened("bridge", "connected")
+    fleet.passes(60 * MINUTE)
+    assert clean(fleet) == Cleaned(1, 1)
+    assert fleet.alive() == fleet.held() == {"connected"}
+    fleet.witness.bridge_closed("bridge")
+    fleet.passes(16 * MINUTE)
+    assert clean(fleet) == Cleaned(1, 1)
 
 
 def test_a_machine_that_slept_took_nobody_with_it(fleet: Fleet) -> None:
