@@ -2,7 +2,8 @@
 
 What the model does is written in the prompt, as a fenced block that :func:`script` makes from these steps:
 
-* ``{"tool": NAME, "input": {...}}`` calls a tool; ``"if_denied": [steps]`` is played if that call came back as an error
+* ``{"tool": NAME, "input": {...}}`` calls a tool, with ``"text"`` after saying that; ``"if_denied": [steps]`` is played
+  if that call came back as an error
 * ``{"text": "..."}`` says something and ends the turn
 * ``{"sleep": SECONDS}`` waits before the next step
 * any tool or text step may carry ``"usage": {"input_tokens": 5, ...}``, which its answer then reports
@@ -228,21 +229,16 @@ def _texts(content: Any) -> list[str]:
 
 def _message(model: str, step: Step) -> Json:
     """The whole answer to a request, as the API would give it when not streaming."""
+    blocks: list[Json] = [{"type": "text", "text": step["text"]}] if "text" in step else []
     if "tool" in step:
-        block: Json = {
-            "type": "tool_use",
-            "id": f"toolu_{uuid.uuid4().hex[:20]}",
-            "name": step["tool"],
-            "input": step["input"],
-        }
-    else:
-        block = {"type": "text", "text": step["text"]}
+        use = f"toolu_{uuid.uuid4().hex[:20]}"
+        blocks.append({"type": "tool_use", "id": use, "name": step["tool"], "input": step["input"]})
     return {
         "id": f"msg_{uuid.uuid4().hex[:20]}",
         "type": "message",
         "role": "assistant",
         "model": model,
-        "content": [block],
+        "content": blocks,
         "stop_reason": "tool_use" if "tool" in step else "end_turn",
         "stop_sequence": None,
         "usage": {**USAGE, **step.get("usage", {})},
@@ -251,19 +247,20 @@ def _message(model: str, step: Step) -> Json:
 
 def _events(message: Json) -> Iterator[Json]:
     """The same answer as the events of a stream."""
-    block, usage = message["content"][0], message["usage"]
-    if block["type"] == "tool_use":
-        opening, delta = (
-            {**block, "input": {}},
-            {"type": "input_json_delta", "partial_json": json.dumps(block["input"])},
-        )
-    else:
-        opening, delta = {**block, "text": ""}, {"type": "text_delta", "text": block["text"]}
+    usage = message["usage"]
     head = {**message, "content": [], "stop_reason": None, "usage": {**usage, "output_tokens": 1}}
     yield {"type": "message_start", "message": head}
-    yield {"type": "content_block_start", "index": 0, "content_block": opening}
-    yield {"type": "content_block_delta", "index": 0, "delta": delta}
-    yield {"type": "content_block_stop", "index": 0}
+    for index, block in enumerate(message["content"]):
+        if block["type"] == "tool_use":
+            opening, delta = (
+                {**block, "input": {}},
+                {"type": "input_json_delta", "partial_json": json.dumps(block["input"])},
+            )
+        else:
+            opening, delta = {**block, "text": ""}, {"type": "text_delta", "text": block["text"]}
+        yield {"type": "content_block_start", "index": index, "content_block": opening}
+        yield {"type": "content_block_delta", "index": index, "delta": delta}
+        yield {"type": "content_block_stop", "index": index}
     ending = {"stop_reason": message["stop_reason"], "stop_sequence": None}
     yield {"type": "message_delta", "delta": ending, "usage": {"output_tokens": usage["output_tokens"]}}
     yield {"type": "message_stop"}

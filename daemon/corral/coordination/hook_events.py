@@ -30,6 +30,7 @@ class HookEvent:
         held_before: Whether a Stop hook holds the session already: it stops for the second time.
         came_at: When its bridge sent it; for a command hook, when it was read.
         bridge: The process id of the MCP bridge that carried the event, or empty for a command hook.
+        transcript_path: Where the client writes down what the session says; empty inside a subagent.
         unheard: From when to when answers to the actor got lost on their way; None if all arrived.
     """
 
@@ -56,6 +57,7 @@ class HookEvent:
     unheard: tuple[datetime, datetime] | None
     client_pid: int | None
     entrypoint: str
+    transcript_path: str
 
     @property
     def is_edit(self) -> bool:
@@ -103,6 +105,7 @@ def read(name: str, payload: Mapping[str, Any], now: datetime) -> HookEvent | No
         unheard=_span(origin.get("unheard")),
         client_pid=pid if isinstance(pid, int) and not isinstance(pid, bool) and pid > 1 else None,
         entrypoint=_text(origin, "entrypoint"),
+        transcript_path="" if agent else _text(payload, "transcript_path"),
     )
 
 

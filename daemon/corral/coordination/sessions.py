@@ -52,6 +52,7 @@ class Arrival:
     """What is known of a session when it appears; None and empty mean: not said.
 
     Attributes:
+        transcript_path: Where its client writes down what is said.
         client_pid: The process whose death ends the session, with ``client_started`` (Unix time) against reuse of the id.
     """
 
@@ -65,6 +66,7 @@ class Arrival:
     client_pid: int | None = None
     client_started: float | None = None
     entrypoint: str | None = None
+    transcript_path: str | None = None
     capabilities: tuple[str, ...] = field(default=())
     current_task: str | None = None
     task_id: str | None = None

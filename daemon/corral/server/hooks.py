@@ -30,7 +30,7 @@ from corral.git import refs
 from corral.models.crash import crash_point
 from corral.models.instants import after, iso
 from corral.models.states import SessionStatus
-from corral.server import shell_watch
+from corral.server import shell_watch, transcripts
 from corral.server.presence import arrival, is_running, presence, started_at
 from corral.server.services import Services
 from corral.store import locks as lock_rows
@@ -205,7 +205,14 @@ async def _session_start(services: Services, event: HookEvent) -> Answer:
 
 async def _session_end(services: Services, event: HookEvent) -> Answer:
     now, rules = services.now(), services.settings().tasks
-    await services.write(lambda conn: departures.end(conn, event.actor, event.reason or "ended", now, rules))
+    said = await services.work(lambda: transcripts.last_words(event.transcript_path or None))
+
+    def over(conn: Connection) -> None:
+        if said:
+            session_rows.change(conn, event.actor, {"last_words": said})
+        departures.end(conn, event.actor, event.reason or "ended", now, rules)
+
+    await services.write(over)
     services.nudge("supervisor")
     return {}
 

@@ -35,6 +35,7 @@ def arrival(services: Services, event: HookEvent) -> Arrival:
         client_pid=pid,
         client_started=started_at(pid) if pid else None,
         entrypoint=event.entrypoint or None,
+        transcript_path=event.transcript_path or None,
     )
 
 

@@ -10,6 +10,7 @@ from sqlalchemy import Connection
 from corral.coordination import locks, sessions
 from corral.coordination.sessions import Cleaned
 from corral.observe.logs import logger
+from corral.server import transcripts
 from corral.server.presence import is_running
 from corral.server.services import Services
 from corral.store import sessions as rows
@@ -68,9 +69,12 @@ def _mind_the_jump(services: Services, now: datetime) -> None:
 
 
 def _sweep(services: Services, now: datetime, stale_after_s: float, *, cautious: bool = False) -> Cleaned:
-    # Looked up before the write: the one writer waits for nobody's processes.
-    processes = {(row["client_pid"], row["client_started"]) for row in services.db.read(rows.live)}
+    # Looked up before the write: the one writer waits for nobody's processes, nor for their files.
+    living = services.db.read(rows.live)
+    processes = {(row["client_pid"], row["client_started"]) for row in living}
     gone = {process for process in processes if process[0] is not None and not is_running(*process)}
+    killed = [row for row in living if (row["client_pid"], row["client_started"]) in gone]
+    said = {row["session_id"]: transcripts.last_words(row["transcript_path"]) for row in killed}
 
     def sweep(conn: Connection) -> list[dict[str, Any]]:
         over = sessions.doomed(
@@ -82,7 +86,11 @@ def _sweep(services: Services, now: datetime, stale_after_s: float, *, cautious:
             is_running=lambda pid, started: (pid, started) not in gone,
             cautious=cautious and not ended,
         )
-        return departures.end_all(conn, list(over.items())[:AT_ONCE], now, services.settings().tasks)
+        some = list(over.items())[:AT_ONCE]
+        for session_id, _reason in some:
+            if words := said.get(session_id):
+                rows.change(conn, session_id, {"last_words": words})
+        return departures.end_all(conn, some, now, services.settings().tasks)
 
     ended: list[dict[str, Any]] = []
     while some := services.db.write(sweep):

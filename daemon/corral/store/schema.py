@@ -68,6 +68,7 @@ agent_sessions = Table(
     Column("client_started", Float, nullable=True),
     Column("entrypoint", String(64), nullable=True),
     Column("last_words", Text, nullable=True),
+    Column("transcript_path", Text, nullable=True),
     Column("started_at", String(24), nullable=False),
     Column("last_heartbeat", String(24), nullable=False),
     Column("ended_at", String(24), nullable=True),
