@@ -27,6 +27,9 @@ def test_agents_leave_and_read_handoffs(house: Coordinated) -> None:
         assert newest["summary"] == "Second."
         first = (await two.call("read_handoff", limit=5))["handoffs"][1]
         assert (first["handoff_id"], first["in_progress"]) == (written["handoff_id"], ["reset", "mail"])
+        for agent, left in ((one, first), (two, newest)):
+            me = await agent.call("register_session")
+            assert [left[key] for key in ("session_id", "agent_name")] == [me["session_id"], me["agent_name"]]
         assert (await two.call("read_handoff", agent_name=first["agent_name"]))["handoffs"] == [first]
         assert (await two.call("read_handoff", agent_name="Nobody", limit=3)) == {"handoffs": []}
         assert [row["summary"] for row in await two.read("handoffs://recent")] == ["Second.", "The login works."]

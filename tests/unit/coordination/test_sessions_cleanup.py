@@ -25,6 +25,7 @@ from corral.errors import Conflict
 from corral.models.instants import iso
 from corral.models.tasks import read_submissions
 from corral.server.mcp.calls import Call, current
+from corral.server.mcp.replays import Replays
 from corral.server.mcp.tools.sessions import cleanup_dead_agents
 from corral.server.routes.sessions import Cleanup, cleanup
 from corral.server.timers import clean_up
@@ -118,7 +119,7 @@ def test_who_was_silent_past_the_threshold_is_ended_and_nobody_else(fleet: Fleet
 @pytest.mark.parametrize("by", ["mcp", "http"])
 def test_whoever_asks_and_names_no_threshold_means_fifteen_minutes(fleet: Fleet, by: str) -> None:
     services: Any = fleet
-    current.set(Call(services))
+    current.set(Call(services, Replays()))
 
     def ask() -> tuple[bool, int, int]:
         async def clean_up() -> dict[str, Any]:
