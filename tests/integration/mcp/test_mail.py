@@ -37,6 +37,12 @@ def test_agents_register_write_and_answer(house: Coordinated) -> None:
         assert me["program"] == "opencode-coder"
         listed = {row["agent_name"]: row["current_task"] for row in house.json("session", "list")}
         assert listed[me["name"]] == "Executing bd-1" and "Orchestrator - Batch 1" in listed.values()
+        task = "Orchestrator - Batch 2"
+        again = await boss.call(
+            "register_agent", project_key=key, program="opencode", model="any", name="Sisyphus", task_description=task
+        )
+        assert (again["id"], again["task_description"]) == (chief["id"], task)
+        assert house.json("session", "show", "Sisyphus")["current_task"] == task
         sent = await coder.call(
             "send_message", project_key=key, sender_name=me["name"], to=["sisyphus"], subject="[bd-1] Task Complete",
             body_md="Commit: abc", thread_id="batch-1", importance="high", ack_required=True,

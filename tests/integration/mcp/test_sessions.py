@@ -70,6 +70,8 @@ def test_agents_find_each_other_by_what_they_can_do(house: Coordinated) -> None:
                 assert [(row["session_id"], row["status"]) for row in found] == [("rests", status)]
             for wanted in ({"capability": "cobol", "status": other}, {"capability": "rust", "status": status}):
                 assert await one.call("discover_agents", **wanted) == {"agents": []}, wanted
+        house.hook("Stop", "rests")
+        assert house.ask("POST", "/sessions", {"session_id": "rests"})["status"] == "active", "who registers is at work"
         house.ask("POST", "/sessions/rests/end")
 
         # What it says it can do takes the place of what it said before.
