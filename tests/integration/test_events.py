@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from corral.config.paths import find_project, find_socket
+from corral.errors import LockHeld
 from tests.coordinated import Coordinated, eventually
 
 Event = dict[str, Any]
@@ -103,6 +104,44 @@ def test_every_reader_gets_every_change_once_though_the_daemon_is_killed_in_betw
     assert all(reader.connections >= 2 for reader in readers)
     later = newcomer.stop()
     assert later == everything[0][-len(later) :] and len(later) < len(everything[0])
+
+
+@pytest.mark.req("LOCKKEY-1", "SESSION-1", "SESSION-2")
+def test_locks_sessions_and_memories_are_on_the_stream_and_hide_nothing_from_those_who_look_back(
+    house: Coordinated,
+) -> None:
+    reader = Reader(house, 0)
+    both = {"file_path": "src/a.py", "file_paths": ["api:GET /v1/users"], "session_id": "one"}
+    for _ in range(2):
+        assert len(house.ask("POST", "/locks/acquire", both)["locks"]) == 2
+    house.hook("SessionStart", "two")
+    for number in range(30):
+        house.hook("UserPromptSubmit", "two", prompt=f"Do number {number}")
+    house.edit("two", "src/b.py")
+    house.hook("Stop", "two", stop_hook_active=False)
+    house.ask("POST", "/sessions", {"session_id": "two", "capabilities": ["python"]})
+    house.ask("POST", "/memory", {"summary": "The tests need a database.", "session_id": "one"})
+    with pytest.raises(LockHeld):
+        house.ask("POST", "/locks/acquire", {"file_path": "src/a.py", "session_id": "two"})
+    assert house.ask("POST", "/locks/release", {"file_path": "src/a.py", "session_id": "one"})["released"] == [
+        "src/a.py"
+    ]
+    eventually(lambda: reader.seen and reader.seen[-1]["kind"] == "lock.released")
+    reader.stop()
+
+    def told(kind: str) -> list[tuple[str, Any]]:
+        return [(event["session_id"], event["data"]) for event in reader.seen if event["kind"] == kind]
+
+    free = {"exclusive": True, "automatic": False, "checkout": None}
+    edited = {"paths": ["src/b.py"], "exclusive": True, "automatic": True, "checkout": str(house.root)}
+    assert told("lock.acquired") == [("one", {"paths": ["api:GET /v1/users", "src/a.py"], **free}), ("two", edited)]
+    tasks = [{"current_task": f"Do number {number}"} for number in range(30)]
+    ends = [{"status": "idle"}, {"status": "active", "capabilities": ["python"]}]
+    assert told("session.changed") == [("two", news) for news in [*tasks, *ends]]
+    ((who, memory),) = told("memory.stored")
+    assert (who, memory["event_type"], memory["times"]) == ("one", "discovery", 1)
+    recent = [event["kind"] for event in house.ask("GET", "/status")["recent"]]
+    assert recent == ["lock.released", "memory.stored", "session.started", "session.started"]
 
 
 def test_a_reader_that_does_not_read_holds_up_nobody_and_a_stop_ends_the_stream(house: Coordinated) -> None:

@@ -65,7 +65,7 @@ def before_edit(conn: Connection, holder: Holder, target: Target, policy: Policy
         told = locks.conflict(row, target.key, now)
         events.record(conn, iso(now), "edit.denied", session_id=holder.session_id, data=told)
         return Verdict(denial=_denial(row, target.key, now))
-    locks.hold(conn, target.key, holder, target.checkout, now, ttl_s=policy.ttl_s)
+    locks.hold(conn, [target.key], holder, target.checkout, now, ttl_s=policy.ttl_s)
     return Verdict(remarks=tuple(_remark(row, target, now) for row in found[-3:]))
 
 
@@ -153,13 +153,13 @@ def after_shell(
     """
     if policy.enforcement == "off":
         return []
-    remarks: list[str] = []
+    remarks, free = list[str](), list[LockKey]()
     for key in changed:
         if edited_by.get(key.match_key, holder.session_id) != holder.session_id:
             continue
         hits = [row for row in locks.overlapping(conn, key, holder, now) if _blocks(row, checkout)]
         if not hits:
-            locks.hold(conn, key, holder, checkout, now, ttl_s=policy.ttl_s)
+            free.append(key)
             continue
         row = hits[-1]
         events.record(
@@ -179,4 +179,5 @@ def after_shell(
             f"{name} changed {key.file_path} by a shell command while you hold it. Read the file again before you edit it.",
             iso(now),
         )
+    locks.hold(conn, free, holder, checkout, now, ttl_s=policy.ttl_s)
     return remarks

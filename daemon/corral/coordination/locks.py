@@ -160,7 +160,7 @@ def acquire_each(
     check_ttl(ttl_s)
     refused = obstacles(conn, keys, holder, now, exclusive=exclusive, before=before)
     free = [] if whole and refused else [key for key in keys if key not in refused]
-    taken = [_take(conn, key, holder, now, EVERYWHERE, ttl_s, exclusive, False, reason) for key in free]
+    taken = _take(conn, free, holder, now, EVERYWHERE, ttl_s, exclusive, False, reason)
     if any(row["is_pattern"] for row in taken) and rows.count_globs(conn) > MOST_GLOBS:
         raise Conflict(
             f"{MOST_GLOBS} globs are locked already.",
@@ -189,14 +189,16 @@ def held(conflicts: Sequence[Row]) -> LockHeld:
     )
 
 
-def hold(conn: Connection, key: LockKey, holder: Holder, checkout: str, now: datetime, *, ttl_s: float) -> Row:
-    """Take or renew the automatic lock that comes with an edit. The caller has looked at :func:`overlapping`."""
-    return _take(conn, key, holder, now, checkout, ttl_s, True, True, None)
+def hold(
+    conn: Connection, keys: Sequence[LockKey], holder: Holder, checkout: str, now: datetime, *, ttl_s: float
+) -> list[Row]:
+    """Take or renew the automatic locks that come with an edit. The caller has looked at :func:`overlapping`."""
+    return _take(conn, keys, holder, now, checkout, ttl_s, True, True, None)
 
 
 def _take(
     conn: Connection,
-    key: LockKey,
+    keys: Sequence[LockKey],
     holder: Holder,
     now: datetime,
     checkout: str,
@@ -204,25 +206,31 @@ def _take(
     exclusive: bool,
     automatic: bool,
     reason: str | None,
-) -> Row:
-    return rows.upsert(
-        conn,
-        {
-            "lock_id": new_id(),
-            "file_path": key.file_path,
-            "match_key": key.match_key,
-            "is_pattern": key.is_pattern,
-            "checkout": checkout,
-            "session_id": holder.session_id,
-            "exclusive": exclusive,
-            "automatic": automatic,
-            "reason": reason,
-            "task_id": holder.task_id,
-            "ttl_s": ttl_s,
-            "acquired_at": iso(now),
-            "expires_at": after(now, ttl_s),
-        },
-    )
+) -> list[Row]:
+    """Take or renew a lock on each key; those that are new are one event."""
+    at, taken, new = iso(now), list[Row](), list[str]()
+    common = {
+        "checkout": checkout,
+        "session_id": holder.session_id,
+        "exclusive": exclusive,
+        "automatic": automatic,
+        "reason": reason,
+        "task_id": holder.task_id,
+        "ttl_s": ttl_s,
+        "acquired_at": at,
+        "expires_at": after(now, ttl_s),
+    }
+    for key in keys:
+        about = {"file_path": key.file_path, "match_key": key.match_key, "is_pattern": key.is_pattern}
+        wanted = {**common, **about, "lock_id": new_id()}
+        row = rows.upsert(conn, wanted)
+        taken.append(row)
+        if row["lock_id"] == wanted["lock_id"]:
+            new.append(key.file_path)
+    if new:
+        data = {"paths": new, "exclusive": exclusive, "automatic": automatic, "checkout": checkout or None}
+        events.record(conn, at, "lock.acquired", session_id=holder.session_id, data=data)
+    return taken
 
 
 def renew(

@@ -146,7 +146,7 @@ def test_ordinary_paths_cost_as_much_among_ten_thousand_locks_as_among_a_hundred
         "acquire": lambda: locks.acquire(conn, [key], me, NOW, ttl_s=60),
         "acquire a glob": lambda: locks.acquire(conn, [parse_key("src/mine/*.rs")], me, NOW, ttl_s=60),
         "check": lambda: locks.overlapping(conn, key, Holder("c"), NOW),
-        "edit": lambda: locks.hold(conn, edited, me, "/repo", NOW, ttl_s=60),
+        "edit": lambda: locks.hold(conn, [edited], me, "/repo", NOW, ttl_s=60),
         "release": lambda: locks.release(conn, [key, edited, parse_key("src/mine/*.rs")], me, NOW),
     }
     hold(conn, [f"src/d{number % 97}/f{number}.py" for number in range(100)])

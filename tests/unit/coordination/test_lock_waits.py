@@ -192,7 +192,7 @@ def test_a_circle_that_an_edit_closed_is_broken_by_the_last_who_came(conn: Conne
     _take(conn, "c", "z")
     second = _wait(conn, "b", "z")
     lock_waits.stay(conn, second, NOW)
-    locks.hold(conn, parse_key("z"), Holder("a"), "/elsewhere", NOW, ttl_s=600)
+    locks.hold(conn, [parse_key("z")], Holder("a"), "/elsewhere", NOW, ttl_s=600)
     lock_waits.stay(conn, first, NOW)
     with pytest.raises(LockHeld, match="would never end"):
         lock_waits.stay(conn, second, NOW)

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from sqlalchemy import Connection
 
 from corral.coordination import addresses, locks, sessions, stale_holders
@@ -48,7 +48,15 @@ class Keys(BaseModel):
     paths: list[str] = Field(
         default_factory=list, max_length=MAX_KEYS, examples=[["src/api/**", "api:GET /v1/users", "db:schema:users"]]
     )
+    file_path: str | None = Field(None, description="One more of them.")
+    file_paths: list[str] = Field(default_factory=list, max_length=MAX_KEYS, description="Another word for `paths`.")
     session_id: str | None = _SESSION
+
+    @model_validator(mode="after")
+    def _one_list(self) -> Keys:
+        if self.file_path is not None or self.file_paths:
+            self.paths = [*self.paths, *self.file_paths, *([] if self.file_path is None else [self.file_path])]
+        return self
 
 
 class Acquisition(Keys):
