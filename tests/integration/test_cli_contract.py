@@ -292,8 +292,8 @@ def test_a_program_in_a_shell_is_a_session_like_any_other(house: Coordinated) ->
 
 @pytest.mark.req("FR-CLI-004", "FEATURE-1")
 def test_work_for_a_session_and_a_feature_say_all_that_the_tools_can(house: Coordinated) -> None:
-    said = ("--type", "review", "--input", '{"branch": "feat/login"}')
-    task = house.json("task", "submit", "--title", "Review it", *said)["task_id"]
+    work = ("--type", "review", "--input", '{"branch": "feat/login"}')
+    task = house.json("task", "submit", "--title", "Review it", *work)["task_id"]
     assert house.json("task", "claim", "--type", "docs")["success"] is False
     claimed = house.json("task", "claim", "--type", "review")
     assert (claimed["task_id"], claimed["task_type"]) == (task, "review")
