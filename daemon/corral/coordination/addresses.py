@@ -137,30 +137,39 @@ def bind(conn: Connection, session_id: str, name: str, now: datetime, **about: s
         InvalidInput: The name cannot be one, or means everybody.
         Conflict: A living session has it, or it is the id of another one.
     """
-    check_name(name)
     known = rows.resolve(conn, name)
     if known is not None and known["session_id"] == session_id:
         name = known["called"]
-    for before in rows.holders(conn, name):
-        if before["session_id"] == session_id:
-            continue
-        if before["status"] != SessionStatus.DISCONNECTED or before["session_id"].lower() == name.lower():
-            raise Conflict(
-                f"The name {name} belongs to another session.",
-                remedy="Choose another name, or none: then one is found for you.",
-                details={"agent_name": name, "status": before["status"]},
-            )
-        if before["agent_name"].lower() == name.lower():
-            session_rows.change(conn, before["session_id"], {"agent_name": _former(conn, name)})
+    for before in freed(conn, name, session_id):
         mail.move(conn, name, before["session_id"], session_id)
     row = rows.bind(conn, {"name": name, "session_id": session_id, "registered_at": iso(now), **about})
     events.record(conn, now, "agent.registered", session_id=session_id, data={"agent_name": name})
     return row
 
 
-def _former(conn: Connection, name: str) -> str:
-    """How a session that is over is called from when another one goes on under its name."""
-    return next(past for past in map(f"{name}.{{}}".format, itertools.count(1)) if not rows.holders(conn, past))
+def freed(conn: Connection, name: str, session_id: str) -> list[Row]:
+    """Free a name for a session that goes on under it; returns the sessions that had it, whose unread mail is to follow.
+
+    Raises:
+        InvalidInput: It cannot be one, or means everybody or Corral.
+        Conflict: A living session has it, or it is the id of another one.
+    """
+    check_name(name)
+    before = [row for row in rows.holders(conn, name) if row["session_id"] != session_id]
+    for row in before:
+        if row["status"] != SessionStatus.DISCONNECTED or row["session_id"].lower() == name.lower():
+            raise Conflict(
+                f"The name {name} belongs to another session.",
+                remedy="Choose another name, or none: then one is found for you.",
+                details={"agent_name": name, "status": row["status"]},
+            )
+    for row in before:
+        if row["agent_name"].lower() == name.lower():
+            former = next(
+                past for past in map(f"{name}.{{}}".format, itertools.count(1)) if not rows.holders(conn, past)
+            )
+            session_rows.change(conn, row["session_id"], {"agent_name": former})
+    return before
 
 
 def recipients(

@@ -9,13 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from itertools import count
 from typing import Any
 
 from sqlalchemy import Connection
 
-from corral.coordination import aftermath
-from corral.coordination.addresses import check_name
+from corral.coordination import addresses, aftermath
 from corral.coordination.names import agent_name
 from corral.errors import Conflict, InvalidInput, NotFound
 from corral.models.instants import iso
@@ -123,26 +121,13 @@ def _name(conn: Connection, arrival: Arrival, known: Row | None) -> tuple[str, l
     """The name that a session gets, and the sessions that had it, all over."""
     if arrival.agent_name is not None:
         try:
-            return _chosen(conn, arrival.agent_name, arrival.session_id)
+            return arrival.agent_name, addresses.freed(conn, arrival.agent_name, arrival.session_id)
         except (Conflict, InvalidInput):
             if arrival.agent_type != PERSON:  # whose name is that of the account, which nobody chose for this
                 raise
     if known is not None:
         return str(known["agent_name"]), []
     return agent_name(lambda name: names.resolve(conn, name) is not None, arrival.session_id), []
-
-
-def _chosen(conn: Connection, wanted: str, session_id: str) -> tuple[str, list[Row]]:
-    name = check_name(wanted)
-    before = [row for row in names.holders(conn, name) if row["session_id"] != session_id]
-    # An address is read as an id first: a name that is one would get no mail.
-    if any(row["status"] != SessionStatus.DISCONNECTED or row["session_id"] == name for row in before):
-        raise Conflict(f"The name {name} belongs to another session.", remedy="Choose another name, or none.")
-    for row in before:
-        if row["agent_name"].lower() == name.lower():
-            former = next(past for past in map(f"{name}.{{}}".format, count(1)) if not names.holders(conn, past))
-            rows.change(conn, row["session_id"], {"agent_name": former})
-    return name, before
 
 
 def _inherit(conn: Connection, name: str, before: list[Row], session_id: str) -> None:
@@ -159,7 +144,7 @@ def predecessors(conn: Connection, arrival: Arrival) -> list[str]:
     process = (arrival.client_pid, arrival.client_started)
     return [
         other["session_id"]
-        for other in rows.live(conn)
+        for other in rows.of_process(conn, arrival.client_pid)
         if (other["client_pid"], other["client_started"]) == process
         and other["session_id"] != arrival.session_id
         and other["parent_session_id"] is None
@@ -225,6 +210,8 @@ def end(conn: Connection, session_id: str, reason: str, now: datetime, *, by: st
     parent = rows.get(conn, row["parent_session_id"]) if row["parent_session_id"] else None
     if parent is not None and parent["status"] != SessionStatus.DISCONNECTED and parent["worktree"]:
         lock_rows.inherit(conn, session_id, parent["session_id"], parent["worktree"])
+    for child in rows.end_children(conn, session_id, reason, at):
+        events.record(conn, at, "session.ended", session_id=child, data={"reason": reason, "released": []})
     locks = lock_rows.release_all(conn, family)
     released = [lock["file_path"] for lock in locks]
     told = {"reason": reason, "released": released, **({"by": by} if by else {})}
@@ -260,7 +247,7 @@ def doomed(
     """
     cutoff = iso(now - timedelta(seconds=stale_after_s))
     patient = awake_since > now - timedelta(seconds=stale_after_s)
-    living = rows.live(conn)
+    living = rows.watched(conn)
     over: dict[str, str] = {}
     for row in living:
         session_id = row["session_id"]

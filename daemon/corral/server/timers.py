@@ -39,12 +39,12 @@ class SessionKeeper:
         """Look once; next when a session is to be looked at again, or the first lock expires."""
         services = self._services
         _mind_the_jump(services, now)
-        if services.db.read(rows.live):
+        if services.db.read(rows.anyone):
             _sweep(services, now, services.settings().sessions.stale_after_s)
         expiry = services.db.write(lambda conn: locks.expire(conn, now))
         # Said before the look: a session that comes after it finds nobody watching, and asks for another look.
         services.unwatched = True
-        services.unwatched = not (living := bool(services.db.read(rows.live)))
+        services.unwatched = not (living := services.db.read(rows.anyone))
         again = now + timedelta(seconds=LOOK_EVERY_S) if living else None
         if not living:
             services.witness.rests()
@@ -70,7 +70,7 @@ def _mind_the_jump(services: Services, now: datetime) -> None:
 
 def _sweep(services: Services, now: datetime, stale_after_s: float, *, cautious: bool = False) -> Cleaned:
     # Looked up before the write: the one writer waits for nobody's processes, nor for their files.
-    living = services.db.read(rows.live)
+    living = services.db.read(rows.watched)
     processes = {(row["client_pid"], row["client_started"]) for row in living}
     gone = {process for process in processes if process[0] is not None and not is_running(*process)}
     killed = [row for row in living if (row["client_pid"], row["client_started"]) in gone]

@@ -32,6 +32,20 @@ _NOTICES = Prepared(
 )
 
 
+_LIFE = select(
+    agent_sessions.c.session_id,
+    agent_sessions.c.parent_session_id,
+    agent_sessions.c.agent_type,
+    agent_sessions.c.client_pid,
+    agent_sessions.c.client_started,
+    agent_sessions.c.last_heartbeat,
+    agent_sessions.c.transcript_path,
+).where(agent_sessions.c.status.in_([bindparam("active", SessionStatus.ACTIVE), bindparam("idle", SessionStatus.IDLE)]))
+_WATCHED = Prepared(_LIFE)
+_OF_PROCESS = Prepared(_LIFE.where(agent_sessions.c.client_pid == bindparam("pid")))
+_ANYONE = Prepared(_LIFE.limit(1))
+
+
 def get(conn: Connection, session_id: str) -> Row | None:
     """One session by its id."""
     return _BY_ID.first(conn, {"which": session_id})
@@ -65,11 +79,18 @@ def beat(conn: Connection, session_id: str, at: str) -> Row | None:
     return _BEAT.first(conn, {"which": session_id, "last_heartbeat": at})
 
 
-def end(conn: Connection, session_id: str, reason: str, at: str) -> Row | None:
-    """Mark a session and its subagents ``disconnected``; None if it was so already."""
+def end_children(conn: Connection, session_id: str, reason: str, at: str) -> list[str]:
+    """Mark the sessions below a session ``disconnected``; the ids of those that were not so already."""
     live = agent_sessions.c.status != SessionStatus.DISCONNECTED
     values = {"status": SessionStatus.DISCONNECTED, "ended_at": at, "end_reason": reason, "waiting_for": None}
-    conn.execute(update(agent_sessions).where(agent_sessions.c.parent_session_id == session_id, live).values(**values))
+    below = update(agent_sessions).where(agent_sessions.c.parent_session_id == session_id, live).values(**values)
+    return [row.session_id for row in conn.execute(below.returning(agent_sessions.c.session_id))]
+
+
+def end(conn: Connection, session_id: str, reason: str, at: str) -> Row | None:
+    """Mark a session ``disconnected``; None if it was so already."""
+    live = agent_sessions.c.status != SessionStatus.DISCONNECTED
+    values = {"status": SessionStatus.DISCONNECTED, "ended_at": at, "end_reason": reason, "waiting_for": None}
     query = (
         update(agent_sessions)
         .where(agent_sessions.c.session_id == session_id, live)
@@ -91,6 +112,21 @@ def listing(conn: Connection, statuses: Sequence[str] = ()) -> list[Row]:
 def live(conn: Connection) -> list[Row]:
     """Sessions that are not disconnected."""
     return listing(conn, (SessionStatus.ACTIVE, SessionStatus.IDLE))
+
+
+def anyone(conn: Connection) -> bool:
+    """Whether there is a session that is not disconnected."""
+    return _ANYONE.first(conn, {}) is not None
+
+
+def watched(conn: Connection) -> list[Row]:
+    """Of every session that is not disconnected what says whether it lives."""
+    return _WATCHED.all(conn, {})
+
+
+def of_process(conn: Connection, client_pid: int) -> list[Row]:
+    """The same of the sessions of one client process, or of another that had its id."""
+    return _OF_PROCESS.all(conn, {"pid": client_pid})
 
 
 def family(conn: Connection, session_id: str) -> list[str]:

@@ -199,6 +199,8 @@ def test_the_end_of_a_session_frees_what_it_and_its_subagents_hold(conn: Connect
     sessions.end(conn, "a", "ended", NOW)
     assert _held(conn) == {("b", "z")}
     assert {row["session_id"] for row in session_rows.live(conn)} == {"b", "c"}
+    over = [row["session_id"] for row in events.recent(conn) if row["kind"] == "session.ended"]
+    assert sorted(over) == ["a", "child"], "whoever wrote to either is told"
     assert sessions.end(conn, "a", "ended", NOW) is None
 
 
