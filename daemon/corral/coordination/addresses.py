@@ -45,7 +45,7 @@ class AgentNotFound(NotFound):
 
     name = "not_found"
     default_cause = "The agent has not registered, or the name is mistyped."
-    default_remedy = "register_agent makes a name known; discover_agents lists who is there."
+    default_remedy = "discover_agents, or `corral session list`, shows who is there."
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def identity(conn: Connection, session_id: str, name: str | None) -> Identity:
         raise NotPermitted(
             f"{name[:80]!r} is the name of another session; you cannot act for it.",
             cause="A session speaks for itself only.",
-            remedy="Use your own name, or none; register_agent binds a further name to you.",
+            remedy="Use your own name, or none; register_agent, or `corral session register`, gives you one.",
             details={"agent_name": row["called"], "session_id": session_id},
         )
     return Identity(session_id, row["called"])
@@ -199,7 +199,7 @@ def recipients(
         raise InvalidInput(
             "The message has no recipient.",
             cause="Nobody else is at work." if wanted else "to, cc and bcc are empty.",
-            remedy="Name at least one agent; discover_agents lists who is there.",
+            remedy="Name at least one agent; discover_agents, or `corral session list`, shows who is there.",
         )
     if len(found) > MOST_RECIPIENTS:
         raise InvalidInput(f"{len(found)} recipients are too many.", remedy=f"At most {MOST_RECIPIENTS} are possible.")
@@ -225,6 +225,7 @@ def _not_found(conn: Connection, unknown: list[str]) -> RecipientNotFound:
     alike = difflib.get_close_matches(unknown[0], living, 3)
     return RecipientNotFound(
         f"Nobody goes by {shown}; nothing was sent.",
-        remedy=(f"Did you mean {', '.join(alike)}? " if alike else "") + "discover_agents lists who is there.",
+        remedy=(f"Did you mean {', '.join(alike)}? " if alike else "")
+        + "discover_agents, or `corral session list`, shows who is there.",
         details={"unknown": [name[:128] for name in unknown[:100]], "known": living[:50]},
     )

@@ -44,7 +44,7 @@ def hold(conn: Connection, session_id: str, now: datetime) -> str | None:
     known = [row for row in urgent if row["injected_at"] is not None][:KNOWN_AT_ONCE]
     texts += [f"Still unread: urgent message {row['seq']} of {_attribute(row['sender_name'])}." for row in known]
     rows.mark(conn, session_id, [*told, *(row["message_id"] for row in known)], ("held_at",), iso(now))
-    texts.append("Before you stop: deal with what is urgent, or answer it; acknowledge_message marks it as read.")
+    texts.append("Before you stop: deal with what is urgent, or answer it. `corral message ack ID` marks it as read.")
     return "\n".join(texts)
 
 
