@@ -27,6 +27,7 @@ _LOGICAL = re.compile(rf"({'|'.join(NAMESPACES)}):(.*)", re.IGNORECASE | re.DOTA
 _PREFIXED = re.compile(r"[a-z]+:")
 _APART = r"(?:\./|(?!\./|[a-z]+:))"
 """How a match key begins that is a path's: see :func:`_apart_from_logical`."""
+_ORDINARY = re.compile(r"[a-z0-9_-][a-z0-9_.-]*(?:/[a-z0-9_-][a-z0-9_.-]*)*", re.ASCII | re.IGNORECASE)
 _UNCLEAR = frozenset("*?[]\\{!")
 _MISTAKEN = (
     (re.compile(r"\\(?![*?\[\]\\])"), "It holds a backslash; folders are separated by `/`."),
@@ -75,6 +76,8 @@ def parse_key(text: str, *, fold: bool = False, exists: Callable[[str], bool] | 
         InvalidInput: Not a usable path, glob or logical key; the cause says why.
         NotPermitted: A namespace that is not known.
     """
+    if len(text) <= MAX_PATH_BYTES and _ORDINARY.fullmatch(text):  # most are: nothing in it has to be looked at
+        return LockKey(text, text.lower() if fold else text, False)
     if not text.strip():
         raise _refused(text, "It is empty.")
     if any(_is_control(char) for char in text):

@@ -57,7 +57,8 @@ class Services:
     """Whether nobody looks at the sessions' processes, since there is no live session; who brings one asks for a look."""
     _durable: deque[asyncio.Future[None]] = field(default_factory=deque)
     _waking: bool = False
-    _readers: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(4, thread_name_prefix="read"))
+    # More of them would spend their time waiting for the interpreter, which SQLite gives back after every row.
+    _readers: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(2, thread_name_prefix="read"))
     _changed: set[asyncio.Event] = field(default_factory=set)
     _written: set[asyncio.Event] = field(default_factory=set)
     _loop: asyncio.AbstractEventLoop | None = None

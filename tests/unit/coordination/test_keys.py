@@ -46,6 +46,18 @@ def test_paths_are_normalised(text: str, path: str) -> None:
     assert parse_key(text) == LockKey(path, path, False)
 
 
+@given(st.text(alphabet="aZ09_-./\u212a", min_size=1, max_size=12), st.booleans())
+def test_an_ordinary_path_is_read_as_any_other(text: str, fold: bool) -> None:
+    try:
+        whole = parse_key(f"./{text}", fold=fold)
+    except InvalidInput:
+        with pytest.raises(InvalidInput):
+            parse_key(text, fold=fold)
+        return
+    if not text.startswith("/"):
+        assert parse_key(text, fold=fold) == whole
+
+
 @pytest.mark.parametrize(
     "text", ["src\\a.py", "src\\api\\users.py", "a\\", "src/{api,web}/*.py", "{a,b}.py", "!src/a.py", "./!src/**"]
 )
