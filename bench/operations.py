@@ -19,6 +19,7 @@ QUIET = "supervisor: {max_agents: 0}\ntasks: {max_queue: 1000000}\n"
 CLIENTS = (1, 10, 50)
 P95_MS = {1: 5.0, 10: 5.0, 50: 25.0}
 """The budgets of the design are for 10 and 50 clients; one client has that of ten."""
+UNBUDGETED = ("register",)
 OF_LOCKS = ("heartbeat", "acquire", "check", "release")
 OPERATIONS = (*OF_LOCKS, "register", "send", "inbox")
 READERS = 50
@@ -137,7 +138,7 @@ def measure(world: World) -> Iterator[Measure]:
             p95(load.latencies),
             "ms",
             p95(floor[op, clients].latencies),
-            P95_MS[clients],
+            None if op in UNBUDGETED else P95_MS[clients],
             note=f"p50 {p50(load.latencies):.2f}; with {sizes.few_rows} rows p95 {p95(few[op, clients].latencies):.2f}; "
             f"raw SQLite p95 {p95(lowest[op, clients].latencies):.2f}",
         )
