@@ -14,10 +14,6 @@ from corral.store.schema_coordination import message_recipients, messages
 
 Row = dict[str, Any]
 _m, _r = messages.c, message_recipients.c
-_RECEIPT = (
-    _r.name.label("addressed"), _r.role, _r.injected_at, _r.held_at, _r.read_at, _r.acknowledged_at, _r.bounced_at,
-)  # fmt: skip
-_MAIL = select(messages, *_RECEIPT).join(message_recipients, _r.message_id == _m.message_id)
 _UNREAD = and_(_r.read_at.is_(None), _r.acknowledged_at.is_(None))
 
 # Asked at every hook event: built once, since building a statement costs more than running it.
@@ -105,40 +101,6 @@ def sent_at(conn: Connection, sender_session_id: str, back: int) -> str | None:
 def recipients(conn: Connection, message_ids: Sequence[str]) -> dict[str, list[Row]]:
     """Who got each message, in the order of their roles, with the name each is called by."""
     return {message_id: _RECIPIENTS.all(conn, {"which": message_id}) for message_id in message_ids}
-
-
-def inbox(
-    conn: Connection,
-    session_id: str | None,
-    *,
-    blind: bool = True,
-    importances: Sequence[str] = (),
-    unread: bool = False,
-    since: str | None = None,
-    after: int | None = None,
-    limit: int = 20,
-) -> list[Row]:
-    """Messages to a session, or to anybody, the newest first; each with its receipt, and to anybody once for each.
-
-    Args:
-        blind: Whether blind copies are among them.
-        since: Only those sent after this instant.
-        after: Only those with a higher number.
-    """
-    query = _MAIL.order_by(_m.seq.desc(), _r.name).limit(limit)
-    if session_id is not None:
-        query = query.where(_r.session_id == session_id)
-    if not blind:
-        query = query.where(_r.role != RecipientRole.BCC)
-    if importances:
-        query = query.where(_m.importance.in_(list(importances)))
-    if unread:
-        query = query.where(_UNREAD)
-    if since is not None:
-        query = query.where(_m.created_at > since)
-    if after is not None:
-        query = query.where(_m.seq > after)
-    return [dict(row) for row in conn.execute(query).mappings()]
 
 
 def waiting(conn: Connection, session_id: str) -> list[Row]:
