@@ -6,11 +6,13 @@ decides who wins, and a client only waits for an answer.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import socket
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -57,12 +59,27 @@ class Client:
             DaemonUnreachable: No daemon, and none could be started.
             CorralError: What the daemon answered.
         """
-        target = "/api/v1" + path
-        if query:
-            from urllib.parse import urlencode  # costs as much as the rest of a small command
-
-            target += "?" + urlencode({k: v for k, v in query.items() if v is not None}, doseq=True)
         data = None if body is None else json.dumps(body).encode()
+        return self._ask(method, _target(path, query), data, timeout_s)[0]
+
+    def parts(self, path: str, query: dict[str, Any] | None = None) -> Iterator[list[Any]]:
+        """A list, in as many answers as it comes in; what is not looked at is not asked for.
+
+        Raises:
+            DaemonUnreachable: No daemon, and none could be started.
+            CorralError: What the daemon answered.
+        """
+        target = _target(path, query)
+        while target:
+            rows, target = self._ask("GET", target, None, 30.0)
+            yield rows
+
+    def listing(self, path: str, query: dict[str, Any] | None = None, most: int | None = None) -> list[Any]:
+        """A list from its beginning on, whole or as much of it as is wanted; raises as :meth:`parts` does."""
+        rows = (row for part in self.parts(path, query) for row in part)
+        return [*itertools.islice(rows, most)]
+
+    def _ask(self, method: str, target: str, data: bytes | None, timeout_s: float) -> tuple[Any, str]:
         try:
             return self._exchange(method, target, data, timeout_s)
         except (ConnectionError, FileNotFoundError):
@@ -90,7 +107,8 @@ class Client:
             self.close()
             raise DaemonUnreachable("The daemon is not running.", cause=str(error)) from error
 
-    def _exchange(self, method: str, target: str, data: bytes | None, timeout_s: float) -> Any:
+    def _exchange(self, method: str, target: str, data: bytes | None, timeout_s: float) -> tuple[Any, str]:
+        """Ask once; returns the decoded answer, and where a list goes on."""
         if self._link is None:
             self._link = wire.dial(os.fspath(find_socket(self.project)), timeout_s)
         try:
@@ -103,7 +121,7 @@ class Client:
             self.close()
         if answer.status >= 400:
             raise from_wire(decoded if isinstance(decoded, dict) else {})
-        return decoded
+        return decoded, answer.following
 
     def close(self) -> None:
         """Drop the connection; the next request opens another."""
@@ -116,7 +134,7 @@ class Client:
     def health(self, timeout_s: float = 5.0) -> dict[str, Any] | None:
         """What the running daemon says of itself, or None if none answers. Never starts one."""
         try:
-            answer: dict[str, Any] = self._exchange("GET", "/api/v1/health", None, timeout_s)
+            answer: dict[str, Any] = self._exchange("GET", "/api/v1/health", None, timeout_s)[0]
         except (OSError, CorralError):
             self.close()
             return None
@@ -229,6 +247,15 @@ def _start_failure(project: Project, began: int) -> CorralError:
         cause=lines[-1] if lines else "It gave no reason.",
         remedy=f"Read {_start_log(project)}.",
     )
+
+
+def _target(path: str, query: dict[str, Any] | None) -> str:
+    """The address of a request below ``/api/v1``; None values are left out, lists repeat."""
+    if not query:
+        return f"/api/v1{path}"
+    from urllib.parse import urlencode  # costs as much as the rest of a small command
+
+    return f"/api/v1{path}?" + urlencode({k: v for k, v in query.items() if v is not None}, doseq=True)
 
 
 def segment(text: str) -> str:

@@ -65,7 +65,7 @@ class Daemon:
         """
         link = self._take(deadline)
         try:
-            status, answer, keep = wire.exchange(link, wire.request("POST", target, body), deadline)
+            status, answer, keep, _ = wire.exchange(link, wire.request("POST", target, body), deadline)
         except (OSError, ValueError):
             link.close()
             raise
@@ -195,7 +195,7 @@ class Gate:
             with self._reached(awake_s) as link:
                 self._calls[message["id"]] = link
                 try:
-                    status, body, _ = wire.exchange(link, sent, time.monotonic() + TOOL_DEADLINE_S)
+                    status, body, *_ = wire.exchange(link, sent, time.monotonic() + TOOL_DEADLINE_S)
                 finally:
                     del self._calls[message["id"]]
             answer = json.loads(body) if status == 200 else {}

@@ -12,11 +12,12 @@ from typing import NamedTuple
 
 
 class Answer(NamedTuple):
-    """Status and body, and whether the connection may be used again."""
+    """Status and body, whether the connection may be used again, and the address where a list goes on (empty: nowhere)."""
 
     status: int
     body: bytes
     keep: bool
+    following: str
 
 
 def dial(path: str, timeout_s: float | None) -> socket.socket:
@@ -69,7 +70,9 @@ def exchange(link: socket.socket, sent: bytes, deadline: float) -> Answer:
     whole = end + 4 + length
     while len(data) < whole:
         data += _more(link, deadline)
-    return Answer(int(status[9:12]), bytes(data[end + 4 : whole]), headers.get("connection", "").lower() != "close")
+    keep = headers.get("connection", "").lower() != "close"
+    following = headers.get("link", "").partition("<")[2].partition(">")[0]
+    return Answer(int(status[9:12]), bytes(data[end + 4 : whole]), keep, following)
 
 
 def _more(link: socket.socket, deadline: float) -> bytes:

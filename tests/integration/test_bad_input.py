@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
-from corral.errors import InvalidInput
+from corral.errors import InvalidInput, NotFound
 from tests.coordinated import Coordinated, told
 from tests.integration.mcp.client import Agent, play
+from tests.integration.test_hook_script import fire, logged, silent
 
 HALF = "\ud800"
 MANY = [f"src/f{number}.py" for number in range(10_000)]
@@ -45,6 +47,34 @@ def test_what_is_no_text_or_too_much_is_refused_by_name_on_every_surface_that_ke
             assert (await one.call(tool, **given))["mcp_error"]["error"]["type"] == "INVALID_ARGUMENT", tool
 
     play(house, scene, profile="full")
+
+
+@pytest.mark.req("HOOK-3")
+def test_what_cannot_be_a_session_is_refused_by_every_way_in_and_its_hooks_stay_open(house: Coordinated) -> None:
+    house.run("daemon", "start")
+    at_rest = house.ask("GET", "/sessions")
+    for wrong in ("", " ", "a\x00b", "a\nb", "\x1b[2J", "\u202eb", "a/b", "x" * 129, "y" * 100_000):
+        ways: list[tuple[str, dict[str, Any]]] = [
+            ("/sessions", {"session_id": wrong}), ("/hooks/PreToolUse", {"session_id": wrong, "tool_name": "Read"}),
+            ("/hooks/SubagentStart", {"session_id": "s", "agent_id": wrong or "\t"}), ("/hooks/SessionEnd", {}),
+            ("/hooks/Stop/wait", {"session_id": wrong}),
+        ]  # fmt: skip
+        if len(wrong) < 10_000:  # an address ends before
+            some = quote(wrong or " ", safe="")
+            ways += [(f"/sessions/{some}/{what}", {}) for what in ("heartbeat", "end", "names")]
+        if wrong:  # an empty one is none: the person's
+            ways.append(("/locks/acquire", {"paths": ["a"], "session_id": wrong}))
+        for path, body in ways:
+            with pytest.raises((InvalidInput, NotFound)) as refused:
+                house.ask("POST", path, body)
+            told = refused.value.to_wire()["error"]
+            assert told["code"] and told["cause"] and told["remedy"] and len(str(told)) < 2000, (path, wrong)
+            assert isinstance(refused.value, InvalidInput) or "%2F" in path, (path, wrong)
+    assert house.ask("GET", "/sessions") == at_rest == house.ask("GET", "/locks")
+
+    edit = {"tool_name": "Edit", "tool_input": {"file_path": str(house.root / "src/a.py")}, "tool_use_id": "u"}
+    done = fire(house.root, "PreToolUse", session_id="a\nb", **edit)
+    assert silent(done) and "PreToolUse" in logged(house.root)[-1] and "invalid_" in logged(house.root)[-1]
 
 
 def test_a_forged_end_of_a_mark_is_data_wherever_a_model_reads_it(house: Coordinated) -> None:

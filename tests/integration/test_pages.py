@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from sqlalchemy import create_engine, insert
 
+from corral.config.model import Tasks as TaskRules
 from corral.config.paths import find_project, socket_path
 from corral.coordination import messages, sessions
 from corral.coordination.addresses import Identity
@@ -21,12 +22,14 @@ from corral.coordination.messages import BODY_LIMIT, Letter
 from corral.coordination.sessions import Arrival
 from corral.models.identifiers import new_id
 from corral.models.instants import after, iso
+from corral.models.tasks import read_submissions
 from corral.server.pages import BYTES, SHOWN_BYTES
-from corral.store.schema import file_locks
+from corral.store.schema import agent_sessions, file_locks
+from corral.work import tasks
 from tests.coordinated import Coordinated
 from tests.integration.mcp.client import Agent, play
 
-LOCKS, MAILS = 2500, 12
+LOCKS, MAILS, TASKS, SESSIONS = 2500, 12, 1300, 1100
 ENVELOPE = 4096
 """What may come around a list."""
 
@@ -54,6 +57,26 @@ def full(coordinate: Callable[..., Coordinated]) -> Coordinated:
         for number in range(MAILS):
             letter = Letter(f"word {number}", "x" * BODY_LIMIT, to=("Ben",), cc=("Cid",), thread_id="T")
             messages.send(conn, Identity("ann", "Ann"), letter, now - timedelta(minutes=MAILS - number))
+        said = [
+            {"title": f"t{number} " + "x" * 180, "description": "d", "priority": number % 3} for number in range(TASKS)
+        ]
+        tasks.submit_batch(conn, read_submissions(said), now, TaskRules(max_queue=TASKS))
+        gone = {"agent_type": "claude", "capabilities": [], "current_task": "y" * 300, "status": "disconnected"}
+        began = [iso(now - timedelta(days=2, minutes=number // 3)) for number in range(SESSIONS)]
+        conn.execute(
+            insert(agent_sessions),
+            [
+                {
+                    **gone,
+                    "session_id": f"s{n}",
+                    "agent_name": f"S{n}",
+                    "started_at": at,
+                    "last_heartbeat": at,
+                    "ended_at": at,
+                }
+                for n, at in enumerate(began)
+            ],
+        )
     engine.dispose()
     house.run("daemon", "start")
     return house
@@ -98,9 +121,47 @@ def test_a_long_list_comes_in_bounded_parts_and_whole(full: Coordinated) -> None
     assert 0 < len(found) < MAILS, "of what is found as much as fits"
     (standing,) = full.ask("POST", "/locks/check", {"paths": ["**"], "session_id": "cid"})
     assert standing["locked"] and standing["left_out"] and len(standing["conflicts"]) == 50
-    for wrong in ("/locks?after=x", "/locks?limit=1001", "/messages?before=-1"):
+    _tasks_and_sessions(full)
+    _what_meets(full)
+    for wrong in ("/locks?after=x", "/locks?limit=1001", "/messages?before=-1", "/tasks?after=9", "/tasks?after=x,y"):
         with pytest.raises(AssertionError, match="422"):
             list(pages(full, wrong))
+
+
+def _tasks_and_sessions(full: Coordinated) -> None:
+    parts = list(pages(full, "/tasks"))
+    rows = [row for part in parts for row in part]
+    assert len(parts) > 1 and len({row["task_id"] for row in rows}) == len(rows) == TASKS
+    assert [row["priority"] for row in rows] == sorted((row["priority"] for row in rows), reverse=True)
+    assert [row["title"] for row in rows if row["priority"] == 2][:2] == [rows[0]["title"], rows[1]["title"]]
+    assert rows[0]["title"].startswith("t2 ") and rows[1]["title"].startswith("t5 "), "the oldest first"
+    some = [row for part in pages(full, "/tasks?min_priority=1&status=pending&limit=400") for row in part]
+    assert some == [row for row in rows if row["priority"] >= 1]
+    assert full.json("task", "list") == rows and full.json("task", "list", "--limit", "1250") == rows[:1250]
+
+    parts = list(pages(full, "/sessions"))
+    seen = [row["session_id"] for part in parts for row in part]
+    assert len(parts) > 2 and len(seen) == len(set(seen)) == SESSIONS + 3
+    assert {"ann", "ben", "cid"} == set(seen[:3])
+    assert [len(part) for part in pages(full, "/sessions?status=disconnected&limit=300")] == [300, 300, 300, 200]
+    listed = full.json("session", "list")
+    assert {row["session_id"] for row in listed} == set(seen)
+    assert [row["last_heartbeat"] for row in listed] == sorted((row["last_heartbeat"] for row in listed), reverse=True)
+    assert len(full.run("status").stdout) < 4000
+
+
+def _what_meets(full: Coordinated) -> None:
+    folder = f"{'m' * 180}/"
+    for number in range(20):
+        claims = [f"{folder}{number}-{name}.py" for name in range(60)]
+        full.ask("POST", "/features", {"feature_id": f"F-{number}", "resource_claims": [*claims, f"only/{number}"]})
+    everything = [f"{folder}{'?' * length}-*.py" for length in (1, 2)]
+    judged = full.ask("POST", "/features/analyze", {"claims": [*everything, *(f"own/{n}" for n in range(9))]})
+    assert len(json.dumps(judged)) <= BYTES + ENVELOPE
+    assert len(judged["conflicts"]) + judged["left_out"] == 20 and judged["total_conflicting_claims"] == 2
+    assert {(len(one["claims"]), one["left_out"]) for one in judged["conflicts"]} == {(50, 10)}
+    told = full.run("feature", "analyze", "--claim", f"{folder}1-*.py", check=False).stdout
+    assert "and 10 more" in told and "SEQUENTIAL" in told
 
 
 def test_a_model_is_told_less_at_once_and_how_to_go_on(full: Coordinated) -> None:

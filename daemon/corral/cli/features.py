@@ -54,7 +54,7 @@ def register(
 @app.command("list")
 def listing(as_json: Json = False) -> None:
     """List the active features."""
-    rows = client().request("GET", "/features")
+    rows = client().listing("/features")
     if as_json:
         emit(rows)
         return
@@ -121,6 +121,10 @@ def _explain(answer: dict[str, Any]) -> None:
         for mine, theirs in conflict["claims"]:
             same = mine if mine == theirs else f"{mine} meets {theirs}"
             say(visible(f"  {conflict['feature_id']} ({conflict['feasibility']}): {same}"))
+        if "left_out" in conflict:
+            say(visible(f"  {conflict['feature_id']}: and {conflict['left_out']} more"))
+    if "left_out" in answer:
+        say(f"  and {answer['left_out']} more features")
 
 
 @app.command()

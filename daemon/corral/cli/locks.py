@@ -26,9 +26,7 @@ EXTEND_S = 1800.0
 @app.command("list")
 def listing(as_json: Json = False) -> None:
     """List all locks."""
-    rows: list[dict[str, Any]] = []
-    while page := client().request("GET", "/locks", query={"after": _place(rows[-1]) if rows else None}):
-        rows += page
+    rows = client().listing("/locks")
     if as_json:
         emit(rows)
         return
@@ -43,11 +41,6 @@ def listing(as_json: Json = False) -> None:
         ("REASON", "reason", 40),
     ]
     table(rows, columns, empty="Nothing is locked.")
-
-
-def _place(row: dict[str, Any]) -> str:
-    """Where a lock stands in the list, which comes in parts."""
-    return f"{row['acquired_at']},{row['lock_id']}"
 
 
 def _until(row: dict[str, Any]) -> str:

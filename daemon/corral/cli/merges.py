@@ -29,7 +29,7 @@ def listing(
     as_json: Json = False,
 ) -> None:
     """List merge requests in order of submission."""
-    rows = client().request("GET", "/merges", query={"state": status or []})
+    rows = client().listing("/merges", {"state": status or []})
     if as_json:
         emit(rows)
         return

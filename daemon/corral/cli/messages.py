@@ -185,9 +185,8 @@ def thread(
     as_json: Json = False,
 ) -> None:
     """Show a thread, the oldest message first."""
-    path, rows = f"/messages/threads/{segment(identifier)}", list[Row]()
-    while page := client().request("GET", path, query={"before": rows[0]["id"] if rows else None}):
-        rows = [*page, *rows]
+    parts = [*client().parts(f"/messages/threads/{segment(identifier)}")]  # the last messages come first
+    rows = [row for part in parts[::-1] for row in part]
     if as_json:
         emit(rows)
         return

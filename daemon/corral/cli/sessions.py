@@ -27,7 +27,8 @@ def listing(
     as_json: Json = False,
 ) -> None:
     """List the sessions, disconnected ones included."""
-    rows = client().request("GET", "/sessions", query={"status": status or [], "capability": capability})
+    rows = client().listing("/sessions", {"status": status or [], "capability": capability})
+    rows.sort(key=lambda row: str(row["last_heartbeat"]), reverse=True)
     if as_json:
         emit(rows)
         return

@@ -158,7 +158,7 @@ def listing(
     as_json: Json = False,
 ) -> None:
     """List tasks, highest priority first."""
-    rows = client().request("GET", "/tasks", query={"status": status or [], "min_priority": priority, "limit": limit})
+    rows = client().listing("/tasks", {"status": status or [], "min_priority": priority}, limit)
     if as_json:
         emit(rows)
         return

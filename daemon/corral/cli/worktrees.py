@@ -20,7 +20,7 @@ app = typer.Typer(
 @app.command("list")
 def listing(as_json: Json = False) -> None:
     """List the worktrees that Corral allocated."""
-    rows = client().request("GET", "/worktrees")
+    rows = client().listing("/worktrees")
     if as_json:
         emit(rows)
         return
@@ -90,7 +90,7 @@ def recover(
         else:
             say(f"{answer['path']}  (branch {answer['branch']}, from {answer['ref']})")
         return
-    rows = client().request("GET", "/salvage")
+    rows = client().listing("/salvage")
     if as_json:
         emit(rows)
         return

@@ -14,7 +14,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from corral.coordination.feasibility import Ground, Meeting
+from corral.coordination.feasibility import Feasibility, Ground, Meeting
 from corral.coordination.keys import LockKey
 from corral.errors import InvalidInput, NotFound
 from corral.models.instants import iso
@@ -28,6 +28,8 @@ MAX_CLAIMS = 1000
 MAX_ID = 128
 MAX_TEXT_BYTES = 20_000
 USUAL_PRIORITY = 5
+MOST_PAIRS = 50
+"""Overlaps with one feature that are told, of those that there are."""
 
 
 @dataclass(frozen=True)
@@ -134,8 +136,9 @@ def analyze(conn: Connection, feature_id: str | None, candidate: Sequence[LockKe
         candidate: The claims; None: those that it is registered with.
 
     Returns:
-        ``{candidate_feature_id, feasibility, total_candidate_claims, total_conflicting_claims, conflicts}``; each conflict
-        is ``{feature_id, feasibility, claims: [[mine, theirs]], overlapping_keys: [mine]}``.
+        ``{candidate_feature_id, feasibility, total_candidate_claims, total_conflicting_claims, conflicts}``, the gravest
+        conflict first; each is ``{feature_id, feasibility, claims: [[mine, theirs]], overlapping_keys: [mine]}``, with the
+        number of further pairs as ``left_out`` where there are more than are told.
 
     Raises:
         InvalidInput: Neither a feature nor claims; or no usable claims.
@@ -146,12 +149,13 @@ def analyze(conn: Connection, feature_id: str | None, candidate: Sequence[LockKe
     _check(feature_id or "candidate", mine)
     others = {name: [_key(row) for row in found] for name, found in claimed.items() if name != feature_id}
     judgement = Ground(others).judge(mine)
+    gravest_first = sorted(judgement.meetings.items(), key=lambda met: met[1].feasibility is Feasibility.PARTIAL)
     return {
         "candidate_feature_id": feature_id,
         "feasibility": judgement.feasibility.value,
         "total_candidate_claims": len(set(mine)),
         "total_conflicting_claims": judgement.contended,
-        "conflicts": [_conflict(name, meeting) for name, meeting in judgement.meetings.items()],
+        "conflicts": [_conflict(name, meeting) for name, meeting in gravest_first],
     }
 
 
@@ -176,8 +180,9 @@ def _conflict(name: str, meeting: Meeting) -> Row:
     return {
         "feature_id": name,
         "feasibility": meeting.feasibility.value,
-        "claims": [[mine.file_path, theirs.file_path] for mine, theirs in meeting.pairs],
-        "overlapping_keys": sorted({mine.file_path for mine, _ in meeting.pairs}),
+        "claims": [[mine.file_path, theirs.file_path] for mine, theirs in meeting.pairs[:MOST_PAIRS]],
+        "overlapping_keys": sorted({mine.file_path for mine, _ in meeting.pairs})[:MOST_PAIRS],
+        **({"left_out": len(meeting.pairs) - MOST_PAIRS} if len(meeting.pairs) > MOST_PAIRS else {}),
     }
 
 

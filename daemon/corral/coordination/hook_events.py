@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from corral.models.identifiers import check_session_id
 from corral.models.instants import UTC
 
 LIMIT = 9_500
@@ -70,16 +71,18 @@ class HookEvent:
         return self.tool == "Bash"
 
 
-def read(name: str, payload: Mapping[str, Any], now: datetime) -> HookEvent | None:
-    """Read a payload; None if it does not even name a session."""
-    session = _text(payload, "session_id")
-    if not session:
-        return None
+def read(name: str, payload: Mapping[str, Any], now: datetime) -> HookEvent:
+    """Read a payload.
+
+    Raises:
+        InvalidInput: It names no session, or one that cannot be.
+    """
+    session = check_session_id(_text(payload, "session_id"))
     tool_input = payload.get("tool_input")
     tool_input = tool_input if isinstance(tool_input, Mapping) else {}
     origin = payload.get("_hook")
     origin = origin if isinstance(origin, Mapping) else {}
-    agent = _text(payload, "agent_id")
+    agent = _text(payload, "agent_id") and check_session_id(_text(payload, "agent_id"))
     pid = origin.get("pid")
     return HookEvent(
         name=name,

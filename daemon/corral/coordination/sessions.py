@@ -16,6 +16,7 @@ from sqlalchemy import Connection
 from corral.coordination import addresses, aftermath
 from corral.coordination.names import agent_name
 from corral.errors import Conflict, InvalidInput, NotFound
+from corral.models.identifiers import check_session_id
 from corral.models.instants import iso
 from corral.models.states import SessionStatus
 from corral.store import events, names
@@ -78,10 +79,10 @@ def register(conn: Connection, arrival: Arrival, now: datetime) -> Row:
 
     Raises:
         Conflict: The name that was chosen belongs to another living session.
-        InvalidInput: The name cannot be one, or means everybody or Corral.
+        InvalidInput: The name cannot be one, or means everybody or Corral; the id cannot be one.
     """
     at = iso(now)
-    known = rows.get(conn, arrival.session_id)
+    known = rows.get(conn, check_session_id(arrival.session_id))
     name, before = _name(conn, arrival, known)
     said = {
         key: value

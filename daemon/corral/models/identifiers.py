@@ -32,3 +32,22 @@ def check_name(text: str, what: str = "name") -> str:
             remedy="Use up to 64 letters, digits, dots, dashes or underscores, starting with a letter or digit.",
         )
     return text
+
+
+LONGEST_SESSION_ID = 128
+
+
+def check_session_id(text: str) -> str:
+    """Accept what a client calls its session, and return it: it is shown, stored, and a segment of addresses.
+
+    Raises:
+        InvalidInput: Not 1 to 128 visible characters, a slash among them, or blanks around them.
+    """
+    if not 0 < len(text) <= LONGEST_SESSION_ID or not text.isprintable() or "/" in text or text != text.strip():
+        raise InvalidInput(
+            f"{text[:80]!r} cannot be the id of a session.",
+            cause="It is empty, longer than an id may be, or holds a control character, a slash, or blanks around it.",
+            remedy=f"Use 1 to {LONGEST_SESSION_ID} visible characters, such as a UUID.",
+            details={"length": len(text)},
+        )
+    return text

@@ -53,10 +53,12 @@ Handler = Callable[[Services, HookEvent], Awaitable[Answer]]
 
 
 async def answer(services: Services, name: str, payload: Mapping[str, Any]) -> Answer:
-    """Handle one event; an event that nobody knows is only a sign of life."""
+    """Handle one event; an event that nobody knows is only a sign of life.
+
+    Raises:
+        InvalidInput: It names no session that could be.
+    """
     event = hook_events.read(name, payload, services.now())
-    if event is None:
-        return {}
     if event.unheard is not None:
         begin, end = map(iso, event.unheard)
         await services.write(lambda conn: mail_rows.put_back(conn, event.actor, begin, end))

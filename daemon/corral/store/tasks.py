@@ -46,10 +46,23 @@ def by_idempotency_key(conn: Connection, key: str) -> Row | None:
 
 
 def listing(
-    conn: Connection, *, statuses: Sequence[str] = (), min_priority: int = 0, limit: int | None = None
+    conn: Connection,
+    *,
+    statuses: Sequence[str] = (),
+    min_priority: int = 0,
+    after: tuple[int, str] | None = None,
+    limit: int | None = None,
 ) -> list[Row]:
-    """``task_id, title, status, priority, created_at``; highest priority first, then oldest first."""
+    """``task_id, title, status, priority, created_at``; highest priority first, then oldest first.
+
+    Args:
+        after: Only those behind this priority and the task with this id.
+    """
     query = select(*_SUMMARY).order_by(tasks.c.priority.desc(), tasks.c.seq).limit(limit)
+    if after is not None:
+        priority, task_id = after
+        behind = tasks.c.seq > select(tasks.c.seq).where(tasks.c.task_id == task_id).scalar_subquery()
+        query = query.where(or_(tasks.c.priority < priority, and_(tasks.c.priority == priority, behind)))
     if statuses:
         query = query.where(tasks.c.status.in_(list(statuses)))
     if min_priority:

@@ -103,20 +103,43 @@ def find(conn: Connection, task_id: str) -> Row:
 
 
 def listing(
-    conn: Connection, *, statuses: Sequence[str] = (), min_priority: int = 0, limit: int | None = None
+    conn: Connection,
+    *,
+    statuses: Sequence[str] = (),
+    min_priority: int = 0,
+    after: str | None = None,
+    limit: int | None = None,
 ) -> list[Row]:
     """Tasks as a list shows them: highest priority first, then oldest first.
 
+    Args:
+        after: Only those behind this :func:`place`.
+
     Raises:
-        InvalidInput: There is no such state.
+        InvalidInput: There is no such state, or no such place.
     """
     for status in statuses:
         if status not in TaskStatus.values():
             raise InvalidInput(
                 f"{status[:40]!r} is not a state of a task.", remedy=f"Use one of: {', '.join(TaskStatus.values())}."
             )
-    rows = tasks.listing(conn, statuses=statuses, min_priority=min_priority, limit=limit)
+    behind = _place(after) if after is not None else None
+    rows = tasks.listing(conn, statuses=statuses, min_priority=min_priority, after=behind, limit=limit)
     return [shapes.summary(row) for row in rows]
+
+
+def place(row: Row) -> str:
+    """Where a task stands in the list, as it is shown there."""
+    return f"{row['priority']},{row['task_id']}"
+
+
+def _place(text: str) -> tuple[int, str]:
+    priority, _, task_id = text.partition(",")
+    if not priority.isdecimal() or len(priority) > 2 or not task_id:
+        raise InvalidInput(
+            f"{text[:80]!r} is no place in the list of tasks.", remedy="Go where the `Link` header says."
+        )
+    return int(priority), task_id
 
 
 def read(conn: Connection, task_id: str) -> Row:

@@ -10,9 +10,10 @@ from sqlalchemy import Connection
 
 from corral.coordination import features
 from corral.models.states import FeatureStatus
-from corral.server.pages import MOST, answer, following, page
+from corral.server.pages import BYTES, MOST, answer, following, page
 from corral.server.routes.dependencies import Given
 from corral.server.routes.locks import parse, speaker
+from corral.server.services import Services
 
 router = APIRouter(prefix="/features", tags=["features"])
 
@@ -107,12 +108,25 @@ async def deregister(services: Given, said: Deregistration) -> dict[str, Any]:
 
 @router.post("/analyze")
 async def analyze(services: Given, asked: Question) -> dict[str, Any]:
-    """How well it goes beside the active features: ``FULL``, ``PARTIAL`` or ``SEQUENTIAL``, and what overlaps."""
+    """How well it goes beside the active features: ``FULL``, ``PARTIAL`` or ``SEQUENTIAL``, and what overlaps.
+
+    ``left_out``: how many more features it meets, and of one, how many more pairs, than are told.
+    """
     said = asked.claims if asked.claims is not None else asked.candidate_claims
-    claims = None if said is None else parse(services, said)
-    return await services.read(
-        lambda conn: features.analyze(conn, asked.feature_id or asked.candidate_feature_id, claims)
-    )
+    return await analyzed(services, asked.feature_id or asked.candidate_feature_id, said, BYTES)
+
+
+async def analyzed(services: Services, feature_id: str | None, claims: list[str] | None, size: int) -> dict[str, Any]:
+    """The judgement, with as many of the features that are met as fit into so many bytes, and how many more there are."""
+    keys = None if claims is None else parse(services, claims)
+
+    def judge(conn: Connection) -> dict[str, Any]:
+        judged = features.analyze(conn, feature_id, keys)
+        met = judged["conflicts"]
+        told = page(met, size=size).rows
+        return {**judged, "conflicts": told, **({"left_out": len(met) - len(told)} if len(met) > len(told) else {})}
+
+    return await services.read(judge)
 
 
 @router.get("/{feature_id:path}")

@@ -39,7 +39,7 @@ async def wait(services: Given, request: Request, payload: dict[str, Any] = Body
     ``{}``: another one waits in its place; 503: the daemon stops.
     """
     event = hook_events.read("Stop", payload, services.now())
-    if event is None or event.client_pid is None:
+    if event.client_pid is None:
         return {}
     gone = asyncio.create_task(_hung_up(request.receive))
     try:

@@ -6,8 +6,8 @@ from dataclasses import replace
 from itertools import chain
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
-from pydantic import BaseModel, ConfigDict, Field
+from fastapi import APIRouter, Path, Query, Request, Response
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from sqlalchemy import Connection
 
 from corral.coordination import addresses, changesets, discovery, sessions
@@ -15,11 +15,12 @@ from corral.coordination.sessions import Arrival
 from corral.errors import InvalidInput, NotFound
 from corral.git import history
 from corral.models import merges as shapes
-from corral.models.identifiers import new_id
+from corral.models.identifiers import LONGEST_SESSION_ID, check_session_id, new_id
 from corral.models.instants import iso
 from corral.models.states import SessionStatus
 from corral.server import refusals, timers
 from corral.server.hooks import started_at
+from corral.server.pages import MOST, Page, answer, page
 from corral.server.routes.dependencies import Given
 from corral.server.routes.locks import person
 from corral.server.services import Services
@@ -28,6 +29,7 @@ from corral.store import sessions as session_rows
 from corral.work import departures
 
 router = APIRouter(prefix="/sessions", tags=["sessions"])
+Which = Annotated[str, Path(max_length=LONGEST_SESSION_ID), AfterValidator(check_session_id)]
 DEFAULT_THRESHOLD_MINUTES, MAX_THRESHOLD_MINUTES = 15, 7 * 24 * 60
 
 
@@ -46,7 +48,7 @@ class Registration(BaseModel):
             ]
         }
     )
-    session_id: str | None = Field(None, min_length=1, max_length=128)
+    session_id: str | None = Field(None, min_length=1, max_length=LONGEST_SESSION_ID)
     agent_name: str | None = Field(None, max_length=64)
     agent_type: str | None = Field(None, max_length=64, description="What it is, where that is new; at first `claude`.")
     capabilities: list[str] = Field(default_factory=list, max_length=64)
@@ -55,27 +57,39 @@ class Registration(BaseModel):
     cwd: str | None = None
 
 
-@router.get("")
+@router.get("", response_model=list[dict[str, Any]])
 async def listing(
     services: Given,
+    request: Request,
     status: list[SessionStatus] = Query(default=[]),  # noqa: B008
     capability: Annotated[str | None, Query(max_length=64)] = None,
-) -> list[dict[str, Any]]:
-    """Every session of the project, disconnected ones included unless filtered; ``names``: those it goes by beside its own."""
+    limit: Annotated[int, Query(ge=1, le=MOST)] = MOST,
+    after: Annotated[
+        str | None, Query(max_length=256, description="`started_at,session_id` of the last one known.")
+    ] = None,
+) -> Response:
+    """Every session of the project, the latest first, disconnected ones too unless filtered; ``names``: those it goes by beside
+    its own."""
     of_team = team_capabilities(services)
 
-    def look(conn: Connection) -> list[dict[str, Any]]:
-        found = (
-            discovery.discover(conn, capability, status_or_all, of_team)
-            for status_or_all in ([str(one) for one in status] or SessionStatus.values())
-        )
-        return sorted(chain.from_iterable(found), key=lambda row: str(row["last_heartbeat"]), reverse=True)
+    def look(conn: Connection) -> Page:
+        wanted = dict.fromkeys(str(one) for one in status) or SessionStatus.values()
+        found = chain.from_iterable(discovery.discover(conn, capability, one, of_team) for one in wanted)
+        # By when it began, which does not change while somebody reads on: a session that beats would be missed, or told twice.
+        behind = (row for row in found if after is None or _place(row) < after)
+        latest = sorted(behind, key=_place, reverse=True)
+        return page(({**sessions.wire(row), "names": row["names"]} for row in latest), limit)
 
-    return [{**sessions.wire(row), "names": row["names"]} for row in await services.read(look)]
+    return answer(request, await services.read(look), lambda row: {"after": _place(row)})
+
+
+def _place(row: dict[str, Any]) -> str:
+    """Where a session stands in the list."""
+    return f"{row['started_at']},{row['session_id']}"
 
 
 @router.get("/{session_id}")
-async def detail(services: Given, session_id: str) -> dict[str, Any]:
+async def detail(services: Given, session_id: Which) -> dict[str, Any]:
     """Who a session is, by its id or a name: as what it registered, and the commits and merge requests it made."""
 
     def look(conn: Connection) -> tuple[dict[str, Any], dict[str, list[dict[str, Any]]]]:
@@ -161,7 +175,7 @@ class Naming(BaseModel):
 
 
 @router.post("/{session_id}/names", status_code=201)
-async def go_by(services: Given, session_id: str, said: Naming) -> dict[str, Any]:
+async def go_by(services: Given, session_id: Which, said: Naming) -> dict[str, Any]:
     """Register a session under a further name, or with what it is under one; unread mail to the name comes with it."""
     now = services.now()
     about = said.model_dump(exclude={"name"}, exclude_none=True)
@@ -186,7 +200,7 @@ def _registration(row: dict[str, Any]) -> dict[str, Any]:
 
 
 @router.post("/{session_id}/heartbeat")
-async def heartbeat(services: Given, session_id: str) -> dict[str, Any]:
+async def heartbeat(services: Given, session_id: Which) -> dict[str, Any]:
     """A sign of life; a session that is unknown, or was given up, is registered again."""
     now = services.now()
     await services.write(lambda conn: sessions.alive(conn, Arrival(session_id=session_id), now))
@@ -200,7 +214,7 @@ class End(BaseModel):
 
 
 @router.post("/{session_id}/end")
-async def end(services: Given, session_id: str, asked: End | None = None) -> dict[str, Any]:
+async def end(services: Given, session_id: Which, asked: End | None = None) -> dict[str, Any]:
     """End a session: what it holds comes free. Another session is refused, a person put on record."""
     now, rules = services.now(), services.settings().tasks
     caller = (asked.caller if asked else None) or person()

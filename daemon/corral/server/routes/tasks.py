@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from fastapi import APIRouter, Body, Query
+from fastapi import APIRouter, Body, Query, Request, Response
 from pydantic import BaseModel, Field
 from sqlalchemy import Connection
 
@@ -17,6 +17,7 @@ from corral.models import tasks as shapes
 from corral.models.states import TaskStatus
 from corral.server.agents import roster_of
 from corral.server.logtail import FURTHEST, LogPart, follow
+from corral.server.pages import MOST, Page, answer, page
 from corral.server.routes.dependencies import Given
 from corral.server.routes.locks import speaker
 from corral.server.services import Services
@@ -96,17 +97,23 @@ async def submit_batch(services: Given, batch: Batch) -> dict[str, Any]:
     return {"task_ids": [row["task_id"] for row in rows], "queued": len(rows)}
 
 
-@router.get("")
+@router.get("", response_model=list[dict[str, Any]])
 async def listing(
     services: Given,
+    request: Request,
     status: list[TaskStatus] = Query(default=[]),  # noqa: B008
     min_priority: int = Query(0, ge=0, le=10),
-    limit: int | None = Query(None, gt=0, le=1_000_000),
-) -> list[dict[str, Any]]:
+    limit: int = Query(MOST, ge=1, le=MOST),
+    after: str | None = Query(None, max_length=64, description="`priority,task_id` of the last one known."),
+) -> Response:
     """Tasks, highest priority first, then oldest first."""
-    return await services.read(
-        lambda conn: tasks.listing(conn, statuses=[str(one) for one in status], min_priority=min_priority, limit=limit)
-    )
+    wanted = [str(one) for one in status]
+
+    def look(conn: Connection) -> Page:
+        found = tasks.listing(conn, statuses=wanted, min_priority=min_priority, after=after, limit=limit)
+        return page(found, limit)
+
+    return answer(request, await services.read(look), lambda row: {"after": tasks.place(row)})
 
 
 @router.get("/{task_id}")

@@ -7,6 +7,7 @@ from typing import Any
 from corral.coordination import features
 from corral.server.mcp.calls import Answer, Function, current, told
 from corral.server.pages import SHOWN_BYTES, page
+from corral.server.routes.features import analyzed
 from corral.server.routes.locks import parse
 
 
@@ -64,10 +65,8 @@ async def analyze_feature_conflicts(
     feature_id: str | None = None, candidate_feature_id: str | None = None, candidate_claims: list[str] | None = None
 ) -> Answer:
     """Can it go beside the active features? FULL: yes; PARTIAL: it meets some at the merge; SEQUENTIAL: only after them."""
-    services = current.get().services
-    claims = None if candidate_claims is None else parse(services, candidate_claims)
-    asked = feature_id or candidate_feature_id
-    return {"success": True, **await services.read(lambda conn: features.analyze(conn, asked, claims))}
+    services, asked = current.get().services, feature_id or candidate_feature_id
+    return {"success": True, **await analyzed(services, asked, candidate_claims, SHOWN_BYTES)}
 
 
 TOOLS: tuple[Function, ...] = (
