@@ -11,8 +11,9 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from corral.coordination.names import check_agent_name
+from corral.coordination.names import agent_name, check_agent_name
 from corral.errors import Conflict, InvalidInput, NotFound, NotPermitted
+from corral.models.identifiers import new_id
 from corral.models.instants import iso
 from corral.models.states import RecipientRole, SessionStatus
 from corral.store import events
@@ -124,6 +125,13 @@ def check_name(name: str) -> str:
     if name.lower() in (EVERYBODY, SYSTEM.lower()):
         raise InvalidInput(f"{name!r} cannot be the name of an agent.", cause="It means something else.")
     return check_agent_name(name)
+
+
+def unused(conn: Connection, wish: str | None) -> str:
+    """The name that is wished for if nobody has it, else one that is found."""
+    if wish and rows.resolve(conn, wish) is None:
+        return wish
+    return agent_name(lambda name: rows.resolve(conn, name) is not None, new_id())
 
 
 def bind(conn: Connection, session_id: str, name: str, now: datetime, **about: str | None) -> Row:

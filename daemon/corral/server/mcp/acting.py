@@ -7,22 +7,19 @@ has no connections: there each registered name is its own session. Whoever names
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterable
 from datetime import datetime
-from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 from pydantic import BeforeValidator
 from sqlalchemy import Connection
 
-from corral.config.paths import find_checkout
 from corral.coordination import addresses, sessions
 from corral.coordination.addresses import Identity
 from corral.coordination.sessions import Arrival
-from corral.errors import NotFound, NotPermitted
+from corral.errors import NotPermitted
 from corral.server.mcp.calls import Call, current
-from corral.server.services import Services
+from corral.server.projects import check_project
 from corral.store import names
 
 T = TypeVar("T")
@@ -35,37 +32,6 @@ Texts = Annotated[
     BeforeValidator(lambda value: (value,) if isinstance(value, str) else () if value is None else value),
 ]
 """Texts; one alone is a list of one."""
-
-
-class ProjectNotFound(NotFound):
-    """Another project is meant than the one that this daemon serves."""
-
-    name = "project_not_found"
-
-
-def check_project(services: Services, key: str) -> None:
-    """Accept this project by the path of any of its checkouts, or by its slug; empty: not said.
-
-    Raises:
-        ProjectNotFound: It is not this one.
-    """
-    root = Path(services.project.root)
-    if key in ("", slug(services), root.name, str(root)):
-        return
-    path = Path(key)
-    checkout = find_checkout(path) if path.is_absolute() and "\0" not in key and path.is_dir() else None
-    if checkout is None or checkout.common_dir != services.project.common_dir:
-        raise ProjectNotFound(
-            f"{key[:200]!r} is not this project.",
-            cause=f"This daemon serves {root}, all its worktrees, and nothing else.",
-            remedy=f"Say {slug(services)!r}, or the path of one of its worktrees.",
-            details={"human_key": str(root), "slug": slug(services)},
-        )
-
-
-def slug(services: Services) -> str:
-    """The project's root as Agent Mail abbreviates it."""
-    return re.sub(r"[^a-z0-9]+", "-", str(services.project.root).lower()).strip("-")
 
 
 async def act(project_key: str, name: str, operation: Callable[[Connection, Identity, datetime], T]) -> T:

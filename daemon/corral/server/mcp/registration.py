@@ -14,18 +14,16 @@ from typing import Any
 from sqlalchemy import Connection
 
 from corral.coordination import addresses, sessions
-from corral.coordination.names import agent_name as free_name
 from corral.coordination.sessions import Arrival
 from corral.errors import InvalidInput
 from corral.models.identifiers import new_id
-from corral.server.mcp.acting import BY_HTTP, act, check_project, is_agent_of
+from corral.server.mcp.acting import BY_HTTP, act, is_agent_of
 from corral.server.mcp.calls import Answer, Call, current
+from corral.server.projects import PROJECT_ID, check_project
 from corral.store import names as rows
 from corral.store import sessions as session_rows
 
 Row = dict[str, Any]
-PROJECT_ID = 1
-"""Agent Mail numbers its projects; a daemon has one."""
 
 
 class EmptyProgram(InvalidInput):
@@ -56,13 +54,13 @@ async def registered(
     about = {"program": program[:200], "model": model[:200], "task_description": task_description[:2000] or None}
 
     def enter(conn: Connection, session_id: str | None, now: datetime) -> Answer:
-        wanted = "" if new and name and rows.resolve(conn, name) is not None else name
+        wanted = addresses.unused(conn, name) if new else name
         if session_id is None:
             who = _over_http(conn, wanted, now)
         elif session_id == call.connection:
             who = _on_connection(conn, call, wanted, now)
         else:
-            who, wanted = session_id, wanted or (_free(conn) if new else "")
+            who = session_id
         own = session_rows.get(conn, who)
         assert own is not None
         called = addresses.bind(conn, who, wanted or own["agent_name"], now, **about)["name"]
@@ -87,10 +85,6 @@ def _check(name: str) -> None:
             addresses.check_name(name)
         except InvalidInput as error:
             raise InvalidAgentName(error.message, cause=error.cause, remedy=error.remedy) from error
-
-
-def _free(conn: Connection) -> str:
-    return free_name(lambda name: rows.resolve(conn, name) is not None, new_id())
 
 
 def _on_connection(conn: Connection, call: Call, name: str, now: datetime) -> str:

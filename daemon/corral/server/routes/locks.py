@@ -78,16 +78,16 @@ class Patience(Acquisition):
     each: bool = False
 
 
-class Release(Keys):
-    """What to give up; ``caller``: the session that asks, where it is not the one whose locks they are."""
-
-    caller: str | None = Field(None, max_length=128)
-
-
 class Named(Keys):
     """Locks by what they are on, or by their ids."""
 
     lock_ids: list[str] = Field(default_factory=list, max_length=MAX_KEYS)
+
+
+class Release(Named):
+    """What to give up; ``caller``: the session that asks, where it is not the one whose locks they are."""
+
+    caller: str | None = Field(None, max_length=128)
 
 
 class Renewal(Named):
@@ -267,13 +267,14 @@ async def check(services: Given, asked: Keys) -> list[dict[str, Any]]:
 
 @router.post("/release")
 async def release(services: Given, given: Release) -> dict[str, Any]:
-    """Give up a session's locks on the keys; without keys, all of them. Another session is refused, a person put on record."""
+    """Give up a session's locks, those named or all. Another session is refused, a person put on record."""
     now, keys = services.now(), parse(services, given.paths)
 
     def free(conn: Connection) -> list[str]:
         holder = speaker(conn, given.session_id, now).holder
         by = addresses.acting_for(conn, holder.session_id, given.caller or holder.session_id, person())
-        return [row["file_path"] for row in locks.release(conn, keys, holder, now, by=by)]
+        gone = locks.release(conn, keys, holder, now, by=by, lock_ids=given.lock_ids)
+        return [row["file_path"] for row in gone]
 
     released = await refusals.write(services, given.caller, free)
     services.changed()

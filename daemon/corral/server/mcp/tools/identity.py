@@ -7,23 +7,18 @@ connections, it is a session of its own. Inside a repository mail needs no hands
 from __future__ import annotations
 
 import json
-from datetime import datetime, timezone
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Connection
 
-from corral.coordination import addresses, changesets
-from corral.errors import InvalidInput
-from corral.models.instants import after, iso
-from corral.models.states import SessionStatus
-from corral.server.mcp.acting import Text, act, check_project, listed, look, slug
+from corral.coordination import changesets, contacts
+from corral.coordination.addresses import Identity
+from corral.server.mcp.acting import Text, act, listed, look
 from corral.server.mcp.calls import Answer, Function, current, raised
-from corral.server.mcp.registration import PROJECT_ID, profile, registered
-from corral.server.services import Services
-from corral.store import messages as mail_rows
-from corral.store import sessions as session_rows
-
-POLICIES = ("open", "auto", "contacts_only", "block_all")
+from corral.server.mcp.registration import profile, registered
+from corral.server.pages import SHOWN_BYTES, Page, page
+from corral.server.projects import check_project, project_of
 
 
 @raised
@@ -46,14 +41,6 @@ async def ensure_project(human_key: str) -> Answer:
     services = current.get().services
     await services.work(lambda: check_project(services, human_key))
     return project_of(services)
-
-
-def project_of(services: Services) -> Answer:
-    """The project as Agent Mail describes one."""
-    marker = services.project.home / ".gitignore"  # as old as the coordination of this repository
-    began = datetime.fromtimestamp(marker.stat().st_mtime, timezone.utc) if marker.exists() else services.started_at
-    root = str(services.project.root)
-    return {"id": PROJECT_ID, "slug": slug(services), "human_key": root, "created_at": iso(began)}
 
 
 @raised
@@ -112,17 +99,15 @@ async def request_contact(
     project_key: Text = "",
     to_project: Text = "",
     reason: Text = "",
-    ttl_seconds: int = 604800,
+    ttl_seconds: int = contacts.REQUEST_S,
 ) -> Answer:
     """Ask to write to somebody. Inside a repository that is always granted: just send."""
     services = current.get().services
     if to_project:
         await services.work(lambda: check_project(services, to_project))
 
-    def ask(conn: Connection, me: addresses.Identity, now: datetime) -> Answer:
-        other = addresses.known(conn, to_agent)
-        expires = after(now, ttl_seconds)
-        return {"from": me.name, "to": other["called"], "status": "approved", "expires_ts": expires}
+    def ask(conn: Connection, me: Identity, now: datetime) -> Answer:
+        return _ts(contacts.request(conn, me, to_agent, now, ttl_seconds))
 
     return await act(project_key, from_agent, ask)
 
@@ -134,14 +119,12 @@ async def respond_contact(
     accept: bool = True,
     project_key: Text = "",
     from_project: Text = "",
-    ttl_seconds: int = 2592000,
+    ttl_seconds: int = contacts.CONTACT_S,
 ) -> Answer:
     """Answer a request for contact. Inside a repository mail is open to everybody: approved stays true."""
 
-    def answer(conn: Connection, me: addresses.Identity, now: datetime) -> Answer:
-        other = addresses.known(conn, from_agent)
-        expires = after(now, ttl_seconds)
-        return {"from": other["called"], "to": me.name, "approved": True, "expires_ts": expires, "updated": 0}
+    def answer(conn: Connection, me: Identity, now: datetime) -> Answer:
+        return {**_ts(contacts.respond(conn, me, from_agent, now, ttl_seconds)), "updated": 0}
 
     return await act(project_key, to_agent, answer)
 
@@ -153,17 +136,17 @@ async def list_contacts(
 ) -> Any:
     """With whom you have exchanged mail, the latest first."""
 
-    def contacts(conn: Connection, me: addresses.Identity, now: datetime) -> list[Answer]:
-        found = []
-        for partner in mail_rows.last_between(conn, me.session_id):
-            row = session_rows.get(conn, partner["session_id"])
-            assert row is not None
-            alive = row["status"] != SessionStatus.DISCONNECTED
-            found.append({"to": row["agent_name"], "status": "approved", "reason": "", "active": alive,
-                          "updated_ts": partner["at"], "expires_ts": None})  # fmt: skip
-        return found
+    def known(conn: Connection, me: Identity, now: datetime) -> Page:
+        found = contacts.listing(conn, me.session_id)
+        return page(({**_ts(one), "reason": "", "expires_ts": None} for one in found), size=SHOWN_BYTES)
 
-    return listed(await act(project_key, agent_name, contacts))
+    found = await act(project_key, agent_name, known)
+    return listed(found.rows, "GET /api/v1/contacts tells the rest" if found.cut else None)
+
+
+def _ts(row: Answer) -> Answer:
+    """With instants as Agent Mail calls them."""
+    return {key.removesuffix("_at") + "_ts" if key.endswith("_at") else key: value for key, value in row.items()}
 
 
 @raised
@@ -173,9 +156,7 @@ async def set_contact_policy(
     project_key: Text = "",
 ) -> Answer:
     """Choose who may write to you. Inside a repository that is everybody, whatever is chosen."""
-    if policy not in POLICIES:
-        raise InvalidInput(f"{policy[:40]!r} is not a policy.", remedy=f"Use one of: {', '.join(POLICIES)}.")
-    return await act(project_key, agent_name, lambda conn, me, now: {"agent": me.name, "policy": "open"})
+    return await act(project_key, agent_name, lambda conn, me, now: contacts.choose(me, policy))
 
 
 TOOLS: tuple[Function, ...] = (

@@ -6,21 +6,16 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
-from corral.coordination import messages
+from corral.coordination import messages, threads
 from corral.coordination.addresses import Identity
-from corral.server.mcp.acting import Text, Texts, act, check_project, look
+from corral.server.mcp.acting import Text, Texts, act, look
 from corral.server.mcp.calls import Answer, Function, current, raised
 from corral.server.mcp.registration import registered
-from corral.server.mcp.tools.identity import project_of
 from corral.server.mcp.tools.mail import entry, shown
 from corral.server.mcp.tools.reservations import give_back, reserve
 from corral.server.pages import SHOWN_BYTES, Page, page
+from corral.server.projects import check_project, project_of
 from corral.store import mailbox
-
-EXAMPLES = 3
-"""Messages of a thread that are shown whole."""
-MOST_POINTS = 50
-"""Subjects in its summary, the latest."""
 
 
 @raised
@@ -72,7 +67,7 @@ async def macro_prepare_thread(
     if register_if_missing or not name:
         agent = await registered("", program, model, name, task_description)
         name = agent["name"]
-    thread = await look("", lambda conn: _thread(conn, thread_id, EXAMPLES if include_examples else 0))
+    thread = await look("", lambda conn: _thread(conn, thread_id, threads.EXAMPLES if include_examples else 0))
     return {
         "project": project_of(services),
         "agent": agent,
@@ -83,15 +78,8 @@ async def macro_prepare_thread(
 
 
 def _thread(conn: Connection, thread_id: str, examples: int) -> Answer:
-    found = mailbox.headings(conn, thread_id)
-    summary = {
-        "participants": list(dict.fromkeys(row["sender_name"] for row in found)),
-        "key_points": list(dict.fromkeys(row["subject"] for row in found))[-MOST_POINTS:],
-        "action_items": [row["subject"] for row in found if row["ack_required"]][-MOST_POINTS:],
-    }
     last = (entry(row, bodies=True) for row in mailbox.thread(conn, thread_id, limit=examples))
-    whole = page(last, size=SHOWN_BYTES).rows[::-1]
-    return {"summary": summary, "examples": whole, "total_messages": mailbox.how_many(conn, thread_id)}
+    return {**threads.summary(conn, thread_id), "examples": page(last, size=SHOWN_BYTES).rows[::-1]}
 
 
 @raised

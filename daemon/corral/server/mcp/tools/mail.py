@@ -14,10 +14,10 @@ from corral.coordination.messages import Letter, Sent
 from corral.errors import InvalidInput
 from corral.models.instants import iso
 from corral.models.states import RecipientRole
-from corral.server.mcp.acting import Text, Texts, act, is_agent_of, listed, look, slug
+from corral.server.mcp.acting import Text, Texts, act, is_agent_of, listed, look
 from corral.server.mcp.calls import Answer, Function, current, raised
-from corral.server.mcp.registration import PROJECT_ID
 from corral.server.pages import SHOWN_BYTES, Page, page
+from corral.server.projects import PROJECT_ID, slug
 from corral.server.roles import roles_of
 from corral.server.routes.messages import LAST
 from corral.store import messages as rows

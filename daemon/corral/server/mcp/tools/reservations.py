@@ -16,9 +16,10 @@ from corral.coordination.locks import Holder
 from corral.errors import CorralError, InvalidInput, NotPermitted
 from corral.models.instants import iso
 from corral.server import lock_activity
-from corral.server.mcp.acting import Text, Texts, act, known_as, slug
+from corral.server.mcp.acting import Text, Texts, act, known_as
 from corral.server.mcp.calls import Answer, Function, complaint, current, raised
 from corral.server.mcp.paths import inside
+from corral.server.projects import slug
 from corral.server.routes.locks import EXTEND_S, MAX_KEYS, parse
 from corral.server.services import Services
 from corral.store import sessions as session_rows
