@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
-from tests.coordinated import Coordinated, eventually
+from tests.coordinated import Coordinated, eventually, told
 from tests.integration.mcp.client import Agent, play
 
 TEAM = """\
@@ -75,6 +78,49 @@ def test_a_role_is_a_recipient_and_the_teams_capabilities_are_found(house: Coord
         assert (await worker.call("get_work"))["task_id"] == task_id
 
     play(house, scene, agents=2, profile="full")
+
+
+@pytest.mark.req("TEAM-1")
+def test_mail_to_a_member_or_its_role_reaches_the_workers_that_do_its_tasks(house: Coordinated) -> None:
+    (house.root / ".corral" / "teams.yaml").write_text(TEAM)
+    eventually(lambda: names(house))
+    gate = house.root.parent / "gate"
+
+    def write(to: str, subject: str) -> list[str]:
+        sent = house.json("message", "send", to, subject, "Now.")
+        assert sent["bounced"] == []
+        return sorted(one["session_id"] for one in sent["recipients"])
+
+    def begin(title: str, ends: str) -> dict[str, Any]:
+        command = f"while ! [ -e {gate} ]; do sleep 0.05; done; {ends}"
+        submitted = house.json(
+            "task", "submit", "--title", title, "--agent", "boulder", "--command", command, "--retries", "0"
+        )
+        mine = submitted["task_id"]
+        found = eventually(lambda: [row for row in house.ask("GET", "/sessions") if row["task_id"] == mine])
+        return dict(found[0])
+
+    def hears(worker: dict[str, Any]) -> list[str]:
+        answer = house.hook("PostToolBatch", worker["session_id"], Path(worker["worktree"]))
+        return [part.partition('"')[0] for part in told(answer).split(' subject="')[1:]]
+
+    (seat,) = write("Boulder", "Before")
+    well = begin("Well", "true")
+    assert hears(well) == ["Before"] and well["names"] == ["Boulder"]
+    ill = begin("Ill", "false")
+    both = sorted(one["session_id"] for one in (well, ill))
+    assert (write("boulder", "By name"), write("builder", "By role")) == (both, both)
+    assert write(ill["agent_name"], "To itself") == [ill["session_id"]]
+    assert house.json("session", "show", "Boulder")["session_id"] in both
+    assert hears(ill) == ["By name", "By role", "To itself"]
+    gate.touch()
+    assert house.run("wait", well["task_id"], ill["task_id"], check=False).returncode == 1
+    lost = eventually(lambda: [row for row in house.json("message", "inbox") if row["kind"] == "message.bounced"])
+    assert [row["subject"] for row in lost] == ["Not delivered: To itself"]
+    assert write("Boulder", "After") == [seat]
+    gate.unlink()
+    assert hears(begin("Again", "true")) == ["By name", "By role", "After"]
+    gate.touch()
 
 
 @pytest.mark.req("TEAM-1", "TEAM-2")

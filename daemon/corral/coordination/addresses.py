@@ -11,6 +11,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from corral.coordination import seats
 from corral.coordination.names import agent_name, check_agent_name
 from corral.errors import Conflict, InvalidInput, NotFound, NotPermitted
 from corral.models.identifiers import new_id
@@ -23,7 +24,7 @@ from corral.store import sessions as session_rows
 
 Row = dict[str, Any]
 Roles = Callable[[str], "Sequence[str] | None"]
-"""The names of the agents that have a role in the team; None: there is no such role."""
+"""The names of the members of the team who have a role, or of the one who is called so; None: there is neither."""
 EVERYBODY = "all"
 SYSTEM = "Corral"
 """The name under which Corral itself writes."""
@@ -69,6 +70,9 @@ def identity(conn: Connection, session_id: str, name: str | None) -> Identity:
         if row is None:
             raise AgentNotFound(f"There is no session {session_id}.")
         return Identity(session_id, row["agent_name"])
+    own = session_rows.get(conn, session_id)
+    if own is not None and (own["agent"] or "").lower() == name.lower():
+        return Identity(session_id, own["agent"])
     row = known(conn, name)
     if row["session_id"] != session_id:
         raise NotPermitted(
@@ -181,12 +185,16 @@ def freed(conn: Connection, name: str, session_id: str) -> list[Row]:
 
 
 def recipients(
-    conn: Connection, sender_session_id: str | None, wanted: Sequence[tuple[str, RecipientRole]], roles: Roles
+    conn: Connection,
+    sender_session_id: str | None,
+    wanted: Sequence[tuple[str, RecipientRole]],
+    roles: Roles,
+    now: datetime,
 ) -> list[Row]:
     """The sessions that a message goes to: ``{session_id, name, role, status}``, each once, under its first role.
 
     Args:
-        wanted: Agent names in any case, session ids, roles of the team, ``all``; each with how it is addressed.
+        wanted: Agent names in any case, session ids, members and roles of the team, ``all``; each with how it is addressed.
 
     Raises:
         InvalidInput: There is nobody at all.
@@ -195,11 +203,12 @@ def recipients(
     found: dict[str, Row] = {}
     unknown: list[str] = []
     for address, role in wanted:
-        meant = _sessions(conn, sender_session_id, address.strip(), roles)
+        meant = _sessions(conn, sender_session_id, address.strip(), roles, now)
         if meant is None:
             unknown.append(address)
         for row in meant or ():
-            one = {"session_id": row["session_id"], "name": row["called"], "role": role.value, "status": row["status"]}
+            status = SessionStatus.IDLE if row["agent_type"] == seats.SEAT else row["status"]  # nobody left: it waits
+            one = {"session_id": row["session_id"], "name": row["called"], "role": role.value, "status": status}
             found.setdefault(row["session_id"], one)
     if unknown:
         raise _not_found(conn, unknown)
@@ -214,17 +223,22 @@ def recipients(
     return list(found.values())
 
 
-def _sessions(conn: Connection, sender: str | None, address: str, roles: Roles) -> list[Row] | None:
-    """Who is meant; None: nobody that is known. A role may be known and nobody have come for it: that is nobody too."""
+def _sessions(conn: Connection, sender: str | None, address: str, roles: Roles, now: datetime) -> list[Row] | None:
+    """Who is meant; None: nobody that is known.
+
+    A role may be known and nobody have come for it: that is nobody too. Mail to a member itself waits until it comes.
+    """
     if address.lower() == EVERYBODY:
         others = (row for row in session_rows.live(conn) if row["session_id"] != sender)
         return [{**row, "called": row["agent_name"]} for row in others]
-    row = rows.resolve(conn, address) if address else None
-    if row is not None:
-        return [row]
-    named = roles(address) if address else None
-    present = [found for name in named or () if (found := rows.resolve(conn, name)) is not None]
-    return present or None
+    if not address:
+        return None
+    named = seats.holders(conn, address)
+    if named:
+        return named
+    members = roles(address) or ()
+    present = [row for name in members for row in seats.holders(conn, name)]
+    return present or [seats.make(conn, name, now) for name in members if name.lower() == address.lower()] or None
 
 
 def _not_found(conn: Connection, unknown: list[str]) -> RecipientNotFound:

@@ -39,7 +39,8 @@ def able(conn: Connection, found: Iterable[Row], of_team: Capabilities) -> Itera
     the team's definition says of any of their names."""
     called = names.by_session(conn)
     for row in found:
-        others = [name for name in called.get(row["session_id"], ()) if name != row["agent_name"]]
+        names_of = (*called.get(row["session_id"], ()), *([row["agent"]] if row["agent"] else ()))
+        others = [name for name in names_of if name != row["agent_name"]]
         of_names = (one for name in (row["agent_name"], *others) for one in of_team(name))
         yield {**row, "names": others, "capabilities": list(dict.fromkeys([*row["capabilities"], *of_names]))}
 

@@ -133,7 +133,7 @@ def send(conn: Connection, sender: Identity | None, letter: Letter, now: datetim
     if author is not None:
         _within_quota(conn, author, now)
     wanted = [(address, role) for role, addresses in _addressed(letter) for address in addresses]
-    reached = recipients(conn, author, wanted, roles)
+    reached = recipients(conn, author, wanted, roles, now)
     at, message_id = iso(now), new_id()
     row = rows.create(
         conn,

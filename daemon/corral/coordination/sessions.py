@@ -51,6 +51,7 @@ class Arrival:
     """What is known of a session when it appears; None and empty mean: not said.
 
     Attributes:
+        agent: Whose tasks it does, where it is the worker of an agent that was named, or chosen, for a task.
         transcript_path: Where its client writes down what is said.
         client_pid: The process whose death ends the session, with ``client_started`` (Unix time) against reuse of the id.
     """
@@ -58,6 +59,7 @@ class Arrival:
     session_id: str
     agent_type: str = "claude"
     agent_name: str | None = None
+    agent: str | None = None
     parent_session_id: str | None = None
     cwd: str | None = None
     worktree: str | None = None

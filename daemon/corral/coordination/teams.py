@@ -21,9 +21,11 @@ class Teams:
         for agent in agents:
             self._by_role.setdefault(agent.role.casefold(), []).append(agent.name)
 
-    def members(self, role: str) -> list[str] | None:
-        """The names of those who have a role, in the file's order; None: there is no such role."""
-        return self._by_role.get(role.strip().casefold())
+    def members(self, address: str) -> list[str] | None:
+        """The names of those who have a role, in the file's order, or of the one who is called so; None: there is neither."""
+        meant = address.strip().casefold()
+        named = self._by_name.get(meant)
+        return self._by_role.get(meant) or (None if named is None else [named.name])
 
     def capabilities(self, agent_name: str) -> list[str]:
         """What the team says that an agent can do; nothing for one who is not in it."""

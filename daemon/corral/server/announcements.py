@@ -38,7 +38,9 @@ SAVED_WITHIN = timedelta(seconds=20)
 _ENDED = ("task.completed", "task.failed", "task.dead", "task.cancelled")
 _FAILED = ("task.failed", "task.dead")
 _MERGED = ("merge.landed", "merge.conflict", "merge.failed", "merge.cancelled")
-KINDS = (*_ENDED, *_MERGED, "session.ended")
+_LOST = ("session.ended", "task.retried", "task.interrupted", *_FAILED)
+"""What ends a session, or takes back what it was told."""
+KINDS = tuple(dict.fromkeys((*_ENDED, *_MERGED, *_LOST)))
 
 
 class Announcer:
@@ -104,9 +106,9 @@ class Announcer:
 
 def _tell(conn: Connection, event: Row, found: Row, now: datetime) -> None:
     """Send what an event calls for and move on, in one transaction."""
-    if event["kind"] == "session.ended":
+    if event["kind"] in _LOST:
         bounces.bounce(conn, event, now)
-    else:
+    if event["kind"] in (*_ENDED, *_MERGED):
         task = task_rows.get(conn, event["task_id"]) if event["task_id"] else None
         if event["kind"] in _ENDED[:3] and task is not None:
             letters.send(conn, _about_task(conn, event, task, found), [task["submitted_by"]], event, now)

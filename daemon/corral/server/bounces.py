@@ -1,4 +1,4 @@
-"""Mail that did not arrive: its senders are told of what a session that ended has not seen."""
+"""Mail that did not arrive: its senders are told of what a session that ended has not seen, or has lost."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _about(gone: Row, lost: list[Row]) -> Letter:
     more = f" and {len(lost) - letters.SHOWN} more" if len(lost) > letters.SHOWN else ""
     facts = {
         "recipient": ", ".join(dict.fromkeys(one["addressed"] for one in lost)),
-        "reason": f"{gone['agent_name']} is gone ({gone['end_reason']}) and had not seen it",
+        "reason": f"{gone['agent_name']} is gone ({gone['end_reason']}) and had not read it",
         "messages": ", ".join(str(one["seq"]) for one in lost[: letters.SHOWN]) + more,
     }
     what = lost[0]["subject"] if len(lost) == 1 else f"{len(lost)} messages to {gone['agent_name']}"

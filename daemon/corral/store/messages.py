@@ -203,6 +203,17 @@ def move(conn: Connection, name: str, old_session_id: str, new_session_id: str) 
     conn.execute(update(message_recipients).where(which).values(fresh))
 
 
+def pass_on(conn: Connection, name: str, old_session_id: str, new_session_id: str, at: str) -> None:
+    """Mail to a name that a session has not seen is left to another one; what that one has already did not arrive here."""
+    has = select(_r.message_id).where(_r.session_id == new_session_id)
+    unseen = and_(
+        _r.session_id == old_session_id, func.lower(_r.name) == name.lower(), _r.injected_at.is_(None), _UNREAD
+    )
+    fresh = {"session_id": new_session_id, "bounced_at": None, "held_at": None}
+    conn.execute(update(message_recipients).where(unseen, _r.message_id.not_in(has)).values(fresh))
+    conn.execute(update(message_recipients).where(unseen, _r.bounced_at.is_(None)).values(bounced_at=at))
+
+
 def last_between(conn: Connection, session_id: str) -> list[Row]:
     """With whom a session has exchanged mail: ``{session_id, at}``, each partner once, the latest first."""
     mine = or_(_m.sender_session_id == session_id, _r.session_id == session_id)

@@ -27,19 +27,40 @@ _BY_FOLDED_NAME = Prepared(
     .order_by((agent_sessions.c.status == SessionStatus.DISCONNECTED), agent_sessions.c.last_heartbeat.desc())
     .limit(1)
 )
+_AT_WORK = Prepared(
+    select(agent_sessions)
+    .where(
+        agent_sessions.c.agent == bindparam("address"),
+        agent_sessions.c.status.in_([bindparam("active", SessionStatus.ACTIVE), bindparam("idle", SessionStatus.IDLE)]),
+    )
+    .order_by(agent_sessions.c.started_at.desc())
+)
 
 
 def resolve(conn: Connection, address: str) -> Row | None:
+    """The session that a name means: who goes by it, or else the latest that is at work for the agent of that name."""
+    row = named(conn, address)
+    if row is None or row["status"] == SessionStatus.DISCONNECTED:
+        return next(iter(at_work(conn, address)), row)
+    return row
+
+
+def named(conn: Connection, address: str) -> Row | None:
     """The session that goes by a name, in any case, or has it as its id; with ``called``, the name as it is written.
 
     A living session's name comes first: nobody gets its mail by taking the name for an id. A name that was bound comes before
     the own name of another session that is spelled alike but for its case.
     """
     exact, folded = {"address": address}, {"address": address.lower()}
-    named = [row for row in (_BY_OWN_NAME.first(conn, exact), _BY_BOUND_NAME.first(conn, folded)) if row is not None]
-    living = next((row for row in named if row["status"] != SessionStatus.DISCONNECTED), None)
-    row = living or _BY_ID.first(conn, exact) or next(iter(named), None) or _BY_FOLDED_NAME.first(conn, folded)
+    going_by = [row for row in (_BY_OWN_NAME.first(conn, exact), _BY_BOUND_NAME.first(conn, folded)) if row is not None]
+    living = next((row for row in going_by if row["status"] != SessionStatus.DISCONNECTED), None)
+    row = living or _BY_ID.first(conn, exact) or next(iter(going_by), None) or _BY_FOLDED_NAME.first(conn, folded)
     return {**row, "called": row.get("bound") or row["agent_name"]} if row is not None else None
+
+
+def at_work(conn: Connection, agent: str) -> list[Row]:
+    """The living sessions of the workers that do the tasks of an agent, the latest first; ``called`` is the agent's name."""
+    return [{**row, "called": row["agent"]} for row in _AT_WORK.all(conn, {"address": agent})]
 
 
 def holders(conn: Connection, name: str) -> list[Row]:

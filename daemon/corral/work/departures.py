@@ -13,9 +13,12 @@ from typing import Any
 from sqlalchemy import Connection
 
 from corral.config.model import Tasks as TaskRules
-from corral.coordination import sessions
+from corral.coordination import seats, sessions
 from corral.coordination.sessions import Arrival
 from corral.models.crash import crash_point
+from corral.models.instants import iso
+from corral.models.states import TaskStatus
+from corral.store import messages as mail
 from corral.work import leases
 
 Row = dict[str, Any]
@@ -37,7 +40,18 @@ def end(
     crash_point("session.tasks_returned")
     row = sessions.end(conn, session_id, reason, now, by=by)
     crash_point("session.ended")
+    seats.leave(conn, session_id, now)
     return row
+
+
+def end_attempt(conn: Connection, session_id: str, status: str, now: datetime, rules: TaskRules) -> Row | None:
+    """End the session of a worker, for what became of its attempt.
+
+    Where its work is lost, so is what it was told: what of that it has not read waits again for its agent, or goes back.
+    """
+    if status not in (TaskStatus.COMPLETED, TaskStatus.CANCELLED):
+        mail.put_back(conn, session_id, "", iso(now))
+    return end(conn, session_id, status, now, rules)
 
 
 def end_all(conn: Connection, doomed: Iterable[tuple[str, str]], now: datetime, rules: TaskRules) -> list[Row]:

@@ -16,7 +16,7 @@ from sqlalchemy import Connection
 
 from corral.config.paths import bundle_dir
 from corral.config.roster import Roster
-from corral.coordination import sessions
+from corral.coordination import seats, sessions
 from corral.errors import ConfigInvalid, CorralError, InvalidInput, LeaseLost, NotFound, RunnerUnavailable, Unsupported
 from corral.git.identity import as_env
 from corral.models.crash import crash_point
@@ -168,7 +168,7 @@ def _close(conn: Connection, site: Site, task: Row, worktree: Row | None, ending
         status = str(attempts.end(conn, task["task_id"], task["fencing_token"], ending, now, rules)["status"])
     except LeaseLost:
         status = "lost"
-    departures.end(conn, task["session_id"], status, now, rules)
+    departures.end_attempt(conn, task["session_id"], status, now, rules)
     if worktree is not None:
         come_from = (WorktreeState.ALLOCATING, WorktreeState.READY)
         worktree_rows.move(conn, worktree["worktree_id"], come_from, {"state": WorktreeState.RECLAIMING})
@@ -190,6 +190,7 @@ def _moved_in(
     arrival = sessions.Arrival(
         session_id=task["session_id"],
         agent_type=str(post.runner),
+        agent=post.agent.name if post.agent else None,
         capabilities=post.agent.capabilities if post.agent else (),
         cwd=worktree["path"],
         worktree=worktree["path"],
@@ -200,6 +201,7 @@ def _moved_in(
     sessions.register(conn, arrival, now)
     if post.agent is not None:
         given = {"agent": post.agent.name, "runner": post.agent.runner, "model": post.agent.model}
+        seats.take(conn, post.agent.name, task["session_id"], now)
         events.record(conn, now, "task.assigned", task_id=task["task_id"], session_id=task["session_id"], data=given)
     return moved, worktree
 

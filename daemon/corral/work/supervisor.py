@@ -187,7 +187,7 @@ class Supervisor:
 
         def requeue(conn: Connection) -> None:
             attempts.end(conn, row["task_id"], row["fencing_token"], ending, now, rules)
-            departures.end(conn, row["session_id"], LOST, now, rules)
+            departures.end_attempt(conn, row["session_id"], LOST, now, rules)
 
         self._db.write(requeue)
         for worktree in self._worktrees_of(row["task_id"]):
@@ -347,4 +347,4 @@ class Supervisor:
 def _interrupt_all(conn: Connection, now: datetime, rules: TaskRules) -> None:
     for row in tasks.in_status(conn, TaskStatus.RUNNING):
         attempts.interrupt(conn, row, "The daemon was stopped while it ran.", now)
-        departures.end(conn, row["session_id"], INTERRUPTED, now, rules)
+        departures.end_attempt(conn, row["session_id"], INTERRUPTED, now, rules)
