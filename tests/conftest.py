@@ -11,7 +11,10 @@ from typing import Any
 
 import pytest
 import yaml
+from sqlalchemy import Connection, Engine, create_engine
 
+from corral.store import schema_coordination, search
+from tests import postgres
 from tests.coordinated import Coordinated
 
 GIT_ENV = {
@@ -108,3 +111,29 @@ def coordinate(make_repo: Callable[..., Path]) -> Iterator[Callable[..., Coordin
 def house(coordinate: Callable[..., Coordinated]) -> Coordinated:
     """A small coordinated repository that verifies with ``true``."""
     return coordinate()
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[Engine]:
+    """A PostgreSQL server with the schema; skips the test where there is none to be started."""
+    if postgres.MISSING:
+        pytest.skip(f"What only needs a connection ran on SQLite alone: {postgres.MISSING}")
+    with postgres.cluster() as engine:
+        yield engine
+
+
+@pytest.fixture(params=["sqlite"] if postgres.MISSING else ["sqlite", "postgresql"])
+def any_database(request: pytest.FixtureRequest) -> Iterator[Connection]:
+    """A connection to an empty database, once for each kind that there is; what a test does there is never committed."""
+    if request.param == "sqlite":
+        engine = create_engine("sqlite://")
+        schema_coordination.metadata.create_all(engine)
+    else:
+        engine = request.getfixturevalue("postgresql")
+    with engine.connect() as connection:
+        if request.param == "sqlite":
+            search.create_indexes(connection)
+        else:  # numbers that were given are not given again, whatever becomes of the transaction
+            connection.exec_driver_sql("SELECT setval(seqrelid, 1, false) FROM pg_sequence")
+        yield connection
+    engine.dispose()

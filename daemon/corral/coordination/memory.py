@@ -125,14 +125,16 @@ def recall(conn: Connection, asked: Question, now: datetime) -> list[Row]:
     tags = _plain_tags(asked.tags)
     shares = _shares(conn, asked.query) if asked.query.strip() else None
     event_type = asked.event_type.strip().lower() if asked.event_type else None
-    # Without words and tags the newest are the most relevant.
-    limit = rows.LOOKED_AT if tags or shares is not None else asked.limit
+    limit = rows.LOOKED_AT if tags[1:] or shares is not None else asked.limit
     relevant: dict[int, float] = {}
+    alike: Counter[float] = Counter()
     for seq, seen_at, had in rows.candidates(conn, seqs=shares, tags=tags, event_type=event_type, limit=limit):
+        fits = (shares[seq] if shares is not None else 1.0) * (had / len(tags) if tags else 1.0)
+        alike[fits] += 1
+        if alike[fits] > asked.limit:
+            continue  # of those that fit alike the newest are the most relevant, and they came first
         days = max(0.0, (now - parse(seen_at)).total_seconds() / 86_400)
-        tagged = had / len(tags) if tags else 1.0
-        words = shares[seq] if shares is not None else 1.0
-        relevance = words * tagged * math.exp(-DECAY_PER_DAY * days)
+        relevance = fits * math.exp(-DECAY_PER_DAY * days)
         if relevance >= asked.min_relevance:
             relevant[seq] = relevance
     best = sorted(relevant, key=lambda seq: relevant[seq], reverse=True)[: asked.limit]

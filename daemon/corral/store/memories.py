@@ -9,17 +9,16 @@ from typing import Any
 from sqlalchemy import (
     Connection,
     Select,
-    Text,
     delete,
     func,
     insert,
     literal,
     select,
-    text,
     type_coerce,
     union_all,
     update,
 )
+from sqlalchemy.types import NULLTYPE
 
 from corral.store import search
 from corral.store.schema_coordination import memories, memory_tags
@@ -27,13 +26,13 @@ from corral.store.schema_coordination import memories, memory_tags
 Row = dict[str, Any]
 LOOKED_AT = 1000
 """The newest memories that a search looks at: of all that have a word, for each word, and of those that have all of them."""
-_m = memories.c
+_m, _t = memories.c, memory_tags.c
 
 
 def create(conn: Connection, values: Row) -> Row:
     """Insert a memory; ``values`` holds every column that is not null, but for ``seq``."""
     row = conn.execute(insert(memories).values(**_searchable(values)).returning(memories)).mappings().one()
-    _tag(conn, values["memory_id"], values["tags"])
+    _tag(conn, row)
     return dict(row)
 
 
@@ -48,8 +47,8 @@ def tell_again(conn: Connection, memory_id: str, values: Row) -> Row:
     """Change a memory that was told once more."""
     query = update(memories).where(_m.memory_id == memory_id).values(**_searchable(values)).returning(memories)
     row = conn.execute(query).mappings().one()
-    conn.execute(delete(memory_tags).where(memory_tags.c.memory_id == memory_id))
-    _tag(conn, memory_id, values["tags"])
+    conn.execute(delete(memory_tags).where(_t.seq == row["seq"]))
+    _tag(conn, row)
     return dict(row)
 
 
@@ -62,22 +61,28 @@ def candidates(
         seqs: Only these; None: all.
         tags: Only those that have one of these.
     """
-    query = select(_m.seq, _m.seen_at, func.count() if tags else literal(0))
     if tags:
-        tagged = union_all(*(_newest_with(tag) for tag in tags)).subquery()
-        query = query.join(tagged, tagged.c.memory_id == _m.memory_id).group_by(_m.seq, _m.seen_at)
-    if seqs is not None:
-        query = query.where(_m.seq.in_(seqs))
+        newest = [select(_newest_with(tag).subquery()) for tag in tags]
+        those = select(_t.seq, _t.seen_at).where(_t.seq.in_(seqs or ()), _t.tag.in_(tags))
+        tagged = (union_all(*newest) if seqs is None else those).subquery()
+        its: Any = tagged.c
+        query = select(its.seq, its.seen_at, func.count()).group_by(its.seq, its.seen_at)
+        if event_type is not None:
+            query = query.join(memories, _m.seq == its.seq)
+    else:
+        its = _m
+        query = select(its.seq, its.seen_at, literal(0))
+        if seqs is not None:
+            query = query.where(its.seq.in_(seqs))
     if event_type is not None:
         query = query.where(_m.event_type == event_type)
-    found = conn.execute(query.order_by(_m.seen_at.desc(), _m.seq.desc()).limit(limit))
+    found = conn.execute(query.order_by(its.seen_at.desc(), its.seq.desc()).limit(limit))
     return [(int(row[0]), str(row[1]), int(row[2])) for row in found]
 
 
-def _newest_with(tag: str) -> Select[tuple[str]]:
-    # By the order in which SQLite was given them: a tag is given anew whenever its memory is told again.
-    newest = select(memory_tags.c.memory_id).where(memory_tags.c.tag == tag).order_by(text("memory_tags.rowid DESC"))
-    return select(newest.limit(LOOKED_AT).subquery().c.memory_id)
+def _newest_with(tag: str) -> Select[tuple[int, str]]:
+    newest = select(_t.seq, _t.seen_at).where(_t.tag == tag)
+    return newest.order_by(_t.seen_at.desc(), _t.seq.desc()).limit(LOOKED_AT)
 
 
 def whole(conn: Connection, seqs: Collection[int]) -> dict[int, Row]:
@@ -93,9 +98,10 @@ def with_words(conn: Connection, words: str) -> list[int]:
 
 def _searchable(values: Row) -> Row:
     """Lessons are searched as they are stored: as JSON, but with every letter as it is written."""
-    return {**values, "lessons": type_coerce(json.dumps(values["lessons"], ensure_ascii=False), Text())}
+    return {**values, "lessons": type_coerce(json.dumps(values["lessons"], ensure_ascii=False), NULLTYPE)}
 
 
-def _tag(conn: Connection, memory_id: str, tags: Sequence[str]) -> None:
-    if tags:
-        conn.execute(insert(memory_tags), [{"memory_id": memory_id, "tag": tag} for tag in tags])
+def _tag(conn: Connection, row: Any) -> None:
+    its = {"seq": row["seq"], "seen_at": row["seen_at"]}
+    if row["tags"]:
+        conn.execute(insert(memory_tags), [{**its, "tag": tag} for tag in row["tags"]])

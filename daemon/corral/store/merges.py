@@ -123,6 +123,24 @@ def find(conn: Connection, merge_id: str) -> Row | None:
     return rows[0] if rows else None
 
 
+def newest_of(conn: Connection, branch: str) -> Row:
+    """The latest merge request of a branch.
+
+    Args:
+        branch: Short or full name.
+
+    Raises:
+        NotFound: There is none.
+    """
+    short = branch.removeprefix("refs/heads/")
+    rows = _rows(conn, select(merge_requests).where(_m.branch == short).order_by(_m.seq.desc()).limit(1))
+    if not rows:
+        raise NotFound(
+            f"No merge of {branch[:80]!r} was requested.", remedy="`corral merge submit` does that, or request_merge."
+        )
+    return rows[0]
+
+
 def counts(conn: Connection) -> dict[str, int]:
     """How many merge requests are in each state that any is in."""
     query = select(_m.state, func.count()).group_by(_m.state)

@@ -7,6 +7,7 @@ import sqlite3
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sqlalchemy import URL
 from sqlalchemy.exc import DBAPIError
 
 from corral.errors import DatabaseUnavailable
@@ -22,13 +23,14 @@ it imports (every dialect there is) are an eighth of a start, and 20 MB."""
 _SCRIPTS = Path(__file__).parent / "migrations"
 
 
-def alembic_config(path: Path) -> Config:
-    """The Alembic configuration for one database file; there is no ``alembic.ini``."""
+def alembic_config(database: Path | URL) -> Config:
+    """The Alembic configuration for one database, a file or a server's; there is no ``alembic.ini``."""
     from alembic.config import Config
 
     config = Config()
     config.set_main_option("script_location", str(_SCRIPTS).replace("%", "%%"))
-    config.attributes["path"] = path
+    file = isinstance(database, Path)
+    config.attributes["url"] = URL.create("sqlite", database=str(database)) if file else database
     return config
 
 

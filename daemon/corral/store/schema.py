@@ -274,6 +274,7 @@ merge_requests = Table(
 )
 Index("ix_merge_requests_state_seq", merge_requests.c.state, merge_requests.c.seq)
 Index("ix_merge_requests_task_id", merge_requests.c.task_id)
+Index("ix_merge_requests_branch_seq", merge_requests.c.branch, merge_requests.c.seq)
 
 landing_intents = Table(
     "landing_intents",

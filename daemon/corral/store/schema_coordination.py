@@ -163,14 +163,18 @@ memories = Table(
 )
 """``digest`` is of what makes two memories the same; ``times``: how often it was told; ``seen_at``: the last time."""
 Index("ix_memories_digest_seen_at", memories.c.digest, memories.c.seen_at)
+Index("ix_memories_seen_at_seq", memories.c.seen_at, memories.c.seq)
+Index("ix_memories_event_type_seen_at_seq", memories.c.event_type, memories.c.seen_at, memories.c.seq)
 
 memory_tags = Table(
     "memory_tags",
     metadata,
-    Column("memory_id", String(36), ForeignKey("memories.memory_id"), primary_key=True),
+    Column("seq", Integer, ForeignKey("memories.seq"), primary_key=True),
     Column("tag", String(128), primary_key=True),
+    Column("seen_at", String(24), nullable=False),
 )
-Index("ix_memory_tags_tag", memory_tags.c.tag)
+"""``seen_at``: the memory's, so that the newest with a tag are read from the end of an index."""
+Index("ix_memory_tags_tag_seen_at_seq", memory_tags.c.tag, memory_tags.c.seen_at, memory_tags.c.seq)
 
 lock_waits = Table(
     "lock_waits",

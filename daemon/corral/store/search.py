@@ -1,36 +1,99 @@
-"""Search by words: what each database has for it. SQLite: FTS5 tables beside the real ones, kept in step by triggers."""
+"""Search by words: what each database has for it, finding the same.
+
+SQLite: FTS5 tables beside the real ones, kept in step by triggers. PostgreSQL: a column that it keeps itself. Both fold case
+and diacritics, and take for a word what stands between anything else than letters and digits.
+"""
 
 from __future__ import annotations
 
 import re
+import unicodedata
+from collections.abc import Sequence
 from itertools import islice
+from typing import NamedTuple
 
 from sqlalchemy import Connection, text
 
-_WORD = re.compile(r"\w+", re.UNICODE)
-_TERM = re.compile(r'"(?P<phrase>[^"]*)"|(?P<operator>\b(?:AND|OR|NOT)\b)|(?P<word>\w+)')
+_PUNCTUATION = r"\u0001-/:-@\[-`{-\u00a9\u00ab-\u00b4\u00b6-\u00b9\u00bb-\u00bf\u00d7\u00f7\u2000-\u206f\u3000-\u3003"
+"""And what else is no word, in the notation of both Python's and PostgreSQL's expressions."""
+_WORD = re.compile(rf"[^\s\0{_PUNCTUATION}\ud800-\udfff]+")
+_TERM = re.compile(rf'"(?P<phrase>[^"]*)"|(?P<operator>\b(?:AND|OR|NOT)\b)|(?P<word>(?:{_WORD.pattern}|_)+)')
 MOST_TERMS = 32
 _INDEXED = {"messages": ("subject", "body"), "memories": ("summary", "lessons")}
 """Searched tables and columns; each table has an integer key ``seq``."""
 
 
+class _Term(NamedTuple):
+    words: list[str]
+    """In a row."""
+    begins: bool
+    """The last of the words may go on."""
+
+
+class _Language(NamedTuple):
+    """How a database is asked."""
+
+    quoted: str
+    then: str
+    """Between words in a row,"""
+    goes_on: str
+    """behind a word that may go on,"""
+    operators: dict[str, str]
+    """and before what is looked for; "": before the first."""
+    found: str
+    """The rows that match, to be completed by an order and a limit,"""
+    best: str
+    newest: str
+
+
+_LANGUAGES = {
+    "sqlite": _Language(
+        '"{}"', " ", "*", {"": "", "AND": " AND ", "OR": " OR ", "NOT": " NOT "},
+        "SELECT rowid FROM {table}_fts WHERE {table}_fts MATCH :match",
+        "rank, rowid DESC",
+        "rowid DESC",
+    ),
+    "postgresql": _Language(
+        "'{}'", "' <-> '", ":*", {"": "", "AND": " & ", "OR": " | ", "NOT": " & !"},
+        "SELECT seq FROM {table} WHERE {table}_fts @@ to_tsquery('simple', :match)",
+        "ts_rank({table}_fts, to_tsquery('simple', :match), 1) DESC, seq DESC",
+        "seq DESC",
+    ),
+}  # fmt: skip
+
+
 def create_indexes(conn: Connection) -> None:
     """Make the search indexes; for the migration that makes the tables."""
-    if conn.dialect.name != "sqlite":
-        return
+    make = _fts5 if conn.dialect.name == "sqlite" else _tsvector
     for table, columns in _INDEXED.items():
-        names = ", ".join(columns)
-        new = ", ".join(f"new.{column}" for column in columns)
-        old = ", ".join(f"old.{column}" for column in columns)
-        forget = f"INSERT INTO {table}_fts({table}_fts, rowid, {names}) VALUES ('delete', old.seq, {old})"
-        learn = f"INSERT INTO {table}_fts(rowid, {names}) VALUES (new.seq, {new})"
-        for statement in (
-            f"CREATE VIRTUAL TABLE {table}_fts USING fts5({names}, content='{table}', content_rowid='seq')",
-            f"CREATE TRIGGER {table}_fts_insert AFTER INSERT ON {table} BEGIN {learn}; END",
-            f"CREATE TRIGGER {table}_fts_delete AFTER DELETE ON {table} BEGIN {forget}; END",
-            f"CREATE TRIGGER {table}_fts_update AFTER UPDATE OF {names} ON {table} BEGIN {forget}; {learn}; END",
-        ):
+        for statement in make(table, columns):
             conn.execute(text(statement))
+
+
+def _fts5(table: str, columns: Sequence[str]) -> list[str]:
+    names = ", ".join(columns)
+    new = ", ".join(f"new.{column}" for column in columns)
+    old = ", ".join(f"old.{column}" for column in columns)
+    forget = f"INSERT INTO {table}_fts({table}_fts, rowid, {names}) VALUES ('delete', old.seq, {old})"
+    learn = f"INSERT INTO {table}_fts(rowid, {names}) VALUES (new.seq, {new})"
+    options = f"content='{table}', content_rowid='seq', tokenize='unicode61 remove_diacritics 2'"
+    return [
+        f"CREATE VIRTUAL TABLE {table}_fts USING fts5({names}, {options})",
+        f"CREATE TRIGGER {table}_fts_insert AFTER INSERT ON {table} BEGIN {learn}; END",
+        f"CREATE TRIGGER {table}_fts_delete AFTER DELETE ON {table} BEGIN {forget}; END",
+        f"CREATE TRIGGER {table}_fts_update AFTER UPDATE OF {names} ON {table} BEGIN {forget}; {learn}; END",
+    ]
+
+
+def _tsvector(table: str, columns: Sequence[str]) -> list[str]:
+    # Its parser knows hosts, paths and addresses by their punctuation, and would find none of the words in them.
+    document = " || ' ' || ".join(f"CAST({column} AS text)" for column in columns)
+    folded = f"normalize(regexp_replace(normalize({document}, NFD), '[\\u0300-\\u036f]+', '', 'g'), NFC)"
+    words = f"to_tsvector('simple', regexp_replace({folded}, '[{_PUNCTUATION}]+', ' ', 'g'))"
+    return [
+        f"ALTER TABLE {table} ADD COLUMN {table}_fts tsvector GENERATED ALWAYS AS ({words}) STORED",
+        f"CREATE INDEX ix_{table}_fts ON {table} USING gin ({table}_fts)",
+    ]
 
 
 def matching(conn: Connection, table: str, words: str, limit: int = 200, *, newest: bool = False) -> list[int]:
@@ -42,33 +105,43 @@ def matching(conn: Connection, table: str, words: str, limit: int = 200, *, newe
             ``OR``, ``AND`` and ``NOT`` between words mean what they say; nothing else is an operator.
         newest: The newest first instead: then what is found does not have to be weighed, which takes most of the time.
     """
-    columns = _INDEXED[table]
-    asked = _expression(words)
+    language = _LANGUAGES[conn.dialect.name]
+    asked = _expression(words, language)
     if not asked:
         return []
-    if conn.dialect.name == "sqlite":
-        order = "rowid DESC" if newest else "rank, rowid DESC"
-        query = text(f"SELECT rowid FROM {table}_fts WHERE {table}_fts MATCH :match ORDER BY {order} LIMIT :limit")
-    else:
-        document = " || ' ' || ".join(f"CAST({column} AS TEXT)" for column in columns)
-        query = text(
-            f"SELECT seq FROM {table} WHERE to_tsvector('simple', {document}) @@ websearch_to_tsquery('simple', :match) "
-            "ORDER BY seq DESC LIMIT :limit"
-        )
-        asked = words
-    return [int(row[0]) for row in conn.execute(query, {"match": asked, "limit": limit})]
+    order = language.newest if newest else language.best
+    query = f"{language.found} ORDER BY {order} LIMIT :limit".format(table=table)
+    return [int(row[0]) for row in conn.execute(text(query), {"match": asked, "limit": limit})]
 
 
-def _expression(words: str) -> str:
-    """What was typed as an expression of FTS5; an operator with nothing on one of its sides is left out."""
-    terms: list[str] = []
-    for match in islice(_TERM.finditer(words), MOST_TERMS):
+def _expression(words: str, language: _Language) -> str:
+    def said(term: _Term) -> str:
+        quoted = language.quoted.format(language.then.join(term.words))
+        return f"{quoted}{language.goes_on}" if term.begins else quoted
+
+    every = language.operators["AND"]
+    return "".join(
+        f"{language.operators[operator]}({every.join(map(said, terms))})" for operator, terms in _parsed(words)
+    )
+
+
+def _parsed(words: str) -> list[tuple[str, list[_Term]]]:
+    """Terms that all must occur, with the operator before them; one with nothing on one of its sides is left out."""
+    groups: list[tuple[str, list[_Term]]] = []
+    operator = ""
+    matches = list(islice(_TERM.finditer(words), MOST_TERMS))
+    for match in matches:
         if match["operator"]:
-            if terms and terms[-1].startswith('"'):
-                terms.append(match["operator"])
-        elif found := _WORD.findall(match["phrase"] or match["word"] or ""):
-            beginning = "*" if match["word"] and match.end() == len(words.rstrip()) else ""
-            terms.append(f'"{" ".join(found)}"{beginning}')
-    while terms and not terms[-1].startswith('"'):
-        terms.pop()
-    return " ".join(terms)
+            operator = match["operator"] if groups else ""
+        elif found := [word for word in _WORD.findall(_folded(match[0])) if any(map(str.isalnum, word))]:
+            if operator or not groups:
+                groups.append((operator, []))
+            groups[-1][1].append(_Term(found, match["word"] is not None and match is matches[-1]))
+            operator = ""
+    return groups
+
+
+def _folded(words: str) -> str:
+    """Without diacritics."""
+    plain = re.sub("[\u0300-\u036f]+", "", unicodedata.normalize("NFD", words))
+    return unicodedata.normalize("NFC", plain)

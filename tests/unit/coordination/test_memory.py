@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
-from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, create_engine
+from sqlalchemy import Connection
 
 from corral.coordination import memory, sessions
 from corral.coordination.memory import Memory, Question
@@ -16,20 +14,15 @@ from corral.coordination.sessions import Arrival
 from corral.errors import InvalidInput
 from corral.models.instants import iso
 from corral.store import memories as rows
-from corral.store.migrate import open_schema
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=timezone.utc)
 
 
 @pytest.fixture
-def conn(tmp_path: Path) -> Iterator[Connection]:
-    open_schema(tmp_path / "rows.db")
-    engine = create_engine(f"sqlite:///{tmp_path / 'rows.db'}")
-    with engine.connect() as connection:
-        for name in ("a", "b"):
-            sessions.register(connection, Arrival(session_id=name, agent_name=name.upper()), NOW)
-        yield connection
-    engine.dispose()
+def conn(any_database: Connection) -> Connection:
+    for name in ("a", "b"):
+        sessions.register(any_database, Arrival(session_id=name, agent_name=name.upper()), NOW)
+    return any_database
 
 
 def tell(conn: Connection, summary: str, who: str = "a", days: float = 0, **more: Any) -> tuple[dict[str, Any], bool]:
@@ -148,29 +141,56 @@ def test_what_is_told_again_and_again_does_not_grow_without_end(conn: Connection
     assert found(conn, tags=["t59"]) == ["The build is slow"] and found(conn, tags=["t0"]) == []
 
 
-def many(conn: Connection, number: int) -> None:
+@pytest.fixture
+def looked_at(monkeypatch: pytest.MonkeyPatch) -> int:
+    monkeypatch.setattr(rows, "LOOKED_AT", 100)
+    return rows.LOOKED_AT
+
+
+def many(conn: Connection, number: int, what: str = "The build") -> None:
     """So many memories, one a minute, each with the same words."""
     common = {"agent_name": "B", "session_id": "b", "event_type": "discovery", "details": None, "outcome": None,
               "lessons": ["use ccache"], "tags": ["build"], "times": 1}  # fmt: skip
     for one in range(number):
-        at = iso(NOW - timedelta(minutes=number - one))
-        rows.create(conn, {**common, "memory_id": f"m{one}", "digest": f"{one}", "summary": f"The build {one} is slow",
+        at, name = iso(NOW - timedelta(minutes=number - one)), f"{what} {one}"
+        rows.create(conn, {**common, "memory_id": name, "digest": name, "summary": f"{name} is slow",
                            "created_at": at, "seen_at": at})  # fmt: skip
 
 
-def test_among_many_the_one_with_all_the_words_and_the_rare_one_come_first(conn: Connection) -> None:
+def test_among_many_the_one_with_all_the_words_and_the_rare_one_come_first(conn: Connection, looked_at: int) -> None:
     tell(conn, "The slow build is the linker's fault", days=3)
-    tell(conn, "Zebras are slow", days=3)
-    many(conn, 1500)
+    tell(conn, "Zebras are slow", days=3, tags=["Build", "zoo"])
+    many(conn, looked_at + 50)
     assert found(conn, "slow build linker")[0] == "The slow build is the linker's fault"
     assert found(conn, "zebras") == ["Zebras are slow"] and "Zebras are slow" in found(conn, "zebras slow", limit=1)
+    assert found(conn, "zebras", tags=["build"]) == ["Zebras are slow"], "older than all that are looked at for the tag"
+    assert found(conn, tags=["zoo", "garden"], limit=1) == ["Zebras are slow"]
     assert found(conn, "is the fault", limit=1) == ["The slow build is the linker's fault"]
-    assert found(conn, "build", limit=2) == ["The build 1499 is slow", "The build 1498 is slow"]
+    assert found(conn, "build", limit=2) == ["The build 149 is slow", "The build 148 is slow"]
     assert found(conn, limit=2, tags=["build"]) == found(conn, limit=2) == found(conn, "build", limit=2)
+    assert found(conn, limit=2, tags=["build"], event_type="discovery") == found(conn, limit=2)
 
 
-def test_a_question_looks_at_so_many_memories_however_many_there_are(conn: Connection) -> None:
-    def looked_at(**asked: Any) -> int:
+def test_who_has_more_of_the_tags_is_found_behind_many_that_have_one(conn: Connection) -> None:
+    tell(conn, "Zebras", days=3, tags=["build", "zoo"])
+    many(conn, 50)
+    assert found(conn, tags=["build", "zoo"], limit=2) == ["Zebras", "The build 49 is slow"]
+
+
+@pytest.mark.parametrize("any_database", ["sqlite"], indirect=True)
+@pytest.mark.parametrize(
+    "asked",
+    [
+        Question("the build is slow"), Question(tags=["build"]), Question(tags=["build", "ci"]),
+        Question("the build is slow", tags=["build"]), Question(tags=["build"], event_type="discovery"),
+        Question(event_type="discovery"), Question(),
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_a_question_looks_at_so_many_memories_however_many_there_are(
+    conn: Connection, looked_at: int, asked: Question
+) -> None:
+    def steps() -> int:
         count = 0
 
         def one() -> int:
@@ -180,13 +200,11 @@ def test_a_question_looks_at_so_many_memories_however_many_there_are(conn: Conne
 
         raw: Any = conn.connection.dbapi_connection
         raw.set_progress_handler(one, 1)
-        memory.recall(conn, Question("the build is slow", **asked), NOW)
+        assert len(memory.recall(conn, asked, NOW)) == asked.limit
         raw.set_progress_handler(None, 1)
         return count
 
-    many(conn, rows.LOOKED_AT)
-    few = looked_at()
-    many_more = rows.LOOKED_AT * 3
-    for one in range(many_more):
-        tell(conn, f"The build {one} of another is slow", "b")
-    assert looked_at() < few * 1.3
+    many(conn, looked_at)
+    few = steps()
+    many(conn, looked_at * 3, "The build of another")
+    assert steps() < few * 1.3

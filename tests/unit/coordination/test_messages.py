@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 
 import pytest
-from sqlalchemy import Connection, create_engine, func, select
+from sqlalchemy import Connection, func, select
 
 from corral.coordination import addresses, mailing, messages, sessions
 from corral.coordination.addresses import Identity, RecipientNotFound
@@ -14,24 +13,18 @@ from corral.coordination.messages import Letter, QuotaExceeded
 from corral.coordination.names import agent_name
 from corral.coordination.sessions import Arrival
 from corral.errors import Conflict, CorralError, IdempotencyKeyConflict, InvalidInput, NotFound, NotPermitted
-from corral.store import events, names, schema, schema_coordination
+from corral.store import events, names, schema_coordination
 from corral.store import messages as rows
-from corral.store.search import create_indexes
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=timezone.utc)
 ANN, BEN = Identity("a", "Ann"), Identity("b", "Ben")
 
 
 @pytest.fixture
-def conn() -> Iterator[Connection]:
-    engine = create_engine("sqlite://")
-    schema.metadata.create_all(engine)
-    with engine.connect() as connection:
-        create_indexes(connection)
-        for session_id, name in (("a", "Ann"), ("b", "Ben"), ("c", "Cid")):
-            sessions.register(connection, Arrival(session_id=session_id, agent_name=name), NOW)
-        yield connection
-    engine.dispose()
+def conn(any_database: Connection) -> Connection:
+    for session_id, name in (("a", "Ann"), ("b", "Ben"), ("c", "Cid")):
+        sessions.register(any_database, Arrival(session_id=session_id, agent_name=name), NOW)
+    return any_database
 
 
 def _letter(*to: str, **how: object) -> Letter:

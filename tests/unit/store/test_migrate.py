@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from sqlalchemy import Engine, text
 
+from corral.store import schema_coordination
 from corral.store.engine import Database
 from corral.store.inspection import schema_of
 from corral.store.migrate import HEAD, alembic_config, open_schema
@@ -18,3 +22,14 @@ def test_the_revision_that_a_start_looks_for_is_the_newest_and_what_a_new_databa
     database = Database(path)
     assert database.read(schema_of) == HEAD
     database.close()
+
+
+def test_the_migrations_make_the_schema_in_postgresql_too(postgresql: Engine) -> None:
+    with postgresql.connect() as conn:
+        assert schema_of(conn) == HEAD
+        opts = {"compare_type": True, "include_object": lambda _, name, *__: not str(name).endswith("_fts")}
+        context = MigrationContext.configure(conn, opts=opts)
+        assert compare_metadata(context, schema_coordination.metadata) == []
+        query = "SELECT indexname FROM pg_indexes WHERE indexdef LIKE 'CREATE UNIQUE % WHERE %removed%'"
+        live = {str(row[0]) for row in conn.execute(text(query))}
+    assert live == {"uq_worktrees_live_name", "uq_worktrees_live_port"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from enum import Enum
 
 import pytest
@@ -16,7 +15,6 @@ from sqlalchemy import (
     String,
     Table,
     bindparam,
-    create_engine,
     delete,
     insert,
     select,
@@ -43,12 +41,9 @@ class Colour(str, Enum):
 
 
 @pytest.fixture
-def conn() -> Iterator[Connection]:
-    engine = create_engine("sqlite://")
-    metadata.create_all(engine)
-    with engine.connect() as connection:
-        yield connection
-    engine.dispose()
+def conn(any_database: Connection) -> Connection:
+    metadata.create_all(any_database)
+    return any_database
 
 
 def test_rows_are_those_of_sqlalchemy_with_every_type_read_and_written(conn: Connection) -> None:
@@ -70,6 +65,7 @@ def test_what_stands_in_the_statement_and_what_is_given_are_kept_apart(conn: Con
     assert Prepared(delete(things)).change(conn, {}) == 2
 
 
+@pytest.mark.parametrize("any_database", ["sqlite"], indirect=True)
 def test_it_runs_in_the_transaction_of_its_connection(conn: Connection) -> None:
     _ADD.one(conn, {"name": "one", "kept": True, "more": {}})
     assert conn.in_transaction()

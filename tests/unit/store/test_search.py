@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
-from sqlalchemy import Connection, create_engine, text
+from sqlalchemy import Connection
 
-from corral.store import schema, search
+from corral.store import search
 from corral.store.schema_coordination import messages
 
 SAID = (
@@ -16,23 +14,22 @@ SAID = (
     "login and reset are one page",
     "nothing OR everything",
     "a page about logins",
+    "see src/api/users.py, foo_bar and 1e5abc of zebra@example.test",
+    "Größe prüfen — “naïve” ガード हिन्दी",
 )
 
 
+def say(conn: Connection, seq: int, body: str) -> None:
+    row = dict.fromkeys(("thread_id", "sender_name", "kind", "created_at"), "")
+    row |= {"seq": seq, "message_id": str(seq), "subject": "s", "body": body, "data": {}, "attachments": []}
+    conn.execute(messages.insert().values(**row, importance="normal", ack_required=False))
+
+
 @pytest.fixture
-def conn() -> Iterator[Connection]:
-    engine = create_engine("sqlite://")
-    with engine.connect() as connection:
-        schema.metadata.create_all(connection)
-        search.create_indexes(connection)
-        connection.execute(text("PRAGMA foreign_keys=OFF"))
-        for seq, body in enumerate(SAID, 1):
-            row = dict.fromkeys(("message_id", "thread_id", "sender_name", "kind", "subject", "created_at"), "")
-            row |= {"seq": seq, "body": body, "message_id": str(seq), "data": "{}", "attachments": "[]"}
-            row |= {"importance": "normal", "ack_required": False, "kind": "message", "subject": "s"}
-            connection.execute(messages.insert().values(**row))
-        yield connection
-    engine.dispose()
+def conn(any_database: Connection) -> Connection:
+    for seq, body in enumerate(SAID, 1):
+        say(any_database, seq, body)
+    return any_database
 
 
 @pytest.mark.parametrize(
@@ -58,7 +55,56 @@ def conn() -> Iterator[Connection]:
         ("login* (page) subject:x -y ^", set()),
         ("", set()),
         ("' ; DROP TABLE messages --", set()),
+        ("page AND NOT reset", {1, 5}),
+        ("login OR reset page", {1, 2, 3}),
+        ("page NOT slow reset", {1, 2, 3, 5}),
+        ("slow OR works NOT page", {1}),
+        ("log*", {1, 3, 5}),
+        ("users", {6}),
+        ("src/api/users.py", {6}),
+        ("api/", {6}),
+        ("example", {6}),
+        ("foo", {6}),
+        ("foo_ba", {6}),
+        ("bar_foo", set()),
+        ("oo", set()),
+        ("1e5ab", {6}),
+        ("grÖßE", {7}),
+        ("große PRUFEN", {7}),
+        ("“naive”", {7}),
+        ("—prüfen", {7}),
+        ("ガー", {7}),
+        ("カード", set()),
+        ("हिन्दी", {7}),
+        ("'login' \\page\\", {1, 3}),
+        ("login & page | !reset <-> x:*", set()),
+        ("NEAR(login page)", set()),
+        ("%s %(match)s :match $1 ?", set()),
+        ("\0 \ud800 🎉 ½ _ ''", set()),
+        ("login \0\ud800page", {1, 3}),
+        ("(" * 2000 + '"' * 2001, set()),
+        ("NOT " * 1000 + "login", set()),
+        ("login " * 1000, {1, 3}),
+        ("x" * 100_000, set()),
     ],
+    ids=lambda value: repr(value)[:40],
 )
 def test_words_find_what_they_say_and_no_text_is_a_syntax_error(conn: Connection, words: str, found: set[int]) -> None:
     assert set(search.matching(conn, "messages", words)) == found
+
+
+def test_the_best_come_first_or_the_newest_and_no_more_than_were_asked_for(conn: Connection) -> None:
+    say(conn, 11, "one lemur")
+    say(conn, 12, f"a lemur {'and whatever else there is ' * 9}")
+    say(conn, 13, f"lemurs {'and whatever else there is ' * 9}")
+    assert search.matching(conn, "messages", "lemur") == [11, 13, 12]
+    assert search.matching(conn, "messages", "lemur", newest=True) == [13, 12, 11]
+    assert search.matching(conn, "messages", "lemur", 1) == [11]
+    assert search.matching(conn, "messages", "lemur", 2, newest=True) == [13, 12]
+
+
+def test_what_is_changed_or_gone_is_found_no_more(conn: Connection) -> None:
+    conn.execute(messages.update().where(messages.c.seq == 1).values(body="entirely new"))
+    conn.execute(messages.delete().where(messages.c.seq == 3))
+    assert search.matching(conn, "messages", "login") == [5]
+    assert search.matching(conn, "messages", "entirely") == [1]

@@ -7,13 +7,14 @@ from pathlib import Path
 from sqlalchemy import Connection
 
 from corral.coordination.locks import Holder
-from corral.errors import InvalidInput, NotFound
+from corral.errors import InvalidInput
 from corral.git.command import open_checkout
 from corral.git.status import changes
 from corral.landing import requests
 from corral.models import merges as shapes
 from corral.models.states import OPEN_MERGES
 from corral.server.mcp.calls import Answer, Function, current, told
+from corral.server.pages import MOST, SHOWN_BYTES, Page, page
 from corral.store import merges as rows
 from corral.store import sessions as session_rows
 
@@ -64,24 +65,16 @@ def _checked_out(worktree: str | None) -> tuple[str, list[str]]:
 async def merge_status(merge_id: str | None = None, branch: str | None = None) -> Answer:
     """Where a merge request stands (the branch's newest), with its conflicts and receipt; without arguments, the open queue."""
     services = current.get().services
-
-    def look(conn: Connection) -> Answer:
-        if merge_id is None and branch is None:
-            return {"merges": [shapes.summary(row) for row in rows.listing(conn, OPEN_MERGES)]}
-        return {"merge_id": merge_id or _newest(conn, str(branch))}
-
-    found = await services.read(look)
-    if "merges" in found:
-        return {"success": True, **found}
-    return {"success": True, **await services.work(lambda: requests.detail(services.db, found["merge_id"]))}
+    if merge_id is None and branch is None:
+        queue = await services.read(_queue)
+        more = {"left_out": "What is behind them in the queue."} if queue.more else {}
+        return {"success": True, "merges": queue.rows, **more}
+    newest = merge_id or (await services.read(lambda conn: rows.newest_of(conn, str(branch))))["merge_id"]
+    return {"success": True, **await services.work(lambda: requests.detail(services.db, newest))}
 
 
-def _newest(conn: Connection, branch: str) -> str:
-    name = branch.removeprefix("refs/heads/")
-    found = [row["merge_id"] for row in rows.listing(conn) if row["branch"] == name]
-    if not found:
-        raise NotFound(f"No merge of {branch[:80]!r} was requested.", remedy="request_merge does that.")
-    return str(found[-1])
+def _queue(conn: Connection) -> Page:
+    return page(map(shapes.summary, rows.listing(conn, OPEN_MERGES, limit=MOST)), size=SHOWN_BYTES)
 
 
 TOOLS: tuple[Function, ...] = (request_merge, merge_status)

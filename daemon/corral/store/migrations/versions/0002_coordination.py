@@ -88,6 +88,7 @@ def upgrade() -> None:
     op.create_index("ix_handoffs_session_id", "handoffs", ["session_id"], unique=False)
     op.create_index("ix_handoffs_worktree_seq", "handoffs", ["worktree", "seq"], unique=False)
     op.create_index("ix_events_session_id", "events", ["session_id"], unique=False)
+    op.create_index("ix_merge_requests_branch_seq", "merge_requests", ["branch", "seq"], unique=False)
     op.create_index("ix_agent_sessions_parent_session_id", "agent_sessions", ["parent_session_id"], unique=False)
     op.create_table(
         "lock_waits",
@@ -127,6 +128,8 @@ def upgrade() -> None:
         sa.UniqueConstraint("memory_id", name=op.f("uq_memories_memory_id")),
     )
     op.create_index("ix_memories_digest_seen_at", "memories", ["digest", "seen_at"], unique=False)
+    op.create_index("ix_memories_seen_at_seq", "memories", ["seen_at", "seq"], unique=False)
+    op.create_index("ix_memories_event_type_seen_at_seq", "memories", ["event_type", "seen_at", "seq"], unique=False)
     op.create_table(
         "messages",
         sa.Column("seq", sa.Integer(), autoincrement=True, nullable=False),
@@ -158,12 +161,13 @@ def upgrade() -> None:
     op.create_index("ix_messages_thread_id_seq", "messages", ["thread_id", "seq"], unique=False)
     op.create_table(
         "memory_tags",
-        sa.Column("memory_id", sa.String(length=36), nullable=False),
+        sa.Column("seq", sa.Integer(), nullable=False),
         sa.Column("tag", sa.String(length=128), nullable=False),
-        sa.ForeignKeyConstraint(["memory_id"], ["memories.memory_id"], name=op.f("fk_memory_tags_memory_id")),
-        sa.PrimaryKeyConstraint("memory_id", "tag", name=op.f("pk_memory_tags")),
+        sa.Column("seen_at", sa.String(length=24), nullable=False),
+        sa.ForeignKeyConstraint(["seq"], ["memories.seq"], name=op.f("fk_memory_tags_seq")),
+        sa.PrimaryKeyConstraint("seq", "tag", name=op.f("pk_memory_tags")),
     )
-    op.create_index("ix_memory_tags_tag", "memory_tags", ["tag"], unique=False)
+    op.create_index("ix_memory_tags_tag_seen_at_seq", "memory_tags", ["tag", "seen_at", "seq"], unique=False)
     op.create_table(
         "message_recipients",
         sa.Column("message_id", sa.String(length=36), nullable=False),
