@@ -1,9 +1,9 @@
 """Waits beside a session that has stopped until mail for it comes, and prints the mail: with that the client wakes the session.
 
-Claude Code runs it in the background (``asyncRewake``) at each Stop. Exit code 2 wakes, with what stands on standard error, and
-0 does nothing. Python itself exits with 2 where a script is missing, so it is imported, and not run as one. ``claude -p`` would
-wait for its end, and gets it at once. Whom it serves, and when, the daemon says; while there is none it waits for the next one,
-and starts none. It ends with the client, which is its parent.
+Claude Code runs it in the background (``asyncRewake``) at each Stop and StopFailure. Exit code 2 wakes, with what stands on
+standard error, and 0 does nothing. Python itself exits with 2 where a script is missing, so it is imported, and not run as one.
+``claude -p`` would wait for its end, and gets it at once. Whom it serves, and when, the daemon says; while there is none it waits
+for the next one, and starts none. It ends with the client, which is its parent.
 """
 
 from __future__ import annotations

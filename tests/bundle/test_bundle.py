@@ -65,7 +65,7 @@ def test_no_claude_md_stands_at_the_plugins_root() -> None:
 def test_every_event_is_handled_once() -> None:
     assert len(THROUGH_THE_BRIDGE + THROUGH_THE_SCRIPT) == len(HOOKS)
     assert set(HOOKS) == {
-        *("SessionStart", "SessionEnd", "UserPromptSubmit", "Stop", "Notification", "PermissionRequest"),
+        *("SessionStart", "SessionEnd", "UserPromptSubmit", "Stop", "StopFailure", "Notification", "PermissionRequest"),
         *("PreToolUse", "PostToolUse", "PostToolUseFailure", "PostToolBatch", "SubagentStart", "SubagentStop"),
     }
 
@@ -83,8 +83,9 @@ def test_the_script_is_run_without_a_shell_and_told_its_event(event: str, hook: 
 
 def test_a_script_that_is_gone_never_wakes_a_session(tmp_path: Path) -> None:
     """Python exits with 2 where a script is missing, and with 2 a session would be woken at each Stop, for ever."""
-    ((event, hook),) = IN_THE_BACKGROUND
-    assert (event, hook["command"], hook["timeout"]) == ("Stop", "python3", 7 * 24 * 3600)
+    (event, hook), (other, also) = IN_THE_BACKGROUND
+    assert ((event, other), hook["command"], hook["timeout"]) == (("Stop", "StopFailure"), "python3", 7 * 24 * 3600)
+    assert also == hook
     for folder in (tmp_path, ROOT / "hooks"):
         args = [word.replace("${CLAUDE_PLUGIN_ROOT}/hooks", str(folder)) for word in hook["args"]]
         done = subprocess.run([sys.executable, *args], cwd=tmp_path, env={}, stdin=subprocess.DEVNULL, check=False)

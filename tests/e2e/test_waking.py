@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import psutil
 import pytest
 import yaml
 
+from corral.server.waking import PATIENCE_S
 from tests.e2e.client import Terminal, trust
 from tests.e2e.stage import Request, script, text
 from tests.e2e.team import PLUGIN, Team, argv, session_of, words_since_script
@@ -102,6 +104,26 @@ def test_a_session_at_rest_in_a_terminal_is_woken_by_mail_once(team: Team, seale
         terminal.send("/exit")
         terminal.wait(lambda: terminal.process.poll() is not None)
         terminal.wait(lambda: not argv(waiting))
+
+
+def test_a_session_whose_turn_broke_off_with_an_error_of_the_api_rests_and_is_woken_by_mail(
+    team: Team, sealed: Path, claude: Path
+) -> None:
+    trust(sealed, team.repo)
+    team.stage.fail(400, times=None, containing="Break off.")
+    with Terminal(claude, team.repo, team.env, *PLUGIN, "--permission-mode", "acceptEdits") as terminal:
+        screen = Screen(terminal, team)
+        terminal.wait("accept edits on")
+        terminal.wait(team.sessions)
+        terminal.send(script(text("One."), say="Break off."))
+        terminal.wait("API Error")
+        screen.rest()
+        asked = time.monotonic()
+        screen.woken_by("Which file?")
+        assert time.monotonic() - asked < PATIENCE_S / 2
+        screen.rest()  # its turn fails again; of the mail it was told once
+        told = {str(request.body["messages"]).count("| Which file?") for request in screen.told("Which file?")}
+        assert told == {1}
 
 
 def test_a_worker_that_only_thinks_is_told_its_mail_once(start_team: Callable[..., Team], claude: Path) -> None:

@@ -256,6 +256,21 @@ async def _stop(services: Services, event: HookEvent) -> Answer:
     return said
 
 
+async def _stop_failure(services: Services, event: HookEvent) -> Answer:
+    """The turn broke off with an error of the API: the session rests as after a Stop, and no answer of ours is heard."""
+    at = iso(services.now())
+
+    def rest(conn: Connection) -> bool:
+        if session_rows.beat(conn, event.actor, at) is None:  # its end may have come first, and stands
+            return False
+        session_rows.change(conn, event.actor, {"status": SessionStatus.IDLE})
+        return mail_rows.anything_waits(conn, event.actor)
+
+    if await services.write(rest):
+        services.changed()
+    return {}
+
+
 def _holding(services: Services, conn: Connection, event: HookEvent) -> str | None:
     """The urgent mail for which whoever stops must go on."""
     if event.held_before or _is_late(services, event):
@@ -370,6 +385,7 @@ _HANDLERS: dict[str, Handler] = {
     "SubagentStart": _subagent_start,
     "SubagentStop": _subagent_stop,
     "Stop": _stop,
+    "StopFailure": _stop_failure,
     "Notification": _waiting,
     "PermissionRequest": _waiting,
     "WorktreeCreate": _worktree_create,
