@@ -30,7 +30,7 @@ _BY_FOLDED_NAME = Prepared(
 _AT_WORK = Prepared(
     select(agent_sessions)
     .where(
-        agent_sessions.c.agent == bindparam("address"),
+        func.lower(agent_sessions.c.agent) == func.lower(bindparam("address")),
         agent_sessions.c.status.in_([bindparam("active", SessionStatus.ACTIVE), bindparam("idle", SessionStatus.IDLE)]),
     )
     .order_by(agent_sessions.c.started_at.desc())

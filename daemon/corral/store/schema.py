@@ -20,6 +20,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    func,
 )
 
 from corral.models.states import (
@@ -54,7 +55,7 @@ agent_sessions = Table(
     Column("session_id", String(128), primary_key=True),
     Column("agent_name", String(128), nullable=False, unique=True),
     Column("agent_type", String(64), nullable=False),
-    Column("agent", String(128, collation="NOCASE"), nullable=True),
+    Column("agent", String(128), nullable=True),
     Column("parent_session_id", String(128), nullable=True),
     Column("status", String(16), nullable=False),
     Column("waiting_for", Text, nullable=True),
@@ -79,7 +80,7 @@ agent_sessions = Table(
 )
 Index("ix_agent_sessions_status_last_heartbeat", agent_sessions.c.status, agent_sessions.c.last_heartbeat)
 Index("ix_agent_sessions_parent_session_id", agent_sessions.c.parent_session_id)
-Index("ix_agent_sessions_agent_status", agent_sessions.c.agent, agent_sessions.c.status)
+Index("ix_agent_sessions_agent_status", func.lower(agent_sessions.c.agent), agent_sessions.c.status)
 
 file_locks = Table(
     "file_locks",

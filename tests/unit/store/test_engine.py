@@ -110,6 +110,7 @@ def is_no_search_index(_thing: object, name: str | None, *_: object) -> bool:
     return "_fts" not in str(name)
 
 
+@pytest.mark.filterwarnings("ignore:.*expression-based index")
 def test_the_migrations_make_exactly_the_schema(tmp_path: Path) -> None:
     from alembic.autogenerate import compare_metadata
     from alembic.runtime.migration import MigrationContext

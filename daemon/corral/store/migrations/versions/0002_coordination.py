@@ -198,8 +198,10 @@ def upgrade() -> None:
         "ix_message_recipients_session_id_read_at", "message_recipients", ["session_id", "read_at"], unique=False
     )
     op.add_column("agent_sessions", sa.Column("transcript_path", sa.Text(), nullable=True))
-    op.add_column("agent_sessions", sa.Column("agent", sa.String(length=128, collation="NOCASE"), nullable=True))
-    op.create_index("ix_agent_sessions_agent_status", "agent_sessions", ["agent", "status"], unique=False)
+    op.add_column("agent_sessions", sa.Column("agent", sa.String(length=128), nullable=True))
+    op.create_index(
+        "ix_agent_sessions_agent_status", "agent_sessions", [sa.text("lower(agent)"), "status"], unique=False
+    )
     op.add_column("tasks", sa.Column("agent", sa.String(length=128), nullable=True))
     op.add_column("tasks", sa.Column("description", sa.Text(), nullable=True))
     op.add_column("tasks", sa.Column("agent_requirements", sa.JSON(), nullable=True))
