@@ -109,6 +109,7 @@ def test_the_examples_can_be_asked_and_are_answered_with_the_fields_that_they_sh
     for name in (
         "/health",
         "/status",
+        "/project",
         "/config",
         "/database",
         "/teams",
@@ -153,6 +154,17 @@ def test_the_examples_can_be_asked_and_are_answered_with_the_fields_that_they_sh
     ask("GET /messages/threads/{thread_id}", thread_id=number)
     ask("POST /messages/{message_id}/read", message_id=number)
     ask("POST /messages/{message_id}/acknowledge", message_id=number)
+
+    ask("GET /contacts", query="?agent=GreenLake")
+    ask("POST /contacts/request")
+    ask("POST /contacts/respond", {"session_id": "s-1", "to": "Cedar"})
+    ask("POST /contacts/policy")
+    ask("POST /macros/start-session", {"program": "p", "name": "Ash", "paths": ["src/**", "docs/"]})
+    ask(
+        "POST /macros/prepare-thread",
+        {"program": "p", "session_id": "s-1", "thread_id": EXAMPLES["GET /messages"][1][0]["thread_id"]},
+    )
+    ask("POST /macros/reservation-cycle")
 
     done = ask("POST /tasks")["task_id"]
     ask("GET /wait", query=f"?task={done}&timeout_s=20")

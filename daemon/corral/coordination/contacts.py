@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal, get_args
 
 from sqlalchemy import Connection
 
@@ -17,9 +17,8 @@ from corral.store import messages as mail
 from corral.store import sessions
 
 Row = dict[str, Any]
-POLICIES = ("open", "auto", "contacts_only", "block_all")
-POLICY = "open"
-"""The one that is in force, whatever is chosen."""
+Policy = Literal["open", "auto", "contacts_only", "block_all"]
+POLICIES: tuple[str, ...] = get_args(Policy)
 REQUEST_S = 7 * 24 * 3600
 """How long a request holds where it is not said, seconds."""
 CONTACT_S = 30 * 24 * 3600
@@ -56,11 +55,11 @@ def listing(conn: Connection, session_id: str) -> Iterator[Row]:
 
 
 def choose(me: Identity, policy: str) -> Row:
-    """Say who may write to one: ``{agent, policy}``, as it is.
+    """Say who may write to one: ``{agent, policy}``, as it is and stays: open.
 
     Raises:
         InvalidInput: There is no such policy.
     """
     if policy not in POLICIES:
         raise InvalidInput(f"{policy[:40]!r} is not a policy.", remedy=f"Use one of: {', '.join(POLICIES)}.")
-    return {"agent": me.name, "policy": POLICY}
+    return {"agent": me.name, "policy": POLICIES[0]}

@@ -16,7 +16,7 @@ from sqlalchemy import Connection
 from corral.coordination import addresses, aftermath
 from corral.coordination.names import agent_name
 from corral.errors import Conflict, InvalidInput, NotFound
-from corral.models.identifiers import check_session_id
+from corral.models.identifiers import check_session_id, new_id
 from corral.models.instants import iso
 from corral.models.states import SessionStatus
 from corral.store import events, names
@@ -27,6 +27,8 @@ from corral.store import sessions as rows
 Row = dict[str, Any]
 CONNECTION = "mcp"
 """The ``agent_type`` of a session that is nothing but the connection of an MCP client."""
+BY_HTTP = "http"
+"""The ``agent_type`` of a session that registered over plain HTTP, which has no connections: it is known by its name."""
 PERSON = "person"
 """The ``agent_type`` of the person at the keyboard."""
 SILENT = "silent"
@@ -160,6 +162,19 @@ def alive(conn: Connection, arrival: Arrival, now: datetime) -> Row:
     It ends nobody: a late event of the session before a ``/clear`` must not end the one after it.
     """
     return rows.beat(conn, arrival.session_id, iso(now)) or register(conn, arrival, now)
+
+
+def over_http(conn: Connection, name: str, now: datetime) -> Row:
+    """The session of plain HTTP with this name, made or brought back; without a name, a new one.
+
+    Raises:
+        Conflict: Somebody who lives and is connected has the name.
+        InvalidInput: The name cannot be one, or means everybody or Corral.
+    """
+    known = names.resolve(conn, name) if name else None
+    if known is not None and known["agent_type"] == BY_HTTP:
+        return alive(conn, Arrival(known["session_id"], BY_HTTP), now)
+    return register(conn, Arrival(f"{BY_HTTP}-{new_id()}", BY_HTTP, agent_name=name or None), now)
 
 
 def errand(prompt: str) -> str:

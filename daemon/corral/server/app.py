@@ -15,12 +15,14 @@ from corral.observe.logs import logger
 from corral.server import openapi
 from corral.server.routes import (
     agents,
+    contacts,
     daemon,
     events,
     features,
     handoffs,
     hooks,
     locks,
+    macros,
     memory,
     merges,
     messages,
@@ -58,6 +60,8 @@ def build(services: Services) -> FastAPI:
         handoffs,
         hooks,
         messages,
+        contacts,
+        macros,
         tasks,
         merges,
         worktrees,

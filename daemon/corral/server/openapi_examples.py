@@ -67,6 +67,13 @@ _SENDING = {
     "body": "I need it for ten minutes.",
     "session_id": "s-2",
 }
+_PROJECT = {"id": 1, "slug": "repo", "human_key": "/repo", "created_at": _AT}
+_BETWEEN = {"from": "Boulder", "to": "GreenLake", "expires_at": _LATER}
+_RESERVED = {"locks": [_LOCK], "conflicts": [_CONFLICT]}
+_BEGUN = {
+    **_DONE, "project": _PROJECT, "session": {**_CALLED, "registered": [_REGISTRATION]},
+    "inbox": [{**_LETTER, "to": "Boulder", "role": "to", "state": "queued"}], "inbox_left_out": False,
+}  # fmt: skip
 _SUMMARY = {"task_id": _ID, "title": "Add a greeting", "status": "completed", "priority": 5, "created_at": _AT}
 _SUBMISSION = {"title": "Add a greeting", "command": "echo hi > hello.txt", "priority": 5}
 _READ = {
@@ -115,6 +122,7 @@ EXAMPLES: dict[str, tuple[Any, Any]] = {
                            "locks": 3, "recent": [_EVENT], "project": "/repo", "target": "main",
                            "daemon": {"pid": 4711, "version": "0.1.0", "started_at": _AT}, "verified": True,
                            "config_error": None, "config_warnings": []}),
+    "GET /project": (None, _PROJECT),
     "GET /config": (None, {"settings": {"landing": {"verify": ["pytest -q"]}},
                            "sources": {"landing.verify": ".corral/config.yaml"}, "warnings": []}),
     "POST /daemon/stop": ({"drain": False}, {"stopping": True, "pid": 4711}),
@@ -174,6 +182,20 @@ EXAMPLES: dict[str, tuple[Any, Any]] = {
     "POST /messages/{message_id}/acknowledge": ({"session_id": "s-1"},
                                                 {**_DONE, "id": 17, "state": "acknowledged", "read_at": _AT,
                                                  "acknowledged_at": _AT}),
+    "GET /contacts": (None, [{"to": "GreenLake", "status": "approved", "active": True, "updated_at": _AT}]),
+    "POST /contacts/request": ({"session_id": "s-2", "to": "GreenLake"},
+                               {**_DONE, **_BETWEEN, "status": "approved"}),
+    "POST /contacts/respond": ({"session_id": "s-1", "to": "Boulder"}, {**_DONE, **_BETWEEN, "approved": True}),
+    "POST /contacts/policy": ({"session_id": "s-1", "policy": "contacts_only"},
+                              {**_DONE, "agent": "GreenLake", "policy": "open"}),
+    "POST /macros/start-session": ({**_REGISTERED, "name": "Boulder", "paths": ["src/api/**"], "reason": "Fix the login"},
+                                   {**_BEGUN, **_RESERVED}),
+    "POST /macros/prepare-thread": ({**_REGISTERED, "name": "Boulder", "thread_id": "batch-7"},
+                                    {**_BEGUN, "thread": {"thread_id": "batch-7", "total_messages": 1, "examples": [_LETTER],
+                                                          "summary": {"participants": ["GreenLake"], "action_items": [],
+                                                                      "key_points": ["May I have src/a.py?"]}}}),
+    "POST /macros/reservation-cycle": ({"session_id": "s-1", "paths": ["src/api/**"], "auto_release": True},
+                                       {**_DONE, **_RESERVED, "released": ["src/api/**"]}),
     "POST /tasks": (_SUBMISSION, {**_STANDING, "title": "Add a greeting"}),
     "GET /tasks": (None, [_SUMMARY]),
     "POST /tasks/batch": ({"tasks": [{**_SUBMISSION, "name": "greeting"}]}, {"task_ids": [_ID], "queued": 1}),

@@ -23,8 +23,6 @@ from corral.server.projects import check_project
 from corral.store import names
 
 T = TypeVar("T")
-BY_HTTP = "http"
-"""The ``agent_type`` of a session that registered over plain HTTP."""
 Text = Annotated[str, BeforeValidator(lambda value: "" if value is None else value)]
 """A text that may be left out, in a definition that costs a model little."""
 Texts = Annotated[
@@ -77,14 +75,14 @@ def _speaking(conn: Connection, call: Call, session_id: str, name: str, now: dat
 def _by_name(conn: Connection, name: str, now: datetime) -> Identity:
     """The session of plain HTTP that registered this name; a session of another kind speaks for itself."""
     row = addresses.known(conn, name)
-    if row["agent_type"] != BY_HTTP:
+    if row["agent_type"] != sessions.BY_HTTP:
         raise NotPermitted(
             f"{name[:80]!r} is the name of a connected session; you cannot act for it.",
             cause="It speaks through its own connection.",
             remedy="Register a name of your own with register_agent.",
             details={"agent_name": row["called"], "session_id": None},
         )
-    sessions.alive(conn, Arrival(session_id=row["session_id"], agent_type=BY_HTTP), now)
+    sessions.alive(conn, Arrival(session_id=row["session_id"], agent_type=sessions.BY_HTTP), now)
     return Identity(row["session_id"], row["called"])
 
 

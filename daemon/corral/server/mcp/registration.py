@@ -17,7 +17,7 @@ from corral.coordination import addresses, sessions
 from corral.coordination.sessions import Arrival
 from corral.errors import InvalidInput
 from corral.models.identifiers import new_id
-from corral.server.mcp.acting import BY_HTTP, act, is_agent_of
+from corral.server.mcp.acting import act, is_agent_of
 from corral.server.mcp.calls import Answer, Call, current
 from corral.server.projects import PROJECT_ID, check_project
 from corral.store import names as rows
@@ -56,7 +56,7 @@ async def registered(
     def enter(conn: Connection, session_id: str | None, now: datetime) -> Answer:
         wanted = addresses.unused(conn, name) if new else name
         if session_id is None:
-            who = _over_http(conn, wanted, now)
+            who = str(sessions.over_http(conn, wanted, now)["session_id"])
         elif session_id == call.connection:
             who = _on_connection(conn, call, wanted, now)
         else:
@@ -114,19 +114,6 @@ def _on_connection(conn: Connection, call: Call, name: str, now: datetime) -> st
         former = {"name": own["agent_name"], "session_id": call.connection, "registered_at": own["started_at"]}
         rows.bind(conn, former)
     return call.connection
-
-
-def _over_http(conn: Connection, name: str, now: datetime) -> str:
-    """The session of plain HTTP with this name, made or brought back.
-
-    Raises:
-        Conflict: Somebody who lives and is connected has the name.
-    """
-    known = rows.resolve(conn, name) if name else None
-    if known is not None and known["agent_type"] == BY_HTTP:
-        return str(sessions.alive(conn, Arrival(known["session_id"], BY_HTTP), now)["session_id"])
-    newcomer = Arrival(f"{BY_HTTP}-{new_id()}", BY_HTTP, agent_name=name or None)
-    return str(sessions.register(conn, newcomer, now)["session_id"])
 
 
 def profile(conn: Connection, name: str) -> Answer:

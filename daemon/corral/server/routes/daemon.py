@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 from pydantic import BaseModel
 from sqlalchemy import Connection
 
 from corral import PROTOCOL, __version__
 from corral.models.instants import iso
+from corral.server.projects import check_project, project_of
 from corral.server.routes.dependencies import Given
 from corral.store import events, merges, sessions, tasks
 from corral.store import locks as lock_rows
@@ -70,6 +71,22 @@ async def status(services: Given) -> dict[str, Any]:
     answer["config_error"] = broken.to_wire()["error"] if broken else None
     answer["config_warnings"] = list(services.settings.loaded.warnings)
     return answer
+
+
+class Project(BaseModel):
+    """The project as clients of Agent Mail know one."""
+
+    id: int
+    slug: str
+    human_key: str
+    created_at: str
+
+
+@router.get("/project")
+async def project(services: Given, human_key: Annotated[str, Query(max_length=4096)] = "") -> Project:
+    """The project that this daemon serves, if it is the one that is meant: by the path of any of its worktrees, or its slug."""
+    await services.work(lambda: check_project(services, human_key))
+    return Project.model_validate(await services.work(lambda: project_of(services)))
 
 
 @router.get("/config")

@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any
 
 from fastapi import APIRouter, Query, Request, Response
-from pydantic import BaseModel, Field
+from pydantic import Field
 from sqlalchemy import Connection
 
 from corral.coordination import addresses, mailing, messages
-from corral.coordination.addresses import Identity
 from corral.coordination.messages import Letter, Sent
 from corral.models.states import Importance
-from corral.server import refusals
 from corral.server.pages import Page, answer, listed, page
 from corral.server.roles import roles_of
+from corral.server.routes.callers import Caller, act
 from corral.server.routes.dependencies import Given
-from corral.server.routes.locks import person, speaker
-from corral.server.services import Services
+from corral.server.routes.locks import person
 from corral.store import messages as rows
 
-T = TypeVar("T")
 router = APIRouter(prefix="/messages", tags=["messages"])
 
 Session = Query(None, max_length=128, description="Whose inbox; none named: the person's.")
@@ -32,13 +27,6 @@ Session = Query(None, max_length=128, description="Whose inbox; none named: the 
 LAST = "~"
 """No name of an agent comes behind it."""
 Before = Query(None, ge=0, le=2**53, description="Only messages with a lower number.")
-
-
-class Caller(BaseModel):
-    """Who acts: a session, and under which of its names where it has several."""
-
-    session_id: str | None = Field(None, max_length=128)
-    name: str | None = Field(None, max_length=128)
 
 
 class Answering(Caller):
@@ -62,21 +50,6 @@ class Sending(Answering):
     thread_id: str | None = Field(None, max_length=128)
 
 
-async def _act(services: Services, who: Caller, operation: Callable[[Connection, Identity, datetime], T]) -> T:
-    """Run a write as the session that acts, registered if it is new; another's name is refused and put on record."""
-    now = services.now()
-
-    def run(conn: Connection) -> tuple[T, bool]:
-        me = speaker(conn, who.session_id, now)
-        return operation(conn, addresses.identity(conn, me.holder.session_id, who.name), now), me.arrived
-
-    done, arrived = await refusals.write(services, who.session_id, run)
-    if arrived:
-        services.nudge("sessions")
-    services.changed()
-    return done
-
-
 def _sent(sent: Sent) -> dict[str, Any]:
     return {
         "success": True,
@@ -98,7 +71,7 @@ async def send(services: Given, given: Sending) -> dict[str, Any]:
         **_common(given),
     )
     roles = roles_of(services)
-    return _sent(await _act(services, given, lambda conn, me, now: messages.send(conn, me, letter, now, roles=roles)))
+    return _sent(await act(services, given, lambda conn, me, now: messages.send(conn, me, letter, now, roles=roles)))
 
 
 def _common(given: Answering) -> dict[str, Any]:
@@ -204,25 +177,21 @@ async def reply(services: Given, message_id: str, given: Answering) -> dict[str,
     """Answer a message, in its thread and with its importance."""
     letter, roles = Letter(subject="Re:", **_common(given)), roles_of(services)
     return _sent(
-        await _act(
-            services, given, lambda conn, me, now: messages.reply(conn, me, message_id, letter, now, roles=roles)
-        )
+        await act(services, given, lambda conn, me, now: messages.reply(conn, me, message_id, letter, now, roles=roles))
     )
 
 
 @router.post("/{message_id}/read")
 async def read(services: Given, message_id: str, who: Caller) -> dict[str, Any]:
     """Mark a message of the caller's inbox as read; the first time counts."""
-    receipt = await _act(services, who, lambda conn, me, now: messages.mark_read(conn, me.session_id, message_id, now))
+    receipt = await act(services, who, lambda conn, me, now: messages.mark_read(conn, me.session_id, message_id, now))
     return {"success": True, "id": receipt["seq"], "state": mailing.state(receipt), "read_at": receipt["read_at"]}
 
 
 @router.post("/{message_id}/acknowledge")
 async def acknowledge(services: Given, message_id: str, who: Caller) -> dict[str, Any]:
     """Acknowledge a message of the caller's inbox, which also marks it as read; the first time counts."""
-    receipt = await _act(
-        services, who, lambda conn, me, now: messages.acknowledge(conn, me.session_id, message_id, now)
-    )
+    receipt = await act(services, who, lambda conn, me, now: messages.acknowledge(conn, me.session_id, message_id, now))
     return {
         "success": True,
         "id": receipt["seq"],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime
 from itertools import chain
 from typing import Annotated, Any
 
@@ -94,10 +95,7 @@ async def detail(services: Given, session_id: Which) -> dict[str, Any]:
 
     def look(conn: Connection) -> tuple[dict[str, Any], dict[str, list[dict[str, Any]]]]:
         row = sessions.find(conn, session_id)
-        (row,) = discovery.able(conn, [row], team_capabilities(services))
-        registered = [_registration(one) for one in names.of_session(conn, row["session_id"])]
-        shown = {**sessions.wire(row), "names": row["names"], "registered": registered}
-        return shown, changesets.of(conn, row["session_id"])
+        return whole(conn, row, team_capabilities(services)), changesets.of(conn, row["session_id"])
 
     shown, changes = await services.read(look)
     merges = changes["merges"]
@@ -108,6 +106,13 @@ async def detail(services: Given, session_id: Which) -> dict[str, Any]:
         **shown,
         "changesets": {"commits": list(commits.values()), "merges": [shapes.summary(merge) for merge in merges]},
     }
+
+
+def whole(conn: Connection, row: dict[str, Any], of_team: discovery.Capabilities) -> dict[str, Any]:
+    """A session with the names that it goes by, and as what it registered them."""
+    (able,) = discovery.able(conn, [row], of_team)
+    registered = [_registration(one) for one in names.of_session(conn, row["session_id"])]
+    return {**sessions.wire(able), "names": able["names"], "registered": registered}
 
 
 def _submitted(services: Services, merge: dict[str, Any]) -> list[dict[str, Any]]:
@@ -172,13 +177,13 @@ class Naming(BaseModel):
     program: str | None = Field(None, min_length=1, max_length=200)
     model: str | None = Field(None, max_length=200)
     task_description: str | None = Field(None, max_length=2000)
+    new: bool = Field(False, description="A name that nobody has: `name` if it is free, else one that is found.")
 
 
 @router.post("/{session_id}/names", status_code=201)
 async def go_by(services: Given, session_id: Which, said: Naming) -> dict[str, Any]:
     """Register a session under a further name, or with what it is under one; unread mail to the name comes with it."""
     now = services.now()
-    about = said.model_dump(exclude={"name"}, exclude_none=True)
 
     def bind(conn: Connection) -> dict[str, Any]:
         row = session_rows.beat(conn, session_id, iso(now))
@@ -186,13 +191,20 @@ async def go_by(services: Given, session_id: Which, said: Naming) -> dict[str, A
             raise NotFound(
                 f"There is no live session {session_id[:80]!r}.", remedy="`corral session register` makes one."
             )
-        if said.task_description:
-            sessions.change(conn, session_id, {"current_task": said.task_description})
-        return addresses.bind(conn, session_id, said.name or row["agent_name"], now, **about)
+        return give_name(conn, session_id, row["agent_name"], said, now)
 
     bound = await services.write(bind)
     services.changed()
     return {"success": True, "session_id": session_id, **_registration(bound)}
+
+
+def give_name(conn: Connection, session_id: str, own: str, said: Naming, now: datetime) -> dict[str, Any]:
+    """Give a session a name, or say what it is under one that it has; without one, under its ``own``."""
+    about = said.model_dump(include={"program", "model", "task_description"}, exclude_none=True)
+    if said.task_description:
+        sessions.change(conn, session_id, {"current_task": said.task_description})
+    called = addresses.unused(conn, said.name) if said.new else said.name or own
+    return addresses.bind(conn, session_id, called, now, **about)
 
 
 def _registration(row: dict[str, Any]) -> dict[str, Any]:

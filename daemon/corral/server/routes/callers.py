@@ -1,0 +1,40 @@
+"""Who acts by a request: the session that it names, the person at the keyboard where it names none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import TypeVar
+
+from pydantic import BaseModel, Field
+from sqlalchemy import Connection
+
+from corral.coordination import addresses
+from corral.coordination.addresses import Identity
+from corral.server import refusals
+from corral.server.routes.locks import speaker
+from corral.server.services import Services
+
+T = TypeVar("T")
+
+
+class Caller(BaseModel):
+    """Who acts: a session, and under which of its names where it has several."""
+
+    session_id: str | None = Field(None, max_length=128)
+    name: str | None = Field(None, max_length=128)
+
+
+async def act(services: Services, who: Caller, operation: Callable[[Connection, Identity, datetime], T]) -> T:
+    """Run a write as the session that acts, registered if it is new; another's name is refused and put on record."""
+    now = services.now()
+
+    def run(conn: Connection) -> tuple[T, bool]:
+        me = speaker(conn, who.session_id, now)
+        return operation(conn, addresses.identity(conn, me.holder.session_id, who.name), now), me.arrived
+
+    done, arrived = await refusals.write(services, who.session_id, run)
+    if arrived:
+        services.nudge("sessions")
+    services.changed()
+    return done
