@@ -152,22 +152,27 @@ _SLOW = (*_LISTS, "tools/call", "resources/read")
 
 
 def main() -> int:
-    """Serve on standard input and output until the client goes away."""
+    """Serve as the command line says."""
+    return serve(_asked(sys.argv[1:]))
+
+
+def serve(profile: str) -> int:
+    """Serve a profile (if there is none of that name: the usual one) on standard input and output until the client goes away."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: os._exit(0))
     project, cwd = None, ""
     with contextlib.suppress(NotAProject, OSError):
         cwd = os.fspath(Path.cwd())
         project = find_project(Path(cwd))
-    Bridge(Gate(project, cwd), sys.stdout.fileno(), _profile(sys.argv[1:])).serve(sys.stdin.buffer)
+    known = profile if profile in PROFILES else PROFILES[0]  # a bridge never refuses to start
+    Bridge(Gate(project, cwd), sys.stdout.fileno(), known).serve(sys.stdin.buffer)
     return 0
 
 
-def _profile(arguments: list[str]) -> str:
-    """The profile that ``--profile NAME`` asks for; a name that is none is the usual one: a bridge never refuses to start."""
-    given = dict(itertools.pairwise(arguments))
-    named = given.get("--profile") or os.environ.get("CORRAL_MCP_PROFILE", "")
-    return named if named in PROFILES else PROFILES[0]
+def _asked(arguments: list[str]) -> str:
+    """What ``--profile NAME`` or ``--profile=NAME`` asks for, else the environment."""
+    given = dict(itertools.pairwise(part for argument in arguments for part in argument.split("=", 1)))
+    return given.get("--profile") or os.environ.get("CORRAL_MCP_PROFILE", "")
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import sys
 def main() -> int:
     """The console script."""
     arguments = sys.argv[1:]
-    if arguments[:1] == ["mcp"] and "--help" not in arguments:
+    if arguments[:1] == ["mcp"] and not {"--help", "-h"} & {*arguments}:
         from corral.bridge import main as bridge
 
         return bridge()

@@ -21,7 +21,7 @@ PAGES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "uninstall": (("uninstall", "uninstall ~/shop --yes"), ("init", "worktree recover")),
     "status": (("status", "status --json"), ("task list", "merge list", "session list")),
     "wait": (("wait --all", "wait 3f2a 9c1e --timeout 600"), ("task detail", "merge detail")),
-    "mcp": (("mcp",), ("plugin path", "session list")),
+    "mcp": (("mcp", "mcp --profile mail"), ("plugin path", "session list")),
     "task": ((), ("wait", "merge", "status")),
     "task submit": (
         (
@@ -68,6 +68,11 @@ PAGES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ("session register --name Sisyphus --capability python --task 'Fix the login'",),
         ("session heartbeat", "session show"),
     ),
+    "session name": (
+        ("session name GreenLake Boulder --program opencode-coder", "session name GreenLake --new"),
+        ("session register", "session show"),
+    ),
+    "session end": (("session end", "session end GreenLake"), ("session cleanup", "session list")),
     "session heartbeat": (("session heartbeat",), ("session register", "session list")),
     "session cleanup": (("session cleanup", "session cleanup --silent-for 60"), ("session list",)),
     "lock": ((), ("session", "status")),
@@ -101,6 +106,7 @@ PAGES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "message thread": (("message thread batch-7", "message thread 12"), ("message show",)),
     "message read": (("message read 12",), ("message ack", "message inbox")),
     "message ack": (("message ack 12",), ("message read", "message inbox")),
+    "message contacts": (("message contacts", "message contacts --agent GreenLake"), ("message inbox", "session list")),
     "message search": (("message search users migration",), ("message thread",)),
     "feature": ((), ("lock", "task")),
     "feature register": (

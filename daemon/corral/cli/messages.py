@@ -215,6 +215,22 @@ def _marked(verb: str, message: str, as_json: bool) -> None:
 
 
 @app.command()
+def contacts(
+    agent: Annotated[str | None, typer.Option("--agent", help="Whose (default: yours).", metavar="AGENT")] = None,
+    as_json: Json = False,
+) -> None:
+    """List with whom mail was exchanged, the latest first. Anybody may write to anybody."""
+    rows = client().listing("/contacts", {"session_id": session_id(), "agent": agent})
+    if as_json:
+        emit(rows)
+        return
+    for row in rows:
+        row["here"] = "yes" if row["active"] else "no"
+        row["last"] = row["updated_at"][:19].replace("T", " ")
+    table(rows, [("AGENT", "to", 24), ("HERE", "here", 4), ("LAST (UTC)", "last", 19)], empty="No mail was exchanged.")
+
+
+@app.command()
 def search(
     words: Annotated[list[str], typer.Argument(help="All of them must be in it.", metavar="WORD")],
     agent: Annotated[

@@ -123,6 +123,51 @@ def register(
 
 
 @app.command()
+def name(
+    session: Annotated[str, typer.Argument(help="A session's name, or its id.", metavar="SESSION")],
+    called: Annotated[
+        str | None, typer.Argument(help="What else it is called; none: its own.", metavar="NAME", show_default=False)
+    ] = None,
+    new: Annotated[
+        bool, typer.Option("--new", help="One that nobody has: NAME if it is free, else one that is found.")
+    ] = False,
+    program: Annotated[str | None, typer.Option("--program", help="As what program.", metavar="NAME")] = None,
+    model: Annotated[str | None, typer.Option("--model", help="With which model.", metavar="NAME")] = None,
+    task: Annotated[str | None, typer.Option("--task", help="What it is doing.", metavar="TEXT")] = None,
+    as_json: Json = False,
+) -> None:
+    """Give a session a further name: mail to it arrives there too. Or say as what it goes by one that it has."""
+    speaker = client()
+    found = speaker.request("GET", f"/sessions/{segment(session)}")["session_id"]
+    about = {"name": called, "new": new, "program": program, "model": model, "task_description": task}
+    answer = speaker.request("POST", f"/sessions/{segment(found)}/names", about)
+    if as_json:
+        emit(answer)
+    else:
+        say(f"{answer['session_id']} goes by {paint(visible(answer['name']), 'bold')}")
+
+
+@app.command()
+def end(
+    session: Annotated[
+        str | None,
+        typer.Argument(help="A session's name, or its id; none: your own.", metavar="SESSION", show_default=False),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """End a session: what it holds comes free. A session ends only itself and its subagents; you end any."""
+    mine, speaker = session_id(), client()
+    if session is None and mine is None:
+        raise InvalidInput("Say which session ends.", remedy="Name it; `corral session list` shows all.")
+    found = speaker.request("GET", f"/sessions/{segment(session)}")["session_id"] if session else str(mine)
+    answer = speaker.request("POST", f"/sessions/{segment(found)}/end", {"caller": mine})
+    if as_json:
+        emit(answer)
+    else:
+        say(f"{answer['session_id']} {'has ended' if answer['ended'] else 'had ended before'}.")
+
+
+@app.command()
 def heartbeat(as_json: Json = False) -> None:
     """Give a sign of life; whatever else a session does is one too."""
     mine = session_id()

@@ -61,6 +61,10 @@ def submit(
     claims: Annotated[
         list[str] | None, typer.Option("--claims", help="A path or key it will change; repeatable.", metavar="KEY")
     ] = None,
+    requires: Annotated[
+        list[str] | None,
+        typer.Option("--requires", help="What its agent must be able to do; repeatable.", metavar="WORD"),
+    ] = None,
     timeout: Annotated[
         float | None, typer.Option("--timeout", help="How long one attempt may take.", metavar="SECONDS")
     ] = None,
@@ -103,6 +107,7 @@ def submit(
         "priority": priority,
         "wait_for": wait_for or [],
         "claims": claims or [],
+        "agent_requirements": {"capabilities": requires} if requires else None,
         "timeout_s": timeout,
         "limits": {"max_turns": max_turns, "max_cost_usd": max_cost_usd},
         "target": target,
