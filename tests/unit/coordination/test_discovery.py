@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import datetime, timezone
 
 import pytest
-from sqlalchemy import Connection, create_engine
+from sqlalchemy import Connection
 
 from corral.coordination import addresses, discovery, sessions
 from corral.coordination.sessions import Arrival
-from corral.store import schema
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=timezone.utc)
 TEAM = {"Boulder": ["python", "review"], "Sisyphus": ["planning"]}
 
 
 @pytest.fixture
-def conn() -> Iterator[Connection]:
-    engine = create_engine("sqlite://")
-    schema.metadata.create_all(engine)
-    with engine.connect() as connection:
-        for session_id, name in (("a", "Ann"), ("b", "Ben"), ("s", "Sisyphus")):
-            arrival = Arrival(session_id=session_id, agent_name=name, capabilities=("talk",))
-            sessions.register(connection, arrival, NOW)
-        yield connection
-    engine.dispose()
+def conn(any_database: Connection) -> Connection:
+    for session_id, name in (("a", "Ann"), ("b", "Ben"), ("s", "Sisyphus")):
+        arrival = Arrival(session_id=session_id, agent_name=name, capabilities=("talk",))
+        sessions.register(any_database, arrival, NOW)
+    return any_database
 
 
 def found(conn: Connection, capability: str) -> list[str]:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 
 import pytest
-from sqlalchemy import Connection, create_engine
+from sqlalchemy import Connection
 
 from corral.coordination import mailing, messages, sessions
 from corral.coordination.addresses import Identity
@@ -15,24 +14,17 @@ from corral.coordination.sessions import Arrival
 from corral.models.instants import iso
 from corral.models.states import SessionStatus
 from corral.store import messages as rows
-from corral.store import schema
 from corral.store import sessions as session_rows
-from corral.store.search import create_indexes
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=timezone.utc)
 LATER = NOW + timedelta(seconds=5)
 
 
 @pytest.fixture
-def conn() -> Iterator[Connection]:
-    engine = create_engine("sqlite://")
-    schema.metadata.create_all(engine)
-    with engine.connect() as connection:
-        create_indexes(connection)
-        for pid, name in enumerate(("a", "b", "c"), 100):
-            sessions.register(connection, Arrival(session_id=name, agent_name=name.upper(), client_pid=pid), NOW)
-        yield connection
-    engine.dispose()
+def conn(any_database: Connection) -> Connection:
+    for pid, name in enumerate(("a", "b", "c"), 100):
+        sessions.register(any_database, Arrival(session_id=name, agent_name=name.upper(), client_pid=pid), NOW)
+    return any_database
 
 
 def send(conn: Connection, body: str, importance: str = "normal") -> None:

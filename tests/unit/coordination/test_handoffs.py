@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
-from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, create_engine
+from sqlalchemy import Connection
 
 from corral.coordination import aftermath, handoffs, locks, messages, sessions
 from corral.coordination.addresses import Identity
@@ -32,12 +30,8 @@ def at(minutes: float) -> datetime:
 
 
 @pytest.fixture
-def conn(tmp_path: Path) -> Iterator[Connection]:
-    engine = create_engine(f"sqlite:///{tmp_path / 'rows.db'}")
-    schema.metadata.create_all(engine)
-    with engine.connect() as connection:
-        yield connection
-    engine.dispose()
+def conn(any_database: Connection) -> Connection:
+    return any_database
 
 
 def arrive(conn: Connection, who: str, minute: float = 0, **more: Any) -> dict[str, Any]:

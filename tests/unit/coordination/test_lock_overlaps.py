@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,19 +22,16 @@ from corral.models.instants import after, iso
 from corral.store import locks as lock_rows
 from corral.store import schema
 from corral.store.schema import file_locks
+from tests.steps import only_sqlite, steps
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=timezone.utc)
 
 
 @pytest.fixture
-def conn(tmp_path: Path) -> Iterator[Connection]:
-    engine = create_engine(f"sqlite:///{tmp_path / 'rows.db'}")
-    schema.metadata.create_all(engine)
-    with engine.connect() as connection:
-        for name in ("a", "b", "c"):
-            sessions.register(connection, Arrival(session_id=name), NOW)
-        yield connection
-    engine.dispose()
+def conn(any_database: Connection) -> Connection:
+    for name in ("a", "b", "c"):
+        sessions.register(any_database, Arrival(session_id=name), NOW)
+    return any_database
 
 
 def hold(conn: Connection, keys: Sequence[str], who: str = "b", **more: Any) -> None:
@@ -122,24 +118,7 @@ def test_there_are_only_so_many_globs(conn: Connection, monkeypatch: pytest.Monk
     assert "release" in refused.value.remedy
 
 
-def steps(conn: Connection, action: Callable[[], object]) -> int:
-    """How many instructions SQLite runs: a measure of work that no other load can change."""
-    count = 0
-
-    def one() -> int:
-        nonlocal count
-        count += 1
-        return 0
-
-    raw: Any = conn.connection.dbapi_connection
-    raw.set_progress_handler(one, 1)
-    try:
-        action()
-    finally:
-        raw.set_progress_handler(None, 1)
-    return count
-
-
+@only_sqlite
 def test_ordinary_paths_cost_as_much_among_ten_thousand_locks_as_among_a_hundred(conn: Connection) -> None:
     me, key, edited = Holder("a"), parse_key("src/mine/a.py"), parse_key("src/mine/b.py")
     actions: dict[str, Callable[[], object]] = {
@@ -164,6 +143,7 @@ def test_a_path_is_compared_with_the_globs_that_begin_as_it_does(conn: Connectio
     assert {row["file_path"] for row in near} == set(wild)
 
 
+@only_sqlite
 def test_globs_that_may_be_anywhere_read_all_locks_once(conn: Connection) -> None:
     hold(conn, [f"src/d{number % 97}/f{number}.py" for number in range(2000)])
     one = steps(conn, lambda: locks.obstacles(conn, _wild(1), Holder("a"), NOW, exclusive=True))

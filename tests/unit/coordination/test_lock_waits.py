@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sqlalchemy import Connection, create_engine
+from sqlalchemy import Connection
 
 from corral.coordination import lock_waits, locks, sessions
 from corral.coordination.keys import parse_key
@@ -19,21 +18,16 @@ from corral.coordination.sessions import Arrival
 from corral.errors import Conflict, InvalidInput, LockHeld
 from corral.models.instants import iso
 from corral.store import locks as lock_rows
-from corral.store import schema
 from corral.store import sessions as session_rows
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=timezone.utc)
 
 
 @pytest.fixture
-def conn() -> Iterator[Connection]:
-    engine = create_engine("sqlite://")
-    schema.metadata.create_all(engine)
-    with engine.connect() as connection:
-        for name in "abcd":
-            sessions.register(connection, Arrival(session_id=name, agent_name=name.upper() + "gent"), NOW)
-        yield connection
-    engine.dispose()
+def conn(any_database: Connection) -> Connection:
+    for name in "abcd":
+        sessions.register(any_database, Arrival(session_id=name, agent_name=name.upper() + "gent"), NOW)
+    return any_database
 
 
 def _wish(*paths: str, exclusive: bool = True) -> Wish:

@@ -14,6 +14,7 @@ from corral.coordination.sessions import Arrival
 from corral.errors import InvalidInput
 from corral.models.instants import iso
 from corral.store import memories as rows
+from tests.steps import only_sqlite, steps
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=timezone.utc)
 
@@ -177,7 +178,7 @@ def test_who_has_more_of_the_tags_is_found_behind_many_that_have_one(conn: Conne
     assert found(conn, tags=["build", "zoo"], limit=2) == ["Zebras", "The build 49 is slow"]
 
 
-@pytest.mark.parametrize("any_database", ["sqlite"], indirect=True)
+@only_sqlite
 @pytest.mark.parametrize(
     "asked",
     [
@@ -190,21 +191,10 @@ def test_who_has_more_of_the_tags_is_found_behind_many_that_have_one(conn: Conne
 def test_a_question_looks_at_so_many_memories_however_many_there_are(
     conn: Connection, looked_at: int, asked: Question
 ) -> None:
-    def steps() -> int:
-        count = 0
-
-        def one() -> int:
-            nonlocal count
-            count += 1
-            return 0
-
-        raw: Any = conn.connection.dbapi_connection
-        raw.set_progress_handler(one, 1)
+    def recall() -> None:
         assert len(memory.recall(conn, asked, NOW)) == asked.limit
-        raw.set_progress_handler(None, 1)
-        return count
 
     many(conn, looked_at)
-    few = steps()
+    few = steps(conn, recall)
     many(conn, looked_at * 3, "The build of another")
-    assert steps() < few * 1.3
+    assert steps(conn, recall) < few * 1.3

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
-from pathlib import Path
 
 import pytest
-from sqlalchemy import Connection, create_engine, select
+from sqlalchemy import Connection, select
 
 from corral.coordination import edits, locks, sessions
 from corral.coordination.edits import Policy, Target
@@ -26,14 +24,10 @@ HERE, ELSEWHERE = "/repo", "/repo/.corral/worktrees/other"
 
 
 @pytest.fixture
-def conn(tmp_path: Path) -> Iterator[Connection]:
-    engine = create_engine(f"sqlite:///{tmp_path / 'rows.db'}")
-    schema.metadata.create_all(engine)
-    with engine.connect() as connection:
-        for name in ("a", "b", "c"):
-            sessions.register(connection, Arrival(session_id=name, agent_name=name.upper() + "gent"), NOW)
-        yield connection
-    engine.dispose()
+def conn(any_database: Connection) -> Connection:
+    for name in ("a", "b", "c"):
+        sessions.register(any_database, Arrival(session_id=name, agent_name=name.upper() + "gent"), NOW)
+    return any_database
 
 
 def _edit(

@@ -22,6 +22,7 @@ from sqlalchemy import (
 )
 
 from corral.store.prepared import Prepared
+from tests.steps import only_sqlite
 
 metadata = MetaData()
 things = Table(
@@ -65,7 +66,7 @@ def test_what_stands_in_the_statement_and_what_is_given_are_kept_apart(conn: Con
     assert Prepared(delete(things)).change(conn, {}) == 2
 
 
-@pytest.mark.parametrize("any_database", ["sqlite"], indirect=True)
+@only_sqlite
 def test_it_runs_in_the_transaction_of_its_connection(conn: Connection) -> None:
     _ADD.one(conn, {"name": "one", "kept": True, "more": {}})
     assert conn.in_transaction()
