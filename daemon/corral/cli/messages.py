@@ -112,6 +112,9 @@ def inbox(
     everyone: Annotated[bool, typer.Option("--all", help="The mail of the whole project.")] = False,
     urgent: Annotated[bool, typer.Option("--urgent", help="Only what is high or urgent.")] = False,
     unread: Annotated[bool, typer.Option("--unread", help="Only what was not read.")] = False,
+    overdue: Annotated[
+        bool, typer.Option("--overdue", help="Only what is to be acknowledged, and was not in half an hour.")
+    ] = False,
     since: Annotated[str | None, typer.Option("--since", help="Only after this instant.", metavar="TIME")] = None,
     limit: Annotated[int, typer.Option("--limit", help="At most so many.", min=1, max=1000, metavar="N")] = 20,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes, until interrupted.")] = False,
@@ -124,6 +127,7 @@ def inbox(
         "everyone": everyone or None,
         "urgent_only": urgent or None,
         "unread_only": unread or None,
+        "ack_overdue_only": overdue or None,
         "since_ts": since,
         "limit": limit,
     }

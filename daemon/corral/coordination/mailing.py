@@ -20,6 +20,8 @@ from corral.store import messages as rows
 Row = dict[str, Any]
 AT_ONCE = 6000
 """Characters of mail in one answer of a hook; what is left over comes with the next one."""
+ACK_WITHIN_S = 1800
+"""An acknowledgement that was asked for and has not come within so many seconds is overdue."""
 OF_ONE = rows.BEGINNING - 1
 """Characters of one body in it."""
 OF_ATTRIBUTE = 500

@@ -187,8 +187,7 @@ def reply(
         raise InvalidInput(
             "Corral itself does not read mail.", remedy="Name who shall get the answer.", details={"to": []}
         )
-    prefix = letter.subject.strip()
-    subject = original["subject"]
+    prefix, subject = letter.subject.strip(), original["subject"]
     if prefix and not subject.lower().startswith(prefix.lower()):
         subject = f"{prefix} {subject}"
     answer = Letter(
@@ -214,6 +213,7 @@ def inbox(
     blind: bool = True,
     urgent_only: bool = False,
     unread_only: bool = False,
+    overdue_at: str | None = None,
     since_ts: str | None = None,
     after: int | None = None,
     before: tuple[int, str] | None = None,
@@ -224,6 +224,7 @@ def inbox(
     Args:
         blind: With the blind copies that the session got: for itself only. Those of everybody are never told.
         urgent_only: Only what is ``high`` or ``urgent``.
+        overdue_at: Only what was sent before it, asks for an acknowledgement, and has none.
         since_ts: An ISO 8601 instant; only what was sent after it.
         after: Only messages with a higher number.
         before: Only what comes behind this number and this name of a recipient.
@@ -233,15 +234,14 @@ def inbox(
         InvalidInput: A value is malformed or out of range.
     """
     _check_limit(limit, MOST_AT_ONCE)
-    importances = _PRESSING if urgent_only else ()
-    since = _instant(since_ts) if since_ts else None
     return mailbox.inbox(
         conn,
         session_id,
         blind=blind and session_id is not None,
-        importances=importances,
+        importances=_PRESSING if urgent_only else (),
         unread=unread_only,
-        since=since,
+        overdue_at=overdue_at,
+        since=_instant(since_ts) if since_ts else None,
         after=after,
         before=before,
         limit=limit,

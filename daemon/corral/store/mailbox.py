@@ -32,6 +32,7 @@ def inbox(
     blind: bool = True,
     importances: Sequence[str] = (),
     unread: bool = False,
+    overdue_at: str | None = None,
     since: str | None = None,
     after: int | None = None,
     before: tuple[int, str] | None = None,
@@ -41,6 +42,7 @@ def inbox(
 
     Args:
         blind: Whether blind copies are among them.
+        overdue_at: Only those sent before this instant whose acknowledgement was asked for, and has not come.
         since: Only those sent after this instant.
         after: Only those with a higher number.
         before: Only those behind this number and this name of a recipient.
@@ -50,30 +52,44 @@ def inbox(
         blind,
         tuple(importances),
         unread,
+        overdue_at is not None,
         since is not None,
         after is not None,
         before is not None,
     )
     number, name = before or (None, None)
-    given = {"whose": session_id, "since": since, "after": after, "number": number, "behind": name, "limit": limit}
+    given = {
+        "whose": session_id, "overdue_at": overdue_at, "since": since, "after": after, "number": number, "behind": name,
+        "limit": limit,
+    }  # fmt: skip
     return _filled(conn, iter(asked.all(conn, {key: value for key, value in given.items() if value is not None})))
 
 
 @cache
 def _inbox(
-    one: bool, blind: bool, importances: tuple[str, ...], unread: bool, since: bool, after: bool, before: bool
+    one: bool,
+    blind: bool,
+    importances: tuple[str, ...],
+    unread: bool,
+    overdue: bool,
+    since: bool,
+    after: bool,
+    before: bool,
 ) -> Prepared:
     query = select(_r.seq, *_RECEIPT).order_by(_r.seq.desc(), _r.name).limit(bindparam("limit", type_=Integer))
     if one:
         query = query.where(_r.session_id == bindparam("whose"))
     if not blind:
         query = query.where(_r.role != RecipientRole.BCC)
-    if importances or since:
+    if importances or overdue or since:
         query = query.join(messages, _m.seq == _r.seq)
     if importances:
         query = query.where(or_(*(_m.importance == importance for importance in importances)))
     if unread:
         query = query.where(and_(_r.read_at.is_(None), _r.acknowledged_at.is_(None)))
+    if overdue:
+        late = and_(_m.ack_required, _r.acknowledged_at.is_(None), _m.created_at < bindparam("overdue_at"))
+        query = query.where(late)
     if since:
         query = query.where(_m.created_at > bindparam("since"))
     if after:

@@ -47,7 +47,8 @@ def test_what_agent_mails_clients_say_beyond_what_is_needed_is_ignored(house: Co
         (row,) = await one.call("fetch_inbox", **inbox, unread_only=True, mark_read=True)
         assert row["subject"] == "Hello"
         assert await one.call("fetch_inbox", **inbox, unread_only=True) == []
-        assert len(await one.call("fetch_inbox", **inbox)) == 1
+        assert len(await one.call("fetch_inbox", **inbox, ack_overdue_only=False)) == 1
+        assert await one.call("fetch_inbox", **inbox, ack_overdue_only=True) == [], "it is not to be acknowledged"
         reserved = await one.call("file_reservation_paths", project_key=root, paths=["src/a.py"], **more)
         assert reserved["conflicts"] == []
         assert (await one.call("register_session", delegated_from="Sisyphus"))["success"] is True

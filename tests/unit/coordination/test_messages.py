@@ -13,6 +13,7 @@ from corral.coordination.messages import Letter, QuotaExceeded
 from corral.coordination.names import agent_name
 from corral.coordination.sessions import Arrival
 from corral.errors import Conflict, CorralError, IdempotencyKeyConflict, InvalidInput, NotFound, NotPermitted
+from corral.models.instants import after
 from corral.store import events, names, schema_coordination
 from corral.store import messages as rows
 
@@ -186,6 +187,15 @@ def test_the_inbox_is_newest_first_and_can_be_narrowed(conn: Connection) -> None
     assert _subjects(conn, "c") == [] == _subjects(conn, "a")
     messages.mark_read(conn, "b", 1, NOW)
     assert _subjects(conn, "b", unread_only=True) == ["normal", "high", "urgent"]
+    for number in (5, 6, 7):
+        asking = _letter("Ben", subject=f"please {number}", importance="high", ack_required=True)
+        messages.send(conn, ANN, asking, NOW + timedelta(minutes=number))
+    messages.mark_read(conn, "b", 5, NOW)
+    messages.acknowledge(conn, "b", 6, NOW)
+    late = after(NOW, 7 * 60)
+    assert _subjects(conn, "b", overdue_at=late) == ["please 5"], "to read is not to acknowledge, and the last has time"
+    assert _subjects(conn, "b", overdue_at=after(NOW, 3600), urgent_only=True, limit=1) == ["please 7"]
+    assert _subjects(conn, "c", overdue_at=late) == []
     for wrong in ({"limit": 0}, {"limit": 1001}, {"since_ts": "yesterday"}):
         with pytest.raises(InvalidInput):
             messages.inbox(conn, "b", **wrong)

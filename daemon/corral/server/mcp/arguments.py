@@ -8,7 +8,7 @@ from typing import Any
 from corral.errors import InvalidInput
 
 IGNORED = frozenset({
-    "ack_overdue_only", "agent_token", "attachments_policy", "auto_accept",
+    "agent_token", "attachments_policy", "auto_accept",
     "auto_contact_if_blocked", "convert_images", "delegated_from", "format", "identity_mode",
     "llm_mode", "llm_model", "pane_id", "reaper_exempt", "register_if_missing",
     "registration_proof", "registration_token", "sender_token", "topic", "window_id",

@@ -11,6 +11,7 @@ from sqlalchemy import Connection
 
 from corral.coordination import addresses, mailing, messages
 from corral.coordination.messages import Letter, Sent
+from corral.models import instants
 from corral.models.states import Importance
 from corral.server.pages import Page, answer, listed, page
 from corral.server.roles import roles_of
@@ -94,6 +95,9 @@ async def inbox(
     everyone: bool = Query(False, description="The mail of the whole project."),
     urgent_only: bool = False,
     unread_only: bool = False,
+    ack_overdue_only: bool = Query(
+        False, description="Only what asks for an acknowledgement and got none in half an hour."
+    ),
     since_ts: str | None = Query(None, max_length=64),
     after: int | None = Query(None, ge=0, description="Only messages with a higher number."),
     before: int | None = Before,
@@ -111,6 +115,7 @@ async def inbox(
             blind=not agent,
             urgent_only=urgent_only,
             unread_only=unread_only,
+            overdue_at=instants.after(services.now(), -mailing.ACK_WITHIN_S) if ack_overdue_only else None,
             since_ts=since_ts,
             after=after,
             before=None if before is None else (before, before_to),

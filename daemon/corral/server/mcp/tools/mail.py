@@ -12,7 +12,7 @@ from corral.coordination import mailing, messages
 from corral.coordination.addresses import EVERYBODY, Identity, known
 from corral.coordination.messages import Letter, Sent
 from corral.errors import InvalidInput
-from corral.models.instants import iso
+from corral.models.instants import after, iso
 from corral.models.states import RecipientRole
 from corral.server.mcp.acting import Text, Texts, act, is_agent_of, listed, look
 from corral.server.mcp.calls import Answer, Function, current, raised
@@ -91,6 +91,7 @@ async def fetch_inbox(
     before: int | None = None,
     unread_only: bool = False,
     mark_read: bool = False,
+    ack_overdue_only: bool = False,
     project_key: Text = "",
     agent_name: Text = "",
 ) -> Any:
@@ -103,6 +104,7 @@ async def fetch_inbox(
             me.session_id,
             urgent_only=urgent_only,
             unread_only=unread_only,
+            overdue_at=after(now, -mailing.ACK_WITHIN_S) if ack_overdue_only else None,
             since_ts=since_ts or None,
             before=None if before is None else (before, LAST),
             limit=limit,
