@@ -195,11 +195,21 @@ def finder(pattern: Pattern, opening: str = "") -> re.Pattern[str]:
         opening: An expression for what stands before the path itself.
     """
     names = (f"star{number}" for number in itertools.count())
-    body, below = "[^\\0]+", "(?:/[^\\0]*)?"
-    for expression in reversed([_expression(segment, names) for segment in pattern.beginning]):
-        body = f"{expression}(?=[/\\0]){below}"
-        below = f"(?:/{body})?"
-    return re.compile(f"\\0({opening}{body})(?=\\0)")
+    *above, last = [_expression(segment, names) for segment in pattern.beginning] or ["[^/\\0]+"]
+    body = f"{last}(?=[/\\0])[^\\0]*"
+    for expression in reversed(above):
+        body = f"{expression}(?:/{body}|(?=\\0))"
+    return re.compile(f"\\0({opening}{body})")
+
+
+def needed(pattern: Pattern) -> tuple[int, str]:
+    """A text that a path must hold to be met if it has so many segments, the longest there is; empty if there is none."""
+    runs = ((number, run) for number, segment in enumerate(pattern.beginning, 1) for run in _literals(segment))
+    return max(runs, key=lambda run: len(run[1]), default=(0, ""))
+
+
+def _literals(segment: _Segment) -> list[str]:
+    return "".join(token if isinstance(token, str) else "\0" for token in segment).split("\0")
 
 
 def _expression(segment: _Segment, names: Iterator[str]) -> str:
@@ -213,10 +223,17 @@ def _expression(segment: _Segment, names: Iterator[str]) -> str:
         else:
             chunks[-1] += re.escape(token) if isinstance(token, str) else "[^/\\0]"
     first, *middle = chunks
-    last = f"[^/\\0]*{middle.pop()}" if middle else ""
+    last = middle.pop() if middle else None
     # A group within a look-ahead is not tried another way: what it found first is where the next chunk begins.
-    found = (f"(?=(?P<{name}>[^/\\0]*?{chunk}))(?P={name})" for name, chunk in zip(names, middle, strict=False))
-    return first + "".join(found) + last
+    found = [_once(f"[^/\\0]*?{chunk}", names) for chunk in middle]
+    ending = [] if last is None else [f"[^/\\0]*{last}" if last else _once("[^/\\0]*", names)]
+    return "".join((first, *found, *ending))
+
+
+def _once(expression: str, names: Iterator[str]) -> str:
+    """The same, and what it took is not given back: most paths of most repositories fail here, and a second way costs as much."""
+    name = next(names)
+    return f"(?=(?P<{name}>{expression}))(?P={name})"
 
 
 def folder(pattern: Pattern) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import unicodedata
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -189,11 +189,48 @@ def first_character(match_key: str) -> str:
     return _path_of(match_key)[0]
 
 
-def paths_met(pattern: LockKey, match_keys: str) -> list[str]:
-    """Which of many keys, none a glob and each with a NUL before and behind it, overlap a glob."""
-    compiled = _pattern(pattern)
-    found = [match[1] for match in globs.finder(compiled, _APART).finditer(match_keys)]
-    return [key for key in found if not compiled.has_classes or globs.meets_path(compiled, _path_of(key))]
+class Crowd:
+    """Many keys, none a glob, as one text in which globs look for those that they overlap.
+
+    Args:
+        text: The match keys, each with a NUL before and behind it.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.count = text.count("\0") - 1
+        self._few = self.count // 16 + 8
+        self._higher: dict[int, set[int]] = {}
+
+    def met(self, pattern: LockKey) -> Iterator[str]:
+        """Which of them overlap a glob, in their order, each once."""
+        compiled = _pattern(pattern)
+        finder = globs.finder(compiled, _APART)
+        places = self._places(*globs.needed(compiled))
+        found = finder.finditer(self.text) if places is None else (finder.match(self.text, place) for place in places)
+        seen = set()
+        for key in (match[1] for match in found if match):
+            if key not in seen and (not compiled.has_classes or globs.meets_path(compiled, _path_of(key))):
+                seen.add(key)
+                yield key
+
+    def _places(self, depth: int, literal: str) -> list[int] | None:
+        """Where those are that hold a text or have fewer segments, if they are few: looking at each costs more than at all."""
+        if not literal:
+            return None
+        places = set(self._above(depth))
+        at = self.text.find(literal)
+        while at >= 0 and len(places) <= self._few:
+            places.add(self.text.rindex("\0", 0, at))
+            at = self.text.find(literal, self.text.index("\0", at))
+        return sorted(places) if len(places) <= self._few else None
+
+    def _above(self, depth: int) -> set[int]:
+        """Where those are that have fewer segments than that."""
+        if depth not in self._higher:
+            high = re.finditer(f"\0(?=[^\0]){_APART}(?!(?:[^/\0]*/){{{depth - 1}}})", self.text)
+            self._higher[depth] = {match.start() for match in high}
+        return self._higher[depth]
 
 
 def _pattern(key: LockKey) -> globs.Pattern:

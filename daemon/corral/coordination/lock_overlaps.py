@@ -15,12 +15,12 @@ from typing import Any
 from sqlalchemy import Connection
 
 from corral.coordination.keys import (
+    Crowd,
     LockKey,
     ancestors,
     first_character,
     keys_overlap,
     meets_all,
-    paths_met,
     reach,
     stored_key,
 )
@@ -79,21 +79,16 @@ class Overlaps:
         return rows.globs(self._conn, self._now)
 
     @cached_property
-    def _plain(self) -> dict[str, str]:
-        """By what the others' locks are on, when the first on it expires."""
-        return rows.plain_keys(self._conn, self._now, self._mine, exclusive_only=self._exclusive_only)
-
-    @cached_property
-    def _text(self) -> str:
-        return "\0".join(["", *self._plain, ""])
+    def _plain(self) -> Crowd:
+        return Crowd(rows.plain_keys(self._conn, self._now, self._mine, exclusive_only=self._exclusive_only))
 
     def _on_paths(self, key: LockKey, most: int | None) -> list[Row]:
-        self._compared += len(self._text)
+        self._compared += len(self._plain.text)
         if self._compared > MOST_COMPARED:
             raise InvalidInput(
                 f"There are too many locks to compare {key.file_path!r} with.",
-                cause=f"It may mean anything, anywhere, and {len(self._plain)} paths are locked.",
+                cause=f"It may mean anything, anywhere, and {self._plain.count} paths are locked.",
                 remedy="Begin it with a folder, or name fewer such globs at once.",
             )
-        met = sorted(paths_met(key, self._text), key=self._plain.__getitem__)
-        return rows.named(self._conn, self._now, match_keys=met[:most]) if met else []
+        met = list(islice(self._plain.met(key), most))
+        return rows.named(self._conn, self._now, match_keys=met) if met else []

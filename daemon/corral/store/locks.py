@@ -71,21 +71,22 @@ def by_expiry(conn: Connection, now: str) -> Iterator[Row]:
     return (dict(row) for row in conn.execute(query).mappings())
 
 
-def plain_keys(conn: Connection, now: str, besides: Collection[str], *, exclusive_only: bool) -> dict[str, str]:
-    """What the live locks of others are on, globs left out, and when the first lock on each expires.
+def plain_keys(conn: Connection, now: str, besides: Collection[str], *, exclusive_only: bool) -> str:
+    """What the live locks of others are on, globs left out, that first which expires first; a NUL before and behind each.
 
     Args:
         besides: The sessions whose locks do not count.
         exclusive_only: Nor does what is shared.
     """
     locks = file_locks.c
-    query = select(locks.match_key, func.min(locks.expires_at)).where(
+    query = select(locks.match_key).where(
         locks.is_pattern.is_(False), locks.expires_at > now, locks.session_id.not_in(list(besides))
     )
     if exclusive_only:
         query = query.where(locks.exclusive.is_(True))
-    found = conn.execute(query.group_by(locks.match_key))
-    return {str(row[0]): str(row[1]) for row in found}
+    ordered = query.order_by(locks.expires_at).subquery()
+    joined = conn.execute(select(func.group_concat(ordered.c.match_key, "\0"))).scalar()
+    return f"\0{joined}\0" if joined else "\0"
 
 
 def globs(conn: Connection, now: str) -> list[Row]:
