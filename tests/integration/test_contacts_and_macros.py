@@ -111,11 +111,17 @@ def test_contacts_are_open_whoever_asks_and_a_session_has_as_many_names_as_it_is
     taken = house.run("session", "name", "s-1", "Ben", check=False)
     assert taken.returncode == 4 and "remedy" in taken.stderr
     house.ask("POST", "/messages", {"session_id": "s-2", "to": [found["name"]], "subject": "to the new", "body": "b"})
+    number = str(house.json("message", "inbox", "--agent", "Ann")[0]["id"])
+    answered = house.json("message", "reply", number, "aside", "--to", "Ben", CORRAL_SESSION_ID="s-1")
+    assert [one["name"] for one in answered["recipients"]] == ["Ben"]
+    house.run("memory", "add", "It is so.", "--details", '{"why": "because"}')
+    assert house.json("memory", "list")[0]["details"] == {"why": "because"}
     assert "to the new" in house.run("message", "inbox", "--agent", "Ann").stdout
     assert house.run("session", "end", "s-1", check=False, CORRAL_SESSION_ID="s-2").returncode != 0
     assert house.json("session", "end", "Boulder")["ended"] is True
     assert house.json("session", "end", CORRAL_SESSION_ID="s-2")["ended"] is True
-    assert house.json("session", "list", "--status", "active", "--status", "idle") == []
+    here = house.json("session", "list", "--status", "active", "--status", "idle")
+    assert not {"s-1", "s-2"} & {row["session_id"] for row in here}
     required = house.json("task", "submit", "--title", "t", "--description", "d", "--requires", "python")["task_id"]
     assert house.json("task", "claim", CORRAL_SESSION_ID="s-1")["success"] is False
     able = {"session_id": "s-3", "capabilities": ["python"]}

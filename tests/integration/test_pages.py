@@ -29,7 +29,7 @@ from corral.work import tasks
 from tests.coordinated import Coordinated
 from tests.integration.mcp.client import Agent, play
 
-LOCKS, MAILS, TASKS, SESSIONS = 2500, 12, 1300, 1100
+LOCKS, MAILS, TASKS, SESSIONS, LIVE = 2500, 12, 1300, 1100, 120
 ENVELOPE = 4096
 """What may come around a list."""
 
@@ -61,22 +61,19 @@ def full(coordinate: Callable[..., Coordinated]) -> Coordinated:
             {"title": f"t{number} " + "x" * 180, "description": "d", "priority": number % 3} for number in range(TASKS)
         ]
         tasks.submit_batch(conn, read_submissions(said), now, TaskRules(max_queue=TASKS))
-        gone = {"agent_type": "claude", "capabilities": [], "current_task": "y" * 300, "status": "disconnected"}
+        alike = {"agent_type": "shell", "capabilities": [], "current_task": "y" * 300}
         began = [iso(now - timedelta(days=2, minutes=number // 3)) for number in range(SESSIONS)]
-        conn.execute(
-            insert(agent_sessions),
-            [
-                {
-                    **gone,
-                    "session_id": f"s{n}",
-                    "agent_name": f"S{n}",
-                    "started_at": at,
-                    "last_heartbeat": at,
-                    "ended_at": at,
-                }
-                for n, at in enumerate(began)
-            ],
-        )
+        gone = [
+            {**alike, "session_id": f"s{n}", "agent_name": f"S{n}", "started_at": at, "last_heartbeat": at,
+             "status": "disconnected", "ended_at": at, "unguarded_since_at": None}
+            for n, at in enumerate(began)
+        ]  # fmt: skip
+        live = [
+            {**alike, "session_id": f"l{n}", "agent_name": f"L{n}", "started_at": iso(now), "last_heartbeat": iso(now),
+             "status": "idle", "ended_at": None, "unguarded_since_at": iso(now) if n == 7 else None}
+            for n in range(LIVE)
+        ]  # fmt: skip
+        conn.execute(insert(agent_sessions), [*gone, *live])
     engine.dispose()
     house.run("daemon", "start")
     return house
@@ -141,13 +138,17 @@ def _tasks_and_sessions(full: Coordinated) -> None:
 
     parts = list(pages(full, "/sessions"))
     seen = [row["session_id"] for part in parts for row in part]
-    assert len(parts) > 2 and len(seen) == len(set(seen)) == SESSIONS + 3
-    assert {"ann", "ben", "cid"} == set(seen[:3])
+    assert len(parts) > 2 and len(seen) == len(set(seen)) == SESSIONS + LIVE + 3
+    assert {"ann", "ben", "cid"} <= set(seen[: LIVE + 3])
     assert [len(part) for part in pages(full, "/sessions?status=disconnected&limit=300")] == [300, 300, 300, 200]
     listed = full.json("session", "list")
     assert {row["session_id"] for row in listed} == set(seen)
     assert [row["last_heartbeat"] for row in listed] == sorted((row["last_heartbeat"] for row in listed), reverse=True)
-    assert len(full.run("status").stdout) < 4000
+    status = full.ask("GET", "/status")
+    assert len(status["sessions"]) == 50 and status["sessions_left_out"] == LIVE + 3 - 50
+    assert status["sessions"][0]["unguarded"] and not status["sessions"][1]["unguarded"]
+    shown = full.run("status").stdout
+    assert f"sessions  {LIVE + 3}" in shown and "and 73 more" in shown
 
 
 def _what_meets(full: Coordinated) -> None:
@@ -182,6 +183,9 @@ def test_a_model_is_told_less_at_once_and_how_to_go_on(full: Coordinated) -> Non
         resource = await one.session.read_resource("locks://current")
         assert len(json.loads(resource.contents[0].text)) < LOCKS  # type: ignore[union-attr]
         assert "check_locks with after=" in resource.contents[1].text  # type: ignore[union-attr]
+
+        agents = await one.call("discover_agents", status="disconnected")
+        assert len(json.dumps(agents)) < 2 * SHOWN_BYTES and agents["left_out"] and len(agents["agents"]) > 10
 
         await one.call("register_agent", program="p", model="m", name="Dan")
         for _ in range(3):

@@ -27,7 +27,7 @@ def show(answer: dict[str, Any]) -> None:
     say(f"{paint('tasks', 'bold')}     {_counts(answer['tasks'])}")
     say(f"{paint('merges', 'bold')}    {_counts(answer['merges'])}")
     say(f"{paint('locks', 'bold')}     {answer['locks']}")
-    say(f"{paint('sessions', 'bold')}  {len(answer['sessions']) or 'none'}")
+    say(f"{paint('sessions', 'bold')}  {len(answer['sessions']) + answer['sessions_left_out'] or 'none'}")
     for row in answer["sessions"]:
         notes = [f"waits for: {row['waiting_for']}"] if row["waiting_for"] else []
         if row["unguarded"]:
@@ -37,6 +37,8 @@ def show(answer: dict[str, Any]) -> None:
             f"  {row['agent_name']:<20} {state(row['status'])}{doing}"
             + ("  [" + "; ".join(notes) + "]" if notes else "")
         )
+    if answer["sessions_left_out"]:
+        say(f"  and {answer['sessions_left_out']} more (`corral session list`)")
     if answer["config_error"]:
         say(paint(f"configuration not taken over: {answer['config_error']['message']}", "red"))
     for warning in answer["config_warnings"]:

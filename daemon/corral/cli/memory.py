@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from corral.cli.help import Grouped
-from corral.cli.options import Json, client, session_id
+from corral.cli.options import Json, client, json_object, session_id
 from corral.cli.output import emit, say, table
 
 app = typer.Typer(cls=Grouped, help="What sessions found out, for those who come later.", no_args_is_help=True)
@@ -25,6 +25,9 @@ def add(
         list[str] | None, typer.Option("--lesson", help="What to do next time; repeatable.", metavar="TEXT")
     ] = None,
     tag: Tags = None,
+    details: Annotated[
+        str | None, typer.Option("--details", help="What else belongs to it: a JSON object.", metavar="JSON")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Keep something for later sessions."""
@@ -34,6 +37,7 @@ def add(
         "outcome": outcome,
         "lessons": lesson or [],
         "tags": tag or [],
+        "details": json_object("--details", details),
         "session_id": session_id(),
     }
     answer = client().request("POST", "/memory", body)

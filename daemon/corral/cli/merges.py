@@ -26,10 +26,11 @@ Id = Annotated[str, typer.Argument(help="A merge id, or its first characters.", 
 @app.command("list")
 def listing(
     status: Annotated[list[MergeState] | None, typer.Option("--state", help=_STATES, metavar="STATE")] = None,
+    branch: Annotated[str | None, typer.Option("--branch", help="Only of this branch.", metavar="NAME")] = None,
     as_json: Json = False,
 ) -> None:
     """List merge requests in order of submission."""
-    rows = client().listing("/merges", {"state": status or []})
+    rows = client().listing("/merges", {"state": status or [], "branch": branch})
     if as_json:
         emit(rows)
         return

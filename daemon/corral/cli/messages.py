@@ -70,6 +70,9 @@ def send(
 def reply(
     message: Message,
     text: Body = None,
+    to: Annotated[
+        list[str] | None, typer.Option("--to", help="Not its sender, but this one; repeatable.", metavar="AGENT")
+    ] = None,
     cc: Cc = None,
     bcc: Bcc = None,
     attach: Attach = None,
@@ -79,6 +82,7 @@ def reply(
     """Answer a message, in its thread, to its sender."""
     body = {
         "session_id": session_id(),
+        "to": to or [],
         "cc": cc or [],
         "bcc": bcc or [],
         "body": _said(text),

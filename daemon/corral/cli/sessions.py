@@ -75,6 +75,8 @@ def show(
             say(f"  {name:<8} {visible(str(value))}")
     for commit in row["changesets"]["commits"]:
         say(f"  {'commit':<8} {commit['sha'][:12]} {visible(commit['subject'])}")
+    if "left_out" in row["changesets"]:
+        say(f"  {'':<8} and {row['changesets']['left_out']} older commits and merges")
     for merge in row["changesets"]["merges"]:
         say(
             f"  {'merge':<8} {merge['merge_id']}  {state(merge['state'])}  {visible(merge['branch'])} → {merge['target']}"

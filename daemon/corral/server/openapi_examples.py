@@ -119,6 +119,7 @@ EXAMPLES: dict[str, tuple[Any, Any]] = {
     "GET /status": (None, {"tasks": {"completed": 2}, "merges": {"landed": 1},
                            "sessions": [{"agent_name": "GreenLake", "status": "active", "current_task": "Fix the login",
                                          "waiting_for": None, "unguarded": False}],
+                           "sessions_left_out": 0,
                            "locks": 3, "recent": [_EVENT], "project": "/repo", "target": "main",
                            "daemon": {"pid": 4711, "version": "0.1.0", "started_at": _AT}, "verified": True,
                            "config_error": None, "config_warnings": []}),

@@ -148,14 +148,22 @@ def counts(conn: Connection) -> dict[str, int]:
 
 
 def listing(
-    conn: Connection, states: Iterable[MergeState] = (), *, after: str | None = None, limit: int | None = None
+    conn: Connection,
+    states: Iterable[MergeState] = (),
+    *,
+    branch: str | None = None,
+    after: str | None = None,
+    limit: int | None = None,
 ) -> list[Row]:
     """Merge requests in order of submission, of these states or of all.
 
     Args:
+        branch: Only of this one; short or full name.
         after: Only those behind the one with this id.
     """
     query = select(merge_requests).order_by(_m.seq).limit(limit)
+    if branch is not None:
+        query = query.where(_m.branch == branch.removeprefix("refs/heads/"))
     wanted = list(states)
     if after is not None:
         query = query.where(_m.seq > select(_m.seq).where(_m.merge_id == after).scalar_subquery())

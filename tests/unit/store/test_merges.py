@@ -27,6 +27,9 @@ def test_a_branch_is_known_by_its_newest_request(any_database: Connection) -> No
     submit(conn, "mine-too", 3)
     assert merges.newest_of(conn, "mine")["merge_id"] == newest
     assert merges.newest_of(conn, "refs/heads/mine")["merge_id"] == newest
+    for name in ("mine", "refs/heads/mine"):
+        assert [row["merge_id"] for row in merges.listing(conn, branch=name)][1:] == [newest]
+    assert merges.listing(conn, branch="min") == []
     for unknown in ("min", "mine%", ""):
         with pytest.raises(NotFound):
             merges.newest_of(conn, unknown)

@@ -11,6 +11,7 @@ from sqlalchemy import Connection
 
 from corral import PROTOCOL, __version__
 from corral.models.instants import iso
+from corral.server.pages import SHOWN_BYTES, page
 from corral.server.projects import check_project, project_of
 from corral.server.routes.dependencies import Given
 from corral.store import events, merges, sessions, tasks
@@ -18,6 +19,8 @@ from corral.store import locks as lock_rows
 from corral.store.inspection import health_of, schema_of
 
 router = APIRouter(tags=["daemon"])
+MOST_AT_WORK = 50
+"""Sessions in a status."""
 
 
 class Stop(BaseModel):
@@ -48,16 +51,7 @@ async def status(services: Given) -> dict[str, Any]:
         return {
             "tasks": tasks.counts(conn),
             "merges": merges.counts(conn),
-            "sessions": [
-                {
-                    "agent_name": row["agent_name"],
-                    "status": row["status"],
-                    "current_task": row["current_task"],
-                    "waiting_for": row["waiting_for"],
-                    "unguarded": row["unguarded_since_at"] is not None,
-                }
-                for row in sessions.live(conn)
-            ],
+            **_at_work(conn),
             "locks": lock_rows.count(conn, now),
             "recent": events.recent(conn, 10),
         }
@@ -71,6 +65,22 @@ async def status(services: Given) -> dict[str, Any]:
     answer["config_error"] = broken.to_wire()["error"] if broken else None
     answer["config_warnings"] = list(services.settings.loaded.warnings)
     return answer
+
+
+def _at_work(conn: Connection) -> dict[str, Any]:
+    """Who is here, as many as are looked at in a glance: the unguarded first, then who was heard last."""
+    rows = [
+        {
+            "agent_name": row["agent_name"],
+            "status": row["status"],
+            "current_task": row["current_task"],
+            "waiting_for": row["waiting_for"],
+            "unguarded": row["unguarded_since_at"] is not None,
+        }
+        for row in sorted(sessions.live(conn), key=lambda row: row["unguarded_since_at"] is None)
+    ]
+    shown = page(rows, MOST_AT_WORK, size=SHOWN_BYTES).rows
+    return {"sessions": shown, "sessions_left_out": len(rows) - len(shown)}
 
 
 class Project(BaseModel):

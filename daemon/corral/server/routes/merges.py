@@ -40,13 +40,14 @@ async def listing(
     services: Given,
     request: Request,
     state: list[MergeState] = Query(default=[]),  # noqa: B008
+    branch: str | None = Query(None, max_length=1024, description="Only of this branch."),
     limit: int = Query(MOST, ge=1, le=MOST),
     after: str | None = Query(None, max_length=64, description="The id of the last one known."),
 ) -> Response:
     """Merge requests in order of submission."""
 
     def look(conn: Connection) -> Page:
-        return page(map(shapes.summary, merges.listing(conn, state, after=after, limit=limit)), limit)
+        return page(map(shapes.summary, merges.listing(conn, state, branch=branch, after=after, limit=limit)), limit)
 
     return answer(request, await services.read(look), lambda row: {"after": row["merge_id"]})
 

@@ -31,6 +31,8 @@ from corral.work import departures
 
 router = APIRouter(prefix="/sessions", tags=["sessions"])
 Which = Annotated[str, Path(max_length=LONGEST_SESSION_ID), AfterValidator(check_session_id)]
+MOST_MERGES, MOST_COMMITS = 50, 500
+"""The latest of a session's that are told."""
 DEFAULT_THRESHOLD_MINUTES, MAX_THRESHOLD_MINUTES = 15, 7 * 24 * 60
 
 
@@ -91,21 +93,23 @@ def _place(row: dict[str, Any]) -> str:
 
 @router.get("/{session_id}")
 async def detail(services: Given, session_id: Which) -> dict[str, Any]:
-    """Who a session is, by its id or a name: as what it registered, and the commits and merge requests it made."""
+    """Who a session is, by its id or a name: as what it registered, and the commits and merge requests it made.
+
+    ``left_out``: of these, how many older ones are not told.
+    """
 
     def look(conn: Connection) -> tuple[dict[str, Any], dict[str, list[dict[str, Any]]]]:
         row = sessions.find(conn, session_id)
         return whole(conn, row, team_capabilities(services)), changesets.of(conn, row["session_id"])
 
     shown, changes = await services.read(look)
-    merges = changes["merges"]
+    merges = changes["merges"][-MOST_MERGES:]
     submitted = await services.work(lambda: [_submitted(services, merge) for merge in merges])
     known = {commit["sha"]: commit for commits in submitted for commit in commits}
     commits = {**{commit["sha"]: commit for commit in changes["commits"]}, **known}
-    return {
-        **shown,
-        "changesets": {"commits": list(commits.values()), "merges": [shapes.summary(merge) for merge in merges]},
-    }
+    made = {"commits": [*commits.values()][-MOST_COMMITS:], "merges": [shapes.summary(merge) for merge in merges]}
+    left_out = len(commits) - len(made["commits"]) + len(changes["merges"]) - len(merges)
+    return {**shown, "changesets": {**made, **({"left_out": left_out} if left_out else {})}}
 
 
 def whole(conn: Connection, row: dict[str, Any], of_team: discovery.Capabilities) -> dict[str, Any]:

@@ -20,6 +20,8 @@ from corral.server.mcp.registration import profile, registered
 from corral.server.pages import SHOWN_BYTES, Page, page
 from corral.server.projects import check_project, project_of
 
+MOST_COMMITS = 100
+
 
 @raised
 async def health_check() -> Answer:
@@ -82,7 +84,7 @@ async def whois(
             theirs = changesets.of(conn, found["id"])["merges"]
             found["recent_commits"] = [
                 {"hexsha": row["head_sha"], "summary": row["title"], "authored_ts": row["created_at"]}
-                for row in theirs[::-1][: max(0, commit_limit)]
+                for row in theirs[::-1][: max(0, min(commit_limit, MOST_COMMITS))]
             ]
         return found
 

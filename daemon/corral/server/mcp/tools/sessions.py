@@ -9,6 +9,7 @@ from corral.coordination.locks import Holder
 from corral.coordination.sessions import Arrival
 from corral.errors import InvalidInput
 from corral.server.mcp.calls import Answer, Function, current, told
+from corral.server.pages import SHOWN_BYTES, Page, page
 from corral.server.routes.sessions import clean_up, team_capabilities
 
 MAX_TASK = 2000
@@ -64,9 +65,15 @@ async def heartbeat() -> Answer:
 async def discover_agents(capability: str | None = None, status: str | None = None) -> Answer:
     """Who is here and what they do. status: active, idle or disconnected (left out unless asked for)."""
     services = current.get().services
-    found = await services.read(lambda conn: discovery.discover(conn, capability, status, team_capabilities(services)))
-    shown = ({**sessions.wire(row), "names": row["names"]} for row in found)
-    return {"agents": [{name: agent[name] for name in _SHOWN} for agent in shown]}
+
+    def look(conn: Connection) -> Page:
+        found = discovery.discover(conn, capability, status, team_capabilities(services))
+        shown = ({**sessions.wire(row), "names": row["names"]} for row in found)
+        return page(({name: agent[name] for name in _SHOWN} for agent in shown), size=SHOWN_BYTES)
+
+    agents = await services.read(look)
+    more = {"left_out": "Others; ask for a capability or a status, or by whois for one."} if agents.more else {}
+    return {"agents": agents.rows, **more}
 
 
 @told
