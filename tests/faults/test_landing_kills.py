@@ -17,8 +17,7 @@ from corral.git.worktrees import repair
 from corral.store import merges, receipts
 from corral.store.schema import worktrees
 from tests.conftest import commit, git
-from tests.integration.landing_world import World, in_a_process
-from tests.integration.test_landing_comes_back import fingerprint
+from tests.integration.landing_world import World, fingerprint, in_a_process
 from tests.integration.test_landing_verification import gone
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(300)]

@@ -182,3 +182,12 @@ def in_a_process(root: Path, verify: str, *, with_all_rights: bool = True, **ext
     env = {**os.environ, **extra, "PYTHONPATH": f"{top}{os.pathsep}{top / 'daemon'}"}
     argv = [sys.executable, "-c", code, str(root), verify]
     return subprocess.Popen(argv if with_all_rights else [*WITHOUT_ROOTS_RIGHTS, *argv], cwd=top, env=env)
+
+
+def fingerprint(root: Path) -> dict[str, bytes]:
+    """Every file of a checkout but the project's own, byte for byte."""
+    return {
+        str(path.relative_to(root)): path.read_bytes()
+        for path in sorted(root.rglob("*"))
+        if path.is_file() and path.relative_to(root).parts[0] not in (".git", ".corral")
+    }

@@ -9,8 +9,8 @@ import pytest
 
 from corral.errors import InvalidInput, NotFound
 from tests.coordinated import Coordinated, told
+from tests.integration.hooking import fire, logged, silent
 from tests.integration.mcp.client import Agent, play
-from tests.integration.test_hook_script import fire, logged, silent
 
 HALF = "\ud800"
 MANY = [f"src/f{number}.py" for number in range(10_000)]

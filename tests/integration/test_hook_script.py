@@ -1,4 +1,4 @@
-"""hooks/hook.py as Claude Code runs it: a process, an event on its standard input, an answer on its standard output."""
+"""hooks/hook.py: an event arrives whole, and no fault breaks a session."""
 
 from __future__ import annotations
 
@@ -11,41 +11,12 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.bundle.listener import Body, Listener, coordinate, listening
-from tests.conftest import commit, git
-
-HOOK = Path(__file__).parents[2] / "hooks" / "hook.py"
-COMMAND = [sys.executable, "-I", "-S", os.fspath(HOOK)]
-
-
-def fire(
-    cwd: Path, event: str, *options: str, stdin: bytes | None = None, path: str = "", **fields: Any
-) -> subprocess.CompletedProcess[bytes]:
-    """Run the hook in ``cwd`` for an event with some fields; ``path`` goes before the PATH."""
-    payload = {"session_id": "s-1", "cwd": os.fspath(cwd), "hook_event_name": event, **fields}
-    environ = {**os.environ, "CLAUDE_CODE_ENTRYPOINT": "cli", "PATH": path + os.pathsep + "/usr/bin:/bin"}
-    return subprocess.run(
-        [*COMMAND, event, *options],
-        cwd=cwd,
-        env=environ,
-        input=json.dumps(payload).encode() if stdin is None else stdin,
-        capture_output=True,
-        timeout=30,
-        check=False,
-    )
-
-
-def logged(repo: Path) -> list[str]:
-    file = repo / ".corral" / "logs" / "hook.log"
-    return file.read_text().splitlines() if file.exists() else []
-
-
-def silent(done: subprocess.CompletedProcess[bytes]) -> bool:
-    return (done.returncode, done.stdout) == (0, b"")
+from tests.conftest import git
+from tests.integration.hooking import COMMAND, fire, logged, silent
 
 
 @pytest.mark.parametrize("event", ["SessionStart", "SessionEnd", "PreToolUse", "Stop", "AnEventOfTomorrow"])
@@ -293,98 +264,6 @@ def test_only_the_start_of_a_session_starts_a_daemon(repo: Path, tmp_path: Path)
     for event in ("PreToolUse", "Stop", "SessionEnd"):
         assert silent(fire(repo, event, path=os.fspath(tmp_path / "bin")))
     assert not note.exists()
-
-
-# -- worktrees ------------------------------------------------------------------------------------------------------
-
-
-def made(done: subprocess.CompletedProcess[bytes]) -> Path:
-    assert done.returncode == 0, done.stderr
-    (line,) = done.stdout.decode().splitlines()
-    return Path(line)
-
-
-def test_the_daemons_worktree_is_the_one_that_is_used(repo: Path, tmp_path: Path) -> None:
-    said = {
-        "hookSpecificOutput": {"hookEventName": "WorktreeCreate", "worktreePath": os.fspath(tmp_path / "wörk tree")}
-    }
-    with listening(coordinate(repo), lambda *_: said):
-        assert made(fire(repo, "WorktreeCreate", name="x")) == tmp_path / "wörk tree"
-    assert "worktree-x" not in git(repo, "branch")
-
-
-@pytest.mark.parametrize("world", ["no corral", "no daemon", "a daemon without an answer"])
-def test_without_a_worktree_of_the_daemons_plain_git_makes_one(repo: Path, world: str) -> None:
-    def create() -> Path:
-        return made(fire(repo / "src", "WorktreeCreate", name="feature/x"))
-
-    if world == "no corral":
-        path = create()
-    elif world == "no daemon":
-        coordinate(repo)
-        path = create()
-    else:
-        with listening(coordinate(repo)):
-            path = create()
-    assert path == repo / ".claude" / "worktrees" / "feature+x"
-    assert git(path, "branch", "--show-current") == "worktree-feature+x"
-    assert (path / "src" / "a.py").exists()
-    assert made(fire(repo, "WorktreeCreate", name="feature/x")) == path  # as the client does: a second one is the first
-
-
-def test_a_git_environment_that_was_inherited_does_not_lead_to_another_repository(
-    repo: Path, make_repo: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    other = make_repo("other")
-    monkeypatch.setenv("GIT_DIR", os.fspath(other / ".git"))
-    path = made(fire(repo, "WorktreeCreate", name="x"))
-    monkeypatch.delenv("GIT_DIR")
-    assert "worktree-x" in git(repo, "branch")
-    assert "worktree-x" not in git(other, "branch")
-    assert path.parent.parent.parent == repo
-
-
-def test_a_plain_worktree_starts_from_what_is_published(repo: Path, tmp_path: Path) -> None:
-    clone = tmp_path / "clone"
-    git(repo, "clone", "-q", ".", os.fspath(clone))
-    published = git(clone, "rev-parse", "HEAD")
-    commit(clone, {"local.txt": "x"})
-    path = made(fire(clone, "WorktreeCreate", name="x"))
-    assert git(path, "rev-parse", "HEAD") == published
-
-
-def test_a_branch_that_exists_is_used_and_not_reset(repo: Path) -> None:
-    git(repo, "switch", "-q", "-c", "worktree-x")
-    mine = commit(repo, {"mine.txt": "x"})
-    git(repo, "switch", "-q", "main")
-    path = made(fire(repo, "WorktreeCreate", name="x"))
-    assert git(path, "rev-parse", "HEAD") == mine
-
-
-def test_a_worktree_that_cannot_be_made_is_an_error_with_gits_own_words(repo: Path) -> None:
-    (repo / ".claude").mkdir()
-    (repo / ".claude" / "worktrees").write_text("in the way")
-    done = fire(repo, "WorktreeCreate", name="x")
-    assert (done.returncode, done.stdout) == (1, b"")
-    assert b"fatal" in done.stderr
-
-
-def test_a_plain_worktree_is_removed_only_when_nothing_is_lost(repo: Path) -> None:
-    path = made(fire(repo, "WorktreeCreate", name="x"))
-    (path / "unsaved.txt").write_text("work")
-    assert fire(path, "WorktreeRemove", worktree_path=os.fspath(path)).returncode != 0
-    assert (path / "unsaved.txt").exists()
-    (path / "unsaved.txt").unlink()
-    assert fire(path, "WorktreeRemove", worktree_path=os.fspath(path)).returncode == 0
-    assert not path.exists()
-    assert "worktree-x" in git(repo, "branch")
-
-
-def test_a_coordinated_worktree_is_removed_by_the_daemon_alone(repo: Path) -> None:
-    coordinate(repo)
-    path = made(fire(repo, "WorktreeCreate", name="x"))
-    assert silent(fire(path, "WorktreeRemove", worktree_path=os.fspath(path)))
-    assert path.exists()
 
 
 # -- what it costs --------------------------------------------------------------------------------------------------

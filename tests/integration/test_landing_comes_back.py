@@ -1,4 +1,4 @@
-"""What does not land: sent back with evidence, or held until the way is free."""
+"""What does not land: sent back with evidence, and what becomes of the others."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from corral.config.model import Landing
 from corral.errors import ConfigInvalid, CorralError
 from corral.landing import requests
 from corral.observe.redaction import remember_secrets
-from corral.store import merges
 from tests.conftest import commit, git
 from tests.integration.landing_world import World
 
@@ -21,15 +20,6 @@ def world(repo: Path) -> Iterator[World]:
     made = World(repo)
     yield made
     made.close()
-
-
-def fingerprint(root: Path) -> dict[str, bytes]:
-    """Every file of a checkout but the project's own, byte for byte."""
-    return {
-        str(path.relative_to(root)): path.read_bytes()
-        for path in sorted(root.rglob("*"))
-        if path.is_file() and path.relative_to(root).parts[0] not in (".git", ".corral")
-    }
 
 
 @pytest.mark.req("I5")
@@ -85,195 +75,6 @@ def test_unrelated_histories_are_refused_with_a_reason(world: World) -> None:
     merge = world.land("alien")
     assert merge["state"] == "failed"
     assert "no history in common" in merge["reason"]
-
-
-@pytest.mark.req("G8")
-@pytest.mark.parametrize(
-    "way", ["modified", "untracked", "ignored", "staged", "inside a new file", "around a new file"]
-)
-def test_overlapping_dirt_holds_the_landing_and_is_not_touched(world: World, tmp_path: Path, way: str) -> None:
-    runs = tmp_path / "runs"
-    world.landing = Landing(verify=[f"ls >> {runs}"])
-    theirs, path = {
-        "modified": ("src/a.py", "src/a.py"),
-        "staged": ("src/a.py", "src/a.py"),
-        "inside a new file": ("new", "new/mine.txt"),
-        "around a new file": ("new/theirs.txt", "new"),
-    }.get(way, ("new.txt", "new.txt"))
-    world.branch("feature", {theirs: "theirs\n"})
-    world.branch("behind", {"behind.txt": "x\n"})
-    world.branch("last", {"last.txt": "x\n"})
-    (world.root / path).parent.mkdir(exist_ok=True)
-    (world.root / path).write_text("mine\n")
-    if way == "staged":
-        git(world.root, "add", path)
-    if way == "ignored":
-        (world.root / ".git/info/exclude").write_text("new.txt\n")
-    before, index = fingerprint(world.root), (world.root / ".git/index").read_bytes()
-    merge_id = world.submit("feature")
-    world.run()
-    merge = world.merge(merge_id)
-    assert merge["state"] == "held"
-    assert fingerprint(world.root) == before
-    assert (world.root / ".git/index").read_bytes() == index
-    others = [world.submit("behind"), world.submit("last")]
-    world.skip(2)
-    world.run()
-    assert [world.merge(other)["state"] for other in others] == ["landed"] * 2, "the line goes on"
-    assert world.merge(merge_id) == merge, "it is neither built nor verified again while it cannot land"
-    assert runs.read_text().count("README.md") == 3
-    (world.root / ".git/index.lock").touch()
-    world.skip(10)
-    world.queue.step(world.now())
-    assert world.merge(merge_id) == merge, "to look, no lock is needed: the user's is not even noticed"
-    (world.root / ".git/index.lock").unlink()
-    if way in ("modified", "staged"):
-        git(world.root, "checkout", "-q", "HEAD", "--", path)
-    else:
-        (world.root / path).unlink()
-    world.run()
-    assert world.merge(merge_id)["state"] == "landed"
-    assert (world.root / theirs).read_text() == "theirs\n"
-    assert world.events().count("merge.held") == 1
-
-
-@pytest.mark.req("G8")
-@pytest.mark.parametrize("way", ["moved away", "committed elsewhere", "staged as it would land", "merged by hand"])
-def test_the_way_is_free_again(world: World, way: str) -> None:
-    world.branch("feature", {"src/a.py": "theirs\n"})
-    mine = world.root / "src/a.py"
-    mine.write_text("mine\n")
-    merge_id = world.submit("feature")
-    world.run()
-    assert world.merge(merge_id)["state"] == "held"
-    if way == "moved away":
-        mine.rename(world.root / "mine.py")
-    elif way == "committed elsewhere":
-        git(world.root, "switch", "-q", "-c", "elsewhere")
-        commit(world.root, {"src/a.py": "mine\n"})
-    elif way == "staged as it would land":
-        mine.write_text("theirs\n")
-        git(world.root, "add", "src/a.py")
-    else:
-        git(world.root, "checkout", "-q", "HEAD", "--", "src/a.py")
-        git(world.root, "merge", "-q", "--ff-only", "feature")
-        mine.write_text("mine again\n")
-    world.run()
-    assert world.merge(merge_id)["state"] == "landed"
-    assert git(world.root, "show", "main:src/a.py") == "theirs"
-
-
-def test_who_is_held_is_looked_at_less_and_less_often(world: World) -> None:
-    world.branch("feature", {"src/a.py": "theirs\n"})
-    (world.root / "src/a.py").write_text("mine\n")
-    world.submit("feature")
-    world.run()
-    waits = []
-    for _ in range(5):
-        due = world.queue.step(now := world.now())
-        assert due is not None
-        waits.append((due - now).total_seconds())
-        world.skip(waits[-1])
-    assert waits[0] == 2
-    assert waits == sorted(waits)
-    assert waits[-1] == 10
-
-
-def test_a_line_waits_a_moment_for_a_git_that_is_just_at_work(world: World) -> None:
-    """Another's verification takes minutes, a commit of the user's does not."""
-    world.branch("first", {"first.txt": "x\n"})
-    world.branch("second", {"second.txt": "x\n"})
-    first, second = world.submit("first"), world.submit("second")
-    (world.root / ".git/index.lock").touch()
-    world.run()
-    assert (world.merge(first)["state"], world.merge(second)["state"]) == ("held", "queued")
-    assert "a git command is running" in world.merge(first)["reason"]
-    (world.root / ".git/index.lock").unlink()
-    world.run()
-    assert world.settled == [(first, "landed"), (second, "landed")]
-
-
-def test_a_later_request_of_the_same_branch_does_not_go_past_the_held_one(world: World) -> None:
-    """One that is landing cannot be superseded, and may turn out to be held."""
-    head = world.branch("feature", {"src/a.py": "theirs\n"})
-    (world.root / "src/a.py").write_text("mine\n")
-    first, tip = world.submit("feature"), world.tip()
-    intent = {"target": "main", "old_sha": tip, "new_sha": head, "merge_ids": [first]}
-    world.db.write(lambda conn: merges.intend(conn, **intent, now=world.now()))  # type: ignore[arg-type]
-    git(world.root, "branch", "-f", "feature", world.branch("other", {"other.txt": "x\n"}))
-    second = world.submit("feature")
-    for _ in range(3):
-        world.run()
-        world.skip(10)
-    assert (world.merge(first)["state"], world.merge(second)["state"]) == ("held", "queued")
-    git(world.root, "checkout", "-q", "HEAD", "--", "src/a.py")
-    world.run()
-    assert world.settled == [(first, "landed"), (second, "landed")]
-
-
-def test_waiting_for_the_way_writes_nothing_new(world: World) -> None:
-    world.branch("feature", {"src/a.py": "theirs\n"})
-    (world.root / "src/a.py").write_text("mine\n")
-    merge_id = world.submit("feature")
-    world.run()
-
-    def rows() -> tuple[object, ...]:
-        return tuple(
-            world.db.read(lambda conn, table=table: conn.exec_driver_sql(f"SELECT count(*) FROM {table}").scalar())  # type: ignore[misc]
-            for table in ("receipts", "events", "landing_intents")
-        )
-
-    before = rows()
-    for _ in range(3):
-        world.queue.step(world.now())
-    assert rows() == before
-    assert world.merge(merge_id)["state"] == "held"
-
-
-@pytest.mark.req("G8")
-def test_dirt_that_does_not_overlap_is_kept_byte_for_byte(world: World) -> None:
-    world.branch("feature", {"src/a.py": "a = 2\n"})
-    (world.root / "src/b.py").write_text("b = mine\n")
-    (world.root / "note.txt").write_text("mine\n")
-    (world.root / "README.md").write_text("staged\n")
-    git(world.root, "add", "README.md")
-    before = fingerprint(world.root)
-    assert world.land("feature")["state"] == "landed"
-    after = fingerprint(world.root)
-    assert after.pop("src/a.py") == b"a = 2\n"
-    before.pop("src/a.py")
-    assert after == before
-    assert git(world.root, "diff", "--cached", "--name-only") == "README.md"
-
-
-@pytest.mark.req("G9")
-def test_a_user_who_commits_to_the_target_meanwhile_is_built_upon(world: World) -> None:
-    gate = world.root.parent / "gate"
-    world.landing = Landing(verify=[f"while ! test -e {gate}; do sleep 0.02; done; cat mine.txt 2>/dev/null || true"])
-    world.branch("feature", {"new.txt": "x\n"})
-    merge_id = world.submit("feature")
-    world.until(merge_id, "verifying")
-    mine = commit(world.root, {"mine.txt": "mine\n"})
-    gate.touch()
-    world.run()
-    merge = world.merge(merge_id)
-    assert merge["state"] == "landed"
-    assert git(world.root, "rev-parse", "main^1") == mine
-    assert world.receipt(merge_id)["tree"] == git(world.root, "rev-parse", "main^{tree}")
-    assert "mine" in (world.root / world.receipt(merge_id)["log"]).read_text()
-
-
-def test_a_target_that_was_deleted_holds_its_line(world: World) -> None:
-    git(world.root, "branch", "release")
-    world.branch("feature", {"new.txt": "x\n"})
-    merge_id = world.submit("feature", target="release")
-    git(world.root, "branch", "-D", "release")
-    world.run()
-    assert world.merge(merge_id)["state"] == "held"
-    assert "no branch release" in world.merge(merge_id)["reason"]
-    git(world.root, "branch", "release")
-    world.run()
-    assert world.merge(merge_id)["state"] == "landed"
 
 
 @pytest.mark.req("G26")

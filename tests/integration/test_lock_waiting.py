@@ -19,7 +19,7 @@ import pytest
 
 from corral.errors import CorralError, InvalidInput, LockHeld, NotFound
 from tests.coordinated import Coordinated, eventually
-from tests.integration.test_bridge import Bridge
+from tests.integration.bridging import Bridge
 
 
 def _acquire(house: Coordinated, who: str, *paths: str, wait_s: float = 0, **more: Any) -> Any:

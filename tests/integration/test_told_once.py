@@ -11,7 +11,7 @@ import pytest
 
 from tests.bundle.listener import Body, coordinate, listening
 from tests.coordinated import Coordinated, eventually, told
-from tests.integration.test_bridge import Bridge, said
+from tests.integration.bridging import Bridge, said
 
 
 @pytest.fixture

@@ -1,0 +1,298 @@
+"""The letters about tasks and batches, one by one: to whom they go, what they carry, when they wait."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection, insert, update
+from sqlalchemy.event import listen
+
+from corral.config.model import Tasks
+from corral.coordination import messages, sessions
+from corral.coordination.addresses import MOST_RECIPIENTS, Identity
+from corral.coordination.sessions import Arrival
+from corral.git.command import open_repository
+from corral.models.instants import iso
+from corral.models.tasks import read_submissions
+from corral.server.announcements import KINDS, SAVED_WITHIN, Announcer
+from corral.store import announcements, events
+from corral.store.engine import Database
+from corral.store.migrate import open_schema
+from corral.store.schema import tasks as task_table
+from corral.store.schema import worktrees as worktree_table
+from corral.work import tasks
+from tests.conftest import git
+
+
+def test_a_letter_that_cannot_be_written_stops_none_that_follow(tmp_path: Path, repo: Path) -> None:
+    open_schema(tmp_path / "corral.db")
+    db, now = Database(tmp_path / "corral.db"), datetime.now(timezone.utc)
+
+    def ended(conn: Connection, submitter: str) -> None:
+        sessions.register(conn, Arrival(session_id=submitter), now)
+        (wanted,) = read_submissions([{"title": "t", "command": "true", "submitted_by": submitter}])
+        row = tasks.submit(conn, wanted, now, Tasks())
+        events.record(conn, now, "task.completed", task_id=row["task_id"])
+
+    for submitter in (" nobody finds it ", "boss"):
+        db.write(lambda conn, submitter=submitter: ended(conn, submitter))  # type: ignore[misc]
+    Announcer(db, open_repository(repo / ".git"), lambda: None).step(now)
+    (mail,) = db.read(lambda conn: list(messages.inbox(conn, "boss")))
+    assert mail["kind"] == "task.completed"
+    (bounced,) = [row for row in db.read(events.listing) if row["kind"] == "message.bounced"]
+    assert bounced["task_id"] and bounced["data"]["recipients"] == [" nobody finds it "]
+    db.close()
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> Iterator[Database]:
+    open_schema(tmp_path / "corral.db")
+    database = Database(tmp_path / "corral.db")
+    yield database
+    database.close()
+
+
+def _submitted(conn: Connection, now: datetime, **how: Any) -> Any:
+    (wanted,) = read_submissions([{"title": "t", "command": "true", **how}])
+    return tasks.submit(conn, wanted, now, Tasks(max_queue=MOST_RECIPIENTS + 1))["task_id"]
+
+
+@pytest.mark.req("MESSAGE-3")
+def test_a_batch_with_more_participants_than_a_letter_can_name_is_summed_up_for_each_once(
+    db: Database, repo: Path
+) -> None:
+    now = datetime.now(timezone.utc)
+    crowd = [f"s{number}" for number in range(MOST_RECIPIENTS + 1)]
+
+    def end(conn: Connection) -> None:
+        for one in crowd:
+            sessions.register(conn, Arrival(session_id=one), now)
+            task = _submitted(conn, now, submitted_by=one, thread_id="crowd")
+        ended = {"status": "cancelled", "completed_at": iso(now)}
+        conn.execute(update(task_table).values(ended))
+        for _twice in range(2):
+            events.record(conn, now, "task.cancelled", task_id=task)
+
+    db.write(end)
+    Announcer(db, open_repository(repo / ".git"), lambda: None).step(now)
+    for one in (crowd[0], crowd[-1]):
+        (mail,) = db.read(lambda conn, one=one: list(messages.inbox(conn, one)))  # type: ignore[misc]
+        assert mail["kind"] == "batch.settled"
+        assert (len(mail["data"]["not_merged"]), mail["data"]["not_merged_count"]) == (50, len(crowd))
+
+
+def test_all_that_a_session_has_not_seen_of_a_sender_bounces_in_one_letter(db: Database, repo: Path) -> None:
+    now = datetime.now(timezone.utc)
+
+    def leave(conn: Connection) -> list[int]:
+        for one in ("ann", "ben", "eve"):
+            sessions.register(conn, Arrival(session_id=one), now)
+        wrote = [
+            messages.send(conn, Identity(one, one), messages.Letter(f"About {n}", "x", to=("ben",)), now).message["seq"]
+            for one, many in (("ann", 3), ("eve", 1))
+            for n in range(many)
+        ]
+        sessions.end(conn, "ben", "exit", now)
+        return wrote
+
+    wrote = db.write(leave)
+    Announcer(db, open_repository(repo / ".git"), lambda: None).step(now)
+    (bounce,) = db.read(lambda conn: list(messages.inbox(conn, "ann")))
+    assert bounce["data"]["messages"] == ", ".join(str(number) for number in wrote[:3])
+    assert bounce["subject"].startswith("Not delivered: 3 messages to ")
+    assert bounce["data"]["messages"] in bounce["body"]
+    (single,) = db.read(lambda conn: list(messages.inbox(conn, "eve")))
+    assert (single["subject"], single["data"]["messages"]) == ("Not delivered: About 0", str(wrote[3]))
+
+
+@pytest.mark.req("MESSAGE-3")
+def test_whoever_worked_on_a_batch_is_sent_its_summary_too(db: Database, repo: Path) -> None:
+    now = datetime.now(timezone.utc)
+
+    def end(conn: Connection) -> None:
+        for one in ("boss", "chief", "coder", "talker", "bystander"):
+            sessions.register(conn, Arrival(session_id=one), now)
+        messages.send(
+            conn, Identity("talker", "talker"), messages.Letter("Hm", "x", to=("bystander",), thread_id="b"), now
+        )
+        first = _submitted(conn, now, submitted_by="boss", thread_id="b")
+        task = _submitted(conn, now, submitted_by="chief", thread_id="b")
+        conn.execute(update(task_table).values(status="completed", completed_at=iso(now)))
+        conn.execute(update(task_table).where(task_table.c.task_id == first).values(session_id="coder"))
+        events.record(conn, now, "task.completed", task_id=task)
+
+    db.write(end)
+    Announcer(db, open_repository(repo / ".git"), lambda: None).step(now)
+    told_to = {
+        one: [row["kind"] for row in db.read(lambda conn, one=one: list(messages.inbox(conn, one)))]  # type: ignore[misc]
+        for one in ("boss", "chief", "coder", "talker", "bystander")
+    }
+    assert told_to == {
+        "boss": ["batch.settled"], "chief": ["batch.settled", "task.completed"], "coder": ["batch.settled"],
+        "talker": ["batch.settled"], "bystander": ["message"],
+    }  # fmt: skip
+
+
+@pytest.mark.req("MESSAGE-2")
+def test_a_failure_tells_all_that_was_tried_and_all_that_is_left_of_it(db: Database, repo: Path) -> None:
+    now = datetime.now(timezone.utc)
+    git(repo, "branch", "corral/half")
+    head = git(repo, "rev-parse", "HEAD")
+    result = {"parsed": 3}
+
+    def fail(conn: Connection) -> None:
+        sessions.register(conn, Arrival(session_id="boss"), now)
+        task = _submitted(conn, now, submitted_by="boss")
+        left = {"branch": "corral/half", "head_sha": head, "progress": "Editing src/a.py", "result": result}
+        said = {"error_code": "tests_failed", "error_message": "Two tests fail."}
+        ended = {"status": "failed", "started_at": iso(now), "completed_at": iso(now)}
+        conn.execute(update(task_table).values(**ended, **left, **said))
+        events.record(conn, now, "task.retried", task_id=task, data={"error_message": "One test fails."})
+        events.record(conn, now, "task.failed", task_id=task, data=said)
+
+    db.write(fail)
+    Announcer(db, open_repository(repo / ".git"), lambda: None).step(now)
+    (mail,) = db.read(lambda conn: list(messages.inbox(conn, "boss")))
+    assert (mail["kind"], mail["importance"]) == ("task.failed", "high")
+    data = mail["data"]
+    assert data["failure_reason"] == "tests_failed: Two tests fail."
+    assert data["partial_progress"] == {
+        "last_seen_doing": "Editing src/a.py", "branch": "corral/half", "head_sha": head, "result": result
+    }  # fmt: skip
+    assert [line.split(": ", 1)[1] for line in data["attempted_actions"]] == ["One test fails.", "Two tests fail."]
+    for part in (data["task_id"], "Two tests fail.", "One test fails.", "Editing src/a.py", "corral/half", head):
+        assert part in mail["body"], part
+
+
+def test_what_a_letter_carries_of_many_files_is_bounded_and_says_how_many(db: Database, repo: Path) -> None:
+    now = datetime.now(timezone.utc)
+
+    def complete(conn: Connection) -> None:
+        sessions.register(conn, Arrival(session_id="boss"), now)
+        task = _submitted(conn, now, submitted_by="boss")
+        result = {"files_changed": [f"src/{number}.py" for number in range(50_000)]}
+        conn.execute(update(task_table).values(status="completed", completed_at=iso(now), result=result))
+        events.record(conn, now, "task.completed", task_id=task)
+
+    db.write(complete)
+    Announcer(db, open_repository(repo / ".git"), lambda: None).step(now)
+    (mail,) = db.read(lambda conn: list(messages.inbox(conn, "boss")))
+    assert (len(mail["data"]["files_changed"]), mail["data"]["files_changed_count"]) == (50, 50_000)
+    assert "and 49950 more" in mail["body"]
+
+
+def test_where_a_batch_stands_is_found_without_looking_at_what_is_not_of_it(db: Database) -> None:
+    asked: list[tuple[str, Any]] = []
+
+    def ask(conn: Connection) -> None:
+        listen(conn, "before_cursor_execute", lambda _c, _cur, sql, values, _ctx, _many: asked.append((sql, values)))
+        announcements.is_open(conn, "a")
+        announcements.follows(conn, "a", KINDS, 0)
+        announcements.saved(conn, "a", 1)
+        announcements.batch(conn, "a")
+        for sql, values in list(asked):
+            plan = [str(row[3]) for row in conn.exec_driver_sql(f"EXPLAIN QUERY PLAN {sql}", values)]
+            assert not [step for step in plan if step.startswith("SCAN")], plan
+            assert not [step for step in plan if "TEMP B-TREE" in step], plan
+
+    db.read(ask)
+    assert len(asked) >= 3
+
+
+def test_whom_a_batch_does_not_reach_its_others_are_told(db: Database, repo: Path) -> None:
+    now = datetime.now(timezone.utc)
+
+    def end(conn: Connection) -> str:
+        sessions.register(conn, Arrival(session_id="boss"), now)
+        for submitter in ("boss", "left no trace", "all"):
+            task = str(_submitted(conn, now, submitted_by=submitter, thread_id="batch"))
+        # Claimed, and over before its worker was a session: nobody expects to reach that one.
+        ended = {"status": "failed", "error_code": "x", "completed_at": iso(now), "session_id": "a worker"}
+        conn.execute(update(task_table).values(ended))
+        events.record(conn, now, "task.failed", task_id=task)
+        sessions.register(conn, Arrival(session_id="bystander"), now)
+        return task
+
+    task = db.write(end)
+    Announcer(db, open_repository(repo / ".git"), lambda: None).step(now)
+    (mail,) = db.read(lambda conn: list(messages.inbox(conn, "boss")))
+    assert (mail["kind"], mail["data"]["not_delivered_to"]) == ("batch.settled", ["left no trace", "all"])
+    assert "- left no trace" in mail["body"]
+    assert db.read(lambda conn: list(messages.inbox(conn, "bystander"))) == [], (
+        "an id that is called all is not everybody"
+    )
+    history = db.read(lambda conn: tasks.detail(conn, task))["history"]
+    assert [(row["kind"], row["data"]["kind"], row["data"]["recipients"]) for row in history[-2:]] == [
+        ("message.bounced", "task.failed", ["all"]), ("message.bounced", "batch.settled", ["left no trace", "all"])
+    ]  # fmt: skip
+
+
+def test_a_thousand_letters_that_did_not_arrive_are_one_event_and_one_letter(db: Database, repo: Path) -> None:
+    now, many = datetime.now(timezone.utc), 1000
+
+    def leave(conn: Connection) -> None:
+        for one in ("ann", "ben"):
+            sessions.register(conn, Arrival(session_id=one), now)
+        for n in range(many):
+            letter = messages.Letter(f"About {n}", "x" * 10_000, to=("ben",))
+            messages.send(conn, Identity("ann", "ann"), letter, now + n * timedelta(seconds=1))
+        sessions.end(conn, "ben", "exit", now)
+
+    db.write(leave)
+    before = db.read(events.newest)
+    announcer = Announcer(db, open_repository(repo / ".git"), lambda: None)
+    for _twice in range(2):
+        announcer.step(now)
+    fresh = db.read(lambda conn: events.listing(conn, after_id=before, limit=10_000))
+    assert [row["kind"] for row in fresh] == ["message.bounced", "message.sent"]
+    assert (fresh[0]["data"]["sender"], fresh[0]["data"]["count"]) == ("ann", many)
+    assert len(fresh[0]["data"]["message_ids"]) == 50
+    (mail,) = db.read(lambda conn: list(messages.inbox(conn, "ann")))
+    assert mail["subject"].startswith("Not delivered: 1000 messages") and mail["body"].endswith("and 950 more")
+    assert len(db.read(lambda conn: list(messages.inbox(conn, "ben", limit=1000)))) == many, (
+        "it reads them when it is back"
+    )
+
+
+def test_the_letter_about_a_failure_waits_until_what_was_made_is_saved_but_not_for_ever(
+    db: Database, repo: Path
+) -> None:
+    now = datetime.now(timezone.utc)
+
+    def fail(conn: Connection) -> str:
+        sessions.register(conn, Arrival(session_id="boss"), now)
+        task = str(_submitted(conn, now, submitted_by="boss"))
+        conn.execute(update(task_table).values(status="failed", error_code="x", completed_at=iso(now)))
+        place = {"worktree_id": "w", "name": "w", "path": "/w", "branch": "b", "base_sha": "0" * 40, "purpose": "task",
+                 "provision": {}, "task_id": task, "state": "reclaiming", "created_at": iso(now)}  # fmt: skip
+        conn.execute(insert(worktree_table).values(place))
+        events.record(conn, now, "task.failed", task_id=task)
+        return task
+
+    db.write(fail)
+    announcer = Announcer(db, open_repository(repo / ".git"), lambda: None)
+    again = announcer.step(now)
+    assert again is not None and db.read(lambda conn: list(messages.inbox(conn, "boss"))) == []
+    assert announcer.step(again) is not None
+    announcer.step(now + SAVED_WITHIN)
+    assert len(db.read(lambda conn: list(messages.inbox(conn, "boss")))) == 1
+
+
+def test_the_summary_of_a_batch_comes_after_all_that_is_said_of_its_tasks(db: Database, repo: Path) -> None:
+    now = datetime.now(timezone.utc)
+
+    def end(conn: Connection) -> None:
+        sessions.register(conn, Arrival(session_id="boss"), now)
+        made = [_submitted(conn, now, submitted_by="boss", thread_id="batch") for _ in range(3)]
+        conn.execute(update(task_table).values(status="completed", completed_at=iso(now)))
+        for task in made:
+            events.record(conn, now, "task.completed", task_id=task)
+
+    db.write(end)
+    Announcer(db, open_repository(repo / ".git"), lambda: None).step(now)
+    mail = db.read(lambda conn: list(messages.thread(conn, "batch")))
+    assert [one["kind"] for one in reversed(mail)] == ["task.completed"] * 3 + ["batch.settled"]

@@ -1,0 +1,99 @@
+"""The command line as people use it: status, short ids, logs, a terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import git
+from tests.coordinated import Coordinated
+
+
+def test_the_plugin_path_needs_no_repository(house: Coordinated, tmp_path: Path) -> None:
+    done = house.run("plugin", "path", cwd=tmp_path)
+    (line,) = done.stdout.splitlines()
+    assert Path(line).is_absolute()
+    assert (Path(line) / ".claude-plugin" / "plugin.json").is_file()
+    assert house.json("plugin", "path", cwd=tmp_path) == {"path": line}
+
+
+def test_status_doctor_and_the_bare_command(house: Coordinated) -> None:
+    answer = house.json("status")
+    assert answer["target"] == "main" and answer["verified"] is True
+    assert house.run().stdout == house.run("status").stdout
+    checks = house.json("doctor")
+    assert {check["status"] for check in checks} <= {"ok", "warning"}
+    assert {"check", "status", "message", "remedy"} == set(checks[0])
+    outside = house.run("doctor", "--json", check=False, cwd=Path("/"))
+    assert outside.returncode == 1
+    assert [check["status"] for check in json.loads(outside.stdout) if check["check"] == "project"] == ["error"]
+
+
+def test_ids_may_be_shortened_and_where_one_stands_does_not_matter(house: Coordinated, tmp_path: Path) -> None:
+    task = house.submit("hello", "echo hello > hello.txt")
+    house.run("wait", task[:8], "--timeout", "60")
+    merge = house.json("task", "detail", task[:8], cwd=house.root / "src")["merge"]["merge_id"]
+    assert house.json("merge", "detail", merge[:8])["merge_id"] == merge
+    git(house.root, "worktree", "add", "-q", str(tmp_path / "linked"))
+    assert house.json("task", "detail", task, cwd=tmp_path / "linked")["task_id"] == task
+    assert house.json("-C", str(house.root), "task", "detail", task, cwd=Path("/"))["task_id"] == task
+
+
+def test_logs_for_programs(house: Coordinated) -> None:
+    task = house.submit("speak", "echo spoken; echo x > x")
+    house.run("wait", task, "--timeout", "60")
+    merge = house.json("merge", "list")[0]["merge_id"]
+    assert "spoken" in house.run("task", "logs", task).stdout
+    said = house.json("task", "logs", task)
+    assert "spoken" in said["text"] and said["complete"] is True
+    assert house.json("merge", "log", merge)["complete"] is True
+
+
+def test_text_of_others_is_shown_and_not_obeyed(house: Coordinated) -> None:
+    house.run("lock", "acquire", "src/a.py", "--reason", "\x1b[2Jgone\x07")
+    shown = house.run("lock", "list").stdout
+    assert "\x1b" not in shown and "\x07" not in shown
+    assert "gone" in shown
+
+
+@pytest.mark.req("FR-CLI-005")
+def test_on_a_terminal_waiting_shows_what_it_waits_for_and_quiet_does_not(house: Coordinated) -> None:
+    task = house.submit("long", "sleep 600")
+    assert "waiting for 1 of 1" in _on_a_terminal(house, "wait", task, "--timeout", "2")
+    assert "waiting for" not in _on_a_terminal(house, "--quiet", "wait", task, "--timeout", "2")
+    house.run("task", "cancel", task)
+
+
+def _on_a_terminal(house: Coordinated, *args: str) -> str:
+    """What a command writes to stderr when that is a terminal."""
+    ours, theirs = pty.openpty()
+    source = str(Path(__file__).resolve().parents[2] / "daemon")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "corral", *args],
+        cwd=house.root,
+        env={**os.environ, "PYTHONPATH": source, "TERM": "xterm"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=theirs,
+    )
+    os.close(theirs)
+    said, until = b"", time.monotonic() + 60
+    while time.monotonic() < until:
+        if not select.select([ours], [], [], 1.0)[0]:
+            continue
+        try:
+            part = os.read(ours, 4096)
+        except OSError:  # the other end is closed
+            break
+        said += part
+    os.close(ours)
+    process.wait(30)
+    return said.decode("utf-8", "replace")

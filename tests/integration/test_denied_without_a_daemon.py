@@ -1,0 +1,106 @@
+"""`locks.on_daemon_down: deny`: no edit while no daemon can be had."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from corral.cli.claude_settings import STRICT
+from tests.coordinated import Coordinated
+from tests.integration.claude_settings import OWN_HOOK, SETTINGS, settings_of, write_settings
+
+
+def denying(house: Coordinated) -> None:
+    (house.root / ".corral" / "local.yaml").write_text("locks: {on_daemon_down: deny}\n")
+    house.run("init", "--yes")
+
+
+def before_an_edit(house: Coordinated, corral: Path) -> subprocess.CompletedProcess[str]:
+    """Run the hook before a tool as the client does: the settings' command, in a shell, with the event on its input."""
+    *_, group = json.loads(settings_of(house.root).read_text())["hooks"]["PreToolUse"]
+    assert "Bash" in group["matcher"].split("|") and "Edit" in group["matcher"].split("|")
+    payload = {"session_id": "s", "cwd": str(house.root), "hook_event_name": "PreToolUse", "tool_name": "Edit"}
+    payload |= {"tool_use_id": "use", "tool_input": {"file_path": str(house.root / "README.md")}}  # type: ignore[dict-item]
+    return subprocess.run(
+        ["sh", "-c", group["hooks"][0]["command"]],
+        cwd=house.root,
+        env={**os.environ, "PATH": f"{corral}:/usr/bin:/bin"},
+        input=json.dumps(payload),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+@pytest.fixture
+def corral(tmp_path: Path) -> Path:
+    """A folder with the command in it."""
+    source = Path(__file__).resolve().parents[2] / "daemon"
+    file = tmp_path / "bin" / "corral"
+    file.parent.mkdir()
+    file.write_text(f'#!/bin/sh\nPYTHONPATH="{source}" exec "{sys.executable}" -m corral "$@"\n')
+    file.chmod(0o755)
+    return file.parent
+
+
+def test_with_deny_an_edit_is_refused_while_no_daemon_can_be_had_and_only_then(
+    house: Coordinated, corral: Path
+) -> None:
+    denying(house)
+    started = before_an_edit(house, corral)
+    assert (started.returncode, started.stdout) == (0, ""), "a daemon that can be started is started"
+    assert house.json("session", "list")[0]["status"] == "active", "no shell counts as the session's process"
+    assert [lock["file_path"] for lock in house.json("lock", "list")] == ["README.md"]
+    house.run("daemon", "stop")
+    (house.root / ".corral" / "corral.db").write_bytes(b"garbage" * 1000)
+    refused = before_an_edit(house, corral)
+    assert refused.returncode == 0
+    assert json.loads(refused.stdout)["hookSpecificOutput"]["permissionDecision"] == "deny"
+    (corral / "corral").write_text("#!/bin/sh\nexit 1\n")
+    assert before_an_edit(house, corral).returncode == 2, "a command that is broken is no permission"
+    (corral / "corral").unlink()
+    absent = before_an_edit(house, corral)
+    assert (absent.returncode, absent.stdout, absent.stderr) == (0, "", ""), "a colleague without Corral is left alone"
+
+
+@pytest.mark.parametrize("end", ["uninstall", "allow", "uninstall after an edit of the file"])
+def test_the_denying_hook_comes_and_goes_with_the_setting(repo: Path, end: str) -> None:
+    before = write_settings(repo, json.dumps(SETTINGS))
+    house = Coordinated(repo)
+    house.run("init", "--yes")
+    without = settings_of(repo).read_bytes()
+    denying(house)
+    own, ours = json.loads(settings_of(repo).read_text())["hooks"]["PreToolUse"]
+    assert own == OWN_HOOK and STRICT in ours["hooks"][0]["command"]
+    assert "in place already" in house.run("init", "--yes").stdout
+    try:
+        if end == "allow":
+            (repo / ".corral" / "local.yaml").unlink()
+            assert "--deny-when-down" in house.run("init", "--yes").stdout
+            assert json.loads(settings_of(repo).read_bytes()) == json.loads(without)
+        if end == "uninstall after an edit of the file":
+            edited = json.loads(settings_of(repo).read_text())
+            write_settings(repo, json.dumps({**edited, "note": "mine"}))
+            house.run("uninstall", "--yes")
+            assert json.loads(settings_of(repo).read_text()) == {**SETTINGS, "note": "mine"}
+        else:
+            house.run("uninstall", "--yes")
+            assert settings_of(repo).read_bytes() == before
+    finally:
+        house.stop()
+
+
+def test_the_doctor_tells_of_a_denial_that_nothing_puts_in_force(house: Coordinated) -> None:
+    (house.root / ".corral" / "local.yaml").write_text("locks: {on_daemon_down: deny}\n")
+
+    def checks() -> set[str]:
+        return {check["check"] for check in json.loads(house.run("doctor", "--json", check=False).stdout)}
+
+    assert "denial" in checks()
+    house.run("init", "--yes")
+    assert "denial" not in checks()

@@ -1,0 +1,118 @@
+"""`corral uninstall`: everything goes but what somebody may still want."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+
+from corral.cli.claude_settings import MARK
+from tests.conftest import commit, git
+from tests.coordinated import Coordinated, eventually
+from tests.integration.claude_settings import settings_of
+
+
+def test_uninstall_takes_everything_away_and_keeps_what_was_saved(house: Coordinated) -> None:
+    house.run("wait", house.submit("hello", "echo hello > hello.txt"), "--timeout", "60")
+    made = Path(house.json("worktree", "create", "mine")["path"])
+    (made / "half.txt").write_text("half")
+    house.run("worktree", "remove", "mine")
+    (saved,) = house.json("worktree", "recover")
+    pid = house.daemon_pid()
+    assert pid is not None
+    house.run("uninstall", "--yes")
+    eventually(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE, 5)
+    assert git(house.root, "status", "--porcelain", "--ignored") == ""
+    assert not (house.root / ".corral").exists()
+    assert git(house.root, "show", f"{saved['ref']}:half.txt") == "half"
+    assert len(git(house.root, "worktree", "list").splitlines()) == 1
+    assert not (house.root / ".git" / "worktrees").exists() or not list((house.root / ".git" / "worktrees").iterdir())
+    assert [item.name for item in (house.root / ".git").iterdir() if "corral" in item.name] == []
+    assert git(house.root, "fsck", "--no-dangling") == ""
+    assert house.run("uninstall", "--yes", check=False).returncode == 3
+
+
+def test_uninstall_refuses_while_a_task_is_open_and_does_nothing(house: Coordinated) -> None:
+    task = house.submit("long", "sleep 600")
+    eventually(lambda: house.json("task", "detail", task)["status"] == "running")
+    done = house.run("uninstall", "--yes", "--json", check=False)
+    assert done.returncode == 4
+    error = json.loads(done.stderr)["error"]
+    assert error["name"] == "work_at_risk"
+    assert any(task in risk["what"] for risk in error["details"]["at_risk"])
+    assert house.json("task", "detail", task)["status"] == "running"
+    assert MARK in settings_of(house.root).read_text()
+    house.run("task", "cancel", task)
+    house.run("wait", task, "--timeout", "30", check=False)
+    house.run("uninstall", "--yes")
+
+
+def test_uninstall_refuses_while_a_worktree_has_uncommitted_work(house: Coordinated) -> None:
+    made = Path(house.json("worktree", "create", "mine")["path"])
+    (made / "half.txt").write_text("half")
+    done = house.run("uninstall", "--yes", check=False)
+    assert done.returncode == 4
+    assert "mine" in done.stderr
+    assert (made / "half.txt").read_text() == "half"
+    house.run("worktree", "remove", "mine")
+    house.run("uninstall", "--yes")
+
+
+def test_uninstall_refuses_while_a_held_landing_waits(house: Coordinated) -> None:
+    (house.root / "README.md").write_text("mine\n")
+    house.submit("clash", "echo theirs > README.md")
+    eventually(lambda: any(merge["state"] == "held" for merge in house.json("merge", "list")))
+    assert house.run("uninstall", "--yes", check=False).returncode == 4
+    assert (house.root / ".corral" / "corral.db").is_file()
+    (house.root / "README.md").write_text("hello\n")
+    house.run("wait", "--all", "--timeout", "60")
+    house.run("uninstall", "--yes")
+    assert (house.root / "README.md").read_text() == "theirs\n"
+
+
+def test_committed_work_in_a_worktree_stays_on_its_branch_through_uninstall(house: Coordinated) -> None:
+    made = house.json("worktree", "create", "mine")
+    sha = commit(Path(made["path"]), {"done.txt": "done\n"})
+    house.run("uninstall", "--yes")
+    assert git(house.root, "rev-parse", made["branch"]) == sha
+    assert not Path(made["path"]).exists()
+
+
+def test_a_repository_can_be_prepared_again_after_uninstall(house: Coordinated) -> None:
+    house.run("uninstall", "--yes")
+    house.run("init", "--yes", "--verify", "true")
+    house.run("wait", house.submit("hello", "echo hello > hello.txt"), "--timeout", "60")
+    assert (house.root / "hello.txt").is_file()
+
+
+def test_worktrees_of_the_users_own_are_never_touched(house: Coordinated, tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    git(house.root, "worktree", "add", "-q", str(own), "-b", "own")
+    (own / "half.txt").write_text("half")
+    away = tmp_path / "on a stick"
+    git(house.root, "worktree", "add", "-q", str(away), "-b", "away")
+    away.rename(tmp_path / "unplugged")
+    house.run("wait", house.submit("hello", "echo hello > hello.txt"), "--timeout", "60")
+    assert house.json("worktree", "list") == []
+    assert house.run("worktree", "remove", "own", check=False).returncode == 3
+    house.run("uninstall", "--yes")
+    assert (own / "half.txt").read_text() == "half"
+    listed = git(house.root, "worktree", "list")
+    assert str(own) in listed and str(away) in listed
+
+
+def test_a_worktrees_root_outside_is_emptied_and_nothing_else_of_it(
+    coordinate: Callable[..., Coordinated], tmp_path: Path
+) -> None:
+    outside = tmp_path / "elsewhere"
+    outside.mkdir()
+    (outside / "mine.txt").write_text("mine")
+    house = coordinate(config=f"worktrees: {{root: {outside}}}")
+    house.run("wait", house.submit("hello", "echo hello > hello.txt"), "--timeout", "60")
+    house.run("worktree", "create", "there")
+    assert (outside / "there" / "README.md").is_file()
+    house.run("uninstall", "--yes")
+    assert [item.name for item in outside.iterdir()] == ["mine.txt"]
+    assert len(git(house.root, "worktree", "list").splitlines()) == 1

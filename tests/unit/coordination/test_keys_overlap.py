@@ -1,0 +1,85 @@
+"""Which keys overlap, and how far one reaches."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from corral.coordination.keys import (
+    ancestors,
+    key_covers,
+    keys_overlap,
+    literal_key,
+    parse_key,
+    reach,
+)
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "overlap"),
+    [
+        ("src", "src/a/b.py", True),
+        ("src", "src2/a", False),
+        ("src/a", "src/a", True),
+        ("src/*.py", "src/a.py", True),
+        ("src/*", "src/a/b/c.py", True),
+        ("src/**/t*", "src/*/test.py", True),
+        ("src/*.py", "docs/*.py", False),
+        ("**", "anything", True),
+        ("api:GET /v1", "api:GET /v1/users", False),
+        ("api:GET /v1", "api:get /v1/", True),
+        ("**", "api:GET /v1", False),
+        ("SRC", "src/x", False),
+        ("app/\\[id\\]", "app/\\[id\\]/x", True),
+        ("app/\\[id\\]", "app/i", False),
+        ("app/\\[id\\]", "app/\\[*", True),
+    ],
+)
+def test_overlap(left: str, right: str, overlap: bool) -> None:
+    assert keys_overlap(parse_key(left), parse_key(right)) is overlap
+    assert keys_overlap(parse_key(right), parse_key(left)) is overlap
+
+
+_PATHS = st.lists(st.sampled_from(("a", "b", "ab", "*", "a*", "?", "**", "[ab]", "d:x")), min_size=1, max_size=4)
+
+
+@settings(max_examples=400, deadline=None)
+@given(_PATHS, _PATHS)
+def test_what_overlaps_lies_within_reach(left: list[str], right: list[str]) -> None:
+    one, other = (parse_key("./" + "/".join(parts)) for parts in (left, right))
+    if keys_overlap(one, other) and reach(one) and not other.is_pattern:
+        below = reach(one)
+        assert other.match_key in (below, *ancestors(below)) or other.match_key.startswith(f"{below}/")
+
+
+def test_reach() -> None:
+    expected = {"src/a.py": "src/a.py", "src/**": "src", "src/a/*.py": "src/a", "*.py": "", "**": ""}
+    expected |= {"./d:x/*": "./d:x", "api:GET /x*": "api:GET /x*", "a\\*/b*": "a*"}
+    assert {text: reach(parse_key(text)) for text in expected} == expected
+
+
+def test_what_covers_what() -> None:
+    for mine, other, covers in (
+        ("src", "src/a/b.py", True),
+        ("src/*.py", "src/a.py", True),
+        ("src/*.py", "src/a.js", False),
+        ("src/a.py", "src", False),
+        ("src/**", "src/*.py", False),
+        ("src/**", "src/*", True),
+        ("**", "api:GET /x", False),
+        ("api:GET /x", "api:get x", True),
+        ("./d:*", "./d:x", True),
+    ):
+        assert key_covers(parse_key(mine), parse_key(other)) is covers, (mine, other)
+
+
+def test_overlap_where_case_folds() -> None:
+    assert keys_overlap(parse_key("SRC", fold=True), literal_key("src/X.py", fold=True))
+    assert keys_overlap(parse_key("*.PY", fold=True), literal_key("ß.py", fold=True))
+    assert keys_overlap(parse_key("STRASSE", fold=True), literal_key("straße", fold=True))
+
+
+def test_every_folder_above() -> None:
+    assert ancestors("a/b/c.py") == ["a", "a/b"]
+    assert ancestors("a") == []
