@@ -120,7 +120,14 @@ def test_a_long_list_comes_in_bounded_parts_and_whole(full: Coordinated) -> None
     assert standing["locked"] and standing["left_out"] and len(standing["conflicts"]) == 50
     _tasks_and_sessions(full)
     _what_meets(full)
-    for wrong in ("/locks?after=x", "/locks?limit=1001", "/messages?before=-1", "/tasks?after=9", "/tasks?after=x,y"):
+    for wrong in (
+        "/locks?after=x",
+        "/locks?limit=1001",
+        "/messages?before=-1",
+        "/sessions?after=x",
+        "/tasks?after=9",
+        "/tasks?after=x,y",
+    ):
         with pytest.raises(AssertionError, match="422"):
             list(pages(full, wrong))
 

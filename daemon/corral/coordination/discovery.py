@@ -34,6 +34,36 @@ def discover(conn: Connection, capability: str | None, status: str | None, of_te
     return [row for row in able(conn, found, of_team) if not capability or _can(row, capability)]
 
 
+def everyone(
+    conn: Connection,
+    capability: str | None,
+    statuses: Sequence[str],
+    of_team: Capabilities,
+    *,
+    after: str | None = None,
+) -> Iterator[Row]:
+    """Sessions, those that are over too unless a status is asked for, the last to begin first.
+
+    Args:
+        after: Only those behind this :func:`place`.
+
+    Raises:
+        InvalidInput: There is no such place.
+    """
+    began, comma, session_id = (after or "").partition(",")
+    if after is not None and not comma:
+        raise InvalidInput(
+            f"{after[:80]!r} is no place in the list of sessions.", remedy="Go where the `Link` header says."
+        )
+    found = able(conn, rows.latest(conn, statuses, (began, session_id) if comma else None), of_team)
+    return (row for row in found if not capability or _can(row, capability))
+
+
+def place(row: Row) -> str:
+    """Where a session stands in the list of all."""
+    return f"{row['started_at']},{row['session_id']}"
+
+
 def able(conn: Connection, found: Iterable[Row], of_team: Capabilities) -> Iterator[Row]:
     """Sessions with the ``names`` that they go by beside their own, and with what they can do: as they say themselves, and as
     the team's definition says of any of their names."""

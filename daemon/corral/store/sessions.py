@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, func, insert, or_, select, update
+from sqlalchemy import Connection, Select, and_, bindparam, func, insert, or_, select, update
 
 from corral.models.states import SessionStatus
 from corral.store import events
@@ -20,6 +20,7 @@ _CREATE = insert(agent_sessions).returning(agent_sessions)
 _CHANGE = update(agent_sessions).where(agent_sessions.c.session_id == bindparam("which")).returning(agent_sessions)
 _BEAT = Prepared(_CHANGE.where(_LIVE), "last_heartbeat")
 _SEEN = dict.fromkeys(("agent_name", "status", "current_task", "capabilities", "waiting_for"))
+_PART = 256
 NOTICES_AT_ONCE = 20
 """Notices that one answer of a hook hands over at most,"""
 NOTICES_LENGTH = 2000
@@ -107,6 +108,26 @@ def listing(conn: Connection, statuses: Sequence[str] = ()) -> list[Row]:
     if statuses:
         query = query.where(agent_sessions.c.status.in_(list(statuses)))
     return [dict(row) for row in conn.execute(query).mappings()]
+
+
+def latest(conn: Connection, statuses: Sequence[str] = (), behind: tuple[str, str] | None = None) -> Iterator[Row]:
+    """Sessions, the last to begin first: that does not change while somebody reads on. Read a part at a time.
+
+    Args:
+        behind: Only those behind the one that began at this instant and has this id.
+    """
+    its = agent_sessions.c
+    query = select(agent_sessions).order_by(its.started_at.desc(), its.session_id.desc()).limit(_PART)
+    if statuses:
+        query = query.where(its.status.in_(list(statuses)))
+
+    def older(at: str, who: str) -> Select[Any]:
+        return query.where(or_(its.started_at < at, and_(its.started_at == at, its.session_id < who)))
+
+    asked = older(*behind) if behind else query
+    while part := [dict(row) for row in conn.execute(asked).mappings()]:
+        yield from part
+        asked = older(part[-1]["started_at"], part[-1]["session_id"])
 
 
 def live(conn: Connection) -> list[Row]:

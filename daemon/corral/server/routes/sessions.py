@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime
-from itertools import chain
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Request, Response
@@ -76,19 +75,10 @@ async def listing(
     of_team = team_capabilities(services)
 
     def look(conn: Connection) -> Page:
-        wanted = dict.fromkeys(str(one) for one in status) or SessionStatus.values()
-        found = chain.from_iterable(discovery.discover(conn, capability, one, of_team) for one in wanted)
-        # By when it began, which does not change while somebody reads on: a session that beats would be missed, or told twice.
-        behind = (row for row in found if after is None or _place(row) < after)
-        latest = sorted(behind, key=_place, reverse=True)
-        return page(({**sessions.wire(row), "names": row["names"]} for row in latest), limit)
+        found = discovery.everyone(conn, capability, [str(one) for one in status], of_team, after=after)
+        return page(({**sessions.wire(row), "names": row["names"]} for row in found), limit)
 
-    return answer(request, await services.read(look), lambda row: {"after": _place(row)})
-
-
-def _place(row: dict[str, Any]) -> str:
-    """Where a session stands in the list."""
-    return f"{row['started_at']},{row['session_id']}"
+    return answer(request, await services.read(look), lambda row: {"after": discovery.place(row)})
 
 
 @router.get("/{session_id}")
