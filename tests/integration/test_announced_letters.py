@@ -33,11 +33,11 @@ def test_a_letter_that_cannot_be_written_stops_none_that_follow(tmp_path: Path, 
     db, now = Database(tmp_path / "corral.db"), datetime.now(timezone.utc)
 
     def ended(conn: Connection, submitter: str) -> None:
-        sessions.register(conn, Arrival(session_id=submitter), now)
         (wanted,) = read_submissions([{"title": "t", "command": "true", "submitted_by": submitter}])
         row = tasks.submit(conn, wanted, now, Tasks())
         events.record(conn, now, "task.completed", task_id=row["task_id"])
 
+    db.write(lambda conn: sessions.register(conn, Arrival(session_id="boss"), now))
     for submitter in (" nobody finds it ", "boss"):
         db.write(lambda conn, submitter=submitter: ended(conn, submitter))  # type: ignore[misc]
     Announcer(db, open_repository(repo / ".git"), lambda: None).step(now)
