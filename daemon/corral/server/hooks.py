@@ -14,7 +14,6 @@ from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
-from weakref import WeakValueDictionary
 
 from sqlalchemy import Connection
 
@@ -46,8 +45,6 @@ HEARTBEAT_S = 60.0
 """A session that uses no tool which is asked about is marked alive so often, seconds."""
 LATE = timedelta(seconds=3)
 """An answer that took longer may reach nobody: the bridge waits for 4 s."""
-_MAKING: WeakValueDictionary[tuple[str, str, str], asyncio.Lock] = WeakValueDictionary()
-"""Worktrees that are being made, by project, session and name: one request at a time for each."""
 
 Handler = Callable[[Services, HookEvent], Awaitable[Answer]]
 
@@ -354,8 +351,7 @@ async def _worktree_create(services: Services, event: HookEvent) -> Answer:
             sessions.alive(conn, Arrival(subagent, "subagent", parent_session_id=event.actor), now)
 
     await services.write(arrive)
-    key = (str(services.project.home), owner, name)
-    async with _MAKING.setdefault(key, asyncio.Lock()):
+    async with services.making.setdefault((owner, name), asyncio.Lock()):
         made = await services.work(
             lambda: services.worktrees.create(name, session_id=owner, base=None, now=services.now())
         )

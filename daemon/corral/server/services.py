@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TypeVar
+from weakref import WeakValueDictionary
 
 from sqlalchemy import Connection
 
@@ -21,6 +22,7 @@ from corral.server.jobs import Job, now
 from corral.server.reload import Reloader
 from corral.server.settings import SettingsHolder
 from corral.server.teams import TeamsHolder
+from corral.server.waking import Waiters
 from corral.store.engine import Database
 from corral.work.supervisor import Supervisor
 from corral.work.worktrees import Worktrees
@@ -55,6 +57,9 @@ class Services:
     stopping: bool = False
     unwatched: bool = True
     """Whether nobody looks at the sessions' processes, since there is no live session; who brings one asks for a look."""
+    waiters: Waiters = field(init=False)
+    making: WeakValueDictionary[tuple[str, str], asyncio.Lock] = field(default_factory=WeakValueDictionary)
+    """Worktrees that are being made, by session and name: one request at a time for each."""
     _durable: deque[asyncio.Future[None]] = field(default_factory=deque)
     _waking: bool = False
     # More of them would spend their time waiting for the interpreter, which SQLite gives back after every row.
@@ -63,6 +68,9 @@ class Services:
     _written: set[asyncio.Event] = field(default_factory=set)
     _loop: asyncio.AbstractEventLoop | None = None
     _guard: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        self.waiters = Waiters(self)
 
     def now(self) -> datetime:
         """The daemon's clock."""

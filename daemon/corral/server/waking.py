@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
-from typing import Any
-from weakref import WeakValueDictionary
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection
 
@@ -21,9 +20,11 @@ from corral.errors import CorralError
 from corral.models.instants import parse
 from corral.models.states import Importance, SessionStatus
 from corral.observe.logs import logger
-from corral.server.services import Services
 from corral.store import messages as mail_rows
 from corral.store import sessions as session_rows
+
+if TYPE_CHECKING:
+    from corral.server.services import Services
 
 Row = dict[str, Any]
 PAUSE_S = 0.2
@@ -137,11 +138,3 @@ def _hand_over(conn: Connection, waiter: _Waiter, wanted: Sequence[str], now: da
                 session_rows.change(conn, row["session_id"], {"status": SessionStatus.ACTIVE, "waiting_for": None})
             return mailing.deliver(conn, row["session_id"], now)
     return []
-
-
-_WAITERS: WeakValueDictionary[str, Waiters] = WeakValueDictionary()
-
-
-def waiters(services: Services) -> Waiters:
-    """Those who wait at this daemon; whoever waits keeps them."""
-    return _WAITERS.setdefault(str(services.project.home), Waiters(services))

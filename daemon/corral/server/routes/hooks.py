@@ -16,7 +16,7 @@ from corral.coordination import hook_events, sessions
 from corral.errors import DaemonUnreachable
 from corral.models.instants import iso
 from corral.models.states import SessionStatus
-from corral.server import hooks, waking
+from corral.server import hooks
 from corral.server.routes.dependencies import Given
 from corral.server.services import Services
 from corral.store import sessions as session_rows
@@ -43,7 +43,7 @@ async def wait(services: Given, request: Request, payload: dict[str, Any] = Body
         return {}
     gone = asyncio.create_task(_hung_up(request.receive))
     try:
-        told = await waking.waiters(services).mail(event.client_pid, event.actor, gone)
+        told = await services.waiters.mail(event.client_pid, event.actor, gone)
     finally:
         gone.cancel()
     if services.stopping and not told:
