@@ -1,0 +1,73 @@
+"""What a tool does can be done over HTTP and on the command line: this table says by what, and that nothing was forgotten."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+from corral.cli.help import PAGES
+from corral.server import app
+from corral.server.mcp.profiles import TOOLS
+
+NOBODY_ASKS = "inside a repository mail is open: there is nothing to ask for"
+COMPOSED = "in a shell one writes the commands in a row"
+SURFACES = {
+    "acquire_lock": ("POST /locks/acquire", "lock acquire"),
+    "release_lock": ("POST /locks/release", "lock release"),
+    "check_locks": ("POST /locks/check", "lock check"),
+    "get_work": ("POST /tasks/claim", "task claim"),
+    "complete_work": ("POST /tasks/{task_id}/complete", "task complete"),
+    "submit_work": ("POST /tasks", "task submit"),
+    "get_task": ("GET /tasks/{task_id}", "task detail"),
+    "cancel_task_convention": ("POST /tasks/{task_id}/cancel", "task cancel"),
+    "write_handoff": ("POST /handoffs", "handoff write"),
+    "read_handoff": ("GET /handoffs", "handoff list"),
+    "discover_agents": ("GET /sessions", "session list"),
+    "register_session": ("POST /sessions", "session register"),
+    "heartbeat": ("POST /sessions/{session_id}/heartbeat", "session heartbeat"),
+    "cleanup_dead_agents": ("POST /sessions/cleanup", "session cleanup"),
+    "remember": ("POST /memory", "memory add"),
+    "recall": ("GET /memory", "memory search"),
+    "register_feature": ("POST /features", "feature register"),
+    "deregister_feature": ("POST /features/deregister", "feature deregister"),
+    "get_feature": ("GET /features/{feature_id}", "feature show"),
+    "list_active_features": ("GET /features", "feature list"),
+    "analyze_feature_conflicts": ("POST /features/analyze", "feature analyze"),
+    "request_merge": ("POST /merges", "merge submit"),
+    "merge_status": ("GET /merges/{merge_id}", "merge detail"),
+    "health_check": ("GET /health", "daemon status"),
+    "ensure_project": ("GET /project", "status"),
+    "register_agent": ("POST /sessions/{session_id}/names", "session name"),
+    "create_agent_identity": ("POST /sessions/{session_id}/names", "session name"),
+    "whois": ("GET /sessions/{session_id}", "session show"),
+    "file_reservation_paths": ("POST /locks/acquire", "lock acquire"),
+    "release_file_reservations": ("POST /locks/release", "lock release"),
+    "renew_file_reservations": ("POST /locks/renew", "lock renew"),
+    "force_release_file_reservation": ("POST /locks/force-release", "lock force-release"),
+    "check_file_reservation_conflicts": ("POST /locks/check", "lock check"),
+    "send_message": ("POST /messages", "message send"),
+    "reply_message": ("POST /messages/{message_id}/reply", "message reply"),
+    "fetch_inbox": ("GET /messages", "message inbox"),
+    "acknowledge_message": ("POST /messages/{message_id}/acknowledge", "message ack"),
+    "mark_message_read": ("POST /messages/{message_id}/read", "message read"),
+    "search_messages": ("GET /messages/search", "message search"),
+    "list_contacts": ("GET /contacts", "message contacts"),
+    "request_contact": ("POST /contacts/request", NOBODY_ASKS),
+    "respond_contact": ("POST /contacts/respond", NOBODY_ASKS),
+    "set_contact_policy": ("POST /contacts/policy", NOBODY_ASKS),
+    "macro_start_session": ("POST /macros/start-session", COMPOSED),
+    "macro_prepare_thread": ("POST /macros/prepare-thread", COMPOSED),
+    "macro_file_reservation_cycle": ("POST /macros/reservation-cycle", COMPOSED),
+}
+EXPLAIN_THEMSELVES = {"help"}
+"""So does ``/openapi.json``, and so does every command."""
+
+
+def test_every_tool_has_its_operation_and_its_command() -> None:
+    described = app.build(SimpleNamespace()).openapi()["paths"]  # type: ignore[arg-type]
+    operations = {
+        f"{verb.upper()} {path.removeprefix('/api/v1')}" for path, verbs in described.items() for verb in verbs
+    }
+    assert set(SURFACES) == set(TOOLS) - EXPLAIN_THEMSELVES
+    for tool, (operation, command) in SURFACES.items():
+        assert operation in operations, tool
+        assert command in {*PAGES, NOBODY_ASKS, COMPOSED}, tool
