@@ -62,6 +62,7 @@ def test_what_cannot_be_a_session_is_refused_by_every_way_in_and_its_hooks_stay_
         if len(wrong) < 10_000:  # an address ends before
             some = quote(wrong or " ", safe="")
             ways += [(f"/sessions/{some}/{what}", {}) for what in ("heartbeat", "end", "names")]
+        ways += [("/merges", {"branch": "b", "session_id": wrong}), ("/worktrees", {"name": "w", "session_id": wrong})]
         if wrong:  # an empty one is none: the person's
             ways.append(("/locks/acquire", {"paths": ["a"], "session_id": wrong}))
         for path, body in ways:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
-from pydantic import BaseModel, Field
+from pydantic import AfterValidator, BaseModel, Field
 from sqlalchemy import Connection
 
 from corral.coordination import addresses
 from corral.coordination.addresses import Identity
+from corral.models.identifiers import LONGEST_SESSION_ID, check_session_id
 from corral.server import refusals
 from corral.server.routes.locks import speaker
 from corral.server.services import Services
 
 T = TypeVar("T")
+SessionId = Annotated[str, Field(max_length=LONGEST_SESSION_ID), AfterValidator(check_session_id)]
+"""The id of a session where none is registered by it; where one is, :func:`corral.coordination.sessions.register` looks."""
 
 
 class Caller(BaseModel):

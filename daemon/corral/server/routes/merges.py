@@ -14,6 +14,7 @@ from corral.models.states import OPEN_MERGES, MergeState
 from corral.server.assembly import merge_settled
 from corral.server.logtail import FURTHEST, LogPart, follow
 from corral.server.pages import MOST, Page, answer, page
+from corral.server.routes.callers import SessionId
 from corral.server.routes.dependencies import Given
 from corral.store import merges
 
@@ -26,7 +27,7 @@ class Submission(BaseModel):
     branch: str = Field(min_length=1, max_length=1024)
     target: str | None = Field(None, min_length=1, max_length=1024)
     title: str | None = Field(None, max_length=500)
-    session_id: str | None = Field(None, max_length=128)
+    session_id: SessionId | None = None
 
 
 class Again(BaseModel):

@@ -6,8 +6,8 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Query, Request, Response
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from fastapi import APIRouter, Query, Request, Response
+from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import Connection
 
 from corral.coordination import addresses, changesets, discovery, sessions
@@ -15,12 +15,13 @@ from corral.coordination.sessions import Arrival
 from corral.errors import InvalidInput, NotFound
 from corral.git import history
 from corral.models import merges as shapes
-from corral.models.identifiers import LONGEST_SESSION_ID, check_session_id, new_id
+from corral.models.identifiers import LONGEST_SESSION_ID, new_id
 from corral.models.instants import iso
 from corral.models.states import SessionStatus
 from corral.server import refusals, timers
 from corral.server.hooks import started_at
 from corral.server.pages import MOST, Page, answer, page
+from corral.server.routes.callers import SessionId
 from corral.server.routes.dependencies import Given
 from corral.server.routes.locks import person
 from corral.server.services import Services
@@ -29,7 +30,6 @@ from corral.store import sessions as session_rows
 from corral.work import departures
 
 router = APIRouter(prefix="/sessions", tags=["sessions"])
-Which = Annotated[str, Path(max_length=LONGEST_SESSION_ID), AfterValidator(check_session_id)]
 MOST_MERGES, MOST_COMMITS = 50, 500
 """The latest of a session's that are told."""
 DEFAULT_THRESHOLD_MINUTES, MAX_THRESHOLD_MINUTES = 15, 7 * 24 * 60
@@ -82,7 +82,7 @@ async def listing(
 
 
 @router.get("/{session_id}")
-async def detail(services: Given, session_id: Which) -> dict[str, Any]:
+async def detail(services: Given, session_id: SessionId) -> dict[str, Any]:
     """Who a session is, by its id or a name: as what it registered, and the commits and merge requests it made.
 
     ``left_out``: of these, how many older ones are not told.
@@ -175,7 +175,7 @@ class Naming(BaseModel):
 
 
 @router.post("/{session_id}/names", status_code=201)
-async def go_by(services: Given, session_id: Which, said: Naming) -> dict[str, Any]:
+async def go_by(services: Given, session_id: SessionId, said: Naming) -> dict[str, Any]:
     """Register a session under a further name, or with what it is under one; unread mail to the name comes with it."""
     now = services.now()
 
@@ -206,7 +206,7 @@ def _registration(row: dict[str, Any]) -> dict[str, Any]:
 
 
 @router.post("/{session_id}/heartbeat")
-async def heartbeat(services: Given, session_id: Which) -> dict[str, Any]:
+async def heartbeat(services: Given, session_id: SessionId) -> dict[str, Any]:
     """A sign of life; a session that is unknown, or was given up, is registered again."""
     now = services.now()
     await services.write(lambda conn: sessions.alive(conn, Arrival(session_id=session_id), now))
@@ -220,7 +220,7 @@ class End(BaseModel):
 
 
 @router.post("/{session_id}/end")
-async def end(services: Given, session_id: Which, asked: End | None = None) -> dict[str, Any]:
+async def end(services: Given, session_id: SessionId, asked: End | None = None) -> dict[str, Any]:
     """End a session: what it holds comes free. Another session is refused, a person put on record."""
     now, rules = services.now(), services.settings().tasks
     caller = (asked.caller if asked else None) or person()

@@ -11,6 +11,7 @@ from pydantic import BaseModel, Field
 
 from corral.server import retirement
 from corral.server.pages import MOST, answer, following, page
+from corral.server.routes.callers import SessionId
 from corral.server.routes.dependencies import Given
 from corral.server.services import Services
 
@@ -22,7 +23,7 @@ class Wanted(BaseModel):
 
     name: str = Field(min_length=1, max_length=64)
     base: str | None = Field(None, max_length=1024)
-    session_id: str | None = Field(None, max_length=128)
+    session_id: SessionId | None = None
 
 
 Limit = Annotated[int, Query(ge=1, le=MOST)]
