@@ -84,9 +84,7 @@ def plain_keys(conn: Connection, now: str, besides: Collection[str], *, exclusiv
     )
     if exclusive_only:
         query = query.where(locks.exclusive.is_(True))
-    ordered = query.order_by(locks.expires_at).subquery()
-    joined = conn.execute(select(func.group_concat(ordered.c.match_key, "\0"))).scalar()
-    return f"\0{joined}\0" if joined else "\0"
+    return "\0".join(("", *conn.execute(query.order_by(locks.expires_at)).scalars(), ""))
 
 
 def globs(conn: Connection, now: str) -> list[Row]:
