@@ -35,9 +35,9 @@ def holders(conn: Connection, name: str) -> list[Row]:
 def make(conn: Connection, agent: str, now: datetime) -> Row:
     """The seat of an agent whose name nobody has."""
     at = iso(now)
-    values = {"status": SessionStatus.DISCONNECTED, "last_heartbeat": at, "started_at": at, "ended_at": at}
     about = {"session_id": f"{SEAT}-{new_id()}", "agent_name": agent, "agent_type": SEAT, "capabilities": []}
-    return {**rows.create(conn, {**about, **values}), "called": agent}
+    over = {"status": SessionStatus.DISCONNECTED, "ended_at": at, "end_reason": "vacant"}
+    return {**rows.create(conn, {**about, **over, "started_at": at, "last_heartbeat": at}), "called": agent}
 
 
 def take(conn: Connection, agent: str, session_id: str, now: datetime) -> None:

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corral.coordination.keys import (
+    Crowd,
     ancestors,
     key_covers,
     keys_overlap,
@@ -51,6 +52,23 @@ def test_what_overlaps_lies_within_reach(left: list[str], right: list[str]) -> N
     if keys_overlap(one, other) and reach(one) and not other.is_pattern:
         below = reach(one)
         assert other.match_key in (below, *ancestors(below)) or other.match_key.startswith(f"{below}/")
+
+
+# Few and many: where few hold the text of a glob only those are looked at.
+_HELD = st.lists(
+    st.lists(st.sampled_from(("a", "b", "ab", "a.b", "d:x", "xx")), min_size=1, max_size=4).map("/".join), max_size=60
+)
+_ASKED = st.lists(st.sampled_from(("a", "ab", "*", "a*", "?b", "*.b", "[ab]b", "d:x", "x*")), min_size=1, max_size=4)
+
+
+@settings(max_examples=400, deadline=None)
+@given(_HELD, _ASKED)
+def test_a_glob_finds_in_a_crowd_what_it_overlaps_one_by_one(held: list[str], asked: list[str]) -> None:
+    glob = parse_key("./" + "/".join(asked))
+    keys = [parse_key("./" + path) for path in dict.fromkeys(held)] + [parse_key("api:GET /a")]
+    crowd = Crowd("\0".join(["", *(key.match_key for key in keys), ""]))
+    if glob.is_pattern:
+        assert list(crowd.met(glob)) == [key.match_key for key in keys if keys_overlap(glob, key)]
 
 
 def test_reach() -> None:
