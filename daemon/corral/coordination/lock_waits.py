@@ -144,7 +144,7 @@ def stay(conn: Connection, wait: Wait, now: datetime) -> None:
 
 
 def _alive(conn: Connection, wait: Wait, now: datetime) -> None:
-    if session_rows.beat(conn, wait.holder.session_id, iso(now)) is None:
+    if session_rows.touch(conn, wait.holder.session_id, iso(now)) is None:
         raise Conflict("The session ended while it waited for a lock.", cause="It was ended, or given up as dead.")
 
 

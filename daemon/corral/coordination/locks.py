@@ -19,7 +19,7 @@ from corral.coordination.keys import LockKey
 from corral.coordination.lock_overlaps import Overlaps
 from corral.coordination.lock_queue import Ahead
 from corral.errors import Conflict, InvalidInput, LockHeld, NotFound
-from corral.models.identifiers import new_id
+from corral.models.identifiers import ordered_id
 from corral.models.instants import after, iso, parse
 from corral.store import events
 from corral.store import locks as rows
@@ -222,7 +222,7 @@ def _take(
     }
     for key in keys:
         about = {"file_path": key.file_path, "match_key": key.match_key, "is_pattern": key.is_pattern}
-        wanted = {**common, **about, "lock_id": new_id()}
+        wanted = {**common, **about, "lock_id": ordered_id(now)}
         row = rows.upsert(conn, wanted)
         taken.append(row)
         if row["lock_id"] == wanted["lock_id"]:

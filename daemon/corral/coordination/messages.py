@@ -21,7 +21,7 @@ from sqlalchemy import Connection
 
 from corral.coordination.addresses import SYSTEM, Identity, Roles, no_roles, recipients
 from corral.errors import Conflict, IdempotencyKeyConflict, InvalidInput, NotFound
-from corral.models.identifiers import new_id
+from corral.models.identifiers import ordered_id
 from corral.models.instants import UTC, iso
 from corral.models.states import Importance, RecipientRole, SessionStatus
 from corral.store import events, mailbox, search
@@ -134,8 +134,8 @@ def send(conn: Connection, sender: Identity | None, letter: Letter, now: datetim
         _within_quota(conn, author, now)
     wanted = [(address, role) for role, addresses in _addressed(letter) for address in addresses]
     reached = recipients(conn, author, wanted, roles, now)
-    at, message_id = iso(now), new_id()
-    row = rows.create(
+    at, message_id = iso(now), ordered_id(now)
+    row, receipts = rows.create(
         conn,
         {
             "message_id": message_id,
@@ -155,7 +155,7 @@ def send(conn: Connection, sender: Identity | None, letter: Letter, now: datetim
         },
         [_recipient(one, at) for one in reached],
     )
-    sent = Sent(row, rows.recipients(conn, [message_id])[message_id])
+    sent = Sent(row, receipts)
     bounced = [one["name"] for one in sent.recipients if one["bounced_at"] and one["role"] != RecipientRole.BCC]
     told = {"message_id": message_id, "seq": row["seq"], "thread_id": row["thread_id"], "bounced": bounced}
     events.record(conn, at, "message.sent", session_id=author, data=told)

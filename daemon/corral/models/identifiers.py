@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import secrets
 import uuid
+from datetime import datetime
 
 from corral.errors import InvalidInput
 
@@ -13,6 +15,17 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 def new_id() -> str:
     """A fresh random identifier (UUID 4, 36 characters)."""
     return str(uuid.uuid4())
+
+
+def ordered_id(now: datetime) -> str:
+    """A fresh identifier that sorts behind those of earlier milliseconds (UUID 7, RFC 9562; 36 characters).
+
+    For rows that come often: they stand side by side in their indexes, and a commit writes fewer pages. Its first half says
+    when, so it must not be abbreviated.
+    """
+    milliseconds = int(now.timestamp() * 1000)
+    version, variant = 7 << 76 | secrets.randbits(12) << 64, 2 << 62 | secrets.randbits(62)
+    return str(uuid.UUID(int=milliseconds << 80 | version | variant))
 
 
 def check_name(text: str, what: str = "name") -> str:

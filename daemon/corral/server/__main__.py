@@ -17,6 +17,9 @@ from corral.config.paths import find_project
 from corral.errors import CorralError, DaemonUnreachable
 from corral.server.instance import Instance, claim
 
+GARBAGE = 10_000
+"""New objects between two looks for garbage in cycles, of which a request leaves next to none."""
+
 
 def main() -> int:
     """Start a daemon (or find the one that runs), and report."""
@@ -70,6 +73,7 @@ def _serve(instance: Instance, pipe: int | None) -> int:
         from corral.server.daemon import serve  # heavy: only the winner of the lock pays for it
 
         gc.freeze()
+        gc.set_threshold(GARBAGE)
         gc.enable()
         serve(instance, ready=lambda: report(b"ready"))
     except CorralError as error:

@@ -11,7 +11,9 @@ import json
 import re
 from collections.abc import Awaitable, Callable
 from typing import Any
+from urllib.parse import parse_qsl
 
+from fastapi import Request, Response
 from pydantic import BaseModel
 
 from corral.errors import CorralError
@@ -20,7 +22,9 @@ from corral.server.app import PREFIX, failure
 from corral.server.routes import hooks, locks, messages, sessions, tasks
 from corral.server.services import Services
 
-Call = tuple["re.Pattern[str]", Callable[..., Awaitable[Any]], "Callable[[bytes], Any] | None", int]
+Read = Callable[[bytes], Any]
+Found = tuple[list[Any], Callable[..., Awaitable[Any]], "Read | None", int]
+Call = tuple[str, "re.Pattern[str]", Callable[..., Awaitable[Any]], "Read | None", int]
 
 
 def _object(body: bytes) -> dict[str, Any]:
@@ -34,20 +38,28 @@ def _model(model: type[BaseModel]) -> Callable[[bytes], BaseModel]:
     return model.model_validate_json
 
 
+def _asked(query: bytes) -> messages.Inbox:
+    pairs = parse_qsl(query.decode("ascii"), keep_blank_values=True, strict_parsing=bool(query))
+    if len(dict(pairs)) < len(pairs):
+        raise ValueError("said twice")
+    return messages.Inbox.model_validate(dict(pairs))
+
+
 _CALLS: tuple[Call, ...] = tuple(
-    (re.compile(PREFIX + path), answer, read, status)
-    for path, answer, read, status in (
-        ("/hooks/([^/]+)", hooks.hook, _object, 200),
-        ("/sessions/([^/]+)/heartbeat", sessions.heartbeat, None, 200),
-        ("/locks/acquire", locks.acquire, _model(locks.Acquisition), 201),
-        ("/locks/check", locks.check, _model(locks.Keys), 200),
-        ("/locks/release", locks.release, _model(locks.Release), 200),
-        ("/messages", messages.send, _model(messages.Sending), 201),
-        ("/sessions", sessions.register, _model(sessions.Registration), 201),
-        ("/tasks", tasks.submit, _object, 201),
+    (method, re.compile(PREFIX + path), answer, read, status)
+    for method, path, answer, read, status in (
+        ("POST", "/hooks/([^/]+)", hooks.hook, _object, 200),
+        ("POST", "/sessions/([^/]+)/heartbeat", sessions.heartbeat, None, 200),
+        ("POST", "/locks/acquire", locks.acquire, _model(locks.Acquisition), 201),
+        ("POST", "/locks/check", locks.check, _model(locks.Keys), 200),
+        ("POST", "/locks/release", locks.release, _model(locks.Release), 200),
+        ("POST", "/messages", messages.send, _model(messages.Sending), 201),
+        ("GET", "/messages", messages.inbox, _asked, 200),
+        ("POST", "/sessions", sessions.register, _model(sessions.Registration), 201),
+        ("POST", "/tasks", tasks.submit, _object, 201),
     )
 )
-"""Path, route function, how its body is read (None: it has none), and the status of success. All are POST."""
+"""Method, path, route function, how its body (of GET: its query) is read (None: it has none), and the status of success."""
 
 
 class Express:
@@ -63,33 +75,40 @@ class Express:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        found = _find(scope["path"]) if scope["type"] == "http" and scope["method"] == "POST" else None
+        found = _find(scope["method"], scope["path"]) if scope["type"] == "http" else None
         if found is None:
             await self._app(scope, receive, send)
             return
         arguments, answer, read, status = found
-        body = await _whole(receive)
+        body = b""
+        if scope["method"] == "GET":
+            arguments, said = [Request(scope, receive)], scope["query_string"]
+        else:
+            said = body = await _whole(receive)
         try:
-            given = [*arguments, read(body)] if read is not None else arguments
+            given = [*arguments, read(said)] if read is not None else arguments
         except ValueError:  # also pydantic's; the framework says what is wrong with it
             await self._app(scope, _again(body, receive), send)
             return
         try:
-            said = await answer(self._services, *given)
+            answered = await answer(self._services, *given)
         except CorralError as error:
-            status, said = error.status, error.to_wire()
+            status, answered = error.status, error.to_wire()
         except Exception as error:  # noqa: BLE001 - the edge: logged, and told
             failed = failure(scope["method"], scope["path"], error)
-            status, said = failed.status, failed.to_wire()
-        data = json.dumps(said).encode()
+            status, answered = failed.status, failed.to_wire()
+        if isinstance(answered, Response):
+            await answered(scope, receive, send)
+            return
+        data = json.dumps(answered).encode()
         headers = [(b"content-type", b"application/json"), (b"content-length", str(len(data)).encode())]
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": data})
 
 
-def _find(path: str) -> tuple[list[str], Callable[..., Awaitable[Any]], Callable[[bytes], Any] | None, int] | None:
-    for pattern, answer, read, status in _CALLS:
-        match = pattern.fullmatch(path)
+def _find(method: str, path: str) -> Found | None:
+    for by, pattern, answer, read, status in _CALLS:
+        match = pattern.fullmatch(path) if by == method else None
         if match is not None:
             return list(match.groups()), answer, read, status
     return None

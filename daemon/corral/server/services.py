@@ -23,7 +23,7 @@ from corral.server.reload import Reloader
 from corral.server.settings import SettingsHolder
 from corral.server.teams import TeamsHolder
 from corral.server.waking import Waiters
-from corral.store.engine import Database
+from corral.store.engine import Database, TooLong
 from corral.work.supervisor import Supervisor
 from corral.work.worktrees import Worktrees
 
@@ -107,6 +107,16 @@ class Services:
     async def read(self, operation: Callable[[Connection], T]) -> T:
         """Run a query off the event loop, and never behind something slow."""
         return await asyncio.get_running_loop().run_in_executor(self._readers, self.db.read, operation)
+
+    async def glance(self, operation: Callable[[Connection], T]) -> T:
+        """Run a query that as a rule finds little by an index: here and now, since a thread and back takes longer than it does.
+
+        One that is not short is broken off, and made again in a thread.
+        """
+        try:
+            return self.db.glance(operation)
+        except TooLong:
+            return await self.read(operation)
 
     async def work(self, function: Callable[[], T]) -> T:
         """Run something that touches disk or git off the event loop."""

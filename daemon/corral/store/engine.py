@@ -38,12 +38,22 @@ GROUP_LIMIT = 64
 CHECKPOINT_EVERY = 500
 """Commits between two passive checkpoints by the writer."""
 
+GLANCE_STEPS = 20_000
+"""Steps of SQLite's machine that a statement may take in a glance: a millisecond's worth."""
+
+CACHE_KIB = 16 * 1024
+"""Of pages that the writer keeps, if it ever touches so many; a reader's are void with every write."""
+
 IDLE_S = 5.0
 """After so long without a write the log is moved into the database file and shortened; then the writer sleeps."""
 
 
 _DRIVER = (OperationalError, sqlite3.OperationalError)
 """What goes wrong with a file or a disk: by SQLAlchemy's name, and by the driver's own where it is asked past it."""
+
+
+class TooLong(Exception):
+    """A query that was to be short was not."""
 
 
 class _Job:
@@ -114,6 +124,34 @@ class Database:
                 return result
         except _DRIVER as error:
             raise unavailable(error) from error
+
+    def glance(self, operation: Operation[T]) -> T:
+        """Run a query that is short, as :meth:`read` does; one that is not is broken off.
+
+        Raises:
+            TooLong: It took more than a statement that finds little by an index; nothing came of it.
+        """
+        tired = False
+
+        def stop() -> bool:
+            nonlocal tired
+            tired = True
+            return True
+
+        def bounded(conn: Connection) -> T:
+            raw: Any = conn.connection.dbapi_connection
+            raw.set_progress_handler(stop, GLANCE_STEPS)
+            try:
+                return operation(conn)
+            finally:
+                raw.set_progress_handler(None, 0)
+
+        try:
+            return self.read(bounded)
+        except DatabaseUnavailable as error:
+            if tired:
+                raise TooLong from error
+            raise
 
     @property
     def lost(self) -> bool:
@@ -296,7 +334,8 @@ def _engine(path: Path, *, read_only: bool, size: int) -> Engine:
     def connect() -> sqlite3.Connection:
         return sqlite3.connect(uri, uri=True, check_same_thread=False, timeout=5, isolation_level=None)
 
-    engine = create_engine("sqlite://", creator=connect, poolclass=QueuePool, pool_size=size, max_overflow=0)
+    # Nobody waits for a connection: there are no more of them than threads that read.
+    engine = create_engine("sqlite://", creator=connect, poolclass=QueuePool, pool_size=size, max_overflow=-1)
 
     @event.listens_for(engine, "connect")
     def _on_connect(dbapi_connection: Any, _record: Any) -> None:
@@ -304,9 +343,11 @@ def _engine(path: Path, *, read_only: bool, size: int) -> Engine:
             cursor = dbapi_connection.cursor()
             if not read_only:
                 cursor.execute("PRAGMA journal_mode=WAL")
+                cursor.execute(f"PRAGMA cache_size={-CACHE_KIB}")
             cursor.execute("PRAGMA synchronous=FULL")
             cursor.execute("PRAGMA foreign_keys=ON")
             cursor.execute("PRAGMA wal_autocheckpoint=0")
+            cursor.execute("PRAGMA temp_store=MEMORY")  # what a savepoint may have to undo
             if read_only:
                 cursor.execute("PRAGMA query_only=ON")
             cursor.close()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, String, and_, bindparam, delete, func, insert, or_, select, tuple_, update
+from sqlalchemy import Connection, String, and_, bindparam, delete, func, insert, or_, select, tuple_, union_all, update
 
 from corral.store.prepared import Prepared
 from corral.store.schema import agent_sessions, file_locks
@@ -41,14 +41,14 @@ _RELEASE = Prepared(
 
 @cache
 def _near(folders: int) -> Prepared:
-    """Locks on a path, on one of so many folders above it, on anything below it, and all globs."""
+    """Locks on a path, on one of so many folders above it, on anything below it, and all globs: each kind has its index."""
     names = ["path", *(f"folder{number}" for number in range(folders))]
     meets = or_(
         file_locks.c.match_key.in_([bindparam(name, type_=String) for name in names]),
         and_(file_locks.c.match_key >= bindparam("below"), file_locks.c.match_key < bindparam("beyond")),
-        and_(_GLOB, func.substr(file_locks.c.match_key, 1, 1).in_([bindparam("first"), *_WILD])),
     )
-    return Prepared(_LIVE.where(meets))
+    begins = func.substr(file_locks.c.match_key, 1, 1).in_([bindparam("first"), *_WILD])
+    return Prepared(union_all(_LIVE.where(meets, ~_GLOB), _LIVE.where(begins, _GLOB)))
 
 
 def candidates(conn: Connection, below: str, ancestors: Sequence[str], first: str, *, now: str) -> list[Row]:

@@ -17,6 +17,8 @@ from corral.store.prepared import Prepared
 from corral.store.schema_coordination import message_recipients, messages
 
 Row = dict[str, Any]
+_NEVER_SENT = 2**53
+"""A number that no message has."""
 AT_ONCE = 16
 """Bodies that are read in one go."""
 _m, _r = messages.c, message_recipients.c
@@ -47,6 +49,8 @@ def inbox(
         after: Only those with a higher number.
         before: Only those behind this number and this name of a recipient.
     """
+    if session_id is None and before is None:
+        before = (_NEVER_SENT, "")  # without a bound SQLite sorts them all, bodies too
     asked = _inbox(
         session_id is not None,
         blind,
@@ -62,7 +66,7 @@ def inbox(
         "whose": session_id, "overdue_at": overdue_at, "since": since, "after": after, "number": number, "behind": name,
         "limit": limit,
     }  # fmt: skip
-    return _filled(conn, iter(asked.all(conn, {key: value for key, value in given.items() if value is not None})))
+    return asked.each(conn, {key: value for key, value in given.items() if value is not None})
 
 
 @cache
@@ -76,13 +80,14 @@ def _inbox(
     after: bool,
     before: bool,
 ) -> Prepared:
-    query = select(_r.seq, *_RECEIPT).order_by(_r.seq.desc(), _r.name).limit(bindparam("limit", type_=Integer))
+    seq = _r.seq if one else _m.seq  # by whose index the newest come first, read no further than is asked for
+    same = _r.seq == _m.seq if one else _r.message_id == _m.message_id
+    query = select(messages, *_RECEIPT).join(message_recipients, same)
+    query = query.order_by(seq.desc(), *(() if one else (_r.name,))).limit(bindparam("limit", type_=Integer))
     if one:
         query = query.where(_r.session_id == bindparam("whose"))
     if not blind:
         query = query.where(_r.role != RecipientRole.BCC)
-    if importances or overdue or since:
-        query = query.join(messages, _m.seq == _r.seq)
     if importances:
         query = query.where(or_(*(_m.importance == importance for importance in importances)))
     if unread:
@@ -93,10 +98,10 @@ def _inbox(
     if since:
         query = query.where(_m.created_at > bindparam("since"))
     if after:
-        query = query.where(_r.seq > bindparam("after"))
+        query = query.where(seq > bindparam("after"))
     if before:
         number, behind = bindparam("number", type_=Integer), bindparam("behind", type_=String)
-        query = query.where(or_(_r.seq < number, and_(_r.seq == number, _r.name > behind)))
+        query = query.where(or_(seq < number, and_(seq == number, _r.name > behind)))
     return Prepared(query)
 
 

@@ -49,7 +49,7 @@ _HOLDING = Prepared(
 )
 
 
-_CREATE = Prepared(insert(messages).returning(messages), *(column.key for column in _m if column.key != "seq"))
+_CREATE = Prepared(insert(messages).returning(_m.seq), *(column.key for column in _m if column.key != "seq"))
 _ADDRESS = Prepared(insert(message_recipients), "message_id", "seq", "session_id", "name", "role", "bounced_at")
 _SENT_AT = Prepared(
     select(_m.created_at)
@@ -59,19 +59,26 @@ _SENT_AT = Prepared(
     .limit(1)
 )
 _RECIPIENTS = Prepared(
-    select(message_recipients, agent_sessions.c.agent_name)
-    .join(agent_sessions, agent_sessions.c.session_id == _r.session_id)
-    .where(_r.message_id == bindparam("which"))
-    .order_by(_r.role.desc(), _r.name)
+    select(message_recipients).where(_r.message_id == bindparam("which")).order_by(_r.role.desc(), _r.name)
 )
+_AS_SENT = dict.fromkeys(("injected_at", "held_at", "read_at", "acknowledged_at"))
 
 
-def create(conn: Connection, message: Row, recipients: Sequence[Row]) -> Row:
-    """Store a message with its recipients: ``{session_id, name, role, bounced_at}``, at least one."""
-    row = _CREATE.one(conn, message)
+def create(conn: Connection, message: Row, recipients: Sequence[Row]) -> tuple[Row, list[Row]]:
+    """Store a message with its recipients: ``{session_id, name, role, bounced_at}``, at least one.
+
+    Args:
+        message: Every column but ``seq``.
+
+    Returns:
+        Both as they stand now, the recipients in the order of their roles.
+    """
+    row = {**_CREATE.one(conn, message), **message}
+    about = {"message_id": row["message_id"], "seq": row["seq"]}
     for one in recipients:
-        _ADDRESS.change(conn, {**one, "message_id": row["message_id"], "seq": row["seq"]})
-    return row
+        _ADDRESS.change(conn, {**one, **about})
+    named = sorted(recipients, key=lambda one: str(one["name"]))
+    return row, [{**_AS_SENT, **one, **about} for one in sorted(named, key=lambda one: str(one["role"]), reverse=True)]
 
 
 def find(conn: Connection, reference: str) -> Row | None:
@@ -99,7 +106,7 @@ def sent_at(conn: Connection, sender_session_id: str, back: int) -> str | None:
 
 
 def recipients(conn: Connection, message_ids: Sequence[str]) -> dict[str, list[Row]]:
-    """Who got each message, in the order of their roles, with the name each is called by."""
+    """Who got each message, in the order of their roles."""
     return {message_id: _RECIPIENTS.all(conn, {"which": message_id}) for message_id in message_ids}
 
 

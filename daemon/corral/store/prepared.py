@@ -6,10 +6,11 @@ in use: the SQL it compiles, and how its types are written and read. A server is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from sqlalchemy import Connection, CursorResult, Dialect, Executable, Select
+from sqlalchemy import JSON, Connection, CursorResult, Dialect, Executable, SelectBase
 from sqlalchemy.sql.dml import UpdateBase
 
 Row = dict[str, Any]
@@ -27,20 +28,20 @@ class Prepared:
         sets: The columns that an insert or an update sets, each a parameter of the same name.
     """
 
-    def __init__(self, statement: Select[Any] | UpdateBase, *sets: str) -> None:
+    def __init__(self, statement: SelectBase | UpdateBase, *sets: str) -> None:
         self._statement = statement
         self._sets = sets
         self._sql = ""
 
     def all(self, conn: Connection, given: Mapping[str, Any]) -> list[Row]:
         """Run it; every row that it returns, by the names of its columns."""
+        return list(self.each(conn, given))
+
+    def each(self, conn: Connection, given: Mapping[str, Any]) -> Iterator[Row]:
+        """Run it; its rows as they are asked for, in the same transaction. What nobody asks for is not read."""
         if conn.dialect.name != "sqlite":
-            return [dict(row) for row in self._usual(conn, given).mappings()]
-        rows = [dict(zip(self._names, row, strict=True)) for row in self._run(conn, given)]
-        for name, read in self._readers:
-            for row in rows:
-                row[name] = read(row[name])
-        return rows
+            return map(dict, self._usual(conn, given).mappings())
+        return map(self._row, self._run(conn, given))
 
     def first(self, conn: Connection, given: Mapping[str, Any]) -> Row | None:
         """Run it; the first of its rows, or None."""
@@ -60,6 +61,12 @@ class Prepared:
     def _usual(self, conn: Connection, given: Mapping[str, Any]) -> CursorResult[Any]:
         statement: Executable = self._statement
         return conn.execute(statement, given)
+
+    def _row(self, values: tuple[Any, ...]) -> Row:
+        row = dict(zip(self._names, values, strict=True))
+        for name, read in self._readers:
+            row[name] = read(row[name])
+        return row
 
     def _run(self, conn: Connection, given: Mapping[str, Any]) -> Any:
         if not self._sql:
@@ -88,8 +95,18 @@ class Prepared:
 
 
 def _read(kind: Any, dialect: Dialect) -> Convert | None:
+    if isinstance(kind, JSON):
+        return _from_json
     found: Convert | None = kind.dialect_impl(dialect).result_processor(dialect, None)
     return found
+
+
+def _from_json(text: str | None) -> Any:
+    if text == "{}":  # so are most of them, and to read one takes longer than to fetch its row
+        return {}
+    if text == "[]":
+        return []
+    return None if text is None else json.loads(text)
 
 
 def _write(kind: Any, dialect: Dialect) -> Convert | None:

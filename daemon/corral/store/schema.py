@@ -78,7 +78,7 @@ agent_sessions = Table(
     CheckConstraint(one_of("status", SessionStatus.values()), name="status"),
     CheckConstraint("(status = 'disconnected') = (ended_at IS NOT NULL)", name="ended"),
 )
-Index("ix_agent_sessions_status_last_heartbeat", agent_sessions.c.status, agent_sessions.c.last_heartbeat)
+Index("ix_agent_sessions_status", agent_sessions.c.status)
 Index("ix_agent_sessions_parent_session_id", agent_sessions.c.parent_session_id)
 Index("ix_agent_sessions_agent_status", func.lower(agent_sessions.c.agent), agent_sessions.c.status)
 
@@ -102,7 +102,7 @@ file_locks = Table(
     CheckConstraint("ttl_s > 0", name="ttl"),
 )
 Index("ix_file_locks_match_key", file_locks.c.match_key)
-Index("ix_file_locks_is_pattern", file_locks.c.is_pattern)
+Index("ix_file_locks_globs", file_locks.c.expires_at, sqlite_where=file_locks.c.is_pattern.is_(True))
 Index("ix_file_locks_expires_at", file_locks.c.expires_at)
 
 tasks = Table(
@@ -309,6 +309,5 @@ events = Table(
     Column("merge_id", String(36), nullable=True),
     Column("data", JSON, nullable=False),
 )
-Index("ix_events_task_id", events.c.task_id)
+Index("ix_events_task_id", events.c.task_id, sqlite_where=events.c.task_id.is_not(None))
 Index("ix_events_session_id", events.c.session_id)
-Index("ix_events_at", events.c.at)

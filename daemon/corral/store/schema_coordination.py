@@ -18,7 +18,6 @@ from sqlalchemy import (
     String,
     Table,
     Text,
-    UniqueConstraint,
 )
 
 from corral.models.states import FeatureStatus, Importance, RecipientRole
@@ -58,10 +57,16 @@ messages = Table(
     Column("attachments", JSON, nullable=False),
     Column("idempotency_key", String(128), nullable=True),
     Column("created_at", String(24), nullable=False),
-    UniqueConstraint("sender_session_id", "idempotency_key"),
     CheckConstraint(one_of("importance", Importance.values()), name="importance"),
 )
 """``sender_session_id`` null: Corral itself; ``kind`` is ``message``, or what happened (``task.completed``)."""
+Index(
+    "uq_messages_idempotency_key",
+    messages.c.sender_session_id,
+    messages.c.idempotency_key,
+    unique=True,
+    sqlite_where=messages.c.idempotency_key.is_not(None),
+)
 Index("ix_messages_thread_id_seq", messages.c.thread_id, messages.c.seq)
 Index("ix_messages_sender_session_id_seq", messages.c.sender_session_id, messages.c.seq)
 

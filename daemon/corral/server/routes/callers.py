@@ -34,7 +34,9 @@ async def act(services: Services, who: Caller, operation: Callable[[Connection, 
 
     def run(conn: Connection) -> tuple[T, bool]:
         me = speaker(conn, who.session_id, now)
-        return operation(conn, addresses.identity(conn, me.holder.session_id, who.name), now), me.arrived
+        own = Identity(me.holder.session_id, me.name)
+        meant = addresses.identity(conn, own.session_id, who.name) if who.name is not None else own
+        return operation(conn, meant, now), me.arrived
 
     done, arrived = await refusals.write(services, who.session_id, run)
     if arrived:

@@ -143,7 +143,7 @@ class Speaker:
 def speaker(conn: Connection, session_id: str | None, now: datetime) -> Speaker:
     """Find, or register, the session that a request acts for: the person's own where none is named."""
     who = session_id or person()
-    row = session_rows.beat(conn, who, iso(now))
+    row = session_rows.touch(conn, who, iso(now))
     arrived = row is None
     if row is None:
         kind, named = ("claude", None) if session_id else (PERSON, getpass.getuser())
@@ -261,8 +261,7 @@ async def check(services: Given, asked: Keys) -> list[dict[str, Any]]:
     """For each key: whether an edit of it would be free, and who holds what overlaps it."""
     now, keys = services.now(), parse(services, asked.paths)
     me = Holder(session_id=asked.session_id or person())
-
-    return await services.read(lambda conn: locks.standing(conn, keys, me, now))
+    return await services.glance(lambda conn: locks.standing(conn, keys, me, now))
 
 
 @router.post("/release")

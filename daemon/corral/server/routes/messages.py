@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field
@@ -21,8 +21,6 @@ from corral.server.routes.locks import person
 from corral.store import messages as rows
 
 router = APIRouter(prefix="/messages", tags=["messages"])
-
-Session = Query(None, max_length=128, description="Whose inbox; none named: the person's.")
 
 
 LAST = "~"
@@ -86,46 +84,48 @@ def _common(given: Answering) -> dict[str, Any]:
     }
 
 
-@router.get("", response_model=list[dict[str, Any]])
-async def inbox(
-    services: Given,
-    request: Request,
-    session_id: str | None = Session,
-    agent: str | None = Query(None, max_length=128, description="Whose inbox, by name; without blind copies."),
-    everyone: bool = Query(False, description="The mail of the whole project."),
-    urgent_only: bool = False,
-    unread_only: bool = False,
-    ack_overdue_only: bool = Query(
+class Inbox(BaseModel):
+    """Which mail is asked for."""
+
+    session_id: str | None = Field(None, max_length=128, description="Whose inbox; none named: the person's.")
+    agent: str | None = Field(None, max_length=128, description="Whose inbox, by name; without blind copies.")
+    everyone: bool = Field(False, description="The mail of the whole project.")
+    urgent_only: bool = False
+    unread_only: bool = False
+    ack_overdue_only: bool = Field(
         False, description="Only what asks for an acknowledgement and got none in half an hour."
-    ),
-    since_ts: str | None = Query(None, max_length=64),
-    after: int | None = Query(None, ge=0, description="Only messages with a higher number."),
-    before: int | None = Before,
-    before_to: str = Query(LAST, max_length=128, description="Of `before` itself, only recipients behind this name."),
-    limit: int = Query(20, ge=1, le=messages.MOST_AT_ONCE),
-    wait_s: float = Query(0, ge=0, le=25, description="Wait so long for the first one."),
-) -> Response:
+    )
+    since_ts: str | None = Field(None, max_length=64)
+    after: int | None = Field(None, ge=0, description="Only messages with a higher number.")
+    before: int | None = Field(None, ge=0, le=2**53, description="Only messages with a lower number.")
+    before_to: str = Field(LAST, max_length=128, description="Of `before` itself, only recipients behind this name.")
+    limit: int = Field(20, ge=1, le=messages.MOST_AT_ONCE)
+    wait_s: float = Field(0, ge=0, le=25, description="Wait so long for the first one.")
+
+
+@router.get("", response_model=list[dict[str, Any]])
+async def inbox(services: Given, request: Request, asked: Annotated[Inbox, Query()]) -> Response:
     """An inbox, the newest first; reading it changes nothing."""
 
     def fetch(conn: Connection) -> Page:
-        whose = addresses.known(conn, agent)["session_id"] if agent else session_id or person()
+        whose = addresses.known(conn, asked.agent)["session_id"] if asked.agent else asked.session_id or person()
         found = messages.inbox(
             conn,
-            None if everyone else whose,
-            blind=not agent,
-            urgent_only=urgent_only,
-            unread_only=unread_only,
-            overdue_at=instants.after(services.now(), -mailing.ACK_WITHIN_S) if ack_overdue_only else None,
-            since_ts=since_ts,
-            after=after,
-            before=None if before is None else (before, before_to),
-            limit=limit,
+            None if asked.everyone else whose,
+            blind=not asked.agent,
+            urgent_only=asked.urgent_only,
+            unread_only=asked.unread_only,
+            overdue_at=instants.after(services.now(), -mailing.ACK_WITHIN_S) if asked.ack_overdue_only else None,
+            since_ts=asked.since_ts,
+            after=asked.after,
+            before=None if asked.before is None else (asked.before, asked.before_to),
+            limit=asked.limit,
         )
-        return page(map(mailing.wire, found), limit)
+        return page(map(mailing.wire, found), asked.limit)
 
-    deadline = time.monotonic() + wait_s
+    deadline = time.monotonic() + asked.wait_s
     while True:
-        found = await services.read(fetch)
+        found = await services.glance(fetch)
         left = deadline - time.monotonic()
         if found.rows or left <= 0 or services.stopping:
             return answer(request, found, lambda row: {"before": row["id"], "before_to": row["to"]})

@@ -209,7 +209,12 @@ def _registration(row: dict[str, Any]) -> dict[str, Any]:
 async def heartbeat(services: Given, session_id: SessionId) -> dict[str, Any]:
     """A sign of life; a session that is unknown, or was given up, is registered again."""
     now = services.now()
-    await services.write(lambda conn: sessions.alive(conn, Arrival(session_id=session_id), now))
+
+    def beat(conn: Connection) -> None:
+        if session_rows.touch(conn, session_id, iso(now)) is None:
+            sessions.register(conn, Arrival(session_id=session_id), now)
+
+    await services.write(beat)
     return {"success": True, "session_id": session_id}
 
 

@@ -87,6 +87,14 @@ def upgrade() -> None:
     op.create_index("ix_handoffs_agent_name_seq", "handoffs", ["agent_name", "seq"], unique=False)
     op.create_index("ix_handoffs_session_id", "handoffs", ["session_id"], unique=False)
     op.create_index("ix_handoffs_worktree_seq", "handoffs", ["worktree", "seq"], unique=False)
+    # What changes all the time is in as few indexes as can be: each is a page more of every commit.
+    op.drop_index("ix_events_at", "events")
+    op.drop_index("ix_events_task_id", "events")
+    _create_partial("ix_events_task_id", "events", "task_id", "task_id IS NOT NULL", "task_id IS NOT NULL")
+    op.drop_index("ix_file_locks_is_pattern", "file_locks")
+    _create_partial("ix_file_locks_globs", "file_locks", "expires_at", "is_pattern IS 1", "is_pattern IS true")
+    op.drop_index("ix_agent_sessions_status_last_heartbeat", "agent_sessions")
+    op.create_index("ix_agent_sessions_status", "agent_sessions", ["status"], unique=False)
     op.create_index("ix_events_session_id", "events", ["session_id"], unique=False)
     op.create_index("ix_merge_requests_branch_seq", "merge_requests", ["branch", "seq"], unique=False)
     op.create_index("ix_agent_sessions_parent_session_id", "agent_sessions", ["parent_session_id"], unique=False)
@@ -153,9 +161,14 @@ def upgrade() -> None:
         ),
         sa.PrimaryKeyConstraint("seq", name=op.f("pk_messages")),
         sa.UniqueConstraint("message_id", name=op.f("uq_messages_message_id")),
-        sa.UniqueConstraint(
-            "sender_session_id", "idempotency_key", name=op.f("uq_messages_sender_session_id_idempotency_key")
-        ),
+    )
+    op.create_index(
+        "uq_messages_idempotency_key",
+        "messages",
+        ["sender_session_id", "idempotency_key"],
+        unique=True,
+        sqlite_where=sa.text("idempotency_key IS NOT NULL"),
+        postgresql_where=sa.text("idempotency_key IS NOT NULL"),
     )
     op.create_index("ix_messages_sender_session_id_seq", "messages", ["sender_session_id", "seq"], unique=False)
     op.create_index("ix_messages_thread_id_seq", "messages", ["thread_id", "seq"], unique=False)
@@ -209,3 +222,7 @@ def upgrade() -> None:
     op.add_column("tasks", sa.Column("thread_id", sa.String(length=128), nullable=True))
     op.create_index("ix_tasks_thread_id_seq", "tasks", ["thread_id", "seq"], unique=False)
     create_indexes(op.get_bind())
+
+
+def _create_partial(name: str, table: str, column: str, in_sqlite: str, in_postgresql: str) -> None:
+    op.create_index(name, table, [column], sqlite_where=sa.text(in_sqlite), postgresql_where=sa.text(in_postgresql))
