@@ -50,3 +50,25 @@ def test_another_method_or_a_longer_path_is_the_frameworks(house: Coordinated) -
     house.run("daemon", "start")
     assert _raw(house, "GET", "/tasks", None) == (200, [])
     assert _raw(house, "POST", "/hooks/Stop/more", b"{}")[0] == 404
+
+
+@pytest.mark.parametrize("query", ["limit=0", "limit=many", "limit=5&limit=0", "everyone=perhaps", "wait_s=-1"])
+def test_an_inbox_that_is_asked_for_wrongly_is_an_error_of_the_usual_shape(house: Coordinated, query: str) -> None:
+    house.run("daemon", "start")
+    status, answer = _raw(house, "GET", f"/messages?{query}", None)
+    assert status in (400, 422)
+    assert set(answer["error"]) == {"code", "name", "message", "cause", "remedy", "details"}
+
+
+def test_an_inbox_is_asked_for_in_any_spelling_of_a_query(house: Coordinated) -> None:
+    for name in ("one", "two"):
+        house.ask("POST", "/sessions", {"session_id": f"the {name}", "agent_name": name})
+    for text in ("first", "second"):
+        house.ask("POST", "/messages", {"session_id": "the two", "to": ["one"], "subject": text, "body": "é"})
+    for query in ("session_id=the+one", "session_id=the%20one&unread_only=1", "agent=ONE&unknown=yes", "everyone=true"):
+        assert [letter["subject"] for letter in _raw(house, "GET", f"/messages?{query}", None)[1]] == [
+            "second",
+            "first",
+        ]
+    assert [letter["subject"] for letter in _raw(house, "GET", "/messages?everyone=on&limit=1", None)[1]] == ["second"]
+    assert _raw(house, "GET", "/messages?session_id=the+one&after=99", None) == (200, [])

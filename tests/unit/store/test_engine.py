@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Connection, func, insert, select
+from sqlalchemy import Connection, func, insert, select, text
 
 from corral.errors import DatabaseUnavailable, InvalidInput
 from corral.store import schema, schema_coordination
-from corral.store.engine import Database
+from corral.store.engine import Database, TooLong
 from corral.store.migrate import open_schema
 
 
@@ -212,3 +212,18 @@ def test_a_folder_that_cannot_be_written_to_takes_no_promise_and_heals(db: Datab
     (tmp_path / "corral.db.next").rmdir()
     db.write(_insert)
     assert _count(db) == 2
+
+
+def test_a_glance_answers_what_is_short_and_breaks_off_what_is_not(db: Database) -> None:
+    db.write(_insert)
+    assert db.glance(lambda conn: conn.execute(select(schema.events.c.kind)).scalar()) == "k"
+    far = text("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 90000) SELECT count(*) FROM n")
+    with pytest.raises(TooLong):
+        db.glance(lambda conn: conn.execute(far).scalar())
+    assert db.read(lambda conn: conn.execute(far).scalar()) == 90000, "the connection reads on, as long as it takes"
+
+
+def test_a_glance_at_what_is_not_there_is_the_databases_error(db: Database) -> None:
+    with pytest.raises(DatabaseUnavailable) as caught:
+        db.glance(lambda conn: conn.execute(text("SELECT 1 FROM nowhere")))
+    assert "no such table" in caught.value.cause
