@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from sqlalchemy import JSON, Connection, CursorResult, Dialect, Executable, SelectBase
+from sqlalchemy import JSON, Connection, CursorResult, Dialect, SelectBase
 from sqlalchemy.sql.dml import UpdateBase
 
 Row = dict[str, Any]
@@ -59,7 +59,7 @@ class Prepared:
         return int(run(conn, given).rowcount)
 
     def _usual(self, conn: Connection, given: Mapping[str, Any]) -> CursorResult[Any]:
-        statement: Executable = self._statement
+        statement: Any = self._statement
         return conn.execute(statement, given)
 
     def _row(self, values: tuple[Any, ...]) -> Row:

@@ -6,7 +6,7 @@ import time
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
-from pydantic import Field
+from pydantic import BaseModel, Field
 from sqlalchemy import Connection
 
 from corral.coordination import addresses, mailing, messages
