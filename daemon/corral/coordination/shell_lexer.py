@@ -210,7 +210,8 @@ class _Reader:
                 pieces.append(self.text[self.at + 1 : self.at + 2].replace("\n", ""))
                 self.at += 2
             elif char in "$`":
-                pieces.append(self._ansi(word) or self._expansion(word))
+                quoted = self._ansi(word)
+                pieces.append(self._expansion(word) if quoted is None else quoted)
             else:
                 break
         word.text = "".join(pieces)
@@ -272,11 +273,11 @@ class _Reader:
             return self._parameter(word)
         return "$"
 
-    def _ansi(self, word: Word) -> str:
-        """Read ``$'…'``; empty where there is none."""
+    def _ansi(self, word: Word) -> str | None:
+        """Read ``$'…'``; None where there is none."""
         quoted = _ANSI_QUOTED.match(self.text, self.at)
         if quoted is None:
-            return ""
+            return None
         self.at, word.quoted = quoted.end(), True
         return re.sub(r"\\(.)", lambda escape: _ESCAPES.get(escape[1], escape[1]), quoted[1], flags=re.DOTALL)
 

@@ -17,7 +17,7 @@ from corral.store.prepared import Prepared
 from corral.store.schema_coordination import message_recipients, messages
 
 Row = dict[str, Any]
-_NEVER_SENT = 2**53
+_NEVER_SENT = 2**31 - 1
 """A number that no message has."""
 AT_ONCE = 16
 """Bodies that are read in one go."""

@@ -188,6 +188,7 @@ def test_it_is_recognised_wherever_it_stands(frame: str) -> None:
         "bash -euo pipefail -c 'git stash'",
         "bash -c \"bash -c 'git stash'\"",
         "bash -c $'ls\\ngit stash'",
+        "git $''stash",
         "bash <<< 'git stash'",
         "eval git stash",
         "eval 'git stash; ls'",

@@ -9,7 +9,7 @@ from types import FrameType
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from corral.coordination import shell_lexer
@@ -21,6 +21,7 @@ SCRAPS = st.lists(st.sampled_from([*PIECES.split(), "\n"]), max_size=25).map(" "
 
 
 @settings(max_examples=1500, deadline=None)
+@example("$''")
 @given(st.text(max_size=80) | SHELLISH | SCRAPS)
 def test_no_text_is_too_strange(text: str) -> None:
     danger(text)
