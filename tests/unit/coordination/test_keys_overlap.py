@@ -55,9 +55,8 @@ def test_what_overlaps_lies_within_reach(left: list[str], right: list[str]) -> N
 
 
 # Few and many: where few hold the text of a glob only those are looked at.
-_HELD = st.lists(
-    st.lists(st.sampled_from(("a", "b", "ab", "a.b", "d:x", "xx")), min_size=1, max_size=4).map("/".join), max_size=60
-)
+_PLAIN = st.lists(st.sampled_from(("a", "b", "ab", "a.b", "d:x", "xx")), min_size=1, max_size=4).map("/".join)
+_HELD = st.lists(_PLAIN, max_size=8) | st.lists(_PLAIN, min_size=50, max_size=60, unique=True)
 _ASKED = st.lists(st.sampled_from(("a", "ab", "*", "a*", "?b", "*.b", "[ab]b", "d:x", "x*")), min_size=1, max_size=4)
 
 
