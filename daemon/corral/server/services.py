@@ -6,10 +6,11 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TypeVar
+from functools import partial
+from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 from sqlalchemy import Connection
@@ -28,6 +29,15 @@ from corral.work.supervisor import Supervisor
 from corral.work.worktrees import Worktrees
 
 T = TypeVar("T")
+
+
+@dataclass
+class _Write:
+    """A write that is asked for: what is to be done, who waits for it, and, once the writer has it, what came of it."""
+
+    operation: Callable[[Connection], Any]
+    waiter: asyncio.Future[None]
+    done: Future[Any] | None = None
 
 
 @dataclass
@@ -62,6 +72,7 @@ class Services:
     """Worktrees that are being made, by session and name: one request at a time for each."""
     _durable: deque[asyncio.Future[None]] = field(default_factory=deque)
     _waking: bool = False
+    _asked: list[_Write] = field(default_factory=list)
     # More of them would spend their time waiting for the interpreter, which SQLite gives back after every row.
     _readers: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(2, thread_name_prefix="read"))
     _changed: set[asyncio.Event] = field(default_factory=set)
@@ -78,17 +89,32 @@ class Services:
 
     async def write(self, operation: Callable[[Connection], T]) -> T:
         """Run a write; the answer comes when it is durable."""
-        done = self.db.submit(operation)
-        woken = asyncio.get_running_loop().create_future()
-        done.add_done_callback(lambda _done: self._wake_soon(woken))
+        loop = asyncio.get_running_loop()
+        asked = _Write(operation, loop.create_future())
+        if not self._asked:
+            loop.call_soon(self._submit)
+        self._asked.append(asked)
         try:
-            await woken
+            await asked.waiter
         except asyncio.CancelledError:
-            done.cancel()
+            if asked.done is not None:
+                asked.done.cancel()
             raise
-        return done.result()
+        assert asked.done is not None
+        result: T = asked.done.result()
+        return result
 
-    def _wake_soon(self, waiter: asyncio.Future[None]) -> None:
+    def _submit(self) -> None:
+        """Hand the writer at once what was asked for in one turn of the loop: it shares a commit, and both do not take turns
+        at the interpreter meanwhile.
+        """
+        asked, self._asked = self._asked, []
+        for one in asked:
+            if not one.waiter.done():
+                one.done = self.db.submit(one.operation)
+                one.done.add_done_callback(partial(self._wake_soon, one.waiter))
+
+    def _wake_soon(self, waiter: asyncio.Future[None], _done: Future[Any]) -> None:
         """Wake a request from the writer's thread. Those whose writes shared a commit are woken by one call of the loop."""
         self._durable.append(waiter)
         if not self._waking and self._loop is not None and not self._loop.is_closed():
