@@ -26,7 +26,7 @@ SEAT = "seat"
 def holders(conn: Connection, name: str) -> list[Row]:
     """Whom a name means, with ``called``: the living session that goes by it and those at work for the agent that does; if
     there is none, whoever went by it last, or the seat."""
-    named, workers = names.named(conn, name), names.at_work(conn, name)
+    named, workers = names.meant(conn, name)
     if named is None or (workers and named["status"] == SessionStatus.DISCONNECTED):
         return workers
     return [named, *workers]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, case, func, insert, or_, select, update
+from sqlalchemy import Connection, bindparam, case, func, insert, literal, null, or_, select, union_all, update
 
 from corral.models.states import SessionStatus
 from corral.store.prepared import Prepared
@@ -14,53 +14,63 @@ from corral.store.schema_coordination import agent_names
 
 Row = dict[str, Any]
 
-_BY_ID = Prepared(select(agent_sessions).where(agent_sessions.c.session_id == bindparam("address")))
-_BY_OWN_NAME = Prepared(select(agent_sessions).where(agent_sessions.c.agent_name == bindparam("address")))
-_BY_BOUND_NAME = Prepared(
-    select(agent_sessions, agent_names.c.name.label("bound"))
-    .join(agent_names, agent_names.c.session_id == agent_sessions.c.session_id)
-    .where(agent_names.c.folded == bindparam("address"))
+_MEANT = Prepared(
+    union_all(
+        select(literal("own").label("how"), null().label("bound"), agent_sessions).where(
+            agent_sessions.c.agent_name == bindparam("address")
+        ),
+        select(literal("bound"), agent_names.c.name, agent_sessions)
+        .join(agent_names, agent_names.c.session_id == agent_sessions.c.session_id)
+        .where(agent_names.c.folded == bindparam("folded")),
+        select(literal("id"), null(), agent_sessions).where(agent_sessions.c.session_id == bindparam("address")),
+        select(literal("at work"), null(), agent_sessions).where(
+            func.lower(agent_sessions.c.agent) == bindparam("folded"),
+            agent_sessions.c.status.in_(
+                [bindparam("active", SessionStatus.ACTIVE), bindparam("idle", SessionStatus.IDLE)]
+            ),
+        ),
+    )
 )
+"""All that an address may mean, each part by its own index."""
 _BY_FOLDED_NAME = Prepared(
     select(agent_sessions)
-    .where(func.lower(agent_sessions.c.agent_name) == bindparam("address"))
+    .where(func.lower(agent_sessions.c.agent_name) == bindparam("folded"))
     .order_by((agent_sessions.c.status == SessionStatus.DISCONNECTED), agent_sessions.c.last_heartbeat.desc())
     .limit(1)
-)
-_AT_WORK = Prepared(
-    select(agent_sessions)
-    .where(
-        func.lower(agent_sessions.c.agent) == func.lower(bindparam("address")),
-        agent_sessions.c.status.in_([bindparam("active", SessionStatus.ACTIVE), bindparam("idle", SessionStatus.IDLE)]),
-    )
-    .order_by(agent_sessions.c.started_at.desc())
 )
 
 
 def resolve(conn: Connection, address: str) -> Row | None:
     """The session that a name means: who goes by it, or else the latest that is at work for the agent of that name."""
-    row = named(conn, address)
-    if row is None or row["status"] == SessionStatus.DISCONNECTED:
-        return next(iter(at_work(conn, address)), row)
-    return row
+    named, workers = meant(conn, address)
+    if named is None or named["status"] == SessionStatus.DISCONNECTED:
+        return next(iter(workers), named)
+    return named
 
 
-def named(conn: Connection, address: str) -> Row | None:
-    """The session that goes by a name, in any case, or has it as its id; with ``called``, the name as it is written.
+def meant(conn: Connection, address: str) -> tuple[Row | None, list[Row]]:
+    """Whom a name means, each with ``called``, the name as it is written.
 
     A living session's name comes first: nobody gets its mail by taking the name for an id. A name that was bound comes before
     the own name of another session that is spelled alike but for its case.
+
+    Returns:
+        The session that goes by it, in any case, or has it as its id; and the living sessions of the workers that do the tasks
+        of the agent of that name, the latest first.
     """
-    exact, folded = {"address": address}, {"address": address.lower()}
-    going_by = [row for row in (_BY_OWN_NAME.first(conn, exact), _BY_BOUND_NAME.first(conn, folded)) if row is not None]
-    living = next((row for row in going_by if row["status"] != SessionStatus.DISCONNECTED), None)
-    row = living or _BY_ID.first(conn, exact) or next(iter(going_by), None) or _BY_FOLDED_NAME.first(conn, folded)
-    return {**row, "called": row.get("bound") or row["agent_name"]} if row is not None else None
-
-
-def at_work(conn: Connection, agent: str) -> list[Row]:
-    """The living sessions of the workers that do the tasks of an agent, the latest first; ``called`` is the agent's name."""
-    return [{**row, "called": row["agent"]} for row in _AT_WORK.all(conn, {"address": agent})]
+    asked = {"address": address, "folded": address.lower()}
+    found: dict[str, list[Row]] = {"own": [], "bound": [], "id": [], "at work": []}
+    for row in _MEANT.all(conn, asked):
+        found[row.pop("how")].append(row)
+    going_by = [*found["own"], *found["bound"]]
+    living = [row for row in going_by if row["status"] != SessionStatus.DISCONNECTED]
+    best = [*living, *found["id"], *going_by]
+    row = best[0] if best else _BY_FOLDED_NAME.first(conn, asked)
+    workers = sorted(found["at work"], key=lambda worker: str(worker["started_at"]), reverse=True)
+    return (
+        {**row, "called": row.get("bound") or row["agent_name"]} if row is not None else None,
+        [{**worker, "called": worker["agent"]} for worker in workers],
+    )
 
 
 def holders(conn: Connection, name: str) -> list[Row]:
