@@ -65,10 +65,10 @@ def meant(conn: Connection, address: str) -> tuple[Row | None, list[Row]]:
     going_by = [*found["own"], *found["bound"]]
     living = [row for row in going_by if row["status"] != SessionStatus.DISCONNECTED]
     best = [*living, *found["id"], *going_by]
-    row = best[0] if best else _BY_FOLDED_NAME.first(conn, asked)
+    going = best[0] if best else _BY_FOLDED_NAME.first(conn, asked)
     workers = sorted(found["at work"], key=lambda worker: str(worker["started_at"]), reverse=True)
     return (
-        {**row, "called": row.get("bound") or row["agent_name"]} if row is not None else None,
+        {**going, "called": going.get("bound") or going["agent_name"]} if going is not None else None,
         [{**worker, "called": worker["agent"]} for worker in workers],
     )
 
