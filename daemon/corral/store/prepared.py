@@ -77,15 +77,16 @@ class Prepared:
         for name, write in self._writers:
             values[name] = write(values[name])
         raw: Any = conn.connection.dbapi_connection
-        return raw.execute(self._sql, values)
+        return raw.execute(self._sql, [values[name] for name in self._order])
 
     def _compile(self, of: Dialect) -> None:
         make: Callable[..., Dialect] = type(of)
-        dialect = make(paramstyle="named")
+        dialect = make(paramstyle="qmark")
         compiled = self._statement.compile(dialect=dialect, column_keys=list(self._sets) or None)
         columns = self._statement.exported_columns
         readers = ((str(column.key), _read(column.type, dialect)) for column in columns)
         writers = ((name, _write(bind.type, dialect)) for name, bind in compiled.binds.items())
+        self._order = list(compiled.positiontup or ())
         self._names = [str(column.key) for column in columns]
         self._readers = [(name, read) for name, read in readers if read is not None]
         self._writers = [(name, write) for name, write in writers if write is not None]
