@@ -1,0 +1,396 @@
+CREATE TABLE alembic_version (
+    version_num VARCHAR(32) NOT NULL,
+    CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)
+);
+CREATE TABLE agent_sessions (
+    session_id VARCHAR(128) NOT NULL,
+    agent_name VARCHAR(128) NOT NULL,
+    agent_type VARCHAR(64) NOT NULL,
+    parent_session_id VARCHAR(128),
+    status VARCHAR(16) NOT NULL,
+    waiting_for TEXT,
+    unguarded_since_at VARCHAR(24),
+    capabilities JSON NOT NULL,
+    current_task TEXT,
+    task_id VARCHAR(36),
+    worktree TEXT,
+    cwd TEXT,
+    branch TEXT,
+    client_pid INTEGER,
+    client_started FLOAT,
+    entrypoint VARCHAR(64),
+    last_words TEXT,
+    started_at VARCHAR(24) NOT NULL,
+    last_heartbeat VARCHAR(24) NOT NULL,
+    ended_at VARCHAR(24),
+    end_reason VARCHAR(64), transcript_path TEXT, agent VARCHAR(128),
+    CONSTRAINT pk_agent_sessions PRIMARY KEY (session_id),
+    CONSTRAINT ck_agent_sessions_ended CHECK ((status = 'disconnected') = (ended_at IS NOT NULL)),
+    CONSTRAINT ck_agent_sessions_status CHECK (status IN ('active', 'idle', 'disconnected')),
+    CONSTRAINT uq_agent_sessions_agent_name UNIQUE (agent_name)
+);
+CREATE TABLE events (
+    event_id INTEGER NOT NULL,
+    at VARCHAR(24) NOT NULL,
+    kind VARCHAR(64) NOT NULL,
+    task_id VARCHAR(36),
+    session_id VARCHAR(128),
+    merge_id VARCHAR(36),
+    data JSON NOT NULL,
+    CONSTRAINT pk_events PRIMARY KEY (event_id)
+);
+CREATE TABLE landing_intents (
+    target TEXT NOT NULL,
+    old_sha VARCHAR(64) NOT NULL,
+    new_sha VARCHAR(64) NOT NULL,
+    merge_ids JSON NOT NULL,
+    created_at VARCHAR(24) NOT NULL,
+    CONSTRAINT pk_landing_intents PRIMARY KEY (target)
+);
+CREATE TABLE receipts (
+    receipt_id VARCHAR(36) NOT NULL,
+    tree VARCHAR(64) NOT NULL,
+    fingerprint VARCHAR(64) NOT NULL,
+    status VARCHAR(16) NOT NULL,
+    commands JSON NOT NULL,
+    exit_code INTEGER,
+    tests INTEGER,
+    duration_s FLOAT NOT NULL,
+    log TEXT,
+    reason TEXT,
+    created_at VARCHAR(24) NOT NULL,
+    CONSTRAINT pk_receipts PRIMARY KEY (receipt_id),
+    CONSTRAINT ck_receipts_green CHECK (status <> 'passed' OR (exit_code = 0 AND (tests IS NULL OR tests > 0))),
+    CONSTRAINT ck_receipts_status CHECK (status IN ('passed', 'failed', 'unverified', 'error'))
+);
+CREATE INDEX ix_receipts_tree_fingerprint ON receipts (tree, fingerprint);
+CREATE TABLE tasks (
+    seq INTEGER NOT NULL,
+    task_id VARCHAR(36) NOT NULL,
+    task_type VARCHAR(64) NOT NULL,
+    title TEXT NOT NULL,
+    status VARCHAR(16) NOT NULL,
+    priority INTEGER NOT NULL,
+    runner VARCHAR(16),
+    command TEXT,
+    prompt TEXT,
+    input_data JSON,
+    submitted_by VARCHAR(128),
+    author_name TEXT,
+    author_email TEXT,
+    target TEXT,
+    timeout_s FLOAT,
+    limits JSON NOT NULL,
+    max_retries INTEGER NOT NULL,
+    attempts INTEGER NOT NULL,
+    ignore_dependency_failure BOOLEAN NOT NULL,
+    idempotency_key VARCHAR(128),
+    session_id VARCHAR(128),
+    fencing_token INTEGER NOT NULL,
+    lease_expires_at VARCHAR(24),
+    not_before_at VARCHAR(24),
+    worktree_id VARCHAR(36),
+    branch TEXT,
+    base_sha VARCHAR(64),
+    head_sha VARCHAR(64),
+    pid INTEGER,
+    pid_started FLOAT,
+    progress TEXT,
+    progress_at VARCHAR(24),
+    cancel_reason TEXT,
+    result JSON,
+    usage JSON NOT NULL,
+    error_code VARCHAR(64),
+    error_message TEXT,
+    created_at VARCHAR(24) NOT NULL,
+    started_at VARCHAR(24),
+    completed_at VARCHAR(24), agent VARCHAR(128), description TEXT, agent_requirements JSON, deadline_at VARCHAR(24), thread_id VARCHAR(128),
+    CONSTRAINT pk_tasks PRIMARY KEY (seq),
+    CONSTRAINT ck_tasks_leased CHECK ((status = 'running') = (lease_expires_at IS NOT NULL)),
+    CONSTRAINT ck_tasks_completed CHECK ((status IN ('completed', 'failed', 'cancelled', 'dead')) = (completed_at IS NOT NULL)),
+    CONSTRAINT ck_tasks_runner CHECK (runner IS NULL OR runner IN ('command', 'claude')),
+    CONSTRAINT ck_tasks_owned CHECK (status <> 'running' OR session_id IS NOT NULL),
+    CONSTRAINT ck_tasks_status CHECK (status IN ('waiting', 'pending', 'running', 'completed', 'failed', 'cancelled', 'interrupted', 'dead')),
+    CONSTRAINT ck_tasks_explained CHECK (status NOT IN ('failed', 'dead') OR error_code IS NOT NULL),
+    CONSTRAINT ck_tasks_attempts CHECK (attempts >= 0 AND max_retries >= 0),
+    CONSTRAINT ck_tasks_priority CHECK (priority BETWEEN 0 AND 10),
+    CONSTRAINT uq_tasks_idempotency_key UNIQUE (idempotency_key),
+    CONSTRAINT uq_tasks_task_id UNIQUE (task_id)
+);
+CREATE INDEX ix_tasks_status_not_before_at ON tasks (status, not_before_at);
+CREATE INDEX ix_tasks_status_priority_seq ON tasks (status, priority DESC, seq);
+CREATE TABLE worktrees (
+    worktree_id VARCHAR(36) NOT NULL,
+    name VARCHAR(64) NOT NULL,
+    path TEXT NOT NULL,
+    branch TEXT,
+    base_sha VARCHAR(64) NOT NULL,
+    purpose VARCHAR(16) NOT NULL,
+    state VARCHAR(16) NOT NULL,
+    task_id VARCHAR(36),
+    session_id VARCHAR(128),
+    port_base INTEGER,
+    provision JSON NOT NULL,
+    note TEXT,
+    salvage_ref TEXT,
+    created_at VARCHAR(24) NOT NULL,
+    removed_at VARCHAR(24),
+    CONSTRAINT pk_worktrees PRIMARY KEY (worktree_id),
+    CONSTRAINT ck_worktrees_removed CHECK ((state = 'removed') = (removed_at IS NOT NULL)),
+    CONSTRAINT ck_worktrees_purpose CHECK (purpose IN ('task', 'session', 'verify', 'person')),
+    CONSTRAINT ck_worktrees_branch CHECK (state = 'removed' OR purpose = 'verify' OR branch IS NOT NULL),
+    CONSTRAINT ck_worktrees_state CHECK (state IN ('allocating', 'ready', 'reclaiming', 'removed'))
+);
+CREATE UNIQUE INDEX uq_worktrees_live_name ON worktrees (name) WHERE state != 'removed';
+CREATE UNIQUE INDEX uq_worktrees_live_port ON worktrees (port_base) WHERE state != 'removed';
+CREATE TABLE file_locks (
+    lock_id VARCHAR(36) NOT NULL,
+    file_path TEXT NOT NULL,
+    match_key TEXT NOT NULL,
+    is_pattern BOOLEAN NOT NULL,
+    checkout TEXT NOT NULL,
+    session_id VARCHAR(128) NOT NULL,
+    "exclusive" BOOLEAN NOT NULL,
+    automatic BOOLEAN NOT NULL,
+    reason TEXT,
+    task_id VARCHAR(36),
+    ttl_s FLOAT NOT NULL,
+    acquired_at VARCHAR(24) NOT NULL,
+    expires_at VARCHAR(24) NOT NULL,
+    CONSTRAINT pk_file_locks PRIMARY KEY (lock_id),
+    CONSTRAINT ck_file_locks_ttl CHECK (ttl_s > 0),
+    CONSTRAINT fk_file_locks_session_id FOREIGN KEY(session_id) REFERENCES agent_sessions (session_id),
+    CONSTRAINT uq_file_locks_session_id_match_key_checkout UNIQUE (session_id, match_key, checkout)
+);
+CREATE INDEX ix_file_locks_expires_at ON file_locks (expires_at);
+CREATE INDEX ix_file_locks_match_key ON file_locks (match_key);
+CREATE TABLE merge_requests (
+    seq INTEGER NOT NULL,
+    merge_id VARCHAR(36) NOT NULL,
+    task_id VARCHAR(36),
+    session_id VARCHAR(128),
+    title TEXT NOT NULL,
+    priority INTEGER NOT NULL,
+    branch TEXT NOT NULL,
+    target TEXT NOT NULL,
+    base_sha VARCHAR(64),
+    head_sha VARCHAR(64) NOT NULL,
+    state VARCHAR(16) NOT NULL,
+    reason TEXT,
+    conflicts JSON,
+    candidate_sha VARCHAR(64),
+    candidate_tree VARCHAR(64),
+    tip_sha VARCHAR(64),
+    receipt_id VARCHAR(36),
+    landed_sha VARCHAR(64),
+    tries INTEGER NOT NULL,
+    not_before_at VARCHAR(24),
+    created_at VARCHAR(24) NOT NULL,
+    updated_at VARCHAR(24) NOT NULL,
+    finished_at VARCHAR(24),
+    CONSTRAINT pk_merge_requests PRIMARY KEY (seq),
+    CONSTRAINT ck_merge_requests_landed CHECK ((state = 'landed') = (landed_sha IS NOT NULL)),
+    CONSTRAINT ck_merge_requests_finished CHECK ((state IN ('queued', 'verifying', 'held')) = (finished_at IS NULL)),
+    CONSTRAINT ck_merge_requests_receipt CHECK (state <> 'landed' OR receipt_id IS NOT NULL),
+    CONSTRAINT ck_merge_requests_state CHECK (state IN ('queued', 'verifying', 'held', 'landed', 'conflict', 'failed', 'superseded', 'cancelled')),
+    CONSTRAINT ck_merge_requests_explained CHECK (state NOT IN ('conflict', 'failed', 'held') OR reason IS NOT NULL),
+    CONSTRAINT fk_merge_requests_receipt_id FOREIGN KEY(receipt_id) REFERENCES receipts (receipt_id),
+    CONSTRAINT fk_merge_requests_task_id FOREIGN KEY(task_id) REFERENCES tasks (task_id),
+    CONSTRAINT uq_merge_requests_merge_id UNIQUE (merge_id)
+);
+CREATE INDEX ix_merge_requests_state_seq ON merge_requests (state, seq);
+CREATE INDEX ix_merge_requests_task_id ON merge_requests (task_id);
+CREATE TABLE notices (
+    notice_id INTEGER NOT NULL,
+    session_id VARCHAR(128) NOT NULL,
+    text TEXT NOT NULL,
+    created_at VARCHAR(24) NOT NULL,
+    injected_at VARCHAR(24),
+    CONSTRAINT pk_notices PRIMARY KEY (notice_id),
+    CONSTRAINT fk_notices_session_id FOREIGN KEY(session_id) REFERENCES agent_sessions (session_id)
+);
+CREATE INDEX ix_notices_session_id_injected_at ON notices (session_id, injected_at);
+CREATE TABLE task_claims (
+    task_id VARCHAR(36) NOT NULL,
+    claim TEXT NOT NULL,
+    CONSTRAINT pk_task_claims PRIMARY KEY (task_id, claim),
+    CONSTRAINT fk_task_claims_task_id FOREIGN KEY(task_id) REFERENCES tasks (task_id)
+);
+CREATE TABLE task_dependencies (
+    task_id VARCHAR(36) NOT NULL,
+    depends_on VARCHAR(36) NOT NULL,
+    CONSTRAINT pk_task_dependencies PRIMARY KEY (task_id, depends_on),
+    CONSTRAINT ck_task_dependencies_not_self CHECK (task_id <> depends_on),
+    CONSTRAINT fk_task_dependencies_depends_on FOREIGN KEY(depends_on) REFERENCES tasks (task_id),
+    CONSTRAINT fk_task_dependencies_task_id FOREIGN KEY(task_id) REFERENCES tasks (task_id)
+);
+CREATE INDEX ix_task_dependencies_depends_on ON task_dependencies (depends_on);
+CREATE TABLE features (
+    feature_id VARCHAR(128) NOT NULL,
+    title TEXT,
+    status VARCHAR(16) NOT NULL,
+    registered_by VARCHAR(128),
+    branch TEXT,
+    data JSON NOT NULL,
+    created_at VARCHAR(24) NOT NULL,
+    updated_at VARCHAR(24) NOT NULL,
+    ended_at VARCHAR(24),
+    CONSTRAINT pk_features PRIMARY KEY (feature_id),
+    CONSTRAINT ck_features_ended CHECK ((status = 'active') = (ended_at IS NULL)),
+    CONSTRAINT ck_features_status CHECK (status IN ('active', 'completed', 'cancelled'))
+);
+CREATE INDEX ix_features_status ON features (status);
+CREATE TABLE agent_names (
+    folded VARCHAR(128) NOT NULL,
+    name VARCHAR(128) NOT NULL,
+    session_id VARCHAR(128) NOT NULL,
+    program TEXT,
+    model TEXT,
+    task_description TEXT,
+    registered_at VARCHAR(24) NOT NULL,
+    CONSTRAINT pk_agent_names PRIMARY KEY (folded),
+    CONSTRAINT fk_agent_names_session_id FOREIGN KEY(session_id) REFERENCES agent_sessions (session_id)
+);
+CREATE INDEX ix_agent_names_session_id ON agent_names (session_id);
+CREATE TABLE event_cursors (
+    reader VARCHAR(32) NOT NULL,
+    event_id INTEGER NOT NULL,
+    CONSTRAINT pk_event_cursors PRIMARY KEY (reader)
+);
+CREATE TABLE feature_claims (
+    feature_id VARCHAR(128) NOT NULL,
+    claim TEXT NOT NULL,
+    match_key TEXT NOT NULL,
+    is_pattern BOOLEAN NOT NULL,
+    CONSTRAINT pk_feature_claims PRIMARY KEY (feature_id, claim),
+    CONSTRAINT fk_feature_claims_feature_id FOREIGN KEY(feature_id) REFERENCES features (feature_id)
+);
+CREATE TABLE handoffs (
+    seq INTEGER NOT NULL,
+    handoff_id VARCHAR(36) NOT NULL,
+    session_id VARCHAR(128) NOT NULL,
+    agent_name VARCHAR(128) NOT NULL,
+    automatic BOOLEAN NOT NULL,
+    summary TEXT NOT NULL,
+    completed_work JSON NOT NULL,
+    in_progress JSON NOT NULL,
+    decisions JSON NOT NULL,
+    next_steps JSON NOT NULL,
+    relevant_files JSON NOT NULL,
+    worktree TEXT,
+    branch TEXT,
+    created_at VARCHAR(24) NOT NULL,
+    CONSTRAINT pk_handoffs PRIMARY KEY (seq),
+    CONSTRAINT fk_handoffs_session_id FOREIGN KEY(session_id) REFERENCES agent_sessions (session_id),
+    CONSTRAINT uq_handoffs_handoff_id UNIQUE (handoff_id)
+);
+CREATE INDEX ix_handoffs_agent_name_seq ON handoffs (agent_name, seq);
+CREATE INDEX ix_handoffs_session_id ON handoffs (session_id);
+CREATE INDEX ix_handoffs_worktree_seq ON handoffs (worktree, seq);
+CREATE INDEX ix_events_task_id ON events (task_id) WHERE task_id IS NOT NULL;
+CREATE INDEX ix_file_locks_globs ON file_locks (expires_at) WHERE is_pattern IS 1;
+CREATE INDEX ix_agent_sessions_status ON agent_sessions (status);
+CREATE INDEX ix_events_session_id ON events (session_id);
+CREATE INDEX ix_merge_requests_branch_seq ON merge_requests (branch, seq);
+CREATE INDEX ix_agent_sessions_parent_session_id ON agent_sessions (parent_session_id);
+CREATE TABLE lock_waits (
+    seq INTEGER NOT NULL,
+    wait_id VARCHAR(36) NOT NULL,
+    session_id VARCHAR(128) NOT NULL,
+    keys JSON NOT NULL,
+    "exclusive" BOOLEAN NOT NULL,
+    ttl_s FLOAT NOT NULL,
+    reason TEXT,
+    created_at VARCHAR(24) NOT NULL,
+    expires_at VARCHAR(24) NOT NULL,
+    CONSTRAINT pk_lock_waits PRIMARY KEY (seq),
+    CONSTRAINT ck_lock_waits_ttl CHECK (ttl_s > 0),
+    CONSTRAINT fk_lock_waits_session_id FOREIGN KEY(session_id) REFERENCES agent_sessions (session_id),
+    CONSTRAINT uq_lock_waits_wait_id UNIQUE (wait_id)
+);
+CREATE TABLE memories (
+    seq INTEGER NOT NULL,
+    memory_id VARCHAR(36) NOT NULL,
+    session_id VARCHAR(128),
+    agent_name VARCHAR(128) NOT NULL,
+    event_type VARCHAR(32) NOT NULL,
+    summary TEXT NOT NULL,
+    details JSON,
+    outcome TEXT,
+    lessons JSON NOT NULL,
+    tags JSON NOT NULL,
+    digest VARCHAR(64) NOT NULL,
+    times INTEGER NOT NULL,
+    created_at VARCHAR(24) NOT NULL,
+    seen_at VARCHAR(24) NOT NULL,
+    CONSTRAINT pk_memories PRIMARY KEY (seq),
+    CONSTRAINT ck_memories_times CHECK (times > 0),
+    CONSTRAINT fk_memories_session_id FOREIGN KEY(session_id) REFERENCES agent_sessions (session_id),
+    CONSTRAINT uq_memories_memory_id UNIQUE (memory_id)
+);
+CREATE INDEX ix_memories_digest_seen_at ON memories (digest, seen_at);
+CREATE INDEX ix_memories_seen_at_seq ON memories (seen_at, seq);
+CREATE INDEX ix_memories_event_type_seen_at_seq ON memories (event_type, seen_at, seq);
+CREATE TABLE messages (
+    seq INTEGER NOT NULL,
+    message_id VARCHAR(36) NOT NULL,
+    thread_id VARCHAR(128) NOT NULL,
+    reply_to VARCHAR(36),
+    sender_session_id VARCHAR(128),
+    sender_name VARCHAR(128) NOT NULL,
+    kind VARCHAR(32) NOT NULL,
+    subject TEXT NOT NULL,
+    body TEXT NOT NULL,
+    data JSON NOT NULL,
+    importance VARCHAR(8) NOT NULL,
+    ack_required BOOLEAN NOT NULL,
+    attachments JSON NOT NULL,
+    idempotency_key VARCHAR(128),
+    created_at VARCHAR(24) NOT NULL,
+    CONSTRAINT pk_messages PRIMARY KEY (seq),
+    CONSTRAINT ck_messages_importance CHECK (importance IN ('low', 'normal', 'high', 'urgent')),
+    CONSTRAINT fk_messages_sender_session_id FOREIGN KEY(sender_session_id) REFERENCES agent_sessions (session_id),
+    CONSTRAINT uq_messages_message_id UNIQUE (message_id)
+);
+CREATE UNIQUE INDEX uq_messages_idempotency_key ON messages (sender_session_id, idempotency_key) WHERE idempotency_key IS NOT NULL;
+CREATE INDEX ix_messages_sender_session_id_seq ON messages (sender_session_id, seq);
+CREATE INDEX ix_messages_thread_id_seq ON messages (thread_id, seq);
+CREATE TABLE memory_tags (
+    seq INTEGER NOT NULL,
+    tag VARCHAR(128) NOT NULL,
+    seen_at VARCHAR(24) NOT NULL,
+    CONSTRAINT pk_memory_tags PRIMARY KEY (seq, tag),
+    CONSTRAINT fk_memory_tags_seq FOREIGN KEY(seq) REFERENCES memories (seq)
+);
+CREATE INDEX ix_memory_tags_tag_seen_at_seq ON memory_tags (tag, seen_at, seq);
+CREATE TABLE message_recipients (
+    message_id VARCHAR(36) NOT NULL,
+    session_id VARCHAR(128) NOT NULL,
+    seq INTEGER NOT NULL,
+    name VARCHAR(128) NOT NULL,
+    role VARCHAR(3) NOT NULL,
+    injected_at VARCHAR(24),
+    held_at VARCHAR(24),
+    read_at VARCHAR(24),
+    acknowledged_at VARCHAR(24),
+    bounced_at VARCHAR(24),
+    CONSTRAINT pk_message_recipients PRIMARY KEY (message_id, session_id),
+    CONSTRAINT ck_message_recipients_role CHECK (role IN ('to', 'cc', 'bcc')),
+    CONSTRAINT fk_message_recipients_message_id FOREIGN KEY(message_id) REFERENCES messages (message_id),
+    CONSTRAINT fk_message_recipients_session_id FOREIGN KEY(session_id) REFERENCES agent_sessions (session_id)
+);
+CREATE INDEX ix_message_recipients_session_id_seq ON message_recipients (session_id, seq);
+CREATE INDEX ix_message_recipients_session_id_injected_at ON message_recipients (session_id, injected_at);
+CREATE INDEX ix_message_recipients_session_id_read_at ON message_recipients (session_id, read_at);
+CREATE INDEX ix_agent_sessions_agent_status ON agent_sessions (lower(agent), status);
+CREATE INDEX ix_tasks_thread_id_seq ON tasks (thread_id, seq);
+CREATE VIRTUAL TABLE messages_fts USING fts5(subject, body, content='messages', content_rowid='seq', tokenize='unicode61 remove_diacritics 2');
+CREATE TRIGGER messages_fts_insert AFTER INSERT ON messages BEGIN INSERT INTO messages_fts(rowid, subject, body) VALUES (new.seq, new.subject, new.body); END;
+CREATE TRIGGER messages_fts_delete AFTER DELETE ON messages BEGIN INSERT INTO messages_fts(messages_fts, rowid, subject, body) VALUES ('delete', old.seq, old.subject, old.body); END;
+CREATE TRIGGER messages_fts_update AFTER UPDATE OF subject, body ON messages BEGIN INSERT INTO messages_fts(messages_fts, rowid, subject, body) VALUES ('delete', old.seq, old.subject, old.body); INSERT INTO messages_fts(rowid, subject, body) VALUES (new.seq, new.subject, new.body); END;
+CREATE VIRTUAL TABLE memories_fts USING fts5(summary, lessons, content='memories', content_rowid='seq', tokenize='unicode61 remove_diacritics 2');
+CREATE TRIGGER memories_fts_insert AFTER INSERT ON memories BEGIN INSERT INTO memories_fts(rowid, summary, lessons) VALUES (new.seq, new.summary, new.lessons); END;
+CREATE TRIGGER memories_fts_delete AFTER DELETE ON memories BEGIN INSERT INTO memories_fts(memories_fts, rowid, summary, lessons) VALUES ('delete', old.seq, old.summary, old.lessons); END;
+CREATE TRIGGER memories_fts_update AFTER UPDATE OF summary, lessons ON memories BEGIN INSERT INTO memories_fts(memories_fts, rowid, summary, lessons) VALUES ('delete', old.seq, old.summary, old.lessons); INSERT INTO memories_fts(rowid, summary, lessons) VALUES (new.seq, new.summary, new.lessons); END;
+INSERT INTO alembic_version VALUES ('0002');
+INSERT INTO event_cursors VALUES ('announcements', 0);
