@@ -123,10 +123,13 @@ def wire(message: Row) -> Row:
     """A message as HTTP shows it; one out of an inbox also says how it was addressed, to whom, and its ``state``."""
     shape = {
         "id": message["seq"],
-        **{
-            key: message[key]
-            for key in ("message_id", "thread_id", "reply_to", "kind", "subject", "body", "importance")
-        },
+        "message_id": message["message_id"],
+        "thread_id": message["thread_id"],
+        "reply_to": message["reply_to"],
+        "kind": message["kind"],
+        "subject": message["subject"],
+        "body": message["body"],
+        "importance": message["importance"],
         "from": message["sender_name"],
         "ack_required": bool(message["ack_required"]),
         "attachments": message["attachments"],
@@ -134,7 +137,7 @@ def wire(message: Row) -> Row:
         "created_at": message["created_at"],
     }
     if "addressed" in message:
-        shape |= {"to": message["addressed"], "role": message["role"], "state": state(message)}
+        shape["to"], shape["role"], shape["state"] = message["addressed"], message["role"], state(message)
     return shape
 
 
