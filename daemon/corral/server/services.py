@@ -78,6 +78,7 @@ class Services:
     _changed: set[asyncio.Event] = field(default_factory=set)
     _written: set[asyncio.Event] = field(default_factory=set)
     _loop: asyncio.AbstractEventLoop | None = None
+    _loop_thread: int | None = None
     _guard: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
@@ -160,7 +161,9 @@ class Services:
     def changed(self) -> None:
         """Something was stored that a waiting request may be waiting for. Callable from any thread."""
         loop = self._loop
-        if loop is not None and not loop.is_closed():
+        if threading.get_ident() == self._loop_thread:
+            self._wake()
+        elif loop is not None and not loop.is_closed():
             loop.call_soon_threadsafe(self._wake)
 
     def _wake(self) -> None:
@@ -168,8 +171,8 @@ class Services:
             event.set()
 
     def bind(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Say which event loop serves requests."""
-        self._loop = loop
+        """Say which event loop serves requests; called in its thread."""
+        self._loop, self._loop_thread = loop, threading.get_ident()
 
     async def next_change(self, timeout_s: float) -> bool:
         """Wait for a change, at most so long; False when none came."""

@@ -269,6 +269,7 @@ class Database:
 
     @staticmethod
     def _one(conn: Connection, job: _Job, *, alone: bool) -> None:
+        raw: Any = conn.connection.dbapi_connection
         if alone:
             try:
                 job.result = job.operation(conn)
@@ -276,13 +277,13 @@ class Database:
                 job.error = _named(error)
                 raise
             return
-        _plain(conn, "SAVEPOINT job")
+        raw.execute("SAVEPOINT job")
         try:
             job.result = job.operation(conn)
         except BaseException as error:  # noqa: BLE001 - given to the one who asked, after the rollback of his part
             job.error = _named(error)
-            _plain(conn, "ROLLBACK TO SAVEPOINT job")
-        _plain(conn, "RELEASE SAVEPOINT job")
+            raw.execute("ROLLBACK TO SAVEPOINT job")
+        raw.execute("RELEASE SAVEPOINT job")
 
     def _checkpoint(self, mode: str) -> None:
         """Move the write-ahead log into the database file; ``TRUNCATE`` shortens it too, and belongs to idle moments."""

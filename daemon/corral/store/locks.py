@@ -21,14 +21,10 @@ _WILD = ("*", "?", "[", "\\", ".")
 """How the key of a glob may begin whose paths begin with another character; all others begin as their paths do."""
 _GLOB = file_locks.c.is_pattern.is_(True)
 _LIVE = _WITH_HOLDER.where(file_locks.c.expires_at > bindparam("now"))
-_MINE = Prepared(
-    select(file_locks).where(
-        file_locks.c.session_id == bindparam("session_id"),
-        file_locks.c.match_key == bindparam("match_key"),
-        file_locks.c.checkout == bindparam("checkout"),
-    )
-)
-_TAKE = Prepared(insert(file_locks).returning(file_locks), *file_locks.c.keys())
+_GIVEN = {column.key: bindparam(column.key, type_=column.type) for column in file_locks.c}
+_MINE = select(file_locks).where(*(file_locks.c[key] == _GIVEN[key] for key in ("session_id", "match_key", "checkout")))
+_HAD = Prepared(_MINE)
+_TAKE = Prepared(insert(file_locks).from_select(list(_GIVEN), select(*_GIVEN.values()).where(~_MINE.exists())))
 _CHANGE = update(file_locks).where(file_locks.c.lock_id == bindparam("which")).returning(file_locks)
 _RENEW = Prepared(_CHANGE, "exclusive", "automatic", "reason", "task_id", "ttl_s", "expires_at")
 _PROLONG = update(file_locks).where(file_locks.c.lock_id == bindparam("which")).values(expires_at=bindparam("until"))
@@ -108,11 +104,13 @@ def upsert(conn: Connection, values: Row) -> Row:
 
     A reservation stays one when an edit renews it (``automatic`` and ``exclusive`` only ever grow stronger), and a renewal
     never shortens it.
+
+    Args:
+        values: Every column.
     """
-    same = {name: values[name] for name in ("session_id", "match_key", "checkout")}
-    old = _MINE.first(conn, same)
-    if old is None:
-        return _TAKE.one(conn, values)
+    if _TAKE.change(conn, values):
+        return values
+    old = _HAD.one(conn, {name: values[name] for name in ("session_id", "match_key", "checkout")})
     merged = {
         "exclusive": bool(old["exclusive"] or values["exclusive"]),
         "automatic": bool(old["automatic"] and values["automatic"]),

@@ -60,7 +60,7 @@ class Prepared:
 
     def _usual(self, conn: Connection, given: Mapping[str, Any]) -> CursorResult[Any]:
         statement: Any = self._statement
-        return conn.execute(statement, given)
+        return conn.execute(statement, given, execution_options={"preserve_rowcount": True})
 
     def _row(self, values: tuple[Any, ...]) -> Row:
         row = dict(zip(self._names, values, strict=True))
