@@ -1,18 +1,23 @@
-"""The HTTP application: routes, and the one place where errors become answers."""
+"""The HTTP application: FastAPI around the routes, and the one place where errors become answers."""
 
 from __future__ import annotations
 
-from typing import Any
+import inspect
+import re
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any
 
-from fastapi import FastAPI, Request
+from fastapi import APIRouter, FastAPI, Query, Request
 from fastapi.exceptions import RequestValidationError
+from fastapi.params import Param
 from fastapi.responses import JSONResponse
+from pydantic.fields import FieldInfo
 from starlette.exceptions import HTTPException
 
 from corral import __version__
 from corral.errors import CorralError, InvalidInput, NotFound
-from corral.observe.logs import logger
 from corral.server import openapi
+from corral.server.failures import failure
 from corral.server.routes import (
     agents,
     contacts,
@@ -32,11 +37,8 @@ from corral.server.routes import (
     wait,
     worktrees,
 )
+from corral.server.routing import PREFIX, Route, Routes
 from corral.server.services import Services
-
-PREFIX = "/api/v1"
-
-log = logger("http")
 
 
 def build(services: Services) -> FastAPI:
@@ -48,7 +50,6 @@ def build(services: Services) -> FastAPI:
         docs_url=None,
         redoc_url=None,
     )
-    app.state.services = services
     for module in (
         daemon,
         events,
@@ -68,13 +69,46 @@ def build(services: Services) -> FastAPI:
         wait,
         memory,
     ):
-        app.include_router(module.router, prefix=PREFIX, responses=openapi.RESPONSES)
+        app.include_router(_router(module.router, services), prefix=PREFIX, responses=openapi.RESPONSES)
     openapi.describe(app)
     app.add_exception_handler(CorralError, _known)
     app.add_exception_handler(RequestValidationError, _malformed)
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(Exception, _unknown)
     return app
+
+
+def _router(routes: Routes, services: Services) -> APIRouter:
+    router = APIRouter(prefix=routes.prefix, tags=[routes.tag])
+    for route in routes.declared:
+        router.add_api_route(route.path, _endpoint(route, services), methods=[route.method], **route.options)
+    return router
+
+
+def _endpoint(route: Route, services: Services) -> Callable[..., Awaitable[Any]]:
+    """A route as FastAPI reads it: the services are given, and a GET's parameters stand in its query."""
+    signature = inspect.signature(route.answer, eval_str=True)
+    _services, *parameters = signature.parameters.values()
+    if route.method == "GET":
+        parameters = [_in_query(one, route.path) for one in parameters]
+
+    async def endpoint(**given: Any) -> Any:
+        return await route.answer(services, **given)
+
+    endpoint.__name__, endpoint.__doc__ = route.answer.__name__, route.answer.__doc__
+    endpoint.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return endpoint
+
+
+def _in_query(parameter: inspect.Parameter, path: str) -> inspect.Parameter:
+    """A parameter of a GET, which stands in the query unless it says or the path says that it stands elsewhere."""
+    kind = parameter.annotation
+    marks = getattr(kind, "__metadata__", ())
+    if kind is Request or parameter.name in re.findall(r"{(\w+)", path) or any(isinstance(m, Param) for m in marks):
+        return parameter
+    said = next((mark for mark in marks if isinstance(mark, FieldInfo)), FieldInfo())
+    query = Query(alias=said.alias, description=said.description)  # older FastAPIs take only limits over
+    return parameter.replace(annotation=Annotated[kind, query])
 
 
 def _answer(error: CorralError) -> JSONResponse:
@@ -106,13 +140,3 @@ async def _http(_request: Request, error: Exception) -> JSONResponse:
 
 async def _unknown(request: Request, error: Exception) -> JSONResponse:
     return _answer(failure(request.method, request.url.path, error))
-
-
-def failure(method: str, path: str, error: Exception) -> CorralError:
-    """What is answered where a request failed in a way nobody foresaw; the log gets the rest."""
-    if isinstance(error, OverflowError):  # no integer column, no instant and no file offset holds it
-        return InvalidInput("A number in the request is too large.", cause=str(error))
-    if isinstance(error, UnicodeEncodeError):  # half of a surrogate pair, which JSON can spell
-        return InvalidInput("A text in the request holds a character that is none.", cause=str(error))
-    log.error("request_failed", path=path, method=method, exc_info=error)
-    return CorralError(f"The daemon failed: {type(error).__name__}.")

@@ -24,10 +24,10 @@ from corral.config.watch import ConfigWatcher
 from corral.errors import Unsupported
 from corral.observe import logs
 from corral.server.access import Access
-from corral.server.app import build
 from corral.server.assembly import assemble
 from corral.server.door import Door
 from corral.server.express import Express
+from corral.server.framework import Framework
 from corral.server.guard import Guard
 from corral.server.instance import Instance
 from corral.server.jobs import Job, now
@@ -89,7 +89,7 @@ async def _run(services: Services, ready: Callable[[], None]) -> None:
         loop.add_signal_handler(number, request_stop, False)
 
     door = Door(project, services.settings().daemon.tcp_port)
-    mcp = Mcp(Express(build(services), services), services)
+    mcp = Mcp(Express(Framework(services), services), services)
     app = Access(mcp, token=door.token, socket=door.path)
     config = uvicorn.Config(
         app,

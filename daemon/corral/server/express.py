@@ -10,21 +10,24 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Awaitable, Callable
+from inspect import signature
 from typing import Any
 from urllib.parse import parse_qsl
 
-from fastapi import Request, Response
 from pydantic import BaseModel
+from starlette.requests import Request
+from starlette.responses import Response
 
 from corral.errors import CorralError
 from corral.server.access import App, Receive, Scope, Send
-from corral.server.app import PREFIX, failure
-from corral.server.routes import hooks, locks, messages, sessions, tasks
+from corral.server.failures import failure
+from corral.server.routes import daemon, hooks, locks, messages, sessions, tasks
+from corral.server.routing import PREFIX
 from corral.server.services import Services
 
 Read = Callable[[bytes], Any]
-Found = tuple[list[Any], Callable[..., Awaitable[Any]], "Read | None", int]
-Call = tuple[str, "re.Pattern[str]", Callable[..., Awaitable[Any]], "Read | None", int]
+Found = tuple[list[Any], Callable[..., Awaitable[Any]], "Read | None", int, bool]
+Call = tuple[str, "re.Pattern[str]", Callable[..., Awaitable[Any]], "Read | None", int, bool]
 
 
 def _object(body: bytes) -> dict[str, Any]:
@@ -38,15 +41,18 @@ def _model(model: type[BaseModel]) -> Callable[[bytes], BaseModel]:
     return model.model_validate_json
 
 
-def _asked(query: bytes) -> messages.Inbox:
-    pairs = parse_qsl(query.decode("ascii"), keep_blank_values=True, strict_parsing=bool(query))
-    if len(dict(pairs)) < len(pairs):
-        raise ValueError("said twice")
-    return messages.Inbox.model_validate(dict(pairs))
+def _query(model: type[BaseModel]) -> Callable[[bytes], BaseModel]:
+    def asked(query: bytes) -> BaseModel:
+        pairs = parse_qsl(query.decode("ascii"), keep_blank_values=True, strict_parsing=bool(query))
+        if len(dict(pairs)) < len(pairs):
+            raise ValueError("said twice")
+        return model.model_validate(dict(pairs))
+
+    return asked
 
 
 _CALLS: tuple[Call, ...] = tuple(
-    (method, re.compile(PREFIX + path), answer, read, status)
+    (method, re.compile(PREFIX + path), answer, read, status, "request" in signature(answer).parameters)
     for method, path, answer, read, status in (
         ("POST", "/hooks/([^/]+)", hooks.hook, _object, 200),
         ("POST", "/sessions/([^/]+)/heartbeat", sessions.heartbeat, None, 200),
@@ -54,12 +60,17 @@ _CALLS: tuple[Call, ...] = tuple(
         ("POST", "/locks/check", locks.check, _model(locks.Keys), 200),
         ("POST", "/locks/release", locks.release, _model(locks.Release), 200),
         ("POST", "/messages", messages.send, _model(messages.Sending), 201),
-        ("GET", "/messages", messages.inbox, _asked, 200),
+        ("GET", "/messages", messages.inbox, _query(messages.Inbox), 200),
         ("POST", "/sessions", sessions.register, _model(sessions.Registration), 201),
         ("POST", "/tasks", tasks.submit, _object, 201),
+        ("POST", "/hooks/Stop/wait", hooks.wait, _object, 200),
+        ("GET", "/bridge", hooks.bridge, _query(hooks.Bridge), 200),
+        ("GET", "/health", daemon.health, None, 200),
+        ("POST", "/daemon/stop", daemon.stop, _model(daemon.Stop), 202),
     )
 )
-"""Method, path, route function, how its body (of GET: its query) is read (None: it has none), and the status of success."""
+"""Method, path, route function, how its body (of GET: its query) is read (None: it has none), the status of success, and
+whether it wants the request itself."""
 
 
 class Express:
@@ -79,12 +90,11 @@ class Express:
         if found is None:
             await self._app(scope, receive, send)
             return
-        arguments, answer, read, status = found
-        body = b""
-        if scope["method"] == "GET":
-            arguments, said = [Request(scope, receive)], scope["query_string"]
-        else:
-            said = body = await _whole(receive)
+        arguments, answer, read, status, asks = found
+        body = b"" if scope["method"] == "GET" else await _whole(receive)
+        said = scope["query_string"] if scope["method"] == "GET" else body
+        if asks:
+            arguments.append(Request(scope, receive))
         try:
             given = [*arguments, read(said)] if read is not None else arguments
         except ValueError:  # also pydantic's; the framework says what is wrong with it
@@ -107,10 +117,10 @@ class Express:
 
 
 def _find(method: str, path: str) -> Found | None:
-    for by, pattern, answer, read, status in _CALLS:
+    for by, pattern, answer, read, status, asks in _CALLS:
         match = pattern.fullmatch(path) if by == method else None
         if match is not None:
-            return list(match.groups()), answer, read, status
+            return list(match.groups()), answer, read, status, asks
     return None
 
 

@@ -12,8 +12,7 @@ from pydantic import BaseModel
 from corral.errors import DatabaseUnavailable, NotFound
 from corral.models.tasks import TaskSubmission
 from corral.server.openapi_examples import EXAMPLES
-
-PREFIX = "/api/v1"
+from corral.server.routing import PREFIX
 
 
 class Problem(BaseModel):

@@ -15,8 +15,9 @@ from itertools import dropwhile, islice
 from typing import Any
 from urllib.parse import urlencode
 
-from fastapi import Request, Response
 from pydantic_core import to_json
+from starlette.requests import Request
+from starlette.responses import Response
 
 Row = dict[str, Any]
 BYTES = 256 * 1024

@@ -23,7 +23,7 @@ from corral.coordination.locks import Holder
 from corral.coordination.sessions import Arrival
 from corral.errors import CorralError, InvalidInput
 from corral.models.states import SessionStatus
-from corral.server.app import failure
+from corral.server.failures import failure
 from corral.server.hooks import started_at
 from corral.server.mcp.replays import Replays
 from corral.server.routes.locks import Speaker, speaker

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import APIRouter
-
 from corral.server.agents import roster_of
-from corral.server.routes.dependencies import Given
+from corral.server.routing import Routes
+from corral.server.services import Services
 
-router = APIRouter(prefix="/agents", tags=["agents"])
+router = Routes("agents", "/agents")
 
 
 @router.get("")
-async def listing(services: Given) -> list[dict[str, Any]]:
+async def listing(services: Services) -> list[dict[str, Any]]:
     """The members of the team and every agent definition; ``problem``: why one could do nothing here."""
     roster, check = roster_of(services), services.supervisor.check
     return await services.work(lambda: [roster.shown(name, check) for name in roster.names()])
 
 
 @router.get("/{name}")
-async def show(services: Given, name: str) -> dict[str, Any]:
+async def show(services: Services, name: str) -> dict[str, Any]:
     """One of them."""
     roster, check = roster_of(services), services.supervisor.check
     return await services.work(lambda: roster.shown(name, check))

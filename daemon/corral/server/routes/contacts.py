@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, Field
 from sqlalchemy import Connection
+from starlette.requests import Request
+from starlette.responses import Response
 
 from corral.coordination import addresses, contacts
 from corral.server.pages import MOST, Page, answer, following, page
 from corral.server.routes.callers import Caller, act
-from corral.server.routes.dependencies import Given
 from corral.server.routes.locks import person
+from corral.server.routing import Routes
+from corral.server.services import Services
 
-router = APIRouter(prefix="/contacts", tags=["contacts"])
+router = Routes("contacts", "/contacts")
 LONGEST_S = 366 * 24 * 3600
 Agent = Annotated[str, Field(min_length=1, max_length=128, examples=["GreenLake"])]
 
@@ -80,14 +82,14 @@ class Chosen(BaseModel):
 
 @router.get("", response_model=list[Contact])
 async def listing(
-    services: Given,
+    services: Services,
     request: Request,
     session_id: Annotated[
-        str | None, Query(max_length=128, description="Whose contacts; none named: the person's.")
+        str | None, Field(max_length=128, description="Whose contacts; none named: the person's.")
     ] = None,
-    agent: Annotated[str | None, Query(max_length=128, description="Whose, by name.")] = None,
-    limit: Annotated[int, Query(ge=1, le=MOST)] = MOST,
-    after: Annotated[str | None, Query(max_length=128, description="The name of the last one known.")] = None,
+    agent: Annotated[str | None, Field(max_length=128, description="Whose, by name.")] = None,
+    limit: Annotated[int, Field(ge=1, le=MOST)] = MOST,
+    after: Annotated[str | None, Field(max_length=128, description="The name of the last one known.")] = None,
 ) -> Response:
     """With whom a session has exchanged mail, the latest first."""
 
@@ -99,21 +101,21 @@ async def listing(
 
 
 @router.post("/request")
-async def ask(services: Given, asked: Asking) -> Granted:
+async def ask(services: Services, asked: Asking) -> Granted:
     """Ask to write to an agent; that is always granted."""
     said = await act(services, asked, lambda conn, me, now: contacts.request(conn, me, asked.to, now, asked.ttl_s))
     return Granted.model_validate(said)
 
 
 @router.post("/respond")
-async def respond(services: Given, said: Answering) -> Answered:
+async def respond(services: Services, said: Answering) -> Answered:
     """Answer an agent that asked to write; it may, whatever is answered."""
     done = await act(services, said, lambda conn, me, now: contacts.respond(conn, me, said.to, now, said.ttl_s))
     return Answered.model_validate(done)
 
 
 @router.post("/policy")
-async def choose(services: Given, said: Choice) -> Chosen:
+async def choose(services: Services, said: Choice) -> Chosen:
     """Choose who may write to a session; that stays everybody."""
     chosen: dict[str, Any] = await act(services, said, lambda _conn, me, _now: contacts.choose(me, said.policy))
     return Chosen.model_validate(chosen)

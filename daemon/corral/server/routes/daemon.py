@@ -5,20 +5,20 @@ from __future__ import annotations
 import os
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 from sqlalchemy import Connection
 
 from corral import PROTOCOL, __version__
 from corral.models.instants import iso
 from corral.server.pages import SHOWN_BYTES, page
 from corral.server.projects import check_project, project_of
-from corral.server.routes.dependencies import Given
+from corral.server.routing import Routes
+from corral.server.services import Services
 from corral.store import events, merges, sessions, tasks
 from corral.store import locks as lock_rows
 from corral.store.inspection import health_of, schema_of
 
-router = APIRouter(tags=["daemon"])
+router = Routes("daemon")
 MOST_AT_WORK = 50
 """Sessions in a status."""
 
@@ -30,7 +30,7 @@ class Stop(BaseModel):
 
 
 @router.get("/health")
-async def health(services: Given) -> dict[str, Any]:
+async def health(services: Services) -> dict[str, Any]:
     """Version, protocol, process and project of the daemon that answers."""
     return {
         "version": __version__,
@@ -43,7 +43,7 @@ async def health(services: Given) -> dict[str, Any]:
 
 
 @router.get("/status")
-async def status(services: Given) -> dict[str, Any]:
+async def status(services: Services) -> dict[str, Any]:
     """Counts of everything, who is at work, and the latest events."""
     now = iso(services.now())
 
@@ -93,14 +93,14 @@ class Project(BaseModel):
 
 
 @router.get("/project")
-async def project(services: Given, human_key: Annotated[str, Query(max_length=4096)] = "") -> Project:
+async def project(services: Services, human_key: Annotated[str, Field(max_length=4096)] = "") -> Project:
     """The project that this daemon serves, if it is the one that is meant: by the path of any of its worktrees, or its slug."""
     await services.work(lambda: check_project(services, human_key))
     return Project.model_validate(await services.work(lambda: project_of(services)))
 
 
 @router.get("/config")
-async def config(services: Given) -> dict[str, Any]:
+async def config(services: Services) -> dict[str, Any]:
     """The settings in force and where each came from."""
     loaded = services.settings.loaded
     return {
@@ -111,14 +111,14 @@ async def config(services: Given) -> dict[str, Any]:
 
 
 @router.post("/daemon/stop", status_code=202)
-async def stop(services: Given, how: Stop) -> dict[str, Any]:
+async def stop(services: Services, how: Stop) -> dict[str, Any]:
     """Begin to stop: workers are ended (or, with ``drain``, waited for), then the process leaves."""
     services.stop_requested(how.drain)
     return {"stopping": True, "pid": os.getpid()}
 
 
 @router.get("/database")
-async def database(services: Given) -> dict[str, Any]:
+async def database(services: Services) -> dict[str, Any]:
     """Whether the database is whole, and which schema it has."""
 
     def look(conn: Connection) -> dict[str, Any]:

@@ -8,21 +8,22 @@ import json
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Query
-from fastapi.responses import StreamingResponse
+from fastapi import Header
+from pydantic import Field
+from starlette.responses import StreamingResponse
 
-from corral.server.routes.dependencies import Given
+from corral.server.routing import Routes
 from corral.server.services import Services
 from corral.store import events
 
-router = APIRouter(tags=["events"])
+router = Routes("events")
 
 HEARTBEAT_S = 15.0
 """How long the stream is silent at most."""
 PAGE = 200
 """Events that are read at once: a slow reader holds no more of them here."""
 
-_Id = Annotated[int, Query(ge=0, le=2**63 - 1)]
+_Id = Annotated[int, Field(ge=0, le=2**63 - 1)]
 _STREAM: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "Server-sent events, for as long as both sides want; `id` is the `event_id`.",
@@ -39,7 +40,7 @@ _STREAM: dict[int | str, dict[str, Any]] = {
 
 @router.get("/events", response_class=StreamingResponse, responses=_STREAM)
 async def stream(
-    services: Given,
+    services: Services,
     after: _Id | None = None,
     last_event_id: Annotated[int | None, Header(ge=0, le=2**63 - 1)] = None,
 ) -> StreamingResponse:

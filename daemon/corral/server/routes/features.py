@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, Field
 from sqlalchemy import Connection
+from starlette.requests import Request
+from starlette.responses import Response
 
 from corral.coordination import features
 from corral.models.states import FeatureStatus
 from corral.server.pages import BYTES, MOST, answer, following, page
-from corral.server.routes.dependencies import Given
 from corral.server.routes.locks import parse, speaker
+from corral.server.routing import Routes
 from corral.server.services import Services
 
-router = APIRouter(prefix="/features", tags=["features"])
+router = Routes("features", "/features")
 
 FeatureId = Annotated[str, Field(min_length=1, max_length=features.MAX_ID, examples=["FEAT-123"])]
 Claims = Annotated[
@@ -60,10 +61,10 @@ class Question(BaseModel):
 
 @router.get("", response_model=list[dict[str, Any]])
 async def listing(
-    services: Given,
+    services: Services,
     request: Request,
-    limit: Annotated[int, Query(ge=1, le=MOST)] = MOST,
-    after: Annotated[str | None, Query(max_length=features.MAX_ID, description="The id of the last one known.")] = None,
+    limit: Annotated[int, Field(ge=1, le=MOST)] = MOST,
+    after: Annotated[str | None, Field(max_length=features.MAX_ID, description="The id of the last one known.")] = None,
 ) -> Response:
     """The active features, oldest first."""
     found = await services.read(lambda conn: page(following(features.active(conn), "feature_id", after), limit))
@@ -71,7 +72,7 @@ async def listing(
 
 
 @router.post("", status_code=201)
-async def register(services: Given, said: Registration) -> dict[str, Any]:
+async def register(services: Services, said: Registration) -> dict[str, Any]:
     """Register a feature; one that is active gets these claims in place of its own."""
     now = services.now()
     feature = features.Registration(
@@ -93,7 +94,7 @@ async def register(services: Given, said: Registration) -> dict[str, Any]:
 
 
 @router.post("/deregister")
-async def deregister(services: Given, said: Deregistration) -> dict[str, Any]:
+async def deregister(services: Services, said: Deregistration) -> dict[str, Any]:
     """End a feature: its claims count no more. To do it twice is no error."""
     now = services.now()
 
@@ -107,7 +108,7 @@ async def deregister(services: Given, said: Deregistration) -> dict[str, Any]:
 
 
 @router.post("/analyze")
-async def analyze(services: Given, asked: Question) -> dict[str, Any]:
+async def analyze(services: Services, asked: Question) -> dict[str, Any]:
     """How well it goes beside the active features: ``FULL``, ``PARTIAL`` or ``SEQUENTIAL``, and what overlaps.
 
     ``left_out``: how many more features it meets, and of one, how many more pairs, than are told.
@@ -130,6 +131,6 @@ async def analyzed(services: Services, feature_id: str | None, claims: list[str]
 
 
 @router.get("/{feature_id:path}")
-async def detail(services: Given, feature_id: str) -> dict[str, Any]:
+async def detail(services: Services, feature_id: str) -> dict[str, Any]:
     """One feature, whether active or not."""
     return await services.read(lambda conn: features.detail(conn, feature_id))

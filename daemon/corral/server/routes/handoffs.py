@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, Field
 from sqlalchemy import Connection
+from starlette.responses import Response
 
 from corral.coordination import handoffs
 from corral.server.pages import named, page
-from corral.server.routes.dependencies import Given
 from corral.server.routes.locks import speaker
+from corral.server.routing import Routes
+from corral.server.services import Services
 from corral.store import handoffs as rows
 
-router = APIRouter(prefix="/handoffs", tags=["handoffs"])
+router = Routes("handoffs", "/handoffs")
 Items = Annotated[
     list[str] | str | None,
     Field(None, description="Items, or text with one on each line.", examples=[["Ran the tests"]]),
@@ -35,9 +36,9 @@ class Handoff(BaseModel):
 
 @router.get("", response_model=dict[str, Any])
 async def listing(
-    services: Given,
-    agent_name: Annotated[str | None, Query(max_length=128)] = None,
-    limit: Annotated[int, Query(ge=1, le=handoffs.MAX_SHOWN)] = 20,
+    services: Services,
+    agent_name: Annotated[str | None, Field(max_length=128)] = None,
+    limit: Annotated[int, Field(ge=1, le=handoffs.MAX_SHOWN)] = 20,
 ) -> Response:
     """The newest handoffs, of one agent or of everybody; of long ones as many as fit."""
     found = await services.read(lambda conn: page(handoffs.recent(conn, agent_name, limit)))
@@ -45,13 +46,13 @@ async def listing(
 
 
 @router.get("/{handoff_id}")
-async def detail(services: Given, handoff_id: str) -> dict[str, Any]:
+async def detail(services: Services, handoff_id: str) -> dict[str, Any]:
     """One handoff, by its id or the beginning of it."""
     return handoffs.wire(await services.read(lambda conn: rows.get(conn, handoff_id)))
 
 
 @router.post("", status_code=201)
-async def write(services: Given, said: Handoff) -> dict[str, Any]:
+async def write(services: Services, said: Handoff) -> dict[str, Any]:
     """Leave a handoff."""
     now, lists = services.now(), said.model_dump(include=set(handoffs.LISTS))
 

@@ -7,8 +7,10 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import Any
 
-from fastapi import APIRouter, Body, Request, Response
+from pydantic import BaseModel
 from sqlalchemy import Connection
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from corral.config.model import Tasks as TaskRules
@@ -17,23 +19,23 @@ from corral.errors import DaemonUnreachable
 from corral.models.instants import iso
 from corral.models.states import SessionStatus
 from corral.server import hooks
-from corral.server.routes.dependencies import Given
+from corral.server.routing import Routes
 from corral.server.services import Services
 from corral.store import sessions as session_rows
 from corral.work import departures
 
 PAUSE_S = 0.5
-router = APIRouter(tags=["hooks"])
+router = Routes("hooks")
 
 
 @router.post("/hooks/{event}")
-async def hook(services: Given, event: str, payload: dict[str, Any] = Body(...)) -> dict[str, Any]:  # noqa: B008
+async def hook(services: Services, event: str, payload: dict[str, Any]) -> dict[str, Any]:
     """One event of a Claude Code session; the answer is what the hook prints."""
     return await hooks.answer(services, event, payload)
 
 
 @router.post("/hooks/Stop/wait")
-async def wait(services: Given, request: Request, payload: dict[str, Any] = Body(...)) -> dict[str, str]:  # noqa: B008
+async def wait(services: Services, request: Request, payload: dict[str, Any]) -> dict[str, str]:
     """Held open beside a session of a terminal that stopped, until mail for it comes: ``{"text": …}`` to wake it with.
 
     ``{}``: another one waits in its place; 503: the daemon stops.
@@ -86,15 +88,23 @@ async def _hung_up(receive: Receive) -> None:
         pass
 
 
+class Bridge(BaseModel):
+    """A bridge: its process and its client's, and the session that it was started for, as far as it knows."""
+
+    pid: str
+    client: int
+    session: str = ""
+
+
 @router.get("/bridge")
-async def bridge(services: Given, pid: str, client: int, session: str = "") -> Held:
+async def bridge(services: Services, told: Bridge) -> Held:
     """Held open by a session's MCP bridge while it lives; its end tells at once that the session is unguarded, or gone."""
-    services.witness.bridge_opened(pid, session)
+    services.witness.bridge_opened(told.pid, told.session)
 
     async def closed() -> None:
-        served = services.witness.bridge_closed(pid)
+        served = services.witness.bridge_closed(told.pid)
         if served and not services.stopping:
-            await _bridge_lost(services, served, client)
+            await _bridge_lost(services, served, told.client)
 
     return Held(services, closed)
 

@@ -10,9 +10,10 @@ from datetime import datetime
 from functools import partial
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from sqlalchemy import Connection
+from starlette.requests import Request
+from starlette.responses import Response
 
 from corral.coordination import addresses, locks, sessions, stale_holders
 from corral.coordination.keys import LockKey, parse_key, reach
@@ -23,11 +24,11 @@ from corral.errors import InvalidInput
 from corral.models.instants import iso
 from corral.server import lock_activity, lock_waiting, pages, refusals
 from corral.server.lock_waiting import MAX_WAIT_S
-from corral.server.routes.dependencies import Given
+from corral.server.routing import Routes
 from corral.server.services import Services
 from corral.store import sessions as session_rows
 
-router = APIRouter(prefix="/locks", tags=["locks"])
+router = Routes("locks", "/locks")
 
 PERSON = "person"
 """The session that acts when no Claude Code session asks: the person at the keyboard."""
@@ -154,11 +155,11 @@ def speaker(conn: Connection, session_id: str | None, now: datetime) -> Speaker:
 
 @router.get("", response_model=list[dict[str, Any]])
 async def listing(
-    services: Given,
+    services: Services,
     request: Request,
-    limit: Annotated[int, Query(ge=1, le=pages.MOST)] = pages.MOST,
+    limit: Annotated[int, Field(ge=1, le=pages.MOST)] = pages.MOST,
     after: Annotated[
-        str | None, Query(max_length=128, description="`acquired_at,lock_id` of the last one known.")
+        str | None, Field(max_length=128, description="`acquired_at,lock_id` of the last one known.")
     ] = None,
 ) -> Response:
     """The live locks, the oldest first."""
@@ -175,7 +176,7 @@ async def acquire(services: Services, wanted: Acquisition) -> dict[str, Any]:
 
 
 @router.post("/acquire", status_code=201)
-async def acquire_in_turn(services: Given, request: Request, wanted: Patience) -> dict[str, Any]:
+async def acquire_in_turn(services: Services, request: Request, wanted: Patience) -> dict[str, Any]:
     """Reserve all the keys or none of them, or each that is free; with ``wait_s`` when it is one's turn."""
     wish, identity = _wish(services, wanted), Identity(services, wanted.session_id)
     if not wanted.each:
@@ -225,7 +226,7 @@ async def _hung_up(request: Request) -> None:
 
 
 @router.post("/renew")
-async def renew(services: Given, wanted: Renewal) -> dict[str, Any]:
+async def renew(services: Services, wanted: Renewal) -> dict[str, Any]:
     """Let reservations last ``extend_s`` longer, all or none; each is told with ``old_expires_at``."""
     now, keys, identity = services.now(), parse(services, wanted.paths), Identity(services, wanted.session_id)
     renewed = await services.write(
@@ -241,7 +242,7 @@ async def renew(services: Given, wanted: Renewal) -> dict[str, Any]:
 
 
 @router.post("/force-release")
-async def force_release(services: Given, wanted: Force) -> dict[str, Any]:
+async def force_release(services: Services, wanted: Force) -> dict[str, Any]:
     """Take locks from holders who are gone: no sign of life for 30 minutes, no mail, file or commit for 15."""
     if not wanted.paths and not wanted.lock_ids:
         raise InvalidInput("Say what to release.", remedy="Name paths or ids of locks.")
@@ -257,7 +258,7 @@ async def force_release(services: Given, wanted: Force) -> dict[str, Any]:
 
 
 @router.post("/check")
-async def check(services: Given, asked: Keys) -> list[dict[str, Any]]:
+async def check(services: Services, asked: Keys) -> list[dict[str, Any]]:
     """For each key: whether an edit of it would be free, and who holds what overlaps it."""
     now, keys = services.now(), parse(services, asked.paths)
     me = Holder(session_id=asked.session_id or person())
@@ -265,7 +266,7 @@ async def check(services: Given, asked: Keys) -> list[dict[str, Any]]:
 
 
 @router.post("/release")
-async def release(services: Given, given: Release) -> dict[str, Any]:
+async def release(services: Services, given: Release) -> dict[str, Any]:
     """Give up a session's locks, those named or all. Another session is refused, a person put on record."""
     now, keys = services.now(), parse(services, given.paths)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, Literal
 
-from fastapi import APIRouter
 from pydantic import BaseModel, Field
 from sqlalchemy import Connection
 
@@ -16,14 +15,14 @@ from corral.server.pages import SHOWN_BYTES, page
 from corral.server.projects import project_of
 from corral.server.routes.callers import Caller, act
 from corral.server.routes.daemon import Project
-from corral.server.routes.dependencies import Given
 from corral.server.routes.locks import MAX_KEYS, Speaker, parse, speaker
 from corral.server.routes.sessions import Naming, give_name, team_capabilities, whole
+from corral.server.routing import Routes
 from corral.server.services import Services
 from corral.store import mailbox
 
 Row = dict[str, Any]
-router = APIRouter(prefix="/macros", tags=["macros"])
+router = Routes("macros", "/macros")
 MOST_MAIL = 200
 
 
@@ -106,7 +105,7 @@ class Cycled(Reserved):
 
 
 @router.post("/start-session", status_code=201)
-async def start_session(services: Given, said: Beginning) -> Started:
+async def start_session(services: Services, said: Beginning) -> Started:
     """Begin: a session and its name, the files that it reserves, its mail."""
     now, keys = services.now(), parse(services, said.paths)
 
@@ -121,7 +120,7 @@ async def start_session(services: Given, said: Beginning) -> Started:
 
 
 @router.post("/prepare-thread", status_code=201)
-async def prepare_thread(services: Given, said: Joining) -> Joined:
+async def prepare_thread(services: Services, said: Joining) -> Joined:
     """Join a thread: a session and its name, who has written what in it, its mail."""
     now = services.now()
     who = await services.write(lambda conn: _enter(conn, said, now).holder.session_id)
@@ -136,7 +135,7 @@ async def prepare_thread(services: Given, said: Joining) -> Joined:
 
 
 @router.post("/reservation-cycle")
-async def reservation_cycle(services: Given, said: Cycle) -> Cycled:
+async def reservation_cycle(services: Services, said: Cycle) -> Cycled:
     """Reserve paths, each that is free; with ``auto_release`` give those up again at once."""
     keys = parse(services, said.paths)
 

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, Field
 from sqlalchemy import Connection
+from starlette.responses import Response
 
 from corral.coordination import memory, sessions
 from corral.coordination.memory import Question
 from corral.server.pages import named, page
-from corral.server.routes.dependencies import Given
 from corral.server.routes.locks import speaker
+from corral.server.routing import Routes
+from corral.server.services import Services
 
-router = APIRouter(prefix="/memory", tags=["memory"])
+router = Routes("memory", "/memory")
 
 
 class Memory(BaseModel):
@@ -30,7 +32,7 @@ class Memory(BaseModel):
 
 
 @router.post("", status_code=201)
-async def remember(services: Given, said: Memory) -> dict[str, Any]:
+async def remember(services: Services, said: Memory) -> dict[str, Any]:
     """Keep something; ``action`` is ``created``, or ``deduplicated`` where it was told within the hour."""
     now, told = services.now(), memory.Memory(**said.model_dump(exclude={"session_id"}))
 
@@ -46,12 +48,12 @@ async def remember(services: Given, said: Memory) -> dict[str, Any]:
 
 @router.get("", response_model=dict[str, Any])
 async def recall(
-    services: Given,
+    services: Services,
     query: str = "",
-    tag: list[str] = Query(default=[]),  # noqa: B008
+    tag: Sequence[str] = (),
     event_type: str | None = None,
-    limit: Annotated[int, Query(ge=1, le=memory.MAX_SHOWN)] = 10,
-    min_relevance: Annotated[float, Query(ge=0, le=1)] = 0,
+    limit: Annotated[int, Field(ge=1, le=memory.MAX_SHOWN)] = 10,
+    min_relevance: Annotated[float, Field(ge=0, le=1)] = 0,
 ) -> Response:
     """What is known, the most relevant first; without a query and tags, the newest. Of long ones as many as fit."""
     now, asked = services.now(), Question(query, tag, event_type, limit, min_relevance)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, Field
 from sqlalchemy import Connection
+from starlette.requests import Request
+from starlette.responses import Response
 
 from corral.landing import requests
 from corral.models import merges as shapes
@@ -15,10 +17,11 @@ from corral.server.assembly import merge_settled
 from corral.server.logtail import FURTHEST, LogPart, follow
 from corral.server.pages import MOST, Page, answer, page
 from corral.server.routes.callers import SessionId
-from corral.server.routes.dependencies import Given
+from corral.server.routing import Routes
+from corral.server.services import Services
 from corral.store import merges
 
-router = APIRouter(prefix="/merges", tags=["merges"])
+router = Routes("merges", "/merges")
 
 
 class Submission(BaseModel):
@@ -38,12 +41,12 @@ class Again(BaseModel):
 
 @router.get("", response_model=list[dict[str, Any]])
 async def listing(
-    services: Given,
+    services: Services,
     request: Request,
-    state: list[MergeState] = Query(default=[]),  # noqa: B008
-    branch: str | None = Query(None, max_length=1024, description="Only of this branch."),
-    limit: int = Query(MOST, ge=1, le=MOST),
-    after: str | None = Query(None, max_length=64, description="The id of the last one known."),
+    state: Sequence[MergeState] = (),
+    branch: Annotated[str | None, Field(max_length=1024, description="Only of this branch.")] = None,
+    limit: Annotated[int, Field(ge=1, le=MOST)] = MOST,
+    after: Annotated[str | None, Field(max_length=64, description="The id of the last one known.")] = None,
 ) -> Response:
     """Merge requests in order of submission."""
 
@@ -54,7 +57,7 @@ async def listing(
 
 
 @router.post("", status_code=201)
-async def submit(services: Given, wanted: Submission) -> dict[str, Any]:
+async def submit(services: Services, wanted: Submission) -> dict[str, Any]:
     """Put a branch into the queue; ``merge_id`` is null if the target has everything of it already."""
     now = services.now()
     target = wanted.target or services.settings.target().removeprefix("refs/heads/")
@@ -76,13 +79,13 @@ async def submit(services: Given, wanted: Submission) -> dict[str, Any]:
 
 
 @router.get("/{merge_id}")
-async def detail(services: Given, merge_id: str) -> dict[str, Any]:
+async def detail(services: Services, merge_id: str) -> dict[str, Any]:
     """Everything about one merge request."""
     return await services.work(lambda: requests.detail(services.db, merge_id))
 
 
 @router.post("/{merge_id}/retry")
-async def retry(services: Given, merge_id: str, how: Again | None = None) -> dict[str, Any]:
+async def retry(services: Services, merge_id: str, how: Again | None = None) -> dict[str, Any]:
     """Queue again what came back."""
     now, follow_branch = services.now(), how.follow_branch if how else False
     row = await services.work(
@@ -93,7 +96,7 @@ async def retry(services: Given, merge_id: str, how: Again | None = None) -> dic
 
 
 @router.post("/{merge_id}/cancel")
-async def cancel(services: Given, merge_id: str) -> dict[str, Any]:
+async def cancel(services: Services, merge_id: str) -> dict[str, Any]:
     """Take a request out of the queue; its branch stays."""
     now, settled = services.now(), merge_settled(services.settings)
     row = await services.work(lambda: requests.cancel(services.db, services.git, merge_id, on_settled=settled, now=now))
@@ -104,7 +107,10 @@ async def cancel(services: Given, merge_id: str) -> dict[str, Any]:
 
 @router.get("/{merge_id}/log")
 async def log(
-    services: Given, merge_id: str, offset: int = Query(0, ge=0, le=FURTHEST), wait_s: float = Query(0, ge=0, le=30)
+    services: Services,
+    merge_id: str,
+    offset: Annotated[int, Field(ge=0, le=FURTHEST)] = 0,
+    wait_s: Annotated[float, Field(ge=0, le=30)] = 0,
 ) -> LogPart:
     """A part of the output of a request's last verification; waits up to ``wait_s`` for more."""
     row = await services.read(lambda conn: merges.get(conn, merge_id))

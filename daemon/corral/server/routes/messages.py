@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, Field
 from sqlalchemy import Connection
+from starlette.requests import Request
+from starlette.responses import Response
 
 from corral.coordination import addresses, mailing, messages
 from corral.coordination.messages import Letter, Sent
@@ -16,16 +17,17 @@ from corral.models.states import Importance
 from corral.server.pages import Page, answer, listed, page
 from corral.server.roles import roles_of
 from corral.server.routes.callers import Caller, act
-from corral.server.routes.dependencies import Given
 from corral.server.routes.locks import person
+from corral.server.routing import Routes
+from corral.server.services import Services
 from corral.store import messages as rows
 
-router = APIRouter(prefix="/messages", tags=["messages"])
+router = Routes("messages", "/messages")
 
 
 LAST = "~"
 """No name of an agent comes behind it."""
-Before = Query(None, ge=0, le=2**53, description="Only messages with a lower number.")
+Before = Annotated[int | None, Field(ge=0, le=2**53, description="Only messages with a lower number.")]
 
 
 class Answering(Caller):
@@ -60,7 +62,7 @@ def _sent(sent: Sent) -> dict[str, Any]:
 
 
 @router.post("", status_code=201)
-async def send(services: Given, given: Sending) -> dict[str, Any]:
+async def send(services: Services, given: Sending) -> dict[str, Any]:
     """Send a message to everybody it names, or to nobody; ``bounced`` are those who are gone."""
     letter = Letter(
         subject=given.subject,
@@ -104,7 +106,7 @@ class Inbox(BaseModel):
 
 
 @router.get("", response_model=list[dict[str, Any]])
-async def inbox(services: Given, request: Request, asked: Annotated[Inbox, Query()]) -> Response:
+async def inbox(services: Services, request: Request, asked: Inbox) -> Response:
     """An inbox, the newest first; reading it changes nothing."""
 
     def fetch(conn: Connection) -> Page:
@@ -134,10 +136,10 @@ async def inbox(services: Given, request: Request, asked: Annotated[Inbox, Query
 
 @router.get("/search", response_model=list[dict[str, Any]])
 async def search(
-    services: Given,
-    q: str = Query(max_length=1000),
-    agent: str | None = Query(None, max_length=128, description="Only what this one sent or got."),
-    limit: int = Query(20, ge=1, le=200),
+    services: Services,
+    q: Annotated[str, Field(max_length=1000)],
+    agent: Annotated[str | None, Field(max_length=128, description="Only what this one sent or got.")] = None,
+    limit: Annotated[int, Field(ge=1, le=200)] = 20,
 ) -> Response:
     """Messages that hold all the words, the best match first; of long ones as many as fit."""
 
@@ -151,11 +153,11 @@ async def search(
 
 @router.get("/threads/{thread_id}", response_model=list[dict[str, Any]])
 async def thread(
-    services: Given,
+    services: Services,
     request: Request,
     thread_id: str,
-    before: int | None = Before,
-    limit: int = Query(messages.MOST_AT_ONCE, ge=1, le=messages.MOST_AT_ONCE),
+    before: Before = None,
+    limit: Annotated[int, Field(ge=1, le=messages.MOST_AT_ONCE)] = messages.MOST_AT_ONCE,
 ) -> Response:
     """The last messages of a thread, the oldest first, each with its receipts."""
 
@@ -167,7 +169,7 @@ async def thread(
 
 
 @router.get("/{message_id}")
-async def show(services: Given, message_id: str) -> dict[str, Any]:
+async def show(services: Services, message_id: str) -> dict[str, Any]:
     """One message, by its number or its id, with its receipts."""
     return await services.read(lambda conn: _detail(conn, messages.get(conn, message_id)))
 
@@ -178,7 +180,7 @@ def _detail(conn: Connection, row: dict[str, Any]) -> dict[str, Any]:
 
 
 @router.post("/{message_id}/reply", status_code=201)
-async def reply(services: Given, message_id: str, given: Answering) -> dict[str, Any]:
+async def reply(services: Services, message_id: str, given: Answering) -> dict[str, Any]:
     """Answer a message, in its thread and with its importance."""
     letter, roles = Letter(subject="Re:", **_common(given)), roles_of(services)
     return _sent(
@@ -187,14 +189,14 @@ async def reply(services: Given, message_id: str, given: Answering) -> dict[str,
 
 
 @router.post("/{message_id}/read")
-async def read(services: Given, message_id: str, who: Caller) -> dict[str, Any]:
+async def read(services: Services, message_id: str, who: Caller) -> dict[str, Any]:
     """Mark a message of the caller's inbox as read; the first time counts."""
     receipt = await act(services, who, lambda conn, me, now: messages.mark_read(conn, me.session_id, message_id, now))
     return {"success": True, "id": receipt["seq"], "state": mailing.state(receipt), "read_at": receipt["read_at"]}
 
 
 @router.post("/{message_id}/acknowledge")
-async def acknowledge(services: Given, message_id: str, who: Caller) -> dict[str, Any]:
+async def acknowledge(services: Services, message_id: str, who: Caller) -> dict[str, Any]:
     """Acknowledge a message of the caller's inbox, which also marks it as read; the first time counts."""
     receipt = await act(services, who, lambda conn, me, now: messages.acknowledge(conn, me.session_id, message_id, now))
     return {

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import Connection
+from starlette.requests import Request
+from starlette.responses import Response
 
 from corral.coordination import addresses, changesets, discovery, sessions
 from corral.coordination.sessions import Arrival
@@ -22,14 +24,14 @@ from corral.server import refusals, timers
 from corral.server.hooks import started_at
 from corral.server.pages import MOST, Page, answer, page
 from corral.server.routes.callers import SessionId
-from corral.server.routes.dependencies import Given
 from corral.server.routes.locks import person
+from corral.server.routing import Routes
 from corral.server.services import Services
 from corral.store import names
 from corral.store import sessions as session_rows
 from corral.work import departures
 
-router = APIRouter(prefix="/sessions", tags=["sessions"])
+router = Routes("sessions", "/sessions")
 MOST_MERGES, MOST_COMMITS = 50, 500
 """The latest of a session's that are told."""
 DEFAULT_THRESHOLD_MINUTES, MAX_THRESHOLD_MINUTES = 15, 7 * 24 * 60
@@ -61,13 +63,13 @@ class Registration(BaseModel):
 
 @router.get("", response_model=list[dict[str, Any]])
 async def listing(
-    services: Given,
+    services: Services,
     request: Request,
-    status: list[SessionStatus] = Query(default=[]),  # noqa: B008
-    capability: Annotated[str | None, Query(max_length=64)] = None,
-    limit: Annotated[int, Query(ge=1, le=MOST)] = MOST,
+    status: Sequence[SessionStatus] = (),
+    capability: Annotated[str | None, Field(max_length=64)] = None,
+    limit: Annotated[int, Field(ge=1, le=MOST)] = MOST,
     after: Annotated[
-        str | None, Query(max_length=256, description="`started_at,session_id` of the last one known.")
+        str | None, Field(max_length=256, description="`started_at,session_id` of the last one known.")
     ] = None,
 ) -> Response:
     """Every session of the project, the latest first, disconnected ones too unless filtered; ``names``: those it goes by beside
@@ -82,7 +84,7 @@ async def listing(
 
 
 @router.get("/{session_id}")
-async def detail(services: Given, session_id: SessionId) -> dict[str, Any]:
+async def detail(services: Services, session_id: SessionId) -> dict[str, Any]:
     """Who a session is, by its id or a name: as what it registered, and the commits and merge requests it made.
 
     ``left_out``: of these, how many older ones are not told.
@@ -124,7 +126,7 @@ class Cleanup(BaseModel):
 
 
 @router.post("/cleanup")
-async def cleanup(services: Given, asked: Cleanup | None = None) -> dict[str, Any]:
+async def cleanup(services: Services, asked: Cleanup | None = None) -> dict[str, Any]:
     """Give up the sessions whose process is gone or that were silent too long: what they hold comes free."""
     return await clean_up(services, asked.stale_threshold_minutes if asked else DEFAULT_THRESHOLD_MINUTES)
 
@@ -138,7 +140,7 @@ async def clean_up(services: Services, minutes: float) -> dict[str, Any]:
 
 
 @router.post("", status_code=201)
-async def register(services: Given, said: Registration) -> dict[str, Any]:
+async def register(services: Services, said: Registration) -> dict[str, Any]:
     """Register a session, or update the one with that id."""
     now = services.now()
     newcomer = Arrival(
@@ -175,7 +177,7 @@ class Naming(BaseModel):
 
 
 @router.post("/{session_id}/names", status_code=201)
-async def go_by(services: Given, session_id: SessionId, said: Naming) -> dict[str, Any]:
+async def go_by(services: Services, session_id: SessionId, said: Naming) -> dict[str, Any]:
     """Register a session under a further name, or with what it is under one; unread mail to the name comes with it."""
     now = services.now()
 
@@ -206,7 +208,7 @@ def _registration(row: dict[str, Any]) -> dict[str, Any]:
 
 
 @router.post("/{session_id}/heartbeat")
-async def heartbeat(services: Given, session_id: SessionId) -> dict[str, Any]:
+async def heartbeat(services: Services, session_id: SessionId) -> dict[str, Any]:
     """A sign of life; a session that is unknown, or was given up, is registered again."""
     now = services.now()
 
@@ -225,7 +227,7 @@ class End(BaseModel):
 
 
 @router.post("/{session_id}/end")
-async def end(services: Given, session_id: SessionId, asked: End | None = None) -> dict[str, Any]:
+async def end(services: Services, session_id: SessionId, asked: End | None = None) -> dict[str, Any]:
     """End a session: what it holds comes free. Another session is refused, a person put on record."""
     now, rules = services.now(), services.settings().tasks
     caller = (asked.caller if asked else None) or person()

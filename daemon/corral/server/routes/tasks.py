@@ -6,11 +6,12 @@ import time
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Query, Request, Response
 from pydantic import BaseModel, Field
 from sqlalchemy import Connection
+from starlette.requests import Request
+from starlette.responses import Response
 
 from corral.errors import InvalidInput, NotFound
 from corral.models import tasks as shapes
@@ -18,12 +19,12 @@ from corral.models.states import TaskStatus
 from corral.server.agents import roster_of
 from corral.server.logtail import FURTHEST, LogPart, follow
 from corral.server.pages import MOST, Page, answer, page
-from corral.server.routes.dependencies import Given
 from corral.server.routes.locks import speaker
+from corral.server.routing import Routes
 from corral.server.services import Services
 from corral.work import agents, leases, tasks
 
-router = APIRouter(prefix="/tasks", tags=["tasks"])
+router = Routes("tasks", "/tasks")
 
 
 class Batch(BaseModel):
@@ -78,7 +79,7 @@ async def settled(services: Services, submissions: list[shapes.TaskSubmission]) 
 
 
 @router.post("", status_code=201)
-async def submit(services: Given, body: dict[str, Any] = Body(...)) -> dict[str, Any]:  # noqa: B008
+async def submit(services: Services, body: dict[str, Any]) -> dict[str, Any]:
     """Queue one task; acknowledged when it is durable."""
     submissions = await settled(services, shapes.read_submissions([body]))
     now, rules = services.now(), services.settings().tasks
@@ -88,7 +89,7 @@ async def submit(services: Given, body: dict[str, Any] = Body(...)) -> dict[str,
 
 
 @router.post("/batch", status_code=201)
-async def submit_batch(services: Given, batch: Batch) -> dict[str, Any]:
+async def submit_batch(services: Services, batch: Batch) -> dict[str, Any]:
     """Queue several tasks, all or none; they may wait for each other by ``name``."""
     submissions = await settled(services, shapes.read_submissions(list(batch.tasks)))
     now, rules = services.now(), services.settings().tasks
@@ -99,12 +100,12 @@ async def submit_batch(services: Given, batch: Batch) -> dict[str, Any]:
 
 @router.get("", response_model=list[dict[str, Any]])
 async def listing(
-    services: Given,
+    services: Services,
     request: Request,
-    status: list[TaskStatus] = Query(default=[]),  # noqa: B008
-    min_priority: int = Query(0, ge=0, le=10),
-    limit: int = Query(MOST, ge=1, le=MOST),
-    after: str | None = Query(None, max_length=64, description="`priority,task_id` of the last one known."),
+    status: Sequence[TaskStatus] = (),
+    min_priority: Annotated[int, Field(ge=0, le=10)] = 0,
+    limit: Annotated[int, Field(ge=1, le=MOST)] = MOST,
+    after: Annotated[str | None, Field(max_length=64, description="`priority,task_id` of the last one known.")] = None,
 ) -> Response:
     """Tasks, highest priority first, then oldest first."""
     wanted = [str(one) for one in status]
@@ -117,19 +118,19 @@ async def listing(
 
 
 @router.get("/{task_id}")
-async def read(services: Given, task_id: str) -> shapes.TaskRead:
+async def read(services: Services, task_id: str) -> shapes.TaskRead:
     """A task's state, input and result; reading changes nothing."""
     return shapes.TaskRead.model_validate(await services.read(lambda conn: tasks.read(conn, task_id)))
 
 
 @router.get("/{task_id}/detail")
-async def detail(services: Given, task_id: str) -> dict[str, Any]:
+async def detail(services: Services, task_id: str) -> dict[str, Any]:
     """Everything about one task: what was submitted, where it worked, what it used, its merge request, its history."""
     return await services.read(lambda conn: tasks.detail(conn, task_id))
 
 
 @router.post("/claim")
-async def claim(services: Given, wanted: Claim) -> dict[str, Any]:
+async def claim(services: Services, wanted: Claim) -> dict[str, Any]:
     """Take the next task that no worker executes: ``{success, task_id, …}``, or ``reason: no_tasks_available``.
 
     ``also_held``: what the session had claimed before, where there is any.
@@ -163,7 +164,7 @@ def handed_over(services: Services, answer: dict[str, Any]) -> dict[str, Any]:
 
 
 @router.post("/{task_id}/complete")
-async def complete(services: Given, task_id: str, said: Completion) -> dict[str, Any]:
+async def complete(services: Services, task_id: str, said: Completion) -> dict[str, Any]:
     """End a task that was claimed; only the session that holds it can."""
     now, rules = services.now(), services.settings().tasks
     how = said.model_dump(exclude={"session_id"})
@@ -178,7 +179,7 @@ async def complete(services: Given, task_id: str, said: Completion) -> dict[str,
 
 
 @router.post("/{task_id}/cancel")
-async def cancel(services: Given, task_id: str, why: Reason) -> dict[str, Any]:
+async def cancel(services: Services, task_id: str, why: Reason) -> dict[str, Any]:
     """Cancel a task: at once if it waits, within seconds if it runs."""
     row = await call_off(services, task_id, why)
     return {"task_id": row["task_id"], "status": row["status"]}
@@ -200,7 +201,7 @@ async def call_off(services: Services, task_id: str, why: Reason) -> dict[str, A
 
 
 @router.post("/{task_id}/retry")
-async def retry(services: Given, task_id: str) -> dict[str, Any]:
+async def retry(services: Services, task_id: str) -> dict[str, Any]:
     """Run a task again on the present tip; what failed because of it revives."""
     now, rules = services.now(), services.settings().tasks
     row = await services.write(lambda conn: tasks.retry(conn, task_id, now, rules))
@@ -210,11 +211,11 @@ async def retry(services: Given, task_id: str) -> dict[str, Any]:
 
 @router.get("/{task_id}/log")
 async def log(
-    services: Given,
+    services: Services,
     task_id: str,
-    offset: int = Query(0, ge=0, le=FURTHEST),
-    wait_s: float = Query(0, ge=0, le=30),
-    attempt: int | None = Query(None, gt=0, le=1_000_000),
+    offset: Annotated[int, Field(ge=0, le=FURTHEST)] = 0,
+    wait_s: Annotated[float, Field(ge=0, le=30)] = 0,
+    attempt: Annotated[int | None, Field(gt=0, le=1_000_000)] = None,
 ) -> LogPart:
     """A part of an attempt's output (by default the last attempt's), from ``offset`` on; waits up to ``wait_s`` for more."""
     row = await services.read(lambda conn: tasks.find(conn, task_id))
@@ -233,7 +234,7 @@ async def log(
 
 
 @router.post("/{task_id}/reprioritize")
-async def reprioritize(services: Given, task_id: str, body: dict[str, Any] = Body(...)) -> dict[str, Any]:  # noqa: B008
+async def reprioritize(services: Services, task_id: str, body: dict[str, Any]) -> dict[str, Any]:
     """Give a task that has not begun another priority, 0 to 10."""
     priority = body.get("priority")
     if not isinstance(priority, int) or isinstance(priority, bool):

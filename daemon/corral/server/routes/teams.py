@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import APIRouter
-
 from corral.config.teams import read_team, teams_file
 from corral.errors import ConfigInvalid
 from corral.server.agents import roster_of
-from corral.server.routes.dependencies import Given
+from corral.server.routing import Routes
+from corral.server.services import Services
 
-router = APIRouter(prefix="/teams", tags=["teams"])
+router = Routes("teams", "/teams")
 
 
 @router.get("")
-async def listing(services: Given) -> dict[str, Any]:
+async def listing(services: Services) -> dict[str, Any]:
     """The team in force, and what is wrong with a newer file that could not be taken over; ``problem``: why an agent of it
     could do nothing here."""
     error, roster, check = services.teams.error, roster_of(services), services.supervisor.check
@@ -27,7 +26,7 @@ async def listing(services: Given) -> dict[str, Any]:
 
 
 @router.get("/validation")
-async def validation(services: Given) -> dict[str, Any]:
+async def validation(services: Services) -> dict[str, Any]:
     """Check the file as it is now: every error with its field and the reason."""
 
     def check() -> list[dict[str, str]]:

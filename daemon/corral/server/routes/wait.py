@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from collections.abc import Sequence
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from pydantic import Field
 from sqlalchemy import Connection
 
 from corral.models.states import OPEN_MERGES, TERMINAL_TASKS, MergeState, TaskStatus
-from corral.server.routes.dependencies import Given
+from corral.server.routing import Routes
+from corral.server.services import Services
 from corral.store import merges
 from corral.store import tasks as task_rows
 from corral.work import tasks
 
-router = APIRouter(tags=["tasks"])
+router = Routes("tasks")
 
 Row = dict[str, Any]
 
@@ -52,11 +54,11 @@ def open_work(conn: Connection) -> tuple[list[str], list[str]]:
 
 @router.get("/wait")
 async def wait(
-    services: Given,
-    task: list[str] = Query(default=[]),  # noqa: B008
-    merge: list[str] = Query(default=[]),  # noqa: B008
-    everything: bool = Query(False, alias="all"),
-    timeout_s: float = Query(25, ge=0, le=25),
+    services: Services,
+    task: Sequence[str] = (),
+    merge: Sequence[str] = (),
+    everything: Annotated[bool, Field(alias="all")] = False,
+    timeout_s: Annotated[float, Field(ge=0, le=25)] = 25,
 ) -> dict[str, Any]:
     """Answer when all that was named is settled, or when the time is over; ask again with the ids of the answer."""
     task_ids, merge_ids = list(task), list(merge)

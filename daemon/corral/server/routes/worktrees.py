@@ -6,16 +6,17 @@ from collections.abc import Callable
 from typing import Annotated, Any
 from urllib.parse import unquote
 
-from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, Field
+from starlette.requests import Request
+from starlette.responses import Response
 
 from corral.server import retirement
 from corral.server.pages import MOST, answer, following, page
 from corral.server.routes.callers import SessionId
-from corral.server.routes.dependencies import Given
+from corral.server.routing import Routes
 from corral.server.services import Services
 
-router = APIRouter(tags=["worktrees"])
+router = Routes("worktrees")
 
 
 class Wanted(BaseModel):
@@ -26,7 +27,7 @@ class Wanted(BaseModel):
     session_id: SessionId | None = None
 
 
-Limit = Annotated[int, Query(ge=1, le=MOST)]
+Limit = Annotated[int, Field(ge=1, le=MOST)]
 
 
 async def _part(
@@ -43,29 +44,29 @@ async def _part(
 
 @router.get("/worktrees", response_model=list[dict[str, Any]])
 async def listing(
-    services: Given,
+    services: Services,
     request: Request,
     limit: Limit = MOST,
-    after: Annotated[str | None, Query(max_length=64, description="The name of the last one known.")] = None,
+    after: Annotated[str | None, Field(max_length=64, description="The name of the last one known.")] = None,
 ) -> Response:
     """The worktrees that Corral allocated and that are not removed, the oldest first."""
     return await _part(services, request, services.worktrees.listing, "name", after, limit)
 
 
 @router.get("/worktrees/at-risk")
-async def at_risk(services: Given) -> list[dict[str, str]]:
+async def at_risk(services: Services) -> list[dict[str, str]]:
     """Work that is neither landed nor salvaged: ``[{what, why}]``."""
     return await services.work(lambda: retirement.at_risk(services))
 
 
 @router.post("/worktrees/retire")
-async def retire(services: Given) -> dict[str, Any]:
+async def retire(services: Services) -> dict[str, Any]:
     """Give every worktree back, salvaged; what could not be is named in ``at_risk``."""
     return {"at_risk": await services.work(lambda: retirement.retire(services))}
 
 
 @router.post("/worktrees", status_code=201)
-async def create(services: Given, wanted: Wanted) -> dict[str, Any]:
+async def create(services: Services, wanted: Wanted) -> dict[str, Any]:
     """Make a worktree that is ready to work in."""
     return await services.work(
         lambda: services.worktrees.create(
@@ -75,7 +76,7 @@ async def create(services: Given, wanted: Wanted) -> dict[str, Any]:
 
 
 @router.delete("/worktrees/{name}")
-async def remove(services: Given, name: str) -> dict[str, Any]:
+async def remove(services: Services, name: str) -> dict[str, Any]:
     """Remove a worktree; what is found nowhere else is saved first."""
     gone = await services.work(lambda: services.worktrees.remove(name, services.now()))
     services.nudge("landing")  # a branch that has landed may have waited for this
@@ -84,16 +85,16 @@ async def remove(services: Given, name: str) -> dict[str, Any]:
 
 @router.get("/salvage", response_model=list[dict[str, Any]])
 async def salvaged(
-    services: Given,
+    services: Services,
     request: Request,
     limit: Limit = MOST,
-    after: Annotated[str | None, Query(max_length=512, description="The ref of the last one known.")] = None,
+    after: Annotated[str | None, Field(max_length=512, description="The ref of the last one known.")] = None,
 ) -> Response:
     """What was saved, newest first."""
     return await _part(services, request, services.worktrees.salvaged, "ref", after, limit)
 
 
 @router.post("/worktrees/{name:path}/recover")
-async def recover(services: Given, name: str) -> dict[str, Any]:
+async def recover(services: Services, name: str) -> dict[str, Any]:
     """Bring saved work back into a worktree of its own; ``name`` is a worktree's, or a full salvage ref."""
     return await services.work(lambda: services.worktrees.recover(unquote(name), services.now()))

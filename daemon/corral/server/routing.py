@@ -1,0 +1,59 @@
+"""What the modules of routes declare: FastAPI's decorators without FastAPI, which is loaded when a request needs it.
+
+A route is an async function that takes the services first. Its other parameters are what FastAPI makes of their names and
+types; limits and descriptions are pydantic's ``Field``, and what a GET takes beside its path stands in the query.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+PREFIX = "/api/v1"
+"""Before every path."""
+
+F = TypeVar("F", bound=Callable[..., Awaitable[Any]])
+
+
+@dataclass(frozen=True)
+class Route:
+    """One operation; ``options`` are those of FastAPI's ``add_api_route``."""
+
+    method: str
+    path: str
+    answer: Callable[..., Awaitable[Any]]
+    options: dict[str, Any]
+
+
+class Routes:
+    """The operations of a module, in the order in which they are looked for.
+
+    Args:
+        tag: What the document groups them by.
+        prefix: Of their paths.
+    """
+
+    def __init__(self, tag: str, prefix: str = "") -> None:
+        self.tag = tag
+        self.prefix = prefix
+        self.declared: list[Route] = []
+
+    def get(self, path: str, **options: Any) -> Callable[[F], F]:
+        """Declare what asks for something."""
+        return self._declare("GET", path, options)
+
+    def post(self, path: str, **options: Any) -> Callable[[F], F]:
+        """Declare what does something."""
+        return self._declare("POST", path, options)
+
+    def delete(self, path: str, **options: Any) -> Callable[[F], F]:
+        """Declare what removes something."""
+        return self._declare("DELETE", path, options)
+
+    def _declare(self, method: str, path: str, options: dict[str, Any]) -> Callable[[F], F]:
+        def keep(answer: F) -> F:
+            self.declared.append(Route(method, path, answer, options))
+            return answer
+
+        return keep
