@@ -111,5 +111,7 @@ def _from_json(text: str | None) -> Any:
 
 
 def _write(kind: Any, dialect: Dialect) -> Convert | None:
+    if isinstance(kind, JSON):
+        return json.dumps
     found: Convert | None = kind.dialect_impl(dialect).bind_processor(dialect)
     return found

@@ -88,8 +88,12 @@ message_recipients = Table(
 """``seq``: the message's own, so that an inbox is read from its end; ``name``: as it was addressed; ``injected_at``: when it
 entered the model's context; ``held_at``: when it held a Stop."""
 Index("ix_message_recipients_session_id_seq", message_recipients.c.session_id, message_recipients.c.seq)
-Index("ix_message_recipients_session_id_injected_at", message_recipients.c.session_id, message_recipients.c.injected_at)
-Index("ix_message_recipients_session_id_read_at", message_recipients.c.session_id, message_recipients.c.read_at)
+Index(
+    "ix_message_recipients_session_id_read_at",
+    message_recipients.c.session_id,
+    message_recipients.c.read_at,
+    message_recipients.c.injected_at,
+)
 
 event_cursors = Table(
     "event_cursors",

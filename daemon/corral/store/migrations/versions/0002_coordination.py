@@ -202,13 +202,10 @@ def upgrade() -> None:
     )
     op.create_index("ix_message_recipients_session_id_seq", "message_recipients", ["session_id", "seq"], unique=False)
     op.create_index(
-        "ix_message_recipients_session_id_injected_at",
+        "ix_message_recipients_session_id_read_at",
         "message_recipients",
-        ["session_id", "injected_at"],
+        ["session_id", "read_at", "injected_at"],
         unique=False,
-    )
-    op.create_index(
-        "ix_message_recipients_session_id_read_at", "message_recipients", ["session_id", "read_at"], unique=False
     )
     op.add_column("agent_sessions", sa.Column("transcript_path", sa.Text(), nullable=True))
     op.add_column("agent_sessions", sa.Column("agent", sa.String(length=128), nullable=True))
