@@ -172,8 +172,9 @@ def test_the_opencode_builder_is_named_and_configured_as_prompts_name_it() -> No
     fields, text = front_matter(file), file.read_text()
     assert (fields["name"], fields["isolation"], fields["model"]) == ("OpenCode-Builder", "worktree", "sonnet")
     assert (fields["runner"], fields["runner_model"]) == ("opencode", "google/gemini-3-flash")
-    assert fields["command"] == ["opencode", "run", "--model", "{model}"]
-    assert "opencode run --model google/gemini-3-flash" in text.split("---\n", 2)[2]
+    logs = ["--print-logs", "--log-level", "ERROR"]
+    assert fields["command"] == ["opencode", "run", "--model", "{model}", "--auto", *logs]
+    assert "opencode run --model google/gemini-3-flash --auto" in text.split("---\n", 2)[2]
     assert "`/task-execution`" in text and "isolated worktree" in text
     batch = (ROOT / "skills" / "delegating-a-batch" / "SKILL.md").read_text()
     assert '`"OpenCode-Builder"`, all calls in the same message' in batch

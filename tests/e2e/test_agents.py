@@ -126,4 +126,4 @@ def test_a_session_delegates_a_batch_to_the_opencode_builder_and_its_pieces_land
     tasks = [row["task_id"] for row in crew.house.json("task", "list")]
     assert crew.house.json("wait", *tasks, "--timeout", "60", timeout_s=90)["done"]
     for piece in pieces:
-        assert git(crew.repo, "show", f"main:{piece}") == "run --model google/gemini-3-flash"
+        assert git(crew.repo, "show", f"main:{piece}").startswith("run --model google/gemini-3-flash --auto")

@@ -86,6 +86,20 @@ def test_another_exit_code_is_a_failure_worth_another_attempt(start: Start) -> N
     assert finished.retryable
 
 
+def test_a_last_line_without_a_word_is_not_the_reason(start: Start) -> None:
+    said = r"""
+x=1 cause="ModelNotFoundError: Model not found: g/m. Did you mean: g/m-2?\n    at f (a.js)"
+Error: {
+  "name": "UnknownError",
+  "data": {"ref": "err_1"
+  }
+}
+"""
+    finished = finish(start(f"cat <<'END'\n{said}END\nexit 1"))
+    assert finished.error_message == "It exited with 1: ModelNotFoundError: Model not found: g/m. Did you mean: g/m-2?"
+    assert finish(start("echo out of paper; echo; echo ']'; exit 2")).error_message == "It exited with 2: out of paper"
+
+
 def test_a_worker_killed_from_outside_is_told_apart(start: Start) -> None:
     running = start("exec sleep 600")
     os.kill(running.pid, signal.SIGKILL)
@@ -214,6 +228,15 @@ def test_a_time_limit(start: Start) -> None:
     finished = finish(running, deadline_s=3)
     assert (finished.error_code, finished.retryable) == ("timeout", True)
     assert finished.error_message == "It was still running after 60 s."
+
+
+@pytest.mark.parametrize("limits", [Limits(timeout_s=60), Limits(stall_s=60)])
+def test_who_is_stopped_by_a_limit_is_quoted(start: Start, limits: Limits) -> None:
+    running = start("echo 'Quota exceeded, trying again in 1 h.'; echo '}'; sleep 600", limits=limits)
+    wait(lambda: running.observe(clock()).progress)
+    running.observe(clock() + timedelta(seconds=61))
+    finished = finish(running, deadline_s=3)
+    assert finished.error_message and finished.error_message.endswith("said last: Quota exceeded, trying again in 1 h.")
 
 
 def test_a_silent_idle_worker_is_stalled(start: Start) -> None:

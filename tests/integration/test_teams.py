@@ -167,6 +167,6 @@ def test_everybody_whom_a_task_can_name_is_listed_and_shown(house: Coordinated) 
     listed = house.run("agent", "list").stdout
     assert "broken cannot start here" in listed and "google/gemini-3-flash" in listed
     shown = house.run("agent", "show", "opencode-builder").stdout
-    assert "opencode run --model google/gemini-3-flash" in shown and "'opencode' was not found" in shown
+    assert "opencode run --model google/gemini-3-flash --auto" in shown and "'opencode' was not found" in shown
     unknown = house.run("agent", "show", "nobody", check=False)
     assert unknown.returncode == 3 and "scribe" in unknown.stderr

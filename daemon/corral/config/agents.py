@@ -6,7 +6,7 @@ They are Claude Code's files: a front matter, then what the agent is told. Besid
 capabilities: [python, sql]       # what its tasks may require
 runner: opencode                  # what executes its tasks, instead of Claude Code: a name for `command`
 runner_model: google/gemini-3-flash
-command: [opencode, run, --model, "{model}"]    # its arguments, one by one; no shell; the prompt is its standard input
+command: [opencode, run, --model, "{model}", --auto]    # its arguments, one by one; no shell; the prompt is its standard input
 ```
 """
 

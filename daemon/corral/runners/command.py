@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import signal
 from collections.abc import Mapping, Sequence
@@ -15,6 +16,9 @@ from corral.runners.stream import one_line, plain
 from corral.runners.worker import Worker
 
 _KEPT = 8192
+_WORD = re.compile(r"\w")
+_NAMED = re.compile(r"\b[A-Z]\w*(?:Error|Exception): [^\"\\\n]*")
+"""How most languages write what went wrong, also inside of a logged line."""
 
 
 class CommandRunner:
@@ -101,7 +105,7 @@ class CommandOutput:
         """Keep the end of what was written."""
         self._last = (self._last + data)[-_KEPT:]
         lines = self._lines()
-        self.progress = one_line(lines[-1]) if lines else self.progress
+        self.progress = next((line for line in reversed(lines) if _WORD.search(line)), self.progress)
         return True
 
     def verdict(self, exit_code: int) -> Finished:
@@ -111,13 +115,25 @@ class CommandOutput:
             return Finished(True, 0, None, None, False, result)
         if exit_code < 0:
             return failure("killed", f"It was killed by {signal_name(exit_code)}.", exit_code=exit_code, result=result)
-        said = f": {self.progress}" if self.progress else "."
+        reason = self._reason()
+        said = f": {reason}" if reason else "."
         return failure("command_failed", f"It exited with {exit_code}{said}", exit_code=exit_code, result=result)
 
+    def _reason(self) -> str | None:
+        """The last line, unless that only closes a bracket: then an error that is named further up says more."""
+        lines = self._whole_lines()
+        if not lines or _WORD.search(lines[-1]):
+            return self.progress
+        named = _NAMED.findall("\n".join(lines))
+        return one_line(named[-1]) if named else self.progress
+
     def _lines(self) -> list[str]:
+        return [one_line(line) for line in self._whole_lines()]
+
+    def _whole_lines(self) -> list[str]:
         lines = plain(self._last.decode(errors="replace")).splitlines()
         whole = lines[1:] if len(self._last) == _KEPT and len(lines) > 1 else lines  # a cut secret is not recognised
-        return [line for line in map(one_line, whole) if line]
+        return [line for line in whole if line.strip()]
 
 
 def signal_name(exit_code: int) -> str:

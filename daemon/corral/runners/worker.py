@@ -155,15 +155,20 @@ class Worker:
         limits, usage = self._limits, self._output.usage
         age_s = (now - self._started).total_seconds()
         if limits.timeout_s is not None and age_s >= limits.timeout_s:
-            return "timeout", f"It was still running after {limits.timeout_s:g} s."
+            return "timeout", f"It was still running after {limits.timeout_s:g} s.{self._said_last}"
         if limits.max_tokens is not None and usage.input_tokens + usage.output_tokens > limits.max_tokens:
             return "token_limit", f"It used more than {limits.max_tokens} tokens."
         load = self._sample(now)
         if load and limits.memory_mb is not None and load.memory_mb > limits.memory_mb:
             return "memory_limit", f"Its processes used {load.memory_mb:.0f} MiB; the limit is {limits.memory_mb}."
         if limits.stall_s is not None and (now - self._progressed_at).total_seconds() >= limits.stall_s:
-            return "stalled", f"It made no progress for {limits.stall_s:g} s."
+            return "stalled", f"It made no progress for {limits.stall_s:g} s.{self._said_last}"
         return None
+
+    @property
+    def _said_last(self) -> str:
+        """Often why it waits: a client that tries again and again has said what it is refused."""
+        return f" It said last: {self._output.progress}" if self._output.progress else ""
 
     def _sample(self, now: datetime) -> Load | None:
         if (now - self._sampled_at).total_seconds() < _SAMPLE_S:
