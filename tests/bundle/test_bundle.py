@@ -156,7 +156,9 @@ def test_an_agent_says_when_it_is_to_be_used_and_what_it_may_use(file: Path) -> 
     assert fields["description"].startswith("Use ")
     assert {"Read", "Bash"} <= set(fields["tools"].split(", "))
     known = {"name", "description", "tools", "model", "isolation"}
-    assert fields.keys() - known == ({"runner", "runner_model", "command"} if "runner" in fields else set())
+    assert fields.keys() - known == (
+        {"runner", "runner_model", "command", "runner_env"} if "runner" in fields else set()
+    )
 
 
 def test_whoever_only_judges_or_delegates_has_no_tool_to_edit_with() -> None:
@@ -174,6 +176,8 @@ def test_the_opencode_builder_is_named_and_configured_as_prompts_name_it() -> No
     assert (fields["runner"], fields["runner_model"]) == ("opencode", "google/gemini-3-flash")
     logs = ["--print-logs", "--log-level", "ERROR"]
     assert fields["command"] == ["opencode", "run", "--model", "{model}", "--auto", *logs]
+    configured = json.loads(fields["runner_env"]["OPENCODE_CONFIG_CONTENT"])
+    assert configured["permission"] == {"external_directory": {"{env:CORRAL_PROJECT}/*": "deny"}}
     assert "opencode run --model google/gemini-3-flash --auto" in text.split("---\n", 2)[2]
     assert "`/task-execution`" in text and "isolated worktree" in text
     batch = (ROOT / "skills" / "delegating-a-batch" / "SKILL.md").read_text()

@@ -20,6 +20,7 @@ RECORDER = """\
 { printf '%s\\n' "$@"; } > argv.txt
 cat > prompt.txt
 pwd > where.txt
+printf '%s' "$OPENCODE_CONFIG_CONTENT$MORE$CORRAL_PROJECT" > env.txt
 git add argv.txt && git commit -q -m "Half of it"
 """
 
@@ -89,7 +90,7 @@ def landed(home: Coordinated, task_id: str) -> dict[str, str]:
     """What the program of an agent has said about itself, as it is on the target branch."""
     shown = ended(home, task_id)
     assert (shown["status"], (shown["merge"] or {}).get("state")) == ("completed", "landed"), shown
-    return {name: git(home.root, "show", f"main:{name}.txt") for name in ("argv", "prompt", "where")}
+    return {name: git(home.root, "show", f"main:{name}.txt") for name in ("argv", "prompt", "where", "env")}
 
 
 def assigned(home: Coordinated, task_id: str) -> list[dict[str, Any]]:
@@ -105,6 +106,7 @@ def test_the_opencode_builder_has_opencode_do_the_task_in_a_worktree_of_its_own(
     task_id = str(home.json("task", "submit", "--title", "Part 7", *words)["task_id"])
     seen = landed(home, task_id)
     assert seen["argv"] == "run --model google/gemini-3-flash --auto --print-logs --log-level ERROR".replace(" ", "\n")
+    assert '"{env:CORRAL_PROJECT}/*": "deny"' in seen["env"] and seen["env"].endswith(str(home.root))
     assert seen["prompt"].endswith("\n--model $(touch /tmp/x) `id`; rename the header")
     assert "`/task-execution`" in seen["prompt"] and "isolated worktree" in seen["prompt"]
     assert "work on one task of a batch" in seen["prompt"]
@@ -167,6 +169,7 @@ def test_a_definition_is_read_when_the_attempt_starts_and_one_that_is_gone_or_br
 ) -> None:
     executable(programs / "mine")
     front = "runner: mine\nrunner_model: m1\ncommand: [mine, --with, '{model}', 'a b; c']"
+    front += "\nrunner_env: {MORE: 'm1 $HOME ', CORRAL_PROJECT: x}"
     files = {name: define(home, name, front) for name in ("one", "two", "three")}
     gate = programs / "gate"
     hold = submit(home, command=f"while ! [ -e {gate} ]; do sleep 0.05; done")
@@ -177,6 +180,7 @@ def test_a_definition_is_read_when_the_attempt_starts_and_one_that_is_gone_or_br
     gate.touch()
     seen = landed(home, one)
     assert seen["argv"].split("\n") == ["--with", "m2", "a b; c"]
+    assert seen["env"] == f"m2 $HOME {home.root}"
     assert seen["prompt"].endswith("Do it better.\n\n# For one")
     gone, broken = ended(home, two), ended(home, three)
     assert (gone["status"], gone["error_code"], gone["attempts"]) == ("failed", "not_found", 1)

@@ -7,6 +7,7 @@ capabilities: [python, sql]       # what its tasks may require
 runner: opencode                  # what executes its tasks, instead of Claude Code: a name for `command`
 runner_model: google/gemini-3-flash
 command: [opencode, run, --model, "{model}", --auto]    # its arguments, one by one; no shell; the prompt is its standard input
+runner_env: {OPENCODE_DISABLE_AUTOUPDATE: "1"}          # variables for that command
 ```
 """
 
@@ -61,6 +62,7 @@ def _own_choice(value: Any) -> Any:
 
 Listed = Annotated[list[Line] | None, BeforeValidator(_listed)]
 Argument = Annotated[str, StringConstraints(min_length=1, max_length=4096, pattern=r"^[^\x00]*$")]
+Variable = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 
 
 class AgentDefinition(BaseModel):
@@ -72,6 +74,7 @@ class AgentDefinition(BaseModel):
         runner: What executes its tasks: ``claude``, or a name for ``command``.
         runner_model: What that command runs on.
         command: A program and its arguments; ``{model}`` stands for the model.
+        runner_env: Variables of its environment; what Corral itself sets there wins.
     """
 
     model_config = ConfigDict(frozen=True, strict=True, extra="ignore")
@@ -91,6 +94,7 @@ class AgentDefinition(BaseModel):
     runner: Line = CLAUDE
     runner_model: Line | None = None
     command: list[Argument] = []
+    runner_env: dict[Variable, Argument] = {}
 
     @model_validator(mode="after")
     def _startable(self) -> AgentDefinition:

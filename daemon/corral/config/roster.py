@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,7 @@ class Agent:
         model: What its runner runs on; None leaves it to the settings.
         claude_model: The same, if it is Claude Code that it runs in.
         program: The arguments of its own command; empty if it has none.
+        program_env: Variables for that command.
         instructions: What the team says that it is told.
         definition: Its definition, where it has one.
     """
@@ -46,6 +47,7 @@ class Agent:
     model: str | None
     claude_model: str | None
     program: tuple[str, ...] = ()
+    program_env: Mapping[str, str] = field(default_factory=dict)
     instructions: str | None = None
     definition: AgentDefinition | None = None
 
@@ -173,6 +175,7 @@ class Roster:
             model=model,
             claude_model=model if runner == CLAUDE else own.model if own else None,
             program=_program(base, model),
+            program_env=base.runner_env if base else {},
             instructions=member.instructions,
             definition=own,
         )
@@ -214,6 +217,7 @@ def _defined_agent(found: Found) -> Agent:
         model=model,
         claude_model=definition.model,
         program=_program(definition, model),
+        program_env=definition.runner_env,
         definition=definition,
     )
 

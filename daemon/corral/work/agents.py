@@ -40,6 +40,11 @@ class Post:
         return self.agent.definition if self.agent and self.runner is RunnerName.CLAUDE else None
 
     @property
+    def program_env(self) -> Mapping[str, str]:
+        """Variables for that program."""
+        return self.agent.program_env if self.agent and self.program else {}
+
+    @property
     def model(self) -> str | None:
         """The model that the agent asks Claude Code for."""
         return self.agent.claude_model if self.agent else None

@@ -241,6 +241,7 @@ def _assignment(site: Site, task: Row, worktree: Row, provided: Provisioned, pos
         log=log,
         session_id=task["session_id"],
         env={
+            **post.program_env,
             **environment(grounds, Path(worktree["path"]), provided),
             "CORRAL_TASK_ID": task["task_id"],
             "CORRAL_SESSION_ID": task["session_id"],
