@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import time
@@ -78,15 +79,13 @@ def stop_and_wait(where: Project, *, drain: bool = False) -> bool:
 
 def _lives(where: Project, pid: int) -> bool:
     """Whether that very daemon still holds the lock: its lock is the last thing it gives up."""
-    import portalocker
-
     try:
         with where.lock_file.open() as handle:
-            portalocker.lock(handle, portalocker.LockFlags.SHARED | portalocker.LockFlags.NON_BLOCKING)
-    except portalocker.LockException:
-        return _announced_pid(where) in (pid, None)
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except FileNotFoundError:
         return False
+    except BlockingIOError:
+        return _announced_pid(where) in (pid, None)
     return False
 
 

@@ -241,12 +241,18 @@ class Setting:
     Attributes:
         key: Dotted path, such as ``runners.claude.model``.
         variable: The environment variable that overrides it.
-        schema: Its JSON schema: type, range, default, description.
+        section: Where it is declared.
     """
 
     key: str
     variable: str
-    schema: dict[str, Any]
+    section: type[BaseModel]
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """Its JSON schema: type, range, default, description. Made when asked for: those of all take as long as loading them."""
+        made: dict[str, Any] = self.section.model_json_schema()["properties"][self.key.rpartition(".")[2]]
+        return made
 
     @property
     def types(self) -> set[str]:
@@ -256,10 +262,9 @@ class Setting:
 
 def all_settings(section: type[BaseModel] = Settings, prefix: str = "") -> Iterator[Setting]:
     """Every setting there is, in order of declaration."""
-    properties = section.model_json_schema()["properties"]
     for name, field in section.model_fields.items():
         key = f"{prefix}{name}"
         if isinstance(field.default, BaseModel):
             yield from all_settings(type(field.default), f"{key}.")
         else:
-            yield Setting(key, "CORRAL_" + key.upper().replace(".", "_"), properties[name])
+            yield Setting(key, "CORRAL_" + key.upper().replace(".", "_"), section)

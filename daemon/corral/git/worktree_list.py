@@ -8,8 +8,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import portalocker
-
 from corral.git.command import Git, Result
 
 _LOCK_WAIT_S = 120.0
@@ -100,6 +98,8 @@ def folder_of(admin: Path) -> Path:
 @contextmanager
 def list_lock(repo: Git) -> Iterator[None]:
     """Hold the list of worktrees: against other threads and processes of ours, not against somebody's git."""
+    import portalocker  # a twentieth of a daemon's start, and few of them make a worktree
+
     # portalocker polls; the holder only ever does milliseconds of work, but for the removal of a large worktree.
     with portalocker.Lock(
         repo.common_dir / "corral.worktrees",

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
-
-import portalocker
 
 from corral.client import Client
 from corral.config.paths import Project, runtime_dir, socket_path
@@ -96,8 +95,8 @@ def _try_lock(path: Path) -> IO[str] | None:
         os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600), "r+", encoding="ascii"
     )
     try:
-        portalocker.lock(handle, portalocker.LockFlags.EXCLUSIVE | portalocker.LockFlags.NON_BLOCKING)
-    except portalocker.LockException:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
         handle.close()
         return None
     return handle

@@ -17,8 +17,6 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from pathspec import GitIgnoreSpec
-
 from corral.errors import ConfigInvalid, CorralError
 from corral.runners.process import end, open_private, spawn
 from corral.work import folders
@@ -300,6 +298,8 @@ def _include(progress: _Progress, is_ignored: IsIgnored) -> None:
     listing = progress.main / INCLUDE_FILE
     if not listing.is_file():
         return
+    from pathspec import GitIgnoreSpec  # few setups have such a list
+
     spec = GitIgnoreSpec.from_lines(listing.read_text(encoding="utf-8").splitlines())
     wanted = [
         path
