@@ -42,8 +42,8 @@ def agent_name(taken: Callable[[str], bool], seed: str) -> str:
         seed: What the choice depends on, for example the session's identifier.
     """
     start = int.from_bytes(hashlib.sha256(seed.encode("utf-8", "surrogatepass")).digest()[:8], "big")
-    names = [_pair(start + step) for step in range(TRIES)]
-    numbered = (f"{names[0]}{number}" for number in itertools.count(2))
+    names = (_pair(start + step) for step in range(TRIES))
+    numbered = (f"{_pair(start)}{number}" for number in itertools.count(2))
     return next(name for name in itertools.chain(names, numbered) if not taken(name))
 
 

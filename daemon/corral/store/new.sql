@@ -381,6 +381,7 @@ CREATE TABLE message_recipients (
 );
 CREATE INDEX ix_message_recipients_session_id_seq ON message_recipients (session_id, seq);
 CREATE INDEX ix_message_recipients_session_id_read_at ON message_recipients (session_id, read_at, injected_at);
+CREATE INDEX ix_agent_sessions_folded ON agent_sessions (lower(agent_name));
 CREATE INDEX ix_agent_sessions_agent_status ON agent_sessions (lower(agent), status);
 CREATE INDEX ix_tasks_thread_id_seq ON tasks (thread_id, seq);
 CREATE VIRTUAL TABLE messages_fts USING fts5(subject, body, content='messages', content_rowid='seq', tokenize='unicode61 remove_diacritics 2');

@@ -16,7 +16,8 @@ Row = dict[str, Any]
 
 _LIVE = agent_sessions.c.status != SessionStatus.DISCONNECTED
 _BY_ID = Prepared(select(agent_sessions).where(agent_sessions.c.session_id == bindparam("which")))
-_CREATE = insert(agent_sessions).returning(agent_sessions)
+_CREATE = Prepared(insert(agent_sessions).returning(agent_sessions), *agent_sessions.c.keys())
+_NOTHING = dict.fromkeys(agent_sessions.c.keys())
 _CHANGE = update(agent_sessions).where(agent_sessions.c.session_id == bindparam("which")).returning(agent_sessions)
 _BEAT = Prepared(_CHANGE.where(_LIVE), "last_heartbeat")
 _TOUCH = Prepared(
@@ -65,7 +66,7 @@ def get(conn: Connection, session_id: str) -> Row | None:
 
 def create(conn: Connection, values: Row) -> Row:
     """Insert a session; ``values`` holds every column that is not null."""
-    return dict(conn.execute(_CREATE, values).mappings().one())
+    return _CREATE.one(conn, {**_NOTHING, **values})
 
 
 def change(conn: Connection, session_id: str, values: Row) -> Row | None:

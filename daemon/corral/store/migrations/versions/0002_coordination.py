@@ -209,6 +209,7 @@ def upgrade() -> None:
     )
     op.add_column("agent_sessions", sa.Column("transcript_path", sa.Text(), nullable=True))
     op.add_column("agent_sessions", sa.Column("agent", sa.String(length=128), nullable=True))
+    op.create_index("ix_agent_sessions_folded", "agent_sessions", [sa.text("lower(agent_name)")], unique=False)
     op.create_index(
         "ix_agent_sessions_agent_status", "agent_sessions", [sa.text("lower(agent)"), "status"], unique=False
     )
