@@ -23,6 +23,7 @@ from corral.server.jobs import Job, now
 from corral.server.reload import Reloader
 from corral.server.settings import SettingsHolder
 from corral.server.teams import TeamsHolder
+from corral.server.turns import Turns
 from corral.server.waking import Waiters
 from corral.store.engine import Database, TooLong
 from corral.work.supervisor import Supervisor
@@ -75,6 +76,7 @@ class Services:
     _asked: list[_Write] = field(default_factory=list)
     # More of them would spend their time waiting for the interpreter, which SQLite gives back after every row.
     _readers: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(2, thread_name_prefix="read"))
+    _glances: Turns = field(default_factory=Turns)
     _changed: set[asyncio.Event] = field(default_factory=set)
     _written: set[asyncio.Event] = field(default_factory=set)
     _loop: asyncio.AbstractEventLoop | None = None
@@ -140,6 +142,7 @@ class Services:
 
         One that is not short is broken off, and made again in a thread.
         """
+        await self._glances.take()
         try:
             return self.db.glance(operation)
         except TooLong:
