@@ -1,8 +1,10 @@
-"""Work that no other load on the machine can change: the instructions that SQLite runs."""
+"""Work that no other load on the machine can change: the instructions that SQLite runs, the lines that Python does."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from types import FrameType, ModuleType
 from typing import Any
 
 import pytest
@@ -27,4 +29,25 @@ def steps(conn: Connection, action: Callable[[], object]) -> int:
         action()
     finally:
         raw.set_progress_handler(None, 1)
+    return count
+
+
+def lines_run(module: ModuleType, action: Callable[[], object]) -> int:
+    """How many lines of a module are executed."""
+    count = 0
+
+    def local(frame: FrameType, event: str, arg: object) -> Any:
+        nonlocal count
+        count += event == "line"
+        return local
+
+    def called(frame: FrameType, event: str, arg: object) -> Any:
+        return local if frame.f_code.co_filename == module.__file__ else None
+
+    before = sys.gettrace()
+    sys.settrace(called)
+    try:
+        action()
+    finally:
+        sys.settrace(before)
     return count

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import itertools
 import re
-import sys
 import time
 from collections.abc import Callable
-from types import FrameType
 from typing import Any
 
 import pytest
@@ -17,6 +15,7 @@ from hypothesis import strategies as st
 from corral.coordination import globs
 from corral.coordination.globs import Pattern, compile_pattern, finder, is_pattern, meets_path, overlaps, plain
 from corral.errors import InvalidInput
+from tests.steps import lines_run
 
 
 def compiled(text: str, fold: bool = False) -> Pattern:
@@ -278,27 +277,6 @@ def test_at_the_limits_is_accepted() -> None:
         assert overlaps(compiled(text), compiled(text))
 
 
-def lines_run(action: Callable[[], object]) -> int:
-    """How many lines of the module are executed: a measure of work that no other load can change."""
-    count = 0
-
-    def local(frame: FrameType, event: str, arg: object) -> Any:
-        nonlocal count
-        count += event == "line"
-        return local
-
-    def called(frame: FrameType, event: str, arg: object) -> Any:
-        return local if frame.f_code.co_filename == globs.__file__ else None
-
-    before = sys.gettrace()
-    sys.settrace(called)
-    try:
-        action()
-    finally:
-        sys.settrace(before)
-    return count
-
-
 HOSTILE = [
     ("*a" * 16 + "b", "a" * 512),
     ("*a" * 16 + "b", "*a" * 16 + "c"),
@@ -316,8 +294,8 @@ HOSTILE = [
 @pytest.mark.parametrize(("left", "right"), HOSTILE)
 def test_hostile_patterns_take_bounded_steps(left: str, right: str) -> None:
     a, b = compiled(left), compiled(right)
-    assert lines_run(lambda: overlaps(a, b)) < 600_000
-    assert lines_run(lambda: a.matches("a" * 512)) < 600_000
+    assert lines_run(globs, lambda: overlaps(a, b)) < 600_000
+    assert lines_run(globs, lambda: a.matches("a" * 512)) < 600_000
 
 
 @pytest.mark.parametrize("text", ["?" * 511, "*?" * 16 + "?" * 400, "[ab]" * 100, "*a" * 16 + "b"])
@@ -335,4 +313,4 @@ def test_a_long_plain_path_costs_its_length() -> None:
     path = "/".join(["folder"] * 500)
     pattern = compiled("**/f*r/" * 8 + "x")
     assert not pattern.matches(path)
-    assert lines_run(lambda: pattern.matches(path)) < 300_000
+    assert lines_run(globs, lambda: pattern.matches(path)) < 300_000

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
-from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
@@ -14,6 +10,7 @@ from hypothesis import strategies as st
 
 from corral.coordination import shell_lexer
 from corral.coordination.shell import danger, is_read_only, target_directory
+from tests.steps import lines_run
 
 SHELLISH = st.text(alphabet=" \n\t'\"\\$`(){}|&;<>#*?[]~=-!agits.\x00\r\u2028", max_size=60)
 PIECES = r"""git stash add -A . && ; | ( ) $( ` ' " <<EOF EOF bash -c cd \ ${ } $' <( >& 2> find -exec"""
@@ -37,27 +34,6 @@ def test_quoted_text_is_data_and_what_follows_is_not(text: str) -> None:
     assert danger(f"echo {quoted} git stash") is None
     found = danger(f"echo {quoted}; git stash")
     assert found is not None and found.kind == "git stash"
-
-
-def lines_run(action: Callable[[], object]) -> int:
-    """How many lines of the lexer are executed: a measure of work that no other load can change."""
-    count = 0
-
-    def local(frame: FrameType, event: str, arg: object) -> Any:
-        nonlocal count
-        count += event == "line"
-        return local
-
-    def called(frame: FrameType, event: str, arg: object) -> Any:
-        return local if frame.f_code.co_filename == shell_lexer.__file__ else None
-
-    before = sys.gettrace()
-    sys.settrace(called)
-    try:
-        action()
-    finally:
-        sys.settrace(before)
-    return count
 
 
 UNITS = [
@@ -102,8 +78,11 @@ UNITS += [
 def test_the_work_grows_with_the_length_alone(unit: str) -> None:
     small, large = (("git stash;" + unit * size) for size in (150, 600))
     # Whatever is nested is followed to a fixed depth, so a constant may be added.
-    assert lines_run(lambda: danger(large + " git")) <= 6 * lines_run(lambda: danger(small + " git")) + 2_000
-    assert lines_run(lambda: shell_lexer.read(large)) <= 25 * len(large) + 2_000
+    assert (
+        lines_run(shell_lexer, lambda: danger(large + " git"))
+        <= 6 * lines_run(shell_lexer, lambda: danger(small + " git")) + 2_000
+    )
+    assert lines_run(shell_lexer, lambda: shell_lexer.read(large)) <= 25 * len(large) + 2_000
 
 
 def test_what_a_megabyte_ends_with_is_seen() -> None:

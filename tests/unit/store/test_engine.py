@@ -227,3 +227,12 @@ def test_a_glance_at_what_is_not_there_is_the_databases_error(db: Database) -> N
     with pytest.raises(DatabaseUnavailable) as caught:
         db.glance(lambda conn: conn.execute(text("SELECT 1 FROM nowhere")))
     assert "no such table" in caught.value.cause
+
+
+def test_a_glance_sees_the_file_that_was_put_back(db: Database) -> None:
+    kinds = select(schema.events.c.kind)
+    db.write(_insert)
+    assert db.glance(lambda conn: conn.execute(kinds).scalars().all()) == ["k"]
+    db.path.unlink()
+    db.write(lambda conn: _insert(conn, "after"))
+    assert db.glance(lambda conn: conn.execute(kinds).scalars().all()) == ["k", "after"]
