@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
@@ -38,6 +37,8 @@ MOST_AT_ONCE = 1000
 PER_MINUTE = 300
 """Messages that one sender may send within a minute."""
 _THREAD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+"""Control characters, and what separates lines and paragraphs."""
 _LISTED = "fetch_inbox lists what is there; so does `corral message inbox`."
 _FOUND = "search_messages finds messages by words; so does `corral message search`."
 _PRESSING = (Importance.HIGH.value, Importance.URGENT.value)
@@ -381,8 +382,7 @@ def _within_quota(conn: Connection, session_id: str, now: datetime) -> None:
 
 
 def _one_line(text: str) -> str:
-    plain = "".join(" " if unicodedata.category(char) in ("Cc", "Zl", "Zp") else char for char in _storable(text))
-    return " ".join(plain.split())
+    return " ".join(_CONTROL.sub(" ", _storable(text)).split())
 
 
 def _storable(text: str) -> str:

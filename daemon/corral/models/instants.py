@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
+from functools import lru_cache
 
 UTC = timezone.utc
 
 
+@lru_cache(maxsize=64)  # one step writes its instant into several rows
 def iso(moment: datetime) -> str:
     """Write an aware datetime as ``2026-11-21T22:10:00.123Z``.
 

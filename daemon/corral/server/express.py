@@ -71,6 +71,7 @@ _CALLS: tuple[Call, ...] = tuple(
 )
 """Method, path, route function, how its body (of GET: its query) is read (None: it has none), the status of success, and
 whether it wants the request itself."""
+_BY_METHOD = {method: [call for call in _CALLS if call[0] == method] for method in ("GET", "POST")}
 
 
 class Express:
@@ -117,8 +118,8 @@ class Express:
 
 
 def _find(method: str, path: str) -> Found | None:
-    for by, pattern, answer, read, status, asks in _CALLS:
-        match = pattern.fullmatch(path) if by == method else None
+    for _method, pattern, answer, read, status, asks in _BY_METHOD.get(method, ()):
+        match = pattern.fullmatch(path)
         if match is not None:
             return list(match.groups()), answer, read, status, asks
     return None

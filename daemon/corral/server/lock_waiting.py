@@ -18,6 +18,7 @@ from corral.coordination import lock_waits, locks
 from corral.coordination.lock_waits import Wait, Wish
 from corral.errors import Conflict, DaemonUnreachable, InvalidInput, LockHeld
 from corral.server.services import Services
+from corral.store.writes import Write
 
 Row = dict[str, Any]
 MAX_WAIT_S = 3600.0
@@ -75,8 +76,7 @@ async def acquire(
         if left is not None:
             left.cancel()
         # Not awaited: this runs also when the request was cancelled. Those behind are woken when it is stored.
-        over = services.db.submit(lambda conn: lock_waits.leave(conn, entered))
-        over.add_done_callback(lambda _done: services.changed())
+        services.db.submit([Write(lambda conn: lock_waits.leave(conn, entered))], services.changed)
 
 
 async def _turn(services: Services, wait: Wait, wait_s: float, gone: asyncio.Future[Any] | None) -> list[Row]:

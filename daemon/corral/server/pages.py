@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import dropwhile, islice
 from typing import Any
-from urllib.parse import quote, unquote_plus, urlencode
+from urllib.parse import quote, unquote
 
 from pydantic_core import to_json
 from starlette.requests import Request
@@ -84,10 +84,11 @@ def answer(
     """
     headers = {}
     if found.more:
-        following = position(found.last)
+        following = {name: quote(str(value)) for name, value in position(found.last).items()}
         query = quote(request.scope["query_string"], safe="%&=+;:,/?@!$'()*[]")
-        asked = [said for said in query.split("&") if said and unquote_plus(said.partition("=")[0]) not in following]
-        headers["Link"] = f'<{quote(request.scope["path"])}?{"&".join([*asked, urlencode(following)])}>; rel="next"'
+        asked = [said for said in query.split("&") if said and unquote(said.partition("=")[0]) not in following]
+        behind = [f"{name}={value}" for name, value in following.items()]
+        headers["Link"] = f'<{quote(request.scope["path"])}?{"&".join([*asked, *behind])}>; rel="next"'
     return Response(listed(found.texts[:: -1 if backwards else 1]), media_type="application/json", headers=headers)
 
 

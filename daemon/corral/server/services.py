@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
-from collections import deque
-from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -25,20 +25,13 @@ from corral.server.settings import SettingsHolder
 from corral.server.teams import TeamsHolder
 from corral.server.turns import Turns
 from corral.server.waking import Waiters
+from corral.store import search
 from corral.store.engine import Database, TooLong
+from corral.store.writes import Write
 from corral.work.supervisor import Supervisor
 from corral.work.worktrees import Worktrees
 
 T = TypeVar("T")
-
-
-@dataclass
-class _Write:
-    """A write that is asked for: what is to be done, who waits for it, and, once the writer has it, what came of it."""
-
-    operation: Callable[[Connection], Any]
-    waiter: asyncio.Future[None]
-    done: Future[Any] | None = None
 
 
 @dataclass
@@ -71,9 +64,7 @@ class Services:
     waiters: Waiters = field(init=False)
     making: WeakValueDictionary[tuple[str, str], asyncio.Lock] = field(default_factory=WeakValueDictionary)
     """Worktrees that are being made, by session and name: one request at a time for each."""
-    _durable: deque[asyncio.Future[None]] = field(default_factory=deque)
-    _waking: bool = False
-    _asked: list[_Write] = field(default_factory=list)
+    _asked: list[tuple[Write[Any], asyncio.Future[None]]] = field(default_factory=list)
     # More of them would spend their time waiting for the interpreter, which SQLite gives back after every row.
     _readers: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(2, thread_name_prefix="read"))
     _glances: Turns = field(default_factory=Turns)
@@ -81,7 +72,6 @@ class Services:
     _written: set[asyncio.Event] = field(default_factory=set)
     _loop: asyncio.AbstractEventLoop | None = None
     _loop_thread: int | None = None
-    _guard: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
         self.waiters = Waiters(self)
@@ -93,45 +83,39 @@ class Services:
     async def write(self, operation: Callable[[Connection], T]) -> T:
         """Run a write; the answer comes when it is durable."""
         loop = asyncio.get_running_loop()
-        asked = _Write(operation, loop.create_future())
+        write, waiter = Write(operation), loop.create_future()
         if not self._asked:
             loop.call_soon(self._submit)
-        self._asked.append(asked)
+        self._asked.append((write, waiter))
         try:
-            await asked.waiter
+            await waiter
         except asyncio.CancelledError:
-            if asked.done is not None:
-                asked.done.cancel()
+            write.unwanted = True
             raise
-        assert asked.done is not None
-        result: T = asked.done.result()
-        return result
+        return write.outcome()
 
     def _submit(self) -> None:
         """Hand the writer at once what was asked for in one turn of the loop: it shares a commit, and both do not take turns
         at the interpreter meanwhile.
         """
         asked, self._asked = self._asked, []
-        for one in asked:
-            if not one.waiter.done():
-                one.done = self.db.submit(one.operation)
-                one.done.add_done_callback(partial(self._wake_soon, one.waiter))
+        waiters = [waiter for _write, waiter in asked]
+        self.db.submit(
+            [write for write, _waiter in asked], partial(self._from_thread, partial(self._wake_durable, waiters))
+        )
 
-    def _wake_soon(self, waiter: asyncio.Future[None], _done: Future[Any]) -> None:
-        """Wake a request from the writer's thread. Those whose writes shared a commit are woken by one call of the loop."""
-        self._durable.append(waiter)
-        if not self._waking and self._loop is not None and not self._loop.is_closed():
-            self._waking = True
-            self._loop.call_soon_threadsafe(self._wake_durable)
-
-    def _wake_durable(self) -> None:
-        self._waking = False
-        while self._durable:
-            waiter = self._durable.popleft()
+    def _wake_durable(self, waiters: Sequence[asyncio.Future[None]]) -> None:
+        for waiter in waiters:
             if not waiter.done():
                 waiter.set_result(None)
         for event in self._written:
             event.set()
+
+    def _from_thread(self, function: Callable[[], None]) -> None:
+        """Have the loop call something; at the end, when nobody waits any more, nothing."""
+        if self._loop is not None:
+            with contextlib.suppress(RuntimeError):  # it is closed
+                self._loop.call_soon_threadsafe(function)
 
     async def read(self, operation: Callable[[Connection], T]) -> T:
         """Run a query off the event loop, and never behind something slow."""
@@ -148,6 +132,12 @@ class Services:
         except TooLong:
             return await self.read(operation)
 
+    async def searched(self, table: str, operation: Callable[[Connection], T]) -> T:
+        """Run a query that searches a table by words, once its index has learned all that is there."""
+        while await self.glance(partial(search.is_behind, table=table)):
+            await self.write(partial(search.learn, table=table))
+        return await self.read(operation)
+
     async def work(self, function: Callable[[], T]) -> T:
         """Run something that touches disk or git off the event loop."""
         return await asyncio.get_running_loop().run_in_executor(self.pool, function)
@@ -163,11 +153,10 @@ class Services:
 
     def changed(self) -> None:
         """Something was stored that a waiting request may be waiting for. Callable from any thread."""
-        loop = self._loop
         if threading.get_ident() == self._loop_thread:
             self._wake()
-        elif loop is not None and not loop.is_closed():
-            loop.call_soon_threadsafe(self._wake)
+        else:
+            self._from_thread(self._wake)
 
     def _wake(self) -> None:
         for event in (*self._changed, *self._written):

@@ -3,7 +3,7 @@
 Invariants:
     * The daemon is the only process that opens the file, and only the writer thread writes or checkpoints it.
       (SQLite before 3.51.3 can corrupt a WAL file when two connections write and checkpoint at once.)
-    * Every write runs in ``BEGIN IMMEDIATE`` with ``synchronous=FULL``; its future resolves after the commit, so an
+    * Every write runs in ``BEGIN IMMEDIATE`` with ``synchronous=FULL``; it is settled after the commit, so an
       answer that was given is durable. Writes that wait together share one commit (group commit).
     * A write that raises is undone alone, by its savepoint; its neighbours in the same transaction are kept.
     * A file that somebody removes or replaces while it is open (``git clean -fdx``) is written back before the next write:
@@ -17,8 +17,7 @@ import os
 import queue
 import sqlite3
 import threading
-from collections.abc import Callable
-from concurrent.futures import Future
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -28,6 +27,7 @@ from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.pool import QueuePool
 
 from corral.errors import CorralError, DatabaseUnavailable
+from corral.store.writes import Bundle, Write
 
 T = TypeVar("T")
 Operation = Callable[[Connection], T]
@@ -56,16 +56,6 @@ class TooLong(Exception):
     """A query that was to be short was not."""
 
 
-class _Job:
-    __slots__ = ("error", "future", "operation", "result")
-
-    def __init__(self, operation: Operation[Any]) -> None:
-        self.operation = operation
-        self.future: Future[Any] = Future()
-        self.result: Any = None
-        self.error: BaseException | None = None
-
-
 class Database:
     """Opened once by the daemon; :meth:`write`, :meth:`submit` and :meth:`read` are all there is to know.
 
@@ -79,8 +69,9 @@ class Database:
 
     def __init__(self, path: Path, *, readers: int = 4) -> None:
         self.path = path
+        self._own_files = [os.fspath(name) for name in (path, _beside(path)[0])]
         self._readers = readers
-        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._bundles: queue.SimpleQueue[Bundle | None] = queue.SimpleQueue()
         self._commits = 0
         self._closed = False
         self._glancing: Connection | None = None
@@ -92,19 +83,18 @@ class Database:
         self._thread = threading.Thread(target=self._run, name="store-writer", daemon=True)
         self._thread.start()
 
-    def submit(self, operation: Operation[T]) -> Future[T]:
-        """Queue a write; the future resolves once it is durable.
+    def submit(self, writes: Sequence[Write[Any]], settled: Callable[[], None]) -> None:
+        """Queue writes, which share a commit.
 
         Args:
-            operation: Called with the writer's connection, inside a transaction, in the writer's thread. It must not
-                block on anything but the database, and must not commit.
+            settled: Called in the writer's thread once they are durable or have failed, each by itself. It must not raise.
         """
-        job = _Job(operation)
         if self._closed:
-            job.future.set_exception(DatabaseUnavailable("The database is closed.", cause="The daemon is stopping."))
+            for write in writes:
+                write.error = DatabaseUnavailable("The database is closed.", cause="The daemon is stopping.")
+            settled()
         else:
-            self._jobs.put(job)
-        return job.future
+            self._bundles.put(Bundle(writes, settled))
 
     def write(self, operation: Operation[T]) -> T:
         """Run a write and wait until it is durable.
@@ -112,7 +102,10 @@ class Database:
         Raises:
             DatabaseUnavailable: The transaction could not be committed; nothing was changed.
         """
-        return self.submit(operation).result()
+        write, done = Write(operation), threading.Event()
+        self.submit([write], done.set)
+        done.wait()
+        return write.outcome()
 
     def read(self, operation: Operation[T]) -> T:
         """Run a query on a read-only connection, on a consistent snapshot, in the caller's thread."""
@@ -169,14 +162,14 @@ class Database:
     @property
     def lost(self) -> bool:
         """Whether the file at the path is not the one that was opened any more; the next write puts it back."""
-        return _files(self.path) != self._opened
+        return _files(self._own_files) != self._opened
 
     def close(self) -> None:
         """Finish what is queued, then close: readers first, so that the writer's close is the last one."""
         if self._closed:
             return
         self._closed = True
-        self._jobs.put(None)
+        self._bundles.put(None)
         self._thread.join()
         self._no_glancing()
         self._reader_engine.dispose()
@@ -189,7 +182,7 @@ class Database:
         self._writer = self._writer_engine.connect()
         _plain(self._writer, "SELECT 1 FROM sqlite_master")  # the log exists from the first query on
         self._writer.rollback()
-        self._opened = _files(self.path)
+        self._opened = _files(self._own_files)
 
     # -- the writer's thread ------------------------------------------------------------------------------------
 
@@ -197,52 +190,46 @@ class Database:
         last = False
         while not last:
             batch, last = self._next_batch()
-            # A job whose waiter went away before its turn is dropped; from here on it can no longer be cancelled.
-            batch = [job for job in batch if job.future.set_running_or_notify_cancel()]
-            if batch:
-                self._transaction(batch)
+            writes = [write for bundle in batch for write in bundle.writes if not write.unwanted]
+            if writes:
+                self._transaction(writes)
+            for bundle in batch:
+                bundle.settled()
+            if self._commits >= CHECKPOINT_EVERY:
+                self._checkpoint("PASSIVE")
 
-    def _next_batch(self) -> tuple[list[_Job], bool]:
-        """Wait for a job, take what else is there; the second value says that none will follow."""
+    def _next_batch(self) -> tuple[list[Bundle], bool]:
+        """Wait for a bundle, take what else is there; the second value says that none will follow."""
         try:
-            job = self._jobs.get(timeout=IDLE_S if self._commits else None)
+            bundle = self._bundles.get(timeout=IDLE_S if self._commits else None)
         except queue.Empty:
             self._checkpoint("TRUNCATE")
             return [], False
-        if job is None:
-            return [], True
-        batch = [job]
-        while len(batch) < GROUP_LIMIT:
+        batch: list[Bundle] = []
+        while bundle is not None:
+            batch.append(bundle)
+            if sum(len(one.writes) for one in batch) >= GROUP_LIMIT:
+                return batch, False
             try:
-                more = self._jobs.get_nowait()
+                bundle = self._bundles.get_nowait()
             except queue.Empty:
-                break
-            if more is None:
-                return batch, True
-            batch.append(more)
-        return batch, False
+                return batch, False
+        return batch, True
 
-    def _transaction(self, batch: list[_Job]) -> None:
+    def _transaction(self, batch: list[Write[Any]]) -> None:
         try:
             if self.lost:
                 self._write_back()
             conn = self._writer
             with conn.begin():
-                for job in batch:
-                    self._one(conn, job, alone=len(batch) == 1)
+                for write in batch:
+                    self._one(conn, write, alone=len(batch) == 1)
         except BaseException as error:  # noqa: BLE001 - the writer survives everything; each waiter is told
             failure = error if isinstance(error, CorralError) else unavailable(error)
-            for job in batch:
-                job.future.set_exception(job.error or failure)
+            for write in batch:
+                write.error = write.error or failure
             return
-        for job in batch:
-            if job.error is not None:
-                job.future.set_exception(job.error)
-            else:
-                job.future.set_result(job.result)
         self._commits += 1
-        if self._commits >= CHECKPOINT_EVERY:
-            self._checkpoint("PASSIVE")
 
     def _write_back(self) -> None:
         """Make the file anew from the one that is open and nameless now; a foreign one at its place is kept aside."""
@@ -268,22 +255,22 @@ class Database:
         reading.dispose()
 
     @staticmethod
-    def _one(conn: Connection, job: _Job, *, alone: bool) -> None:
+    def _one(conn: Connection, write: Write[Any], *, alone: bool) -> None:
         raw: Any = conn.connection.dbapi_connection
         if alone:
             try:
-                job.result = job.operation(conn)
+                write.run(conn)
             except BaseException as error:
-                job.error = _named(error)
+                write.error = _named(error)
                 raise
             return
-        raw.execute("SAVEPOINT job")
+        raw.execute("SAVEPOINT one")
         try:
-            job.result = job.operation(conn)
+            write.run(conn)
         except BaseException as error:  # noqa: BLE001 - given to the one who asked, after the rollback of his part
-            job.error = _named(error)
-            raw.execute("ROLLBACK TO SAVEPOINT job")
-        raw.execute("RELEASE SAVEPOINT job")
+            write.error = _named(error)
+            raw.execute("ROLLBACK TO SAVEPOINT one")
+        raw.execute("RELEASE SAVEPOINT one")
 
     def _checkpoint(self, mode: str) -> None:
         """Move the write-ahead log into the database file; ``TRUNCATE`` shortens it too, and belongs to idle moments."""
@@ -330,12 +317,12 @@ def _beside(path: Path) -> list[Path]:
     return [path.with_name(path.name + suffix) for suffix in ("-wal", "-shm")]
 
 
-def _files(path: Path) -> list[tuple[int, int] | None]:
-    """Which files the database and its log are: device and inode, None where there is none."""
+def _files(names: Sequence[str]) -> list[tuple[int, int] | None]:
+    """Which files these are, asked before every commit: device and inode, None where there is none."""
     found: list[tuple[int, int] | None] = []
-    for name in (path, _beside(path)[0]):
+    for name in names:
         try:
-            status = name.lstat()
+            status = os.lstat(name)
         except FileNotFoundError:
             found.append(None)
         else:

@@ -22,9 +22,11 @@ _NEVER_SENT = 2**31 - 1
 AT_ONCE = 16
 """Bodies that are read in one go."""
 _m, _r = messages.c, message_recipients.c
-_RECEIPT = (
-    _r.name.label("addressed"), _r.role, _r.injected_at, _r.held_at, _r.read_at, _r.acknowledged_at, _r.bounced_at,
+_SHOWN = (
+    *(column for column in _m if column.key != "idempotency_key"),
+    _r.name.label("addressed"), _r.role, _r.injected_at, _r.read_at, _r.acknowledged_at, _r.bounced_at,
 )  # fmt: skip
+"""Of a message in an inbox: each column takes as long as a tenth of finding the row."""
 
 
 def inbox(
@@ -82,7 +84,7 @@ def _inbox(
 ) -> Prepared:
     seq = _r.seq if one else _m.seq  # by whose index the newest come first, read no further than is asked for
     same = _r.seq == _m.seq if one else _r.message_id == _m.message_id
-    query = select(messages, *_RECEIPT).join(message_recipients, same)
+    query = select(*_SHOWN).join(message_recipients, same)
     query = query.order_by(seq.desc(), *(() if one else (_r.name,))).limit(bindparam("limit", type_=Integer))
     if one:
         query = query.where(_r.session_id == bindparam("whose"))

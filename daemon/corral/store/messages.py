@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import Connection, and_, bindparam, func, insert, or_, select, update
 
 from corral.models.states import Importance, RecipientRole, SessionStatus
+from corral.store import search
 from corral.store.prepared import Prepared
 from corral.store.schema import agent_sessions, notices
 from corral.store.schema_coordination import message_recipients, messages
@@ -77,6 +78,8 @@ def create(conn: Connection, message: Row, recipients: Sequence[Row]) -> tuple[R
     about = {"message_id": row["message_id"], "seq": row["seq"]}
     for one in recipients:
         _ADDRESS.change(conn, {**one, **about})
+    if row["seq"] % search.AT_ONCE == 0:
+        search.learn(conn, "messages")
     named = sorted(recipients, key=lambda one: str(one["name"]))
     return row, [{**_AS_SENT, **one, **about} for one in sorted(named, key=lambda one: str(one["role"]), reverse=True)]
 

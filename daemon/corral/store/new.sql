@@ -364,9 +364,9 @@ CREATE TABLE memory_tags (
 );
 CREATE INDEX ix_memory_tags_tag_seen_at_seq ON memory_tags (tag, seen_at, seq);
 CREATE TABLE message_recipients (
-    message_id VARCHAR(36) NOT NULL,
     session_id VARCHAR(128) NOT NULL,
     seq INTEGER NOT NULL,
+    message_id VARCHAR(36) NOT NULL,
     name VARCHAR(128) NOT NULL,
     role VARCHAR(3) NOT NULL,
     injected_at VARCHAR(24),
@@ -374,20 +374,20 @@ CREATE TABLE message_recipients (
     read_at VARCHAR(24),
     acknowledged_at VARCHAR(24),
     bounced_at VARCHAR(24),
-    CONSTRAINT pk_message_recipients PRIMARY KEY (message_id, session_id),
+    CONSTRAINT pk_message_recipients PRIMARY KEY (session_id, seq),
     CONSTRAINT ck_message_recipients_role CHECK (role IN ('to', 'cc', 'bcc')),
     CONSTRAINT fk_message_recipients_message_id FOREIGN KEY(message_id) REFERENCES messages (message_id),
-    CONSTRAINT fk_message_recipients_session_id FOREIGN KEY(session_id) REFERENCES agent_sessions (session_id)
-);
-CREATE INDEX ix_message_recipients_session_id_seq ON message_recipients (session_id, seq);
+    CONSTRAINT fk_message_recipients_session_id FOREIGN KEY(session_id) REFERENCES agent_sessions (session_id),
+    CONSTRAINT uq_message_recipients_message_id_session_id UNIQUE (message_id, session_id)
+)
+ WITHOUT ROWID;
 CREATE INDEX ix_message_recipients_session_id_read_at ON message_recipients (session_id, read_at, injected_at);
 CREATE INDEX ix_agent_sessions_folded ON agent_sessions (lower(agent_name));
 CREATE INDEX ix_agent_sessions_agent_status ON agent_sessions (lower(agent), status);
 CREATE INDEX ix_tasks_thread_id_seq ON tasks (thread_id, seq);
 CREATE VIRTUAL TABLE messages_fts USING fts5(subject, body, content='messages', content_rowid='seq', tokenize='unicode61 remove_diacritics 2');
-CREATE TRIGGER messages_fts_insert AFTER INSERT ON messages BEGIN INSERT INTO messages_fts(rowid, subject, body) VALUES (new.seq, new.subject, new.body); END;
-CREATE TRIGGER messages_fts_delete AFTER DELETE ON messages BEGIN INSERT INTO messages_fts(messages_fts, rowid, subject, body) VALUES ('delete', old.seq, old.subject, old.body); END;
-CREATE TRIGGER messages_fts_update AFTER UPDATE OF subject, body ON messages BEGIN INSERT INTO messages_fts(messages_fts, rowid, subject, body) VALUES ('delete', old.seq, old.subject, old.body); INSERT INTO messages_fts(rowid, subject, body) VALUES (new.seq, new.subject, new.body); END;
+CREATE TRIGGER messages_fts_delete AFTER DELETE ON messages WHEN EXISTS (SELECT 1 FROM messages_fts_docsize WHERE id = old.seq) BEGIN INSERT INTO messages_fts(messages_fts, rowid, subject, body) VALUES ('delete', old.seq, old.subject, old.body); END;
+CREATE TRIGGER messages_fts_update AFTER UPDATE OF subject, body ON messages WHEN EXISTS (SELECT 1 FROM messages_fts_docsize WHERE id = old.seq) BEGIN INSERT INTO messages_fts(messages_fts, rowid, subject, body) VALUES ('delete', old.seq, old.subject, old.body); INSERT INTO messages_fts(rowid, subject, body) VALUES (new.seq, new.subject, new.body); END;
 CREATE VIRTUAL TABLE memories_fts USING fts5(summary, lessons, content='memories', content_rowid='seq', tokenize='unicode61 remove_diacritics 2');
 CREATE TRIGGER memories_fts_insert AFTER INSERT ON memories BEGIN INSERT INTO memories_fts(rowid, summary, lessons) VALUES (new.seq, new.summary, new.lessons); END;
 CREATE TRIGGER memories_fts_delete AFTER DELETE ON memories BEGIN INSERT INTO memories_fts(memories_fts, rowid, summary, lessons) VALUES ('delete', old.seq, old.summary, old.lessons); END;

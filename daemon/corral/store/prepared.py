@@ -110,8 +110,14 @@ def _from_json(text: str | None) -> Any:
     return None if text is None else json.loads(text)
 
 
+def _to_json(value: Any) -> str:
+    if value == {}:
+        return "{}"
+    return "[]" if value == [] else json.dumps(value)
+
+
 def _write(kind: Any, dialect: Dialect) -> Convert | None:
     if isinstance(kind, JSON):
-        return json.dumps
+        return _to_json
     found: Convert | None = kind.dialect_impl(dialect).bind_processor(dialect)
     return found

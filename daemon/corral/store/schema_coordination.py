@@ -18,6 +18,7 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    UniqueConstraint,
 )
 
 from corral.models.states import FeatureStatus, Importance, RecipientRole
@@ -73,9 +74,9 @@ Index("ix_messages_sender_session_id_seq", messages.c.sender_session_id, message
 message_recipients = Table(
     "message_recipients",
     metadata,
-    Column("message_id", String(36), ForeignKey("messages.message_id"), primary_key=True),
     Column("session_id", String(128), ForeignKey(_SESSION), primary_key=True),
-    Column("seq", Integer, nullable=False),
+    Column("seq", Integer, primary_key=True, autoincrement=False),
+    Column("message_id", String(36), ForeignKey("messages.message_id"), nullable=False),
     Column("name", String(128), nullable=False),
     Column("role", String(3), nullable=False),
     Column("injected_at", String(24), nullable=True),
@@ -84,10 +85,11 @@ message_recipients = Table(
     Column("acknowledged_at", String(24), nullable=True),
     Column("bounced_at", String(24), nullable=True),
     CheckConstraint(one_of("role", RecipientRole.values()), name="role"),
+    UniqueConstraint("message_id", "session_id"),
+    sqlite_with_rowid=False,  # the rows of an inbox stand in a row
 )
 """``seq``: the message's own, so that an inbox is read from its end; ``name``: as it was addressed; ``injected_at``: when it
 entered the model's context; ``held_at``: when it held a Stop."""
-Index("ix_message_recipients_session_id_seq", message_recipients.c.session_id, message_recipients.c.seq)
 Index(
     "ix_message_recipients_session_id_read_at",
     message_recipients.c.session_id,

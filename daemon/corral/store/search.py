@@ -1,7 +1,9 @@
 """Search by words: what each database has for it, finding the same.
 
-SQLite: FTS5 tables beside the real ones, kept in step by triggers. PostgreSQL: a column that it keeps itself. Both fold case
-and diacritics, and take for a word what stands between anything else than letters and digits.
+SQLite: FTS5 tables beside the real ones, kept in step by triggers, but for rows that come often: those are learned many at
+once, since one by one they cost more than all else about them; who searches sees first to the rest. PostgreSQL: a column
+that it keeps itself. Both fold case and diacritics, and take for a word what stands between anything else than letters and
+digits.
 """
 
 from __future__ import annotations
@@ -21,6 +23,10 @@ _TERM = re.compile(rf'"(?P<phrase>[^"]*)"|(?P<operator>\b(?:AND|OR|NOT)\b)|(?P<w
 MOST_TERMS = 32
 _INDEXED = {"messages": ("subject", "body"), "memories": ("summary", "lessons")}
 """Searched tables and columns; each table has an integer key ``seq``."""
+_OFTEN = ("messages",)
+"""Tables whose new rows are learned by :func:`learn`."""
+AT_ONCE = 256
+"""Rows that are learned in one go."""
 
 
 class _Term(NamedTuple):
@@ -77,11 +83,17 @@ def _fts5(table: str, columns: Sequence[str]) -> list[str]:
     forget = f"INSERT INTO {table}_fts({table}_fts, rowid, {names}) VALUES ('delete', old.seq, {old})"
     learn = f"INSERT INTO {table}_fts(rowid, {names}) VALUES (new.seq, {new})"
     options = f"content='{table}', content_rowid='seq', tokenize='unicode61 remove_diacritics 2'"
+    known = f" WHEN EXISTS (SELECT 1 FROM {table}_fts_docsize WHERE id = old.seq)" if table in _OFTEN else ""
+    triggers = {
+        "insert": f"AFTER INSERT ON {table} BEGIN {learn}; END",
+        "delete": f"AFTER DELETE ON {table}{known} BEGIN {forget}; END",
+        "update": f"AFTER UPDATE OF {names} ON {table}{known} BEGIN {forget}; {learn}; END",
+    }
+    if table in _OFTEN:
+        del triggers["insert"]
     return [
         f"CREATE VIRTUAL TABLE {table}_fts USING fts5({names}, {options})",
-        f"CREATE TRIGGER {table}_fts_insert AFTER INSERT ON {table} BEGIN {learn}; END",
-        f"CREATE TRIGGER {table}_fts_delete AFTER DELETE ON {table} BEGIN {forget}; END",
-        f"CREATE TRIGGER {table}_fts_update AFTER UPDATE OF {names} ON {table} BEGIN {forget}; {learn}; END",
+        *(f"CREATE TRIGGER {table}_fts_{kind} {trigger}" for kind, trigger in triggers.items()),
     ]
 
 
@@ -94,6 +106,26 @@ def _tsvector(table: str, columns: Sequence[str]) -> list[str]:
         f"ALTER TABLE {table} ADD COLUMN {table}_fts tsvector GENERATED ALWAYS AS ({words}) STORED",
         f"CREATE INDEX ix_{table}_fts ON {table} USING gin ({table}_fts)",
     ]
+
+
+def is_behind(conn: Connection, table: str) -> bool:
+    """Whether there are rows of a table that the index has not learned yet."""
+    return conn.dialect.name == "sqlite" and bool(
+        conn.execute(text(f"SELECT EXISTS ({_UNLEARNED.format(table)})")).scalar()
+    )
+
+
+def learn(conn: Connection, table: str) -> None:
+    """Let the index learn the next :data:`AT_ONCE` rows of a table."""
+    if conn.dialect.name == "sqlite":
+        columns = ", ".join(_INDEXED[table])
+        some = (
+            f"SELECT seq, {columns} FROM {table} WHERE seq IN ({_UNLEARNED.format(table)} ORDER BY seq LIMIT {AT_ONCE})"
+        )
+        conn.execute(text(f"INSERT INTO {table}_fts(rowid, {columns}) {some}"))
+
+
+_UNLEARNED = "SELECT seq FROM {0} WHERE seq > (SELECT coalesce(max(id), 0) FROM {0}_fts_docsize)"
 
 
 def matching(conn: Connection, table: str, words: str, limit: int = 200, *, newest: bool = False) -> list[int]:

@@ -14,7 +14,7 @@ from corral.coordination.names import agent_name
 from corral.coordination.sessions import Arrival
 from corral.errors import Conflict, CorralError, IdempotencyKeyConflict, InvalidInput, NotFound, NotPermitted
 from corral.models.instants import after
-from corral.store import events, names, schema_coordination
+from corral.store import events, names, schema_coordination, search
 from corral.store import messages as rows
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=timezone.utc)
@@ -213,9 +213,17 @@ def test_a_receipt_keeps_its_first_times_and_is_the_recipients_own(conn: Connect
             messages.acknowledge(conn, stranger, 1, NOW)
 
 
+def test_the_index_is_never_far_behind(conn: Connection) -> None:
+    for _ in range(search.AT_ONCE):
+        messages.send(conn, ANN, _letter("Ben", body="okapi"), NOW)
+    assert len(search.matching(conn, "messages", "okapi", 1000, newest=True)) == search.AT_ONCE
+    assert not search.is_behind(conn, "messages")
+
+
 def test_a_message_is_found_by_its_words(conn: Connection) -> None:
     messages.send(conn, ANN, _letter("Ben", subject="Migration", body="The users table gets a column"), NOW)
     messages.send(conn, ANN, _letter("Cid", subject="Lunch", body="At noon, with users"), NOW)
+    search.learn(conn, "messages")
     assert [row["subject"] for row in messages.find(conn, "users column")] == ["Migration"]
     assert len(list(messages.find(conn, "users"))) == 2
     assert [row["subject"] for row in messages.find(conn, "users", session_id="c")] == ["Lunch"]
@@ -296,6 +304,7 @@ def test_who_arrives_under_the_name_of_one_that_is_gone_gets_its_unread_mail(con
 def test_a_blind_copy_is_known_to_its_recipient_and_its_sender_only(conn: Connection) -> None:
     sessions.end(conn, "c", "ended", NOW)
     messages.send(conn, ANN, _letter("Ben", bcc=("Cid",)), NOW)
+    search.learn(conn, "messages")
     for asker, found in (("c", 1), ("a", 1), ("b", 0), (None, 0)):
         assert len(list(messages.find(conn, "Hello", session_id="c", asker=asker))) == found
     assert [row["addressed"] for row in messages.inbox(conn, None)] == ["Ben"]

@@ -14,6 +14,7 @@ from corral.errors import DatabaseUnavailable, InvalidInput
 from corral.store import schema, schema_coordination
 from corral.store.engine import Database, TooLong
 from corral.store.migrate import open_schema
+from corral.store.writes import Write
 
 
 @pytest.fixture
@@ -38,19 +39,32 @@ def _broken(conn: Connection) -> None:
 
 
 def test_writes_that_wait_together_are_all_stored_and_a_failed_one_is_undone_alone(db: Database) -> None:
-    futures = [db.submit(_broken if number % 3 == 0 else _insert) for number in range(300)]
-    failures = [future.exception() for future in futures]
-    assert [type(error) for error in failures[:4]] == [InvalidInput, type(None), type(None), InvalidInput]
+    writes = [Write(_broken if number % 3 == 0 else _insert) for number in range(300)]
+    settled = [threading.Event() for _ in range(30)]
+    for number, event in enumerate(settled):
+        db.submit(writes[10 * number : 10 * number + 10], event.set)
+    assert all(event.wait(30) for event in settled)
+    assert [type(write.error) for write in writes[:4]] == [InvalidInput, type(None), type(None), InvalidInput]
     assert _count(db) == 200
     assert not db.read(lambda conn: conn.execute(select(schema.events).where(schema.events.c.kind == "half")).all())
 
 
 def test_a_write_whose_waiter_went_away_is_dropped_and_the_writer_goes_on(db: Database) -> None:
-    futures = [db.submit(_insert) for _ in range(200)]
-    cancelled = sum(future.cancel() for future in futures)
+    begun, go_on, over = threading.Event(), threading.Event(), threading.Event()
+
+    def wait(conn: Connection) -> None:
+        begun.set()
+        go_on.wait(30)
+
+    db.submit([Write(wait)], bool)
+    begun.wait(30)
+    writes = [Write(_insert) for _ in range(4)]
+    db.submit(writes, over.set)
+    writes[1].unwanted = True
+    go_on.set()
+    assert over.wait(30)
     db.write(_insert)
-    assert cancelled > 0
-    assert _count(db) == 200 - cancelled + 1
+    assert _count(db) == 4
 
 
 def test_an_answer_means_that_another_process_would_see_it(db: Database, tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ def say(conn: Connection, seq: int, body: str) -> None:
 def conn(any_database: Connection) -> Connection:
     for seq, body in enumerate(SAID, 1):
         say(any_database, seq, body)
+    search.learn(any_database, "messages")
     return any_database
 
 
@@ -97,6 +98,7 @@ def test_the_best_come_first_or_the_newest_and_no_more_than_were_asked_for(conn:
     say(conn, 11, "one lemur")
     say(conn, 12, f"a lemur {'and whatever else there is ' * 9}")
     say(conn, 13, f"lemurs {'and whatever else there is ' * 9}")
+    search.learn(conn, "messages")
     assert search.matching(conn, "messages", "lemur") == [11, 13, 12]
     assert search.matching(conn, "messages", "lemur", newest=True) == [13, 12, 11]
     assert search.matching(conn, "messages", "lemur", 1) == [11]
@@ -108,3 +110,25 @@ def test_what_is_changed_or_gone_is_found_no_more(conn: Connection) -> None:
     conn.execute(messages.delete().where(messages.c.seq == 3))
     assert search.matching(conn, "messages", "login") == [5]
     assert search.matching(conn, "messages", "entirely") == [1]
+
+
+def test_what_came_lately_is_learned_in_parts_and_nothing_twice_or_never(conn: Connection) -> None:
+    assert not search.is_behind(conn, "messages")
+    last = 100 + search.AT_ONCE + 1
+    for seq in range(101, last + 1):
+        say(conn, seq, "okapi")
+    conn.execute(messages.update().where(messages.c.seq == 102).values(body="tapir"))
+    conn.execute(messages.delete().where(messages.c.seq == 103))
+    learned = 0
+    while search.is_behind(conn, "messages"):
+        search.learn(conn, "messages")
+        learned += 1
+    if conn.dialect.name == "sqlite":
+        assert learned == 1
+        say(conn, last + 1, "okapi")
+        assert search.is_behind(conn, "messages")
+    wanted = {101, *range(104, last + 1)}
+    assert set(search.matching(conn, "messages", "okapi", 1000, newest=True)) - {last + 1} == wanted
+    assert search.matching(conn, "messages", "tapir") == [102]
+    conn.execute(messages.delete().where(messages.c.seq == 102))
+    assert search.matching(conn, "messages", "tapir") == []

@@ -86,8 +86,11 @@ def _by_name(conn: Connection, name: str, now: datetime) -> Identity:
     return Identity(row["session_id"], row["called"])
 
 
-async def look(project_key: str, operation: Callable[[Connection], T]) -> T:
+async def look(project_key: str, operation: Callable[[Connection], T], *, searched: str | None = None) -> T:
     """Run a query that anybody in the project may.
+
+    Args:
+        searched: The table that is searched by words, if one is.
 
     Raises:
         ProjectNotFound: Another project is meant.
@@ -95,7 +98,7 @@ async def look(project_key: str, operation: Callable[[Connection], T]) -> T:
     services = current.get().services
     if project_key:
         await services.work(lambda: check_project(services, project_key))
-    return await services.read(operation)
+    return await (services.read(operation) if searched is None else services.searched(searched, operation))
 
 
 def known_as(conn: Connection, holders: Iterable[tuple[str, str]]) -> dict[str, str]:

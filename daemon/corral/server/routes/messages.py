@@ -148,7 +148,7 @@ async def search(
         found = messages.find(conn, q, session_id=whose, limit=limit)
         return page(map(mailing.wire, found), limit)
 
-    return Response(listed((await services.read(find)).texts), media_type="application/json")
+    return Response(listed((await services.searched("messages", find)).texts), media_type="application/json")
 
 
 @router.get("/threads/{thread_id}", response_model=list[dict[str, Any]])

@@ -183,7 +183,7 @@ async def search_messages(
             for row in messages.find(conn, query, session_id=session_id, asker=asker, limit=limit)
         ]
 
-    return listed(await look(project_key, find))
+    return listed(await look(project_key, find, searched="messages"))
 
 
 _FOUND = ("id", "subject", "importance", "ack_required", "created_ts", "thread_id", "from")

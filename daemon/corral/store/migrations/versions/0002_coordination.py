@@ -183,9 +183,9 @@ def upgrade() -> None:
     op.create_index("ix_memory_tags_tag_seen_at_seq", "memory_tags", ["tag", "seen_at", "seq"], unique=False)
     op.create_table(
         "message_recipients",
-        sa.Column("message_id", sa.String(length=36), nullable=False),
         sa.Column("session_id", sa.String(length=128), nullable=False),
-        sa.Column("seq", sa.Integer(), nullable=False),
+        sa.Column("seq", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("message_id", sa.String(length=36), nullable=False),
         sa.Column("name", sa.String(length=128), nullable=False),
         sa.Column("role", sa.String(length=3), nullable=False),
         sa.Column("injected_at", sa.String(length=24), nullable=True),
@@ -198,9 +198,10 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(
             ["session_id"], ["agent_sessions.session_id"], name=op.f("fk_message_recipients_session_id")
         ),
-        sa.PrimaryKeyConstraint("message_id", "session_id", name=op.f("pk_message_recipients")),
+        sa.PrimaryKeyConstraint("session_id", "seq", name=op.f("pk_message_recipients")),
+        sa.UniqueConstraint("message_id", "session_id", name=op.f("uq_message_recipients_message_id_session_id")),
+        sqlite_with_rowid=False,
     )
-    op.create_index("ix_message_recipients_session_id_seq", "message_recipients", ["session_id", "seq"], unique=False)
     op.create_index(
         "ix_message_recipients_session_id_read_at",
         "message_recipients",
