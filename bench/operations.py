@@ -95,7 +95,18 @@ def _sweep(play: Callable[[Plans], Load], requests: int, turn: str = "") -> dict
     play(plans(("heartbeat",), max(CLIENTS), 4 * max(CLIENTS), turn))
     # Last what leaves thousands of live sessions behind: no repository has so many, and nothing else is measured among them.
     asked = sorted(itertools.product(CLIENTS, OPERATIONS), key=lambda one: one[1] in UNBUDGETED)
-    return {(op, clients): play(plans((op,), clients, requests, f"{turn}{clients}")) for clients, op in asked}
+    loads = {}
+    for clients, op in asked:
+        wanted = plans((op,), clients, requests, f"{turn}{clients}")
+        if op not in UNBUDGETED:
+            play(_arrivals(wanted))
+        loads[op, clients] = play(wanted)
+    return loads
+
+
+def _arrivals(wanted: Plans) -> Plans:
+    """Each session is known before it is measured: that it registers is measured by itself."""
+    return [[{"op": "heartbeat", "id": who} for who in dict.fromkeys(said["id"] for plan in wanted for said in plan)]]
 
 
 def _throughput(play: Callable[[Plans], Load], requests: int) -> Load:

@@ -25,7 +25,7 @@ _INDEXED = {"messages": ("subject", "body"), "memories": ("summary", "lessons")}
 """Searched tables and columns; each table has an integer key ``seq``."""
 _OFTEN = ("messages",)
 """Tables whose new rows are learned by :func:`learn`."""
-AT_ONCE = 256
+AT_ONCE = 1024
 """Rows that are learned in one go."""
 
 

@@ -213,7 +213,8 @@ def test_a_receipt_keeps_its_first_times_and_is_the_recipients_own(conn: Connect
             messages.acknowledge(conn, stranger, 1, NOW)
 
 
-def test_the_index_is_never_far_behind(conn: Connection) -> None:
+def test_the_index_is_never_far_behind(conn: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "AT_ONCE", 8)
     for _ in range(search.AT_ONCE):
         messages.send(conn, ANN, _letter("Ben", body="okapi"), NOW)
     assert len(search.matching(conn, "messages", "okapi", 1000, newest=True)) == search.AT_ONCE
