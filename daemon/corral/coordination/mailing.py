@@ -111,14 +111,6 @@ def _attribute(value: object) -> str:
 # -- on the wire
 
 
-def state(receipt: Row) -> str:
-    """Where a message stands at one recipient."""
-    for column, name in (("acknowledged_at", "acknowledged"), ("read_at", "read"), ("injected_at", "injected")):
-        if receipt[column] is not None:
-            return name
-    return "bounced" if receipt["bounced_at"] is not None else "queued"
-
-
 def wire(message: Row) -> Row:
     """A message as HTTP shows it; one out of an inbox also says how it was addressed, to whom, and its ``state``."""
     shape = {
@@ -137,7 +129,7 @@ def wire(message: Row) -> Row:
         "created_at": message["created_at"],
     }
     if "addressed" in message:
-        shape["to"], shape["role"], shape["state"] = message["addressed"], message["role"], state(message)
+        shape["to"], shape["role"], shape["state"] = message["addressed"], message["role"], message["state"]
     return shape
 
 
@@ -152,7 +144,7 @@ def receipts(recipients: Sequence[Row], *, hidden: bool = False) -> list[Row]:
             "name": one["name"],
             "session_id": one["session_id"],
             "role": one["role"],
-            "state": state(one),
+            "state": one["state"],
             **{key: one[key] for key in ("injected_at", "read_at", "acknowledged_at", "bounced_at")},
         }
         for one in recipients

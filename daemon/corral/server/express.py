@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from pydantic import BaseModel
+from pydantic_core import PydanticSerializationError, to_json
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -111,7 +112,7 @@ class Express:
         if isinstance(answered, Response):
             await answered(scope, receive, send)
             return
-        data = json.dumps(answered).encode()
+        data = _json(answered)
         headers = [(b"content-type", b"application/json"), (b"content-length", str(len(data)).encode())]
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": data})
@@ -123,6 +124,13 @@ def _find(method: str, path: str) -> Found | None:
         if match is not None:
             return list(match.groups()), answer, read, status, asks
     return None
+
+
+def _json(answered: Any) -> bytes:
+    try:
+        return to_json(answered)
+    except PydanticSerializationError:  # half a surrogate pair, of a name that is no UTF-8
+        return json.dumps(answered).encode()
 
 
 async def _whole(receive: Receive) -> bytes:

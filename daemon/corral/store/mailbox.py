@@ -13,6 +13,7 @@ from typing import Any
 from sqlalchemy import Connection, Integer, Select, String, and_, bindparam, func, or_, select
 
 from corral.models.states import RecipientRole
+from corral.store.messages import STATE
 from corral.store.prepared import Prepared
 from corral.store.schema_coordination import message_recipients, messages
 
@@ -24,7 +25,7 @@ AT_ONCE = 16
 _m, _r = messages.c, message_recipients.c
 _SHOWN = (
     *(column for column in _m if column.key != "idempotency_key"),
-    _r.name.label("addressed"), _r.role, _r.injected_at, _r.read_at, _r.acknowledged_at, _r.bounced_at,
+    _r.name.label("addressed"), _r.role, STATE,
 )  # fmt: skip
 """Of a message in an inbox: each column takes as long as a tenth of finding the row."""
 
@@ -42,7 +43,8 @@ def inbox(
     before: tuple[int, str] | None = None,
     limit: int = 20,
 ) -> Iterator[Row]:
-    """Messages to a session, or to anybody, the newest first; each with its receipt, and to anybody once for each.
+    """Messages to a session, or to anybody, the newest first; each with how it was addressed and its ``state``; to anybody once
+    for each.
 
     Args:
         blind: Whether blind copies are among them.

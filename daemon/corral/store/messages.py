@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, and_, bindparam, func, insert, or_, select, update
+from sqlalchemy import Connection, and_, bindparam, case, func, insert, or_, select, update
 
 from corral.models.states import Importance, RecipientRole, SessionStatus
 from corral.store import search
@@ -16,6 +16,15 @@ from corral.store.schema_coordination import message_recipients, messages
 Row = dict[str, Any]
 _m, _r = messages.c, message_recipients.c
 _UNREAD = and_(_r.read_at.is_(None), _r.acknowledged_at.is_(None))
+QUEUED, BOUNCED = "queued", "bounced"
+STATE = case(
+    (_r.acknowledged_at.is_not(None), "acknowledged"),
+    (_r.read_at.is_not(None), "read"),
+    (_r.injected_at.is_not(None), "injected"),
+    (_r.bounced_at.is_not(None), BOUNCED),
+    else_=QUEUED,
+).label("state")
+"""Where a message stands at one recipient."""
 
 # Asked at every hook event: built once, since building a statement costs more than running it.
 AT_MOST = 50
@@ -60,7 +69,7 @@ _SENT_AT = Prepared(
     .limit(1)
 )
 _RECIPIENTS = Prepared(
-    select(message_recipients).where(_r.message_id == bindparam("which")).order_by(_r.role.desc(), _r.name)
+    select(message_recipients, STATE).where(_r.message_id == bindparam("which")).order_by(_r.role.desc(), _r.name)
 )
 _AS_SENT = dict.fromkeys(("injected_at", "held_at", "read_at", "acknowledged_at"))
 
@@ -81,7 +90,10 @@ def create(conn: Connection, message: Row, recipients: Sequence[Row]) -> tuple[R
     if row["seq"] % search.AT_ONCE == 0:
         search.learn(conn, "messages")
     named = sorted(recipients, key=lambda one: str(one["name"]))
-    return row, [{**_AS_SENT, **one, **about} for one in sorted(named, key=lambda one: str(one["role"]), reverse=True)]
+    return row, [
+        {**_AS_SENT, **one, **about, "state": QUEUED if one["bounced_at"] is None else BOUNCED}
+        for one in sorted(named, key=lambda one: str(one["role"]), reverse=True)
+    ]
 
 
 def find(conn: Connection, reference: str) -> Row | None:
@@ -185,7 +197,7 @@ def put_back(conn: Connection, session_id: str, begin: str, end: str) -> None:
 def receipt(conn: Connection, session_id: str, message_id: str) -> Row | None:
     """What became of a message at one recipient."""
     which = and_(_r.session_id == session_id, _r.message_id == message_id)
-    row = conn.execute(select(message_recipients).where(which)).mappings().first()
+    row = conn.execute(select(message_recipients, STATE).where(which)).mappings().first()
     return dict(row) if row else None
 
 

@@ -192,7 +192,7 @@ async def reply(services: Services, message_id: str, given: Answering) -> dict[s
 async def read(services: Services, message_id: str, who: Caller) -> dict[str, Any]:
     """Mark a message of the caller's inbox as read; the first time counts."""
     receipt = await act(services, who, lambda conn, me, now: messages.mark_read(conn, me.session_id, message_id, now))
-    return {"success": True, "id": receipt["seq"], "state": mailing.state(receipt), "read_at": receipt["read_at"]}
+    return {"success": True, "id": receipt["seq"], "state": receipt["state"], "read_at": receipt["read_at"]}
 
 
 @router.post("/{message_id}/acknowledge")
@@ -202,7 +202,7 @@ async def acknowledge(services: Services, message_id: str, who: Caller) -> dict[
     return {
         "success": True,
         "id": receipt["seq"],
-        "state": mailing.state(receipt),
+        "state": receipt["state"],
         "read_at": receipt["read_at"],
         "acknowledged_at": receipt["acknowledged_at"],
     }

@@ -205,7 +205,7 @@ def entry(row: Answer, *, bodies: bool = False) -> Answer:
         "from": row["sender_name"],
     }
     if "role" in row:
-        shape |= {"kind": row["role"], "state": mailing.state(row)}
+        shape |= {"kind": row["role"], "state": row["state"]}
     return {**shape, **({"body_md": row["body"]} if bodies else {})}
 
 
