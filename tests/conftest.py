@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
@@ -67,18 +68,47 @@ def commit(cwd: Path, files: dict[str, str], message: str = "change") -> str:
     return git(cwd, "rev-parse", "HEAD")
 
 
+Cast = Callable[[str, Path, Callable[[Path], None]], Path]
+
+
+@pytest.fixture(scope="session")
+def cast(tmp_path_factory: pytest.TempPathFactory) -> Cast:
+    """Make a repository of a kind once, and from then on copy it: git and the command line take fifty times as long."""
+    moulds: dict[str, Path] = {}
+
+    def copy(kind: str, root: Path, make: Callable[[Path], None]) -> Path:
+        if kind not in moulds:
+            mould = tmp_path_factory.mktemp("mould") / "repo"
+            make(mould)
+            moulds[kind] = mould
+        shutil.copytree(moulds[kind], root, symlinks=True)
+        git(root, "update-index", "-q", "--refresh")
+        return root
+
+    return copy
+
+
 @pytest.fixture
-def make_repo(tmp_path: Path) -> Callable[..., Path]:
+def make_repo(tmp_path: Path, cast: Cast) -> Callable[..., Path]:
     """Make a repository with one commit: ``make_repo(name="repo", files={...})``."""
 
     def make(name: str = "repo", files: dict[str, str] | None = None) -> Path:
-        root = tmp_path / name
-        root.mkdir(parents=True)
-        git(root, "init", "-q", "-b", "main")
-        commit(root, files or {"README.md": "hello\n", "src/a.py": "a = 1\n", "src/b.py": "b = 1\n"}, "first")
-        return root
+        if files is None:
+            return cast("small", tmp_path / name, _small)
+        _repository(tmp_path / name, files)
+        return tmp_path / name
 
     return make
+
+
+def _repository(root: Path, files: dict[str, str]) -> None:
+    root.mkdir(parents=True)
+    git(root, "init", "-q", "-b", "main")
+    commit(root, files, "first")
+
+
+def _small(root: Path) -> None:
+    _repository(root, {"README.md": "hello\n", "src/a.py": "a = 1\n", "src/b.py": "b = 1\n"})
 
 
 @pytest.fixture
@@ -88,16 +118,25 @@ def repo(make_repo: Callable[..., Path]) -> Path:
 
 
 @pytest.fixture
-def coordinate(make_repo: Callable[..., Path]) -> Iterator[Callable[..., Coordinated]]:
+def coordinate(tmp_path: Path, cast: Cast) -> Iterator[Callable[..., Coordinated]]:
     """Initialise repositories: ``coordinate(repo=None, verify=["true"], config="…more YAML…")``; daemons end with the test."""
     made: list[Coordinated] = []
 
     def initialise(
         root: Path | None = None, *, verify: tuple[str, ...] = ("true",), config: str = "", **env: Any
     ) -> Coordinated:
-        house = Coordinated(root or make_repo(f"repo{len(made)}"))
+        def initialised(place: Path) -> None:
+            if root is None:
+                _small(place)
+            verified = (part for command in verify for part in ("--verify", command))
+            Coordinated(place).run("init", "--yes", *verified, **env)
+
+        if root is not None:
+            initialised(root)
+        else:
+            root = cast(f"initialised-{verify}-{env}", tmp_path / f"repo{len(made)}", initialised)
+        house = Coordinated(root)
         made.append(house)
-        house.run("init", "--yes", *(part for command in verify for part in ("--verify", command)), **env)
         if config:
             file = house.root / ".corral" / "config.yaml"
             merged = {**yaml.safe_load(file.read_text()), **yaml.safe_load(config)}

@@ -13,8 +13,10 @@ from typing import Any
 
 import psutil
 
+from corral.cli.daemon import stop_and_wait
 from corral.client import Client
 from corral.config.paths import find_project
+from corral.errors import CorralError
 
 DEADLINE_S = 45.0
 
@@ -98,7 +100,11 @@ class Coordinated:
 
     def stop(self) -> None:
         """Stop the daemon if one runs."""
-        if (self.root / ".corral").is_dir() or self.root.suffix == ".git":
+        if not (self.root / ".corral").is_dir() and self.root.suffix != ".git":
+            return
+        try:
+            stop_and_wait(find_project(self.root))  # as the command does, without a process for it
+        except CorralError:
             self.run("daemon", "stop", check=False)
 
 

@@ -45,24 +45,24 @@ def test_with_the_token_everything_is_served(house: Coordinated, bearer: str) ->
     assert "/api/v1/tasks" in document["paths"]
 
 
-@pytest.mark.parametrize(
-    "headers",
-    [
-        {"Authorization": ""},
-        {"Authorization": "Bearer wrong"},
-        {"Authorization": "Basic TOKEN"},
-        {"Authorization": "TOKEN", "Host": "evil.test"},
-        {"Authorization": "TOKEN", "Host": "evil.test:80"},
-        {"Authorization": "TOKEN", "Origin": "null"},
-        {"Authorization": "TOKEN", "Origin": "http://localhost:3000"},
-    ],
+STRANGE: tuple[dict[str, str], ...] = (
+    {"Authorization": ""},
+    {"Authorization": "Bearer wrong"},
+    {"Authorization": "Basic TOKEN"},
+    {"Authorization": "TOKEN", "Host": "evil.test"},
+    {"Authorization": "TOKEN", "Host": "evil.test:80"},
+    {"Authorization": "TOKEN", "Origin": "null"},
+    {"Authorization": "TOKEN", "Origin": "http://localhost:3000"},
 )
-def test_everything_else_is_refused_without_effect(house: Coordinated, bearer: str, headers: dict[str, str]) -> None:
-    sent = {name: value.replace("TOKEN", bearer) for name, value in headers.items()}
+
+
+def test_everything_else_is_refused_without_effect(house: Coordinated, bearer: str) -> None:
     body = json.dumps({"title": "evil", "command": "touch /tmp/evil"})
-    status, answer, _ = _call(house, "POST", "/api/v1/tasks", body, Content_Type="application/json", **sent)
-    assert status in (401, 403)
-    assert answer["error"]["code"] == "CORRAL-ERR-011"
+    for headers in STRANGE:
+        sent = {name: value.replace("TOKEN", bearer) for name, value in headers.items()}
+        status, answer, _ = _call(house, "POST", "/api/v1/tasks", body, Content_Type="application/json", **sent)
+        assert status in (401, 403), headers
+        assert answer["error"]["code"] == "CORRAL-ERR-011", headers
     assert house.json("task", "list") == []
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from typing import Any
 
@@ -26,13 +27,19 @@ def _raw(house: Coordinated, method: str, path: str, body: bytes | None) -> tupl
     return int(data[9:12]), json.loads(rest)
 
 
-@pytest.mark.parametrize("path", ["/hooks/Stop", "/locks/acquire", "/locks/check", "/locks/release", "/tasks"])
-@pytest.mark.parametrize("body", [b"", b"{", b"[1]", b"\xff"])
-def test_a_body_that_cannot_be_read_is_an_error_of_the_usual_shape(house: Coordinated, path: str, body: bytes) -> None:
+def _refuses(house: Coordinated, method: str, path: str, body: bytes | None) -> None:
+    status, answer = _raw(house, method, path, body)
+    assert status in (400, 422), (path, body)
+    assert set(answer["error"]) == {"code", "name", "message", "cause", "remedy", "details"}, (path, body)
+
+
+PATHS = ("/hooks/Stop", "/locks/acquire", "/locks/check", "/locks/release", "/tasks")
+
+
+def test_a_body_that_cannot_be_read_is_an_error_of_the_usual_shape(house: Coordinated) -> None:
     house.run("daemon", "start")
-    status, answer = _raw(house, "POST", path, body)
-    assert status in (400, 422)
-    assert set(answer["error"]) == {"code", "name", "message", "cause", "remedy", "details"}
+    for path, body in itertools.product(PATHS, (b"", b"{", b"[1]", b"\xff")):
+        _refuses(house, "POST", path, body)
 
 
 def test_a_wrong_field_is_named_and_an_error_of_the_domain_comes_through(house: Coordinated) -> None:
@@ -52,12 +59,10 @@ def test_another_method_or_a_longer_path_is_the_frameworks(house: Coordinated) -
     assert _raw(house, "POST", "/hooks/Stop/more", b"{}")[0] == 404
 
 
-@pytest.mark.parametrize("query", ["limit=0", "limit=many", "limit=5&limit=0", "everyone=perhaps", "wait_s=-1"])
-def test_an_inbox_that_is_asked_for_wrongly_is_an_error_of_the_usual_shape(house: Coordinated, query: str) -> None:
+def test_an_inbox_that_is_asked_for_wrongly_is_an_error_of_the_usual_shape(house: Coordinated) -> None:
     house.run("daemon", "start")
-    status, answer = _raw(house, "GET", f"/messages?{query}", None)
-    assert status in (400, 422)
-    assert set(answer["error"]) == {"code", "name", "message", "cause", "remedy", "details"}
+    for query in ("limit=0", "limit=many", "limit=5&limit=0", "everyone=perhaps", "wait_s=-1"):
+        _refuses(house, "GET", f"/messages?{query}", None)
 
 
 def test_an_inbox_is_asked_for_in_any_spelling_of_a_query(house: Coordinated) -> None:
