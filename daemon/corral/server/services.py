@@ -133,8 +133,8 @@ class Services:
             return await self.read(operation)
 
     async def searched(self, table: str, operation: Callable[[Connection], T]) -> T:
-        """Run a query that searches a table by words, once its index has learned all that is there."""
-        while await self.glance(partial(search.is_behind, table=table)):
+        """Run a query that searches a table by words, once its index has learned all that was there when it was asked for."""
+        for _part in range(0, await self.glance(partial(search.behind, table=table)), search.AT_ONCE):
             await self.write(partial(search.learn, table=table))
         return await self.read(operation)
 

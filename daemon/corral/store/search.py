@@ -108,11 +108,11 @@ def _tsvector(table: str, columns: Sequence[str]) -> list[str]:
     ]
 
 
-def is_behind(conn: Connection, table: str) -> bool:
-    """Whether there are rows of a table that the index has not learned yet."""
-    return conn.dialect.name == "sqlite" and bool(
-        conn.execute(text(f"SELECT EXISTS ({_UNLEARNED.format(table)})")).scalar()
-    )
+def behind(conn: Connection, table: str) -> int:
+    """How many rows of a table the index has not learned yet."""
+    if conn.dialect.name != "sqlite":
+        return 0
+    return int(conn.execute(text(f"SELECT count(*) FROM ({_UNLEARNED.format(table)})")).scalar_one())
 
 
 def learn(conn: Connection, table: str) -> None:
