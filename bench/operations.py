@@ -20,6 +20,8 @@ QUIET = "supervisor: {max_agents: 0}\ntasks: {max_queue: 1000000}\n"
 CLIENTS = (1, 10, 50)
 P95_MS = {1: 5.0, 10: 5.0, 50: 25.0}
 """The budgets of the design are for 10 and 50 clients; one client has that of ten."""
+TIMES = 3
+"""Each is measured so many times; the quietest counts, of what is measured and of its floors: others use the machine too."""
 UNBUDGETED = ("register",)
 OF_LOCKS = ("heartbeat", "acquire", "check", "release")
 OPERATIONS = (*OF_LOCKS, "register", "send", "inbox")
@@ -95,12 +97,16 @@ def _sweep(play: Callable[[Plans], Load], requests: int, turn: str = "") -> dict
     play(plans(("heartbeat",), max(CLIENTS), 4 * max(CLIENTS), turn))
     # Last what leaves thousands of live sessions behind: no repository has so many, and nothing else is measured among them.
     asked = sorted(itertools.product(CLIENTS, OPERATIONS), key=lambda one: one[1] in UNBUDGETED)
-    loads = {}
+    loads: dict[tuple[str, int], Load] = {}
     for clients, op in asked:
-        wanted = plans((op,), clients, requests, f"{turn}{clients}")
-        if op not in UNBUDGETED:
-            play(_arrivals(wanted))
-        loads[op, clients] = play(wanted)
+        for time in range(1 if op in UNBUDGETED else TIMES):
+            wanted = plans((op,), clients, requests, f"{turn}{clients}.{time}")
+            if op not in UNBUDGETED:
+                play(_arrivals(wanted))
+            load = play(wanted)
+            quietest = loads.setdefault((op, clients), load)
+            if p95(load.latencies) < p95(quietest.latencies):
+                loads[op, clients] = load
     return loads
 
 
@@ -112,7 +118,7 @@ def _arrivals(wanted: Plans) -> Plans:
 def _throughput(play: Callable[[Plans], Load], requests: int) -> Load:
     # Acquire, check and release the same path, and a heartbeat: what sessions at work ask for.
     wanted = plans(OF_LOCKS, 10, 2 * requests, "all")
-    return max((play(wanted) for _ in range(3)), key=lambda load: load.rate)
+    return max((play(wanted) for _ in range(TIMES)), key=lambda load: load.rate)
 
 
 def _before(rows: int) -> Iterable[Asked]:
