@@ -17,6 +17,7 @@ import os
 import queue
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -34,6 +35,9 @@ Operation = Callable[[Connection], T]
 
 GROUP_LIMIT = 64
 """At most this many operations share one commit, which bounds the wait of the first of them."""
+
+GATHER_S = 0.001
+"""Who was answered by a commit is likely to ask again: so long after it the next one waits for as many as asked before."""
 
 CHECKPOINT_EVERY = 500
 """Commits between two passive checkpoints by the writer."""
@@ -74,6 +78,7 @@ class Database:
         self._bundles: queue.SimpleQueue[Bundle | None] = queue.SimpleQueue()
         self._commits = 0
         self._closed = False
+        self._expected, self._gather_until = 0, 0.0
         self._glancing: Connection | None = None
         self._looks = 0
         try:
@@ -197,21 +202,26 @@ class Database:
                 bundle.settled()
             if self._commits >= CHECKPOINT_EVERY:
                 self._checkpoint("PASSIVE")
+            self._expected = min(len(writes) + self._bundles.qsize(), GROUP_LIMIT)
+            self._gather_until = time.monotonic() + GATHER_S
 
     def _next_batch(self) -> tuple[list[Bundle], bool]:
-        """Wait for a bundle, take what else is there; the second value says that none will follow."""
+        """Wait for a bundle, take what else is there or comes at once; the second value says that none will follow."""
         try:
             bundle = self._bundles.get(timeout=IDLE_S if self._commits else None)
         except queue.Empty:
             self._checkpoint("TRUNCATE")
             return [], False
         batch: list[Bundle] = []
+        writes = 0
         while bundle is not None:
             batch.append(bundle)
-            if sum(len(one.writes) for one in batch) >= GROUP_LIMIT:
+            writes += len(bundle.writes)
+            if writes >= GROUP_LIMIT:
                 return batch, False
+            patience_s = self._gather_until - time.monotonic() if writes < self._expected else 0.0
             try:
-                bundle = self._bundles.get_nowait()
+                bundle = self._bundles.get(timeout=patience_s) if patience_s > 0 else self._bundles.get_nowait()
             except queue.Empty:
                 return batch, False
         return batch, True

@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import Connection, func, insert, select, text
 
 from corral.errors import DatabaseUnavailable, InvalidInput
-from corral.store import schema, schema_coordination
+from corral.store import engine, schema, schema_coordination
 from corral.store.engine import Database, TooLong
 from corral.store.migrate import open_schema
 from corral.store.writes import Write
@@ -65,6 +65,22 @@ def test_a_write_whose_waiter_went_away_is_dropped_and_the_writer_goes_on(db: Da
     assert over.wait(30)
     db.write(_insert)
     assert _count(db) == 4
+
+
+def test_who_was_answered_by_one_commit_is_waited_for_by_the_next_and_one_alone_waits_for_nobody(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "GATHER_S", 60.0)
+    for _ in range(3):
+        db.write(_insert)
+    together, sooner, later = (threading.Event() for _ in range(3))
+    db.submit([Write(_insert), Write(_insert)], together.set)
+    assert together.wait(30)
+    db.submit([Write(_insert)], sooner.set)
+    assert not sooner.wait(0.1)
+    db.submit([Write(_insert)], later.set)
+    assert sooner.wait(30) and later.wait(30)
+    assert (_count(db), db._commits) == (7, 5)
 
 
 def test_an_answer_means_that_another_process_would_see_it(db: Database, tmp_path: Path) -> None:
