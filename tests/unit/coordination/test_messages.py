@@ -213,6 +213,13 @@ def test_a_receipt_keeps_its_first_times_and_is_the_recipients_own(conn: Connect
             messages.acknowledge(conn, stranger, 1, NOW)
 
 
+def test_a_sender_is_told_what_is_stored(conn: Connection) -> None:
+    sessions.end(conn, "c", "ended", NOW)
+    sent = messages.send(conn, ANN, _letter("Ben", cc=("Cid",)), NOW)
+    assert sent.recipients == rows.recipients(conn, [sent.message["message_id"]])[sent.message["message_id"]]
+    assert [one["state"] for one in sent.recipients] == ["queued", "bounced"]
+
+
 def test_the_index_is_never_far_behind(conn: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search, "AT_ONCE", 8)
     for _ in range(search.AT_ONCE):
