@@ -12,7 +12,7 @@ from sqlalchemy import Connection, insert, update
 from sqlalchemy.event import listen
 
 from corral.config.model import Tasks
-from corral.coordination import messages, sessions
+from corral.coordination import mailbox, messages, sessions
 from corral.coordination.addresses import MOST_RECIPIENTS, Identity
 from corral.coordination.sessions import Arrival
 from corral.git.command import open_repository
@@ -41,7 +41,7 @@ def test_a_letter_that_cannot_be_written_stops_none_that_follow(tmp_path: Path, 
     for submitter in (" nobody finds it ", "boss"):
         db.write(lambda conn, submitter=submitter: ended(conn, submitter))  # type: ignore[misc]
     Announcer(db, open_repository(repo / ".git"), lambda: None).step(now)
-    (mail,) = db.read(lambda conn: list(messages.inbox(conn, "boss")))
+    (mail,) = db.read(lambda conn: list(mailbox.inbox(conn, "boss")))
     assert mail["kind"] == "task.completed"
     (bounced,) = [row for row in db.read(events.listing) if row["kind"] == "message.bounced"]
     assert bounced["task_id"] and bounced["data"]["recipients"] == [" nobody finds it "]
@@ -80,7 +80,7 @@ def test_a_batch_with_more_participants_than_a_letter_can_name_is_summed_up_for_
     db.write(end)
     Announcer(db, open_repository(repo / ".git"), lambda: None).step(now)
     for one in (crowd[0], crowd[-1]):
-        (mail,) = db.read(lambda conn, one=one: list(messages.inbox(conn, one)))  # type: ignore[misc]
+        (mail,) = db.read(lambda conn, one=one: list(mailbox.inbox(conn, one)))  # type: ignore[misc]
         assert mail["kind"] == "batch.settled"
         assert (len(mail["data"]["not_merged"]), mail["data"]["not_merged_count"]) == (50, len(crowd))
 
@@ -101,11 +101,11 @@ def test_all_that_a_session_has_not_seen_of_a_sender_bounces_in_one_letter(db: D
 
     wrote = db.write(leave)
     Announcer(db, open_repository(repo / ".git"), lambda: None).step(now)
-    (bounce,) = db.read(lambda conn: list(messages.inbox(conn, "ann")))
+    (bounce,) = db.read(lambda conn: list(mailbox.inbox(conn, "ann")))
     assert bounce["data"]["messages"] == ", ".join(str(number) for number in wrote[:3])
     assert bounce["subject"].startswith("Not delivered: 3 messages to ")
     assert bounce["data"]["messages"] in bounce["body"]
-    (single,) = db.read(lambda conn: list(messages.inbox(conn, "eve")))
+    (single,) = db.read(lambda conn: list(mailbox.inbox(conn, "eve")))
     assert (single["subject"], single["data"]["messages"]) == ("Not delivered: About 0", str(wrote[3]))
 
 
@@ -128,7 +128,7 @@ def test_whoever_worked_on_a_batch_is_sent_its_summary_too(db: Database, repo: P
     db.write(end)
     Announcer(db, open_repository(repo / ".git"), lambda: None).step(now)
     told_to = {
-        one: [row["kind"] for row in db.read(lambda conn, one=one: list(messages.inbox(conn, one)))]  # type: ignore[misc]
+        one: [row["kind"] for row in db.read(lambda conn, one=one: list(mailbox.inbox(conn, one)))]  # type: ignore[misc]
         for one in ("boss", "chief", "coder", "talker", "bystander")
     }
     assert told_to == {
@@ -156,7 +156,7 @@ def test_a_failure_tells_all_that_was_tried_and_all_that_is_left_of_it(db: Datab
 
     db.write(fail)
     Announcer(db, open_repository(repo / ".git"), lambda: None).step(now)
-    (mail,) = db.read(lambda conn: list(messages.inbox(conn, "boss")))
+    (mail,) = db.read(lambda conn: list(mailbox.inbox(conn, "boss")))
     assert (mail["kind"], mail["importance"]) == ("task.failed", "high")
     data = mail["data"]
     assert data["failure_reason"] == "tests_failed: Two tests fail."
@@ -180,7 +180,7 @@ def test_what_a_letter_carries_of_many_files_is_bounded_and_says_how_many(db: Da
 
     db.write(complete)
     Announcer(db, open_repository(repo / ".git"), lambda: None).step(now)
-    (mail,) = db.read(lambda conn: list(messages.inbox(conn, "boss")))
+    (mail,) = db.read(lambda conn: list(mailbox.inbox(conn, "boss")))
     assert (len(mail["data"]["files_changed"]), mail["data"]["files_changed_count"]) == (50, 50_000)
     assert "and 49950 more" in mail["body"]
 
@@ -219,10 +219,10 @@ def test_whom_a_batch_does_not_reach_its_others_are_told(db: Database, repo: Pat
 
     task = db.write(end)
     Announcer(db, open_repository(repo / ".git"), lambda: None).step(now)
-    (mail,) = db.read(lambda conn: list(messages.inbox(conn, "boss")))
+    (mail,) = db.read(lambda conn: list(mailbox.inbox(conn, "boss")))
     assert (mail["kind"], mail["data"]["not_delivered_to"]) == ("batch.settled", ["left no trace", "all"])
     assert "- left no trace" in mail["body"]
-    assert db.read(lambda conn: list(messages.inbox(conn, "bystander"))) == [], (
+    assert db.read(lambda conn: list(mailbox.inbox(conn, "bystander"))) == [], (
         "an id that is called all is not everybody"
     )
     history = db.read(lambda conn: tasks.detail(conn, task))["history"]
@@ -251,9 +251,9 @@ def test_a_thousand_letters_that_did_not_arrive_are_one_event_and_one_letter(db:
     assert [row["kind"] for row in fresh] == ["message.bounced", "message.sent"]
     assert (fresh[0]["data"]["sender"], fresh[0]["data"]["count"]) == ("ann", many)
     assert len(fresh[0]["data"]["message_ids"]) == 50
-    (mail,) = db.read(lambda conn: list(messages.inbox(conn, "ann")))
+    (mail,) = db.read(lambda conn: list(mailbox.inbox(conn, "ann")))
     assert mail["subject"].startswith("Not delivered: 1000 messages") and mail["body"].endswith("and 950 more")
-    assert len(db.read(lambda conn: list(messages.inbox(conn, "ben", limit=1000)))) == many, (
+    assert len(db.read(lambda conn: list(mailbox.inbox(conn, "ben", limit=1000)))) == many, (
         "it reads them when it is back"
     )
 
@@ -276,10 +276,10 @@ def test_the_letter_about_a_failure_waits_until_what_was_made_is_saved_but_not_f
     db.write(fail)
     announcer = Announcer(db, open_repository(repo / ".git"), lambda: None)
     again = announcer.step(now)
-    assert again is not None and db.read(lambda conn: list(messages.inbox(conn, "boss"))) == []
+    assert again is not None and db.read(lambda conn: list(mailbox.inbox(conn, "boss"))) == []
     assert announcer.step(again) is not None
     announcer.step(now + SAVED_WITHIN)
-    assert len(db.read(lambda conn: list(messages.inbox(conn, "boss")))) == 1
+    assert len(db.read(lambda conn: list(mailbox.inbox(conn, "boss")))) == 1
 
 
 def test_the_summary_of_a_batch_comes_after_all_that_is_said_of_its_tasks(db: Database, repo: Path) -> None:
@@ -294,5 +294,5 @@ def test_the_summary_of_a_batch_comes_after_all_that_is_said_of_its_tasks(db: Da
 
     db.write(end)
     Announcer(db, open_repository(repo / ".git"), lambda: None).step(now)
-    mail = db.read(lambda conn: list(messages.thread(conn, "batch")))
+    mail = db.read(lambda conn: list(mailbox.thread(conn, "batch")))
     assert [one["kind"] for one in reversed(mail)] == ["task.completed"] * 3 + ["batch.settled"]

@@ -45,7 +45,7 @@ def hold(conn: Connection, session_id: str, now: datetime) -> str | None:
     told, texts = _told(conn, session_id, [row for row in urgent if row["injected_at"] is None], now, urgent=True)
     known = [row for row in urgent if row["injected_at"] is not None][:KNOWN_AT_ONCE]
     texts += [f"Still unread: urgent message {row['seq']} of {_attribute(row['sender_name'])}." for row in known]
-    rows.mark(conn, session_id, [*told, *(row["message_id"] for row in known)], ("held_at",), iso(now))
+    rows.mark(conn, session_id, [*told, *(row["seq"] for row in known)], ("held_at",), iso(now))
     texts.append("Before you stop: deal with what is urgent, or answer it. `corral message ack ID` marks it as read.")
     return "\n".join(texts)
 
@@ -62,16 +62,16 @@ def waits(conn: Connection, session_id: str) -> str | None:
 
 def _told(
     conn: Connection, session_id: str, mail: Sequence[Row], now: datetime, *, urgent: bool
-) -> tuple[list[str], list[str]]:
-    """Hand over what fits of some mail: the ids of it, and the texts."""
+) -> tuple[list[int], list[str]]:
+    """Hand over what fits of some mail: the numbers of it, and the texts."""
     texts: list[str] = []
-    taken: list[str] = []
+    taken: list[int] = []
     for row in mail:
         text = shown(row)
         if taken and sum(map(len, texts)) + len(text) > AT_ONCE:
             break
         texts.append(text)
-        taken.append(row["message_id"])
+        taken.append(row["seq"])
     if not taken:
         return [], []
     rows.mark(conn, session_id, taken, ("injected_at",), iso(now))
@@ -111,26 +111,21 @@ def _attribute(value: object) -> str:
 # -- on the wire
 
 
+WIRE = {
+    "id": "seq",
+    **{name: name for name in ("message_id", "thread_id", "reply_to", "kind", "subject", "body", "importance")},
+    "from": "sender_name",
+    **{name: name for name in ("ack_required", "attachments", "data", "created_at")},
+}
+"""A message as HTTP shows it: names, and the columns they mean;"""
+ADDRESSED = {**WIRE, "to": "addressed", "role": "role", "state": "state"}
+"""one out of an inbox also says how it was addressed, to whom, and its ``state``."""
+
+
 def wire(message: Row) -> Row:
-    """A message as HTTP shows it; one out of an inbox also says how it was addressed, to whom, and its ``state``."""
-    shape = {
-        "id": message["seq"],
-        "message_id": message["message_id"],
-        "thread_id": message["thread_id"],
-        "reply_to": message["reply_to"],
-        "kind": message["kind"],
-        "subject": message["subject"],
-        "body": message["body"],
-        "importance": message["importance"],
-        "from": message["sender_name"],
-        "ack_required": bool(message["ack_required"]),
-        "attachments": message["attachments"],
-        "data": {key: value for key, value in message["data"].items() if key != "digest"},
-        "created_at": message["created_at"],
-    }
-    if "addressed" in message:
-        shape["to"], shape["role"], shape["state"] = message["addressed"], message["role"], message["state"]
-    return shape
+    """A message as HTTP shows it."""
+    shape = ADDRESSED if "addressed" in message else WIRE
+    return {name: message[column] for name, column in shape.items()}
 
 
 def receipts(recipients: Sequence[Row], *, hidden: bool = False) -> list[Row]:

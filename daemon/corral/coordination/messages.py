@@ -1,4 +1,4 @@
-"""Messages between sessions: send, reply, read, acknowledge, find.
+"""Messages between sessions: send, reply, get, mark as read, acknowledge (:mod:`corral.coordination.mailbox` reads many).
 
 What a message says is data: it is stored as it came, within limits, and nobody's answer to a hook or a screen shows it without
 marking it as such (:mod:`corral.coordination.mailing`). A receipt is ``queued``, ``injected`` (it entered the model's context),
@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 from pathlib import PurePosixPath
@@ -21,9 +21,9 @@ from sqlalchemy import Connection
 from corral.coordination.addresses import SYSTEM, Identity, Roles, no_roles, recipients
 from corral.errors import Conflict, IdempotencyKeyConflict, InvalidInput, NotFound
 from corral.models.identifiers import ordered_id
-from corral.models.instants import UTC, iso
+from corral.models.instants import iso
 from corral.models.states import Importance, RecipientRole, SessionStatus
-from corral.store import events, mailbox, search
+from corral.store import events
 from corral.store import messages as rows
 
 Row = dict[str, Any]
@@ -32,16 +32,13 @@ BODY_LIMIT = 64 * 1024
 SUBJECT_LIMIT = 500
 PATH_LIMIT = 1024
 """Characters of an attachment's path."""
-MOST_AT_ONCE = 1000
-"""Messages in one answer."""
 PER_MINUTE = 300
 """Messages that one sender may send within a minute."""
 _THREAD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 """Control characters, and what separates lines and paragraphs."""
 _LISTED = "fetch_inbox lists what is there; so does `corral message inbox`."
-_FOUND = "search_messages finds messages by words; so does `corral message search`."
-_PRESSING = (Importance.HIGH.value, Importance.URGENT.value)
+_IMPORTANCES = Importance.values()
 
 
 class QuotaExceeded(Conflict):
@@ -57,12 +54,6 @@ class InvalidThread(InvalidInput):
     """What cannot be a thread."""
 
     name = "invalid_thread_id"
-
-
-class InvalidInstant(InvalidInput):
-    """What cannot be read as an instant."""
-
-    name = "invalid_timestamp"
 
 
 @dataclass(frozen=True)
@@ -128,9 +119,9 @@ def send(conn: Connection, sender: Identity | None, letter: Letter, now: datetim
     if letter.idempotency_key is not None:
         known = rows.by_key(conn, author, letter.idempotency_key)
         if known is not None:
-            if known["data"].get("digest") != letter.digest:
+            if known["digest"] != letter.digest:
                 raise IdempotencyKeyConflict(f"The key {letter.idempotency_key!r} was used for another message.")
-            return Sent(known, rows.recipients(conn, [known["message_id"]])[known["message_id"]], replayed=True)
+            return Sent(known, rows.recipients(conn, known["seq"]), replayed=True)
     if author is not None:
         _within_quota(conn, author, now)
     wanted = [(address, role) for role, addresses in _addressed(letter) for address in addresses]
@@ -147,11 +138,12 @@ def send(conn: Connection, sender: Identity | None, letter: Letter, now: datetim
             "kind": letter.kind,
             "subject": _one_line(letter.subject),
             "body": _storable(letter.body),
-            "data": {**letter.data, **({"digest": letter.digest} if letter.idempotency_key else {})},
+            "data": letter.data,
             "importance": letter.importance,
             "ack_required": letter.ack_required,
             "attachments": list(letter.attachments),
             "idempotency_key": letter.idempotency_key,
+            "digest": letter.digest if letter.idempotency_key is not None else None,
             "created_at": at,
         },
         [_recipient(one, at) for one in reached],
@@ -207,53 +199,6 @@ def reply(
     return send(conn, sender, answer, now, roles=roles)
 
 
-def inbox(
-    conn: Connection,
-    session_id: str | None,
-    *,
-    blind: bool = True,
-    urgent_only: bool = False,
-    unread_only: bool = False,
-    overdue_at: str | None = None,
-    since_ts: str | None = None,
-    after: int | None = None,
-    before: tuple[int, str] | None = None,
-    limit: int = 20,
-) -> Iterator[Row]:
-    """A session's mail, the newest first; of everybody where none is named. What is not looked at is not read.
-
-    Args:
-        blind: With the blind copies that the session got: for itself only. Those of everybody are never told.
-        urgent_only: Only what is ``high`` or ``urgent``.
-        overdue_at: Only what was sent before it, asks for an acknowledgement, and has none.
-        since_ts: An ISO 8601 instant; only what was sent after it.
-        after: Only messages with a higher number.
-        before: Only what comes behind this number and this name of a recipient.
-        limit: 1 to 1000.
-
-    Raises:
-        InvalidInput: A value is malformed or out of range.
-    """
-    _check_limit(limit, MOST_AT_ONCE)
-    return mailbox.inbox(
-        conn,
-        session_id,
-        blind=blind and session_id is not None,
-        importances=_PRESSING if urgent_only else (),
-        unread=unread_only,
-        overdue_at=overdue_at,
-        since=_instant(since_ts) if since_ts else None,
-        after=after,
-        before=before,
-        limit=limit,
-    )
-
-
-def _check_limit(limit: int, most: int) -> None:
-    if not 1 <= limit <= most:
-        raise InvalidInput(f"A limit of {limit} is not possible.", remedy=f"Use 1 to {most}.")
-
-
 def get(conn: Connection, reference: str | int) -> Row:
     """One message, by its number or its id.
 
@@ -264,40 +209,6 @@ def get(conn: Connection, reference: str | int) -> Row:
     if row is None:
         raise NotFound(f"There is no message {str(reference)[:80]!r}.", remedy=_LISTED)
     return row
-
-
-def thread(conn: Connection, thread_id: str, *, before: int | None = None, limit: int = MOST_AT_ONCE) -> Iterator[Row]:
-    """The messages of a thread, the newest first; a message's number or id means its thread.
-
-    Args:
-        before: Only messages with a lower number.
-
-    Raises:
-        NotFound: No such thread.
-    """
-    first = next(mailbox.thread(conn, thread_id, limit=1), None) or rows.find(conn, thread_id)
-    if first is None:
-        raise NotFound(f"There is no thread {thread_id[:128]!r}.", remedy=_FOUND)
-    return mailbox.thread(conn, first["thread_id"], before=before, limit=limit)
-
-
-def find(
-    conn: Connection, words: str, *, session_id: str | None = None, asker: str | None = None, limit: int = 20
-) -> Iterator[Row]:
-    """Messages that hold all the words, the best first; only those that a session sent or got, where one is named.
-
-    Args:
-        asker: The session that asks: of blind copies it learns only as their recipient or their sender.
-    """
-    _check_limit(limit, 200)
-    if not words.strip():
-        raise InvalidInput("Nothing was asked for.", remedy="Give one or more words.")
-    found = search.matching(conn, "messages", words, 200 if session_id else limit)
-    if session_id is not None:
-        ids = mailbox.ids(conn, found)
-        theirs = rows.addressed_to(conn, session_id, list(ids.values()), asker)
-        found = [number for number in found if ids[number] in theirs]
-    return mailbox.numbered(conn, found[:limit])
 
 
 def mark_read(conn: Connection, session_id: str, reference: str | int, now: datetime) -> Row:
@@ -320,27 +231,27 @@ def acknowledge(conn: Connection, session_id: str, reference: str | int, now: da
 
 def _mark(conn: Connection, session_id: str, reference: str | int, columns: Sequence[str], now: datetime) -> Row:
     message = get(conn, reference)
-    before = rows.receipt(conn, session_id, message["message_id"])
+    before = rows.receipt(conn, session_id, message["seq"])
     if before is None:
         raise NotFound(
             f"Message {message['seq']} is not in your inbox.", cause="Only a recipient can mark it.", remedy=_LISTED
         )
-    rows.mark(conn, session_id, [message["message_id"]], columns, iso(now))
+    rows.mark(conn, session_id, [message["seq"]], columns, iso(now))
     if before[columns[-1]] is None:
         kind = "message.acknowledged" if "acknowledged_at" in columns else "message.read"
         events.record(conn, now, kind, session_id=session_id, data={"message_id": message["message_id"]})
-    receipt = rows.receipt(conn, session_id, message["message_id"])
+    receipt = rows.receipt(conn, session_id, message["seq"])
     assert receipt is not None
-    return {**receipt, "seq": message["seq"]}
+    return receipt
 
 
 # -- what a letter may hold
 
 
 def _check(letter: Letter) -> None:
-    if letter.importance not in Importance.values():
+    if letter.importance not in _IMPORTANCES:
         raise InvalidInput(
-            f"{letter.importance[:40]!r} is not an importance.", remedy=f"Use one of: {', '.join(Importance.values())}."
+            f"{letter.importance[:40]!r} is not an importance.", remedy=f"Use one of: {', '.join(_IMPORTANCES)}."
         )
     size = len(letter.body.encode("utf-8", "surrogatepass"))
     if size > BODY_LIMIT:
@@ -388,13 +299,3 @@ def _one_line(text: str) -> str:
 def _storable(text: str) -> str:
     """What a database can hold: half a surrogate pair and NUL are no text; each is shown as what it was."""
     return text.replace("\0", "\u2400").encode("utf-8", "backslashreplace").decode()
-
-
-def _instant(text: str) -> str:
-    try:
-        moment = datetime.fromisoformat(text.strip().replace("Z", "+00:00"))
-        return iso(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
-    except (ValueError, OverflowError) as error:
-        raise InvalidInstant(
-            f"{text[:80]!r} is not an instant.", remedy="Write it like 2026-11-21T22:10:00Z."
-        ) from error

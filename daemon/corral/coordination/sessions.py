@@ -204,7 +204,8 @@ def find(conn: Connection, who: str) -> Row:
     Raises:
         NotFound: No such session.
     """
-    row = names.resolve(conn, who)
+    meant = names.resolve(conn, who)
+    row = rows.get(conn, meant["session_id"]) if meant is not None else None
     if row is None:
         raise NotFound(f"There is no session {who[:80]!r}.", remedy="`corral session list` shows all.")
     return row

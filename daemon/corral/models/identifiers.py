@@ -24,7 +24,8 @@ def ordered_id(now: datetime) -> str:
     when, so it must not be abbreviated.
     """
     milliseconds, (first, second) = int(now.timestamp() * 1000), divmod(secrets.randbits(74), 1 << 62)
-    return str(uuid.UUID(int=milliseconds << 80 | 7 << 76 | first << 64 | 2 << 62 | second))
+    digits = f"{milliseconds << 80 | 7 << 76 | first << 64 | 2 << 62 | second:032x}"  # uuid.UUID takes twice as long
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
 def check_name(text: str, what: str = "name") -> str:

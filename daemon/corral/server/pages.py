@@ -53,23 +53,24 @@ def listed(texts: Iterable[bytes]) -> bytes:
     return b"[%s]" % b",".join(texts)
 
 
-def page(rows: Iterable[Row], most: int = MOST, *, size: int = BYTES) -> Page:
+def page(rows: Iterable[Row], most: int = MOST, *, size: int = BYTES, text: Callable[[Row], bytes] = to_json) -> Page:
     """Take as many rows as fit; one always does.
 
     Args:
         rows: In order; no more of them are taken than are needed.
         most: So many at most.
         size: Bytes of all of them as JSON.
+        text: A row as JSON.
     """
     shown: list[Row] = []
     texts: list[bytes] = []
     for row in islice(rows, most):
-        text = to_json(row)
-        size -= len(text)
+        written = text(row)
+        size -= len(written)
         if shown and size < 0:
             return Page(shown, texts, True, True)
         shown.append(row)
-        texts.append(text)
+        texts.append(written)
     return Page(shown, texts, False, len(shown) == most)
 
 

@@ -71,7 +71,7 @@ def unseen(conn: Connection, session_id: str) -> list[Row]:
     query = (
         select(sent.message_id, sent.seq, sent.subject, sent.thread_id, sent.sender_session_id,
                message_recipients.c.name.label("addressed"))
-        .join(message_recipients, message_recipients.c.message_id == sent.message_id)
+        .join(message_recipients, message_recipients.c.seq == sent.seq)
         .where(_unseen(session_id), sent.sender_session_id.is_not(None), sent.sender_session_id != session_id)
         .order_by(sent.seq)
     )  # fmt: skip

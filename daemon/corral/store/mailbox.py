@@ -5,14 +5,15 @@ Which messages there are is asked first, and what they say only for as many as a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from itertools import islice
 from typing import Any
 
-from sqlalchemy import Connection, Integer, Select, String, and_, bindparam, func, or_, select
+from sqlalchemy import ColumnElement, Connection, Dialect, Integer, Select, String, and_, bindparam, func, or_, select
 
 from corral.models.states import RecipientRole
+from corral.store.json_rows import json_row
 from corral.store.messages import STATE
 from corral.store.prepared import Prepared
 from corral.store.schema_coordination import message_recipients, messages
@@ -23,10 +24,10 @@ _NEVER_SENT = 2**31 - 1
 AT_ONCE = 16
 """Bodies that are read in one go."""
 _m, _r = messages.c, message_recipients.c
-_SHOWN = (
-    *(column for column in _m if column.key != "idempotency_key"),
-    _r.name.label("addressed"), _r.role, STATE,
-)  # fmt: skip
+_SHOWN = {
+    **{column.key: column for column in _m if column.key not in ("idempotency_key", "digest")},
+    "addressed": _r.name.label("addressed"), "role": _r.role, "state": STATE,
+}  # fmt: skip
 """Of a message in an inbox: each column takes as long as a tenth of finding the row."""
 
 
@@ -42,6 +43,7 @@ def inbox(
     after: int | None = None,
     before: tuple[int, str] | None = None,
     limit: int = 20,
+    written: Mapping[str, str] | None = None,
 ) -> Iterator[Row]:
     """Messages to a session, or to anybody, the newest first; each with how it was addressed and its ``state``; to anybody once
     for each.
@@ -52,6 +54,7 @@ def inbox(
         since: Only those sent after this instant.
         after: Only those with a higher number.
         before: Only those behind this number and this name of a recipient.
+        written: Names, and the columns that stand under them: then each is ``{seq, addressed, text}``, the text a JSON object.
     """
     if session_id is None and before is None:
         before = (_NEVER_SENT, "")  # without a bound SQLite sorts them all, bodies too
@@ -64,6 +67,8 @@ def inbox(
         since is not None,
         after is not None,
         before is not None,
+        conn.dialect if written else None,
+        tuple(written.items()) if written else (),
     )
     number, name = before or (None, None)
     given = {
@@ -83,10 +88,15 @@ def _inbox(
     since: bool,
     after: bool,
     before: bool,
+    dialect: Dialect | None,
+    written: tuple[tuple[str, str], ...],
 ) -> Prepared:
     seq = _r.seq if one else _m.seq  # by whose index the newest come first, read no further than is asked for
-    same = _r.seq == _m.seq if one else _r.message_id == _m.message_id
-    query = select(*_SHOWN).join(message_recipients, same)
+    shown: Sequence[ColumnElement[Any]] = list(_SHOWN.values())
+    if dialect is not None:
+        text = json_row(dialect, {name: _SHOWN[key] for name, key in written})
+        shown = (_m.seq, _SHOWN["addressed"], text.label("text"))
+    query = select(*shown).join(message_recipients, _r.seq == _m.seq)
     query = query.order_by(seq.desc(), *(() if one else (_r.name,))).limit(bindparam("limit", type_=Integer))
     if one:
         query = query.where(_r.session_id == bindparam("whose"))
@@ -152,9 +162,3 @@ def _numbered(many: int) -> Prepared:
 def numbered(conn: Connection, numbers: Sequence[int]) -> Iterator[Row]:
     """Messages by their numbers, in that order; what is not there is left out."""
     return _filled(conn, ({"seq": number} for number in numbers))
-
-
-def ids(conn: Connection, numbers: Sequence[int]) -> dict[int, str]:
-    """The ids of messages, by their numbers."""
-    found = conn.execute(select(_m.seq, _m.message_id).where(_m.seq.in_(numbers)))
-    return {int(row[0]): str(row[1]) for row in found}

@@ -33,20 +33,20 @@ BEGINNING = 3001
 """Characters of their bodies that are read."""
 _SHOWN = (
     select(
-        _m.seq, _m.message_id, _m.thread_id, _m.sender_name, _m.importance, _m.subject, _m.ack_required, _m.attachments,
+        _m.seq, _m.thread_id, _m.sender_name, _m.importance, _m.subject, _m.ack_required, _m.attachments,
         _m.created_at, func.substr(_m.body, 1, BEGINNING).label("body"), _r.injected_at,
     )
-    .join(message_recipients, _r.message_id == _m.message_id)
+    .join(message_recipients, _r.seq == _m.seq)
     .order_by(_m.seq)
     .limit(AT_MOST)
 )  # fmt: skip
 _WAITS = and_(_r.session_id == bindparam("which"), _r.injected_at.is_(None), _UNREAD)
 _WAITING = Prepared(_SHOWN.where(_WAITS))
-_ANY_WAITING = Prepared(select(_r.message_id).where(_WAITS).limit(1))
+_ANY_WAITING = Prepared(select(_r.seq).where(_WAITS).limit(1))
 _HOW_MANY = (
     select(func.count(), func.count().filter(_m.importance == Importance.URGENT))
     .select_from(message_recipients)
-    .join(messages, _r.message_id == _m.message_id)
+    .join(messages, _m.seq == _r.seq)
     .where(_WAITS)
 )
 _NOTICES = Prepared(
@@ -59,8 +59,8 @@ _HOLDING = Prepared(
 )
 
 
-_CREATE = Prepared(insert(messages).returning(_m.seq), *(column.key for column in _m if column.key != "seq"))
-_ADDRESS = Prepared(insert(message_recipients), "message_id", "seq", "session_id", "name", "role", "bounced_at")
+_CREATE = Prepared(insert(messages), *(column.key for column in _m if column.key != "seq"))
+_ADDRESS = Prepared(insert(message_recipients), "seq", "session_id", "name", "role", "bounced_at")
 _SENT_AT = Prepared(
     select(_m.created_at)
     .where(_m.sender_session_id == bindparam("sender"))
@@ -69,7 +69,7 @@ _SENT_AT = Prepared(
     .limit(1)
 )
 _RECIPIENTS = Prepared(
-    select(message_recipients, STATE).where(_r.message_id == bindparam("which")).order_by(_r.role.desc(), _r.name)
+    select(message_recipients, STATE).where(_r.seq == bindparam("which")).order_by(_r.role.desc(), _r.name)
 )
 _AS_SENT = dict.fromkeys(("injected_at", "held_at", "read_at", "acknowledged_at"))
 
@@ -83,15 +83,14 @@ def create(conn: Connection, message: Row, recipients: Sequence[Row]) -> tuple[R
     Returns:
         Both as they stand now, the recipients in the order of their roles.
     """
-    row = {**_CREATE.one(conn, message), **message}
-    about = {"message_id": row["message_id"], "seq": row["seq"]}
+    number = _CREATE.add(conn, message)
     for one in recipients:
-        _ADDRESS.change(conn, {**one, **about})
-    if row["seq"] % search.AT_ONCE == 0:
+        _ADDRESS.change(conn, {**one, "seq": number})
+    if number % search.AT_ONCE == 0:
         search.learn(conn, "messages")
     named = sorted(recipients, key=lambda one: str(one["name"]))
-    return row, [
-        {**_AS_SENT, **one, **about, "state": QUEUED if one["bounced_at"] is None else BOUNCED}
+    return {"seq": number, **message}, [
+        {**_AS_SENT, **one, "seq": number, "state": QUEUED if one["bounced_at"] is None else BOUNCED}
         for one in sorted(named, key=lambda one: str(one["role"]), reverse=True)
     ]
 
@@ -120,9 +119,9 @@ def sent_at(conn: Connection, sender_session_id: str, back: int) -> str | None:
     return found["created_at"] if found else None
 
 
-def recipients(conn: Connection, message_ids: Sequence[str]) -> dict[str, list[Row]]:
-    """Who got each message, in the order of their roles."""
-    return {message_id: _RECIPIENTS.all(conn, {"which": message_id}) for message_id in message_ids}
+def recipients(conn: Connection, number: int) -> list[Row]:
+    """Who got a message, in the order of their roles."""
+    return _RECIPIENTS.all(conn, {"which": number})
 
 
 def waiting(conn: Connection, session_id: str) -> list[Row]:
@@ -163,7 +162,7 @@ def waited_for(
     query = (
         select(its.session_id, its.client_pid, its.status, func.min(_m.created_at).label("since"))
         .join(message_recipients, _r.session_id == its.session_id)
-        .join(messages, _m.message_id == _r.message_id)
+        .join(messages, _m.seq == _r.seq)
         .where(live, its.parent_session_id.is_(None), _r.injected_at.is_(None), _UNREAD)
         .where(or_(its.client_pid.in_(clients), and_(its.client_pid.is_(None), its.session_id.in_(session_ids))))
         .where(_m.importance.in_(importances))
@@ -175,15 +174,15 @@ def waited_for(
 
 def kept_waiting(conn: Connection, session_ids: Sequence[str], since: str) -> list[str]:
     """Those of some sessions for which mail has waited since an instant."""
-    query = select(_r.session_id).distinct().join(messages, _m.message_id == _r.message_id)
+    query = select(_r.session_id).distinct().join(messages, _m.seq == _r.seq)
     waits = and_(_r.session_id.in_(session_ids), _r.injected_at.is_(None), _UNREAD, _m.created_at <= since)
     return list(conn.execute(query.where(waits)).scalars())
 
 
-def mark(conn: Connection, session_id: str, message_ids: Sequence[str], columns: Sequence[str], at: str) -> None:
+def mark(conn: Connection, session_id: str, numbers: Sequence[int], columns: Sequence[str], at: str) -> None:
     """Set instants of a session's receipts that are not set yet: the first one counts."""
     for column in columns:
-        which = and_(_r.session_id == session_id, _r.message_id.in_(list(message_ids)), _r[column].is_(None))
+        which = and_(_r.session_id == session_id, _r.seq.in_(list(numbers)), _r[column].is_(None))
         conn.execute(update(message_recipients).where(which).values({column: at}))
 
 
@@ -194,45 +193,43 @@ def put_back(conn: Connection, session_id: str, begin: str, end: str) -> None:
         conn.execute(update(column.table).where(whose, column.between(begin, end)).values({column.name: None}))
 
 
-def receipt(conn: Connection, session_id: str, message_id: str) -> Row | None:
+def receipt(conn: Connection, session_id: str, number: int) -> Row | None:
     """What became of a message at one recipient."""
-    which = and_(_r.session_id == session_id, _r.message_id == message_id)
+    which = and_(_r.session_id == session_id, _r.seq == number)
     row = conn.execute(select(message_recipients, STATE).where(which)).mappings().first()
     return dict(row) if row else None
 
 
-def addressed_to(conn: Connection, session_id: str, message_ids: Sequence[str], asker: str | None) -> set[str]:
+def addressed_to(conn: Connection, session_id: str, numbers: Sequence[int], asker: str | None) -> set[int]:
     """Which of these messages a session sent or got, as far as another one may know."""
     told = _r.role != RecipientRole.BCC
     if asker is not None:
         told = or_(told, _r.session_id == asker, _m.sender_session_id == asker)
     got = (
-        select(_r.message_id)
-        .join(messages, _m.message_id == _r.message_id)
-        .where(_r.session_id == session_id, _r.message_id.in_(list(message_ids)), told)
+        select(_r.seq)
+        .join(messages, _m.seq == _r.seq)
+        .where(_r.session_id == session_id, _r.seq.in_(list(numbers)), told)
     )
-    sent = select(_m.message_id).where(_m.sender_session_id == session_id, _m.message_id.in_(list(message_ids)))
-    return {str(row[0]) for query in (got, sent) for row in conn.execute(query)}
+    sent = select(_m.seq).where(_m.sender_session_id == session_id, _m.seq.in_(list(numbers)))
+    return {int(row[0]) for query in (got, sent) for row in conn.execute(query)}
 
 
 def move(conn: Connection, name: str, old_session_id: str, new_session_id: str) -> None:
     """Unread mail to a name follows it to another session."""
-    has = select(_r.message_id).where(_r.session_id == new_session_id)
-    which = and_(
-        _r.session_id == old_session_id, func.lower(_r.name) == name.lower(), _UNREAD, _r.message_id.not_in(has)
-    )
+    has = select(_r.seq).where(_r.session_id == new_session_id)
+    which = and_(_r.session_id == old_session_id, func.lower(_r.name) == name.lower(), _UNREAD, _r.seq.not_in(has))
     fresh = {"session_id": new_session_id, "bounced_at": None, "injected_at": None, "held_at": None}
     conn.execute(update(message_recipients).where(which).values(fresh))
 
 
 def pass_on(conn: Connection, name: str, old_session_id: str, new_session_id: str, at: str) -> None:
     """Mail to a name that a session has not seen is left to another one; what that one has already did not arrive here."""
-    has = select(_r.message_id).where(_r.session_id == new_session_id)
+    has = select(_r.seq).where(_r.session_id == new_session_id)
     unseen = and_(
         _r.session_id == old_session_id, func.lower(_r.name) == name.lower(), _r.injected_at.is_(None), _UNREAD
     )
     fresh = {"session_id": new_session_id, "bounced_at": None, "held_at": None}
-    conn.execute(update(message_recipients).where(unseen, _r.message_id.not_in(has)).values(fresh))
+    conn.execute(update(message_recipients).where(unseen, _r.seq.not_in(has)).values(fresh))
     conn.execute(update(message_recipients).where(unseen, _r.bounced_at.is_(None)).values(bounced_at=at))
 
 
@@ -241,7 +238,7 @@ def last_between(conn: Connection, session_id: str) -> list[Row]:
     mine = or_(_m.sender_session_id == session_id, _r.session_id == session_id)
     query = (
         select(_m.sender_session_id, _r.session_id, func.max(_m.created_at).label("at"))
-        .join(message_recipients, _r.message_id == _m.message_id)
+        .join(message_recipients, _r.seq == _m.seq)
         .where(mine, _m.sender_session_id.is_not(None))
         .group_by(_m.sender_session_id, _r.session_id)
         .order_by(func.max(_m.created_at).desc())

@@ -14,28 +14,31 @@ from corral.store.schema_coordination import agent_names
 
 Row = dict[str, Any]
 
+_its = agent_sessions.c
+_SHOWN = (
+    _its.session_id, _its.agent_name, _its.agent_type, _its.agent, _its.parent_session_id, _its.status, _its.started_at,
+)  # fmt: skip
+"""Of a session that is meant."""
 _MEANT = Prepared(
     union_all(
-        select(literal("own").label("how"), null().label("bound"), agent_sessions).where(
-            agent_sessions.c.agent_name == bindparam("address")
+        select(literal("own").label("how"), null().label("bound"), *_SHOWN).where(
+            _its.agent_name == bindparam("address")
         ),
-        select(literal("bound"), agent_names.c.name, agent_sessions)
-        .join(agent_names, agent_names.c.session_id == agent_sessions.c.session_id)
+        select(literal("bound"), agent_names.c.name, *_SHOWN)
+        .join(agent_names, agent_names.c.session_id == _its.session_id)
         .where(agent_names.c.folded == bindparam("folded")),
-        select(literal("id"), null(), agent_sessions).where(agent_sessions.c.session_id == bindparam("address")),
-        select(literal("at work"), null(), agent_sessions).where(
-            func.lower(agent_sessions.c.agent) == bindparam("folded"),
-            agent_sessions.c.status.in_(
-                [bindparam("active", SessionStatus.ACTIVE), bindparam("idle", SessionStatus.IDLE)]
-            ),
+        select(literal("id"), null(), *_SHOWN).where(_its.session_id == bindparam("address")),
+        select(literal("at work"), null(), *_SHOWN).where(
+            func.lower(_its.agent) == bindparam("folded"),
+            _its.status.in_([bindparam("active", SessionStatus.ACTIVE), bindparam("idle", SessionStatus.IDLE)]),
         ),
     )
 )
 """All that an address may mean, each part by its own index."""
 _BY_FOLDED_NAME = Prepared(
-    select(agent_sessions)
-    .where(func.lower(agent_sessions.c.agent_name) == bindparam("folded"))
-    .order_by((agent_sessions.c.status == SessionStatus.DISCONNECTED), agent_sessions.c.last_heartbeat.desc())
+    select(*_SHOWN)
+    .where(func.lower(_its.agent_name) == bindparam("folded"))
+    .order_by((_its.status == SessionStatus.DISCONNECTED), _its.last_heartbeat.desc())
     .limit(1)
 )
 
@@ -49,7 +52,8 @@ def resolve(conn: Connection, address: str) -> Row | None:
 
 
 def meant(conn: Connection, address: str) -> tuple[Row | None, list[Row]]:
-    """Whom a name means, each with ``called``, the name as it is written.
+    """Whom a name means: ``{session_id, agent_name, agent_type, agent, parent_session_id, status, started_at, called}``, the last
+    being the name as it is written.
 
     A living session's name comes first: nobody gets its mail by taking the name for an id. A name that was bound comes before
     the own name of another session that is spelled alike but for its case.

@@ -290,7 +290,7 @@ CREATE INDEX ix_handoffs_worktree_seq ON handoffs (worktree, seq);
 CREATE INDEX ix_events_task_id ON events (task_id) WHERE task_id IS NOT NULL;
 CREATE INDEX ix_file_locks_globs ON file_locks (expires_at) WHERE is_pattern IS 1;
 CREATE INDEX ix_agent_sessions_status ON agent_sessions (status);
-CREATE INDEX ix_events_session_id ON events (session_id);
+CREATE INDEX ix_events_session_id ON events (session_id) WHERE kind NOT IN ('lock.acquired', 'message.acknowledged', 'message.read', 'message.sent', 'session.changed');
 CREATE INDEX ix_merge_requests_branch_seq ON merge_requests (branch, seq);
 CREATE INDEX ix_agent_sessions_parent_session_id ON agent_sessions (parent_session_id);
 CREATE TABLE lock_waits (
@@ -346,6 +346,7 @@ CREATE TABLE messages (
     ack_required BOOLEAN NOT NULL,
     attachments JSON NOT NULL,
     idempotency_key VARCHAR(128),
+    digest VARCHAR(64),
     created_at VARCHAR(24) NOT NULL,
     CONSTRAINT pk_messages PRIMARY KEY (seq),
     CONSTRAINT ck_messages_importance CHECK (importance IN ('low', 'normal', 'high', 'urgent')),
@@ -366,7 +367,6 @@ CREATE INDEX ix_memory_tags_tag_seen_at_seq ON memory_tags (tag, seen_at, seq);
 CREATE TABLE message_recipients (
     session_id VARCHAR(128) NOT NULL,
     seq INTEGER NOT NULL,
-    message_id VARCHAR(36) NOT NULL,
     name VARCHAR(128) NOT NULL,
     role VARCHAR(3) NOT NULL,
     injected_at VARCHAR(24),
@@ -376,11 +376,11 @@ CREATE TABLE message_recipients (
     bounced_at VARCHAR(24),
     CONSTRAINT pk_message_recipients PRIMARY KEY (session_id, seq),
     CONSTRAINT ck_message_recipients_role CHECK (role IN ('to', 'cc', 'bcc')),
-    CONSTRAINT fk_message_recipients_message_id FOREIGN KEY(message_id) REFERENCES messages (message_id),
-    CONSTRAINT fk_message_recipients_session_id FOREIGN KEY(session_id) REFERENCES agent_sessions (session_id),
-    CONSTRAINT uq_message_recipients_message_id_session_id UNIQUE (message_id, session_id)
+    CONSTRAINT fk_message_recipients_seq FOREIGN KEY(seq) REFERENCES messages (seq),
+    CONSTRAINT fk_message_recipients_session_id FOREIGN KEY(session_id) REFERENCES agent_sessions (session_id)
 )
  WITHOUT ROWID;
+CREATE INDEX ix_message_recipients_seq ON message_recipients (seq);
 CREATE INDEX ix_message_recipients_session_id_read_at ON message_recipients (session_id, read_at, injected_at);
 CREATE INDEX ix_agent_sessions_folded ON agent_sessions (lower(agent_name));
 CREATE INDEX ix_agent_sessions_agent_status ON agent_sessions (lower(agent), status);

@@ -21,6 +21,7 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
     func,
+    text,
 )
 
 from corral.models.states import (
@@ -311,4 +312,6 @@ events = Table(
     Column("data", JSON, nullable=False),
 )
 Index("ix_events_task_id", events.c.task_id, sqlite_where=events.c.task_id.is_not(None))
-Index("ix_events_session_id", events.c.session_id)
+DEED = text("kind NOT IN ('lock.acquired', 'message.acknowledged', 'message.read', 'message.sent', 'session.changed')")
+"""Of an event: something was done, and not only begun or said. What is said all the time is in no index by its session."""
+Index("ix_events_session_id", events.c.session_id, sqlite_where=DEED, postgresql_where=DEED)

@@ -18,7 +18,6 @@ from sqlalchemy import (
     String,
     Table,
     Text,
-    UniqueConstraint,
 )
 
 from corral.models.states import FeatureStatus, Importance, RecipientRole
@@ -57,10 +56,12 @@ messages = Table(
     Column("ack_required", Boolean, nullable=False),
     Column("attachments", JSON, nullable=False),
     Column("idempotency_key", String(128), nullable=True),
+    Column("digest", String(64), nullable=True),
     Column("created_at", String(24), nullable=False),
     CheckConstraint(one_of("importance", Importance.values()), name="importance"),
 )
-"""``sender_session_id`` null: Corral itself; ``kind`` is ``message``, or what happened (``task.completed``)."""
+"""``sender_session_id`` null: Corral itself; ``kind`` is ``message``, or what happened (``task.completed``);
+``digest`` says what was sent under an idempotency key."""
 Index(
     "uq_messages_idempotency_key",
     messages.c.sender_session_id,
@@ -75,8 +76,7 @@ message_recipients = Table(
     "message_recipients",
     metadata,
     Column("session_id", String(128), ForeignKey(_SESSION), primary_key=True),
-    Column("seq", Integer, primary_key=True, autoincrement=False),
-    Column("message_id", String(36), ForeignKey("messages.message_id"), nullable=False),
+    Column("seq", Integer, ForeignKey("messages.seq"), primary_key=True, autoincrement=False),
     Column("name", String(128), nullable=False),
     Column("role", String(3), nullable=False),
     Column("injected_at", String(24), nullable=True),
@@ -85,11 +85,11 @@ message_recipients = Table(
     Column("acknowledged_at", String(24), nullable=True),
     Column("bounced_at", String(24), nullable=True),
     CheckConstraint(one_of("role", RecipientRole.values()), name="role"),
-    UniqueConstraint("message_id", "session_id"),
     sqlite_with_rowid=False,  # the rows of an inbox stand in a row
 )
 """``seq``: the message's own, so that an inbox is read from its end; ``name``: as it was addressed; ``injected_at``: when it
 entered the model's context; ``held_at``: when it held a Stop."""
+Index("ix_message_recipients_seq", message_recipients.c.seq)
 Index(
     "ix_message_recipients_session_id_read_at",
     message_recipients.c.session_id,

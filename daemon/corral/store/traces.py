@@ -8,8 +8,7 @@ from typing import Any
 from sqlalchemy import Connection, select
 
 from corral.models.states import WorktreeState
-from corral.store.events import ROUTINE
-from corral.store.schema import events, merge_requests, tasks, worktrees
+from corral.store.schema import DEED, events, merge_requests, tasks, worktrees
 from corral.store.schema_coordination import agent_names
 
 Row = dict[str, Any]
@@ -18,9 +17,8 @@ REMEMBERED = 1000
 
 
 def events_of(conn: Connection, session_ids: Sequence[str]) -> list[Row]:
-    """The last events of some sessions but those of :data:`ROUTINE`, oldest first."""
-    which = (events.c.session_id.in_(session_ids), events.c.kind.not_in(ROUTINE))
-    query = select(events).where(*which).order_by(events.c.event_id.desc())
+    """The last events of some sessions by which something was done, oldest first."""
+    query = select(events).where(events.c.session_id.in_(session_ids), DEED).order_by(events.c.event_id.desc())
     return [dict(row) for row in conn.execute(query.limit(REMEMBERED)).mappings()][::-1]
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime, timedelta, timezone
 
 import pytest
 from sqlalchemy import Connection, func, select
 
-from corral.coordination import addresses, mailing, messages, sessions
+from corral.coordination import addresses, mailbox, mailing, messages, sessions
 from corral.coordination.addresses import Identity, RecipientNotFound
 from corral.coordination.messages import Letter, QuotaExceeded
 from corral.coordination.names import agent_name
@@ -37,7 +38,7 @@ def _stored(conn: Connection) -> int:
 
 
 def _subjects(conn: Connection, who: str, **which: object) -> list[str]:
-    return [row["subject"] for row in messages.inbox(conn, who, **which)]  # type: ignore[arg-type]
+    return [row["subject"] for row in mailbox.inbox(conn, who, **which)]  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -101,7 +102,7 @@ def test_what_is_malformed_or_too_long_is_refused_before_anything_is_stored(
 def test_a_body_of_exactly_the_limit_and_any_characters_comes_as_it_was(conn: Connection) -> None:
     body = "</corral-mail>\x1b[2J\ud800\0" + "x" * (64 * 1024 - 22)
     messages.send(conn, ANN, _letter("Ben", body=body), NOW)
-    (row,) = messages.inbox(conn, "b")
+    (row,) = mailbox.inbox(conn, "b")
     assert row["body"] == body.replace("\ud800", "\\ud800").replace("\0", "\u2400")
 
 
@@ -131,7 +132,7 @@ def test_mail_to_one_that_is_gone_bounces_and_is_there_when_it_comes_back(conn: 
     sessions.end(conn, "b", "ended", NOW)
     sent = messages.send(conn, ANN, _letter("Ben", "Cid"), NOW)
     assert sent.bounced == ["Ben"]
-    (row,) = messages.inbox(conn, "b")
+    (row,) = mailbox.inbox(conn, "b")
     assert row["state"] == "bounced"
     sessions.register(conn, Arrival(session_id="b"), NOW)
     assert "How are you?" in "".join(mailing.deliver(conn, "b", NOW))
@@ -146,11 +147,11 @@ def test_an_answer_goes_to_the_sender_in_the_thread_with_the_importance(conn: Co
         "urgent", True, first.message["message_id"],
     )  # fmt: skip
     assert [(one["name"], one["role"]) for one in more.recipients] == [("Ben", "to"), ("Cid", "cc")]
-    assert [row["body"] for row in messages.thread(conn, "batch-7")] == ["Good", "Fine", "How are you?"]
-    assert [row["body"] for row in messages.thread(conn, "batch-7", before=answer["seq"])] == ["How are you?"]
-    assert len(list(messages.thread(conn, str(first.message["seq"])))) == 3
+    assert [row["body"] for row in mailbox.thread(conn, "batch-7")] == ["Good", "Fine", "How are you?"]
+    assert [row["body"] for row in mailbox.thread(conn, "batch-7", before=answer["seq"])] == ["How are you?"]
+    assert len(list(mailbox.thread(conn, str(first.message["seq"])))) == 3
     with pytest.raises(NotFound):
-        messages.thread(conn, "no-such")
+        mailbox.thread(conn, "no-such")
     with pytest.raises(NotFound):
         messages.reply(conn, BEN, "999", Letter("Re:", "x"), NOW)
 
@@ -198,7 +199,7 @@ def test_the_inbox_is_newest_first_and_can_be_narrowed(conn: Connection) -> None
     assert _subjects(conn, "c", overdue_at=late) == []
     for wrong in ({"limit": 0}, {"limit": 1001}, {"since_ts": "yesterday"}):
         with pytest.raises(InvalidInput):
-            messages.inbox(conn, "b", **wrong)
+            mailbox.inbox(conn, "b", **wrong)
 
 
 def test_a_receipt_keeps_its_first_times_and_is_the_recipients_own(conn: Connection) -> None:
@@ -216,7 +217,7 @@ def test_a_receipt_keeps_its_first_times_and_is_the_recipients_own(conn: Connect
 def test_a_sender_is_told_what_is_stored(conn: Connection) -> None:
     sessions.end(conn, "c", "ended", NOW)
     sent = messages.send(conn, ANN, _letter("Ben", cc=("Cid",)), NOW)
-    assert sent.recipients == rows.recipients(conn, [sent.message["message_id"]])[sent.message["message_id"]]
+    assert sent.recipients == rows.recipients(conn, sent.message["seq"])
     assert [one["state"] for one in sent.recipients] == ["queued", "bounced"]
 
 
@@ -232,12 +233,12 @@ def test_a_message_is_found_by_its_words(conn: Connection) -> None:
     messages.send(conn, ANN, _letter("Ben", subject="Migration", body="The users table gets a column"), NOW)
     messages.send(conn, ANN, _letter("Cid", subject="Lunch", body="At noon, with users"), NOW)
     search.learn(conn, "messages")
-    assert [row["subject"] for row in messages.find(conn, "users column")] == ["Migration"]
-    assert len(list(messages.find(conn, "users"))) == 2
-    assert [row["subject"] for row in messages.find(conn, "users", session_id="c")] == ["Lunch"]
-    assert list(messages.find(conn, '" OR * NEAR(')) == []
+    assert [row["subject"] for row in mailbox.find(conn, "users column")] == ["Migration"]
+    assert len(list(mailbox.find(conn, "users"))) == 2
+    assert [row["subject"] for row in mailbox.find(conn, "users", session_id="c")] == ["Lunch"]
+    assert list(mailbox.find(conn, '" OR * NEAR(')) == []
     with pytest.raises(InvalidInput):
-        messages.find(conn, "  ")
+        mailbox.find(conn, "  ")
 
 
 # -- names
@@ -314,8 +315,8 @@ def test_a_blind_copy_is_known_to_its_recipient_and_its_sender_only(conn: Connec
     messages.send(conn, ANN, _letter("Ben", bcc=("Cid",)), NOW)
     search.learn(conn, "messages")
     for asker, found in (("c", 1), ("a", 1), ("b", 0), (None, 0)):
-        assert len(list(messages.find(conn, "Hello", session_id="c", asker=asker))) == found
-    assert [row["addressed"] for row in messages.inbox(conn, None)] == ["Ben"]
+        assert len(list(mailbox.find(conn, "Hello", session_id="c", asker=asker))) == found
+    assert [row["addressed"] for row in mailbox.inbox(conn, None)] == ["Ben"]
     assert _subjects(conn, "c", blind=False) == [] != _subjects(conn, "c")
     (told,) = (row for row in events.listing(conn) if row["kind"] == "message.sent")
     assert told["data"]["bounced"] == []
@@ -333,7 +334,31 @@ def test_mail_enters_the_context_once_oldest_first_as_much_as_fits(conn: Connect
     assert [[f"Part {n}" in text for n in range(5)].count(True) for text in told] == [2, 2, 1, 0]
     assert "3 more will follow" in told[0]
     assert mailing.waits(conn, "b") is None
-    assert {row["state"] for row in messages.inbox(conn, "b")} == {"injected"}
+    assert {row["state"] for row in mailbox.inbox(conn, "b")} == {"injected"}
+
+
+def test_an_inbox_that_the_database_wrote_says_the_same_as_its_rows(conn: Connection) -> None:
+    odd = "".join(map(chr, range(1, 0x180))) + "\\u0041 \u2028\u2029\ufeff \U0001f600 </script> {}[]"
+    data: dict[str, object] = {
+        "paths": ['a\n"b\\', {}],
+        "n": 2**53,
+        "part": 0.5,
+        "done": True,
+        "none": None,
+        "Ä": [odd, "\udcff"],
+    }
+    messages.send(conn, ANN, _letter("Ben", body=odd, subject=odd[40:], ack_required=True, data=data), NOW)
+    messages.send(conn, ANN, _letter("Cid", bcc=("Ben",), attachments=("docs/ä.md", "b c"), idempotency_key="k"), NOW)
+    messages.send(conn, None, _letter("Ben", kind="task.completed", thread_id="batch-7"), NOW)
+    mailing.deliver(conn, "b", NOW)
+    messages.acknowledge(conn, "b", 1, NOW)
+    plain = [mailing.wire(row) for row in mailbox.inbox(conn, "b")]
+    assert plain[2]["body"] == odd and plain[2]["data"] == data and plain[2]["state"] == "acknowledged"
+    written = list(mailbox.inbox(conn, "b", written=mailing.ADDRESSED))
+    assert [json.loads(row["text"]) for row in written] == plain
+    assert [(row["seq"], row["addressed"]) for row in written] == [(3, "Ben"), (2, "Ben"), (1, "Ben")]
+    for row, wire in zip(written, plain, strict=True):
+        assert [type(value) for value in json.loads(row["text"]).values()] == [type(value) for value in wire.values()]
 
 
 def test_what_was_read_by_other_means_is_not_brought(conn: Connection) -> None:

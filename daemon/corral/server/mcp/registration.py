@@ -122,11 +122,12 @@ def profile(conn: Connection, name: str) -> Answer:
     Raises:
         AgentNotFound: Nobody goes by that name.
     """
-    row = addresses.known(conn, name)
-    about = rows.bound(conn, row["called"]) or {}
+    meant = addresses.known(conn, name)
+    row = session_rows.get(conn, meant["session_id"]) or meant
+    about = rows.bound(conn, meant["called"]) or {}
     return {
         "id": row["session_id"],
-        "name": row["called"],
+        "name": meant["called"],
         "program": about.get("program") or row["agent_type"],
         "model": about.get("model") or "",
         "task_description": about.get("task_description") or row["current_task"] or "",

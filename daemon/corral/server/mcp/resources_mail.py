@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from corral.coordination import locks, messages
+from corral.coordination import locks, mailbox
 from corral.coordination.addresses import Identity
 from corral.server.mcp.acting import act, contents, known_as, look
 from corral.server.mcp.calls import Answer, current, raised
@@ -31,7 +31,7 @@ async def inbox(
     """An inbox of your own, the newest first."""
 
     def fetch(conn: Connection, me: Identity, now: datetime) -> Answer:
-        found = messages.inbox(
+        found = mailbox.inbox(
             conn,
             me.session_id,
             urgent_only=urgent_only,
@@ -50,7 +50,7 @@ async def thread(thread_id: str, project: str = "", include_bodies: bool = False
     """The last messages of a thread, the oldest first."""
 
     def fetch(conn: Connection) -> Page:
-        found = messages.thread(conn, thread_id, before=before or None)
+        found = mailbox.thread(conn, thread_id, before=before or None)
         return page((entry(row, bodies=include_bodies) for row in found), size=SHOWN_BYTES)
 
     found = await look(project, fetch)

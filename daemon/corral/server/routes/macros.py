@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field
 from sqlalchemy import Connection
 
-from corral.coordination import locks, mailing, messages, sessions, threads
+from corral.coordination import locks, mailbox, mailing, sessions, threads
 from corral.coordination.addresses import Identity
 from corral.coordination.keys import LockKey
 from corral.server.pages import SHOWN_BYTES, page
@@ -19,7 +19,7 @@ from corral.server.routes.locks import MAX_KEYS, Speaker, parse, speaker
 from corral.server.routes.sessions import Naming, give_name, team_capabilities, whole
 from corral.server.routing import Routes
 from corral.server.services import Services
-from corral.store import mailbox
+from corral.store import mailbox as rows
 
 Row = dict[str, Any]
 router = Routes("macros", "/macros")
@@ -127,7 +127,7 @@ async def prepare_thread(services: Services, said: Joining) -> Joined:
     services.nudge("sessions")
 
     def look(conn: Connection) -> Row:
-        last = (mailing.wire(one) for one in mailbox.thread(conn, said.thread_id, limit=said.examples))
+        last = (mailing.wire(one) for one in rows.thread(conn, said.thread_id, limit=said.examples))
         return {**threads.summary(conn, said.thread_id), "examples": page(last, size=SHOWN_BYTES).rows[::-1]}
 
     thread = {"thread_id": said.thread_id, **await services.read(look)}
@@ -170,7 +170,7 @@ async def _begun(services: Services, session_id: str, limit: int) -> Row:
     of_team = team_capabilities(services)
 
     def look(conn: Connection) -> Row:
-        mail = page(map(mailing.wire, messages.inbox(conn, session_id, limit=limit)), limit, size=SHOWN_BYTES)
+        mail = page(map(mailing.wire, mailbox.inbox(conn, session_id, limit=limit)), limit, size=SHOWN_BYTES)
         session = whole(conn, sessions.find(conn, session_id), of_team)
         return {"session": session, "inbox": mail.rows, "inbox_left_out": mail.cut}
 

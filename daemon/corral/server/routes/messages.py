@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 from starlette.requests import Request
 from starlette.responses import Response
 
-from corral.coordination import addresses, mailing, messages
+from corral.coordination import addresses, mailbox, mailing, messages
 from corral.coordination.messages import Letter, Sent
 from corral.models import instants
 from corral.models.states import Importance
@@ -101,7 +101,7 @@ class Inbox(BaseModel):
     after: int | None = Field(None, ge=0, description="Only messages with a higher number.")
     before: int | None = Field(None, ge=0, le=2**53, description="Only messages with a lower number.")
     before_to: str = Field(LAST, max_length=128, description="Of `before` itself, only recipients behind this name.")
-    limit: int = Field(20, ge=1, le=messages.MOST_AT_ONCE)
+    limit: int = Field(20, ge=1, le=mailbox.MOST_AT_ONCE)
     wait_s: float = Field(0, ge=0, le=25, description="Wait so long for the first one.")
 
 
@@ -111,7 +111,7 @@ async def inbox(services: Services, request: Request, asked: Inbox) -> Response:
 
     def fetch(conn: Connection) -> Page:
         whose = addresses.known(conn, asked.agent)["session_id"] if asked.agent else asked.session_id or person()
-        found = messages.inbox(
+        found = mailbox.inbox(
             conn,
             None if asked.everyone else whose,
             blind=not asked.agent,
@@ -122,15 +122,16 @@ async def inbox(services: Services, request: Request, asked: Inbox) -> Response:
             after=asked.after,
             before=None if asked.before is None else (asked.before, asked.before_to),
             limit=asked.limit,
+            written=mailing.ADDRESSED,
         )
-        return page(map(mailing.wire, found), asked.limit)
+        return page(found, asked.limit, text=lambda row: row["text"].encode())
 
     deadline = time.monotonic() + asked.wait_s
     while True:
         found = await services.glance(fetch)
         left = deadline - time.monotonic()
         if found.rows or left <= 0 or services.stopping:
-            return answer(request, found, lambda row: {"before": row["id"], "before_to": row["to"]})
+            return answer(request, found, lambda row: {"before": row["seq"], "before_to": row["addressed"]})
         await services.next_change(left)
 
 
@@ -145,7 +146,7 @@ async def search(
 
     def find(conn: Connection) -> Page:
         whose = addresses.known(conn, agent)["session_id"] if agent else None
-        found = messages.find(conn, q, session_id=whose, limit=limit)
+        found = mailbox.find(conn, q, session_id=whose, limit=limit)
         return page(map(mailing.wire, found), limit)
 
     return Response(listed((await services.searched("messages", find)).texts), media_type="application/json")
@@ -157,12 +158,12 @@ async def thread(
     request: Request,
     thread_id: str,
     before: Before = None,
-    limit: Annotated[int, Field(ge=1, le=messages.MOST_AT_ONCE)] = messages.MOST_AT_ONCE,
+    limit: Annotated[int, Field(ge=1, le=mailbox.MOST_AT_ONCE)] = mailbox.MOST_AT_ONCE,
 ) -> Response:
     """The last messages of a thread, the oldest first, each with its receipts."""
 
     def look(conn: Connection) -> Page:
-        found = messages.thread(conn, thread_id, before=before, limit=limit)
+        found = mailbox.thread(conn, thread_id, before=before, limit=limit)
         return page((_detail(conn, row) for row in found), limit)
 
     return answer(request, await services.read(look), lambda row: {"before": row["id"]}, backwards=True)
@@ -175,8 +176,7 @@ async def show(services: Services, message_id: str) -> dict[str, Any]:
 
 
 def _detail(conn: Connection, row: dict[str, Any]) -> dict[str, Any]:
-    to = rows.recipients(conn, [row["message_id"]])[row["message_id"]]
-    return {**mailing.wire(row), "recipients": mailing.receipts(to)}
+    return {**mailing.wire(row), "recipients": mailing.receipts(rows.recipients(conn, row["seq"]))}
 
 
 @router.post("/{message_id}/reply", status_code=201)

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
-from corral.coordination import messages, threads
+from corral.coordination import mailbox, threads
 from corral.coordination.addresses import Identity
 from corral.server.mcp.acting import Text, Texts, act, look
 from corral.server.mcp.calls import Answer, Function, current, raised
@@ -15,7 +15,7 @@ from corral.server.mcp.tools.mail import entry, shown
 from corral.server.mcp.tools.reservations import give_back, reserve
 from corral.server.pages import SHOWN_BYTES, Page, page
 from corral.server.projects import check_project, project_of
-from corral.store import mailbox
+from corral.store import mailbox as rows
 
 
 @raised
@@ -78,7 +78,7 @@ async def macro_prepare_thread(
 
 
 def _thread(conn: Connection, thread_id: str, examples: int) -> Answer:
-    last = (entry(row, bodies=True) for row in mailbox.thread(conn, thread_id, limit=examples))
+    last = (entry(row, bodies=True) for row in rows.thread(conn, thread_id, limit=examples))
     return {**threads.summary(conn, thread_id), "examples": page(last, size=SHOWN_BYTES).rows[::-1]}
 
 
@@ -101,7 +101,7 @@ async def macro_file_reservation_cycle(
 
 async def _inbox(name: str, limit: int, *, bodies: bool = False) -> Answer:
     def fetch(conn: Connection, me: Identity, now: datetime) -> Page:
-        return shown(conn, me.session_id, messages.inbox(conn, me.session_id, limit=limit), now, bodies=bodies)
+        return shown(conn, me.session_id, mailbox.inbox(conn, me.session_id, limit=limit), now, bodies=bodies)
 
     found = await act("", name, fetch)
     more = {"inbox_left_out": f"fetch_inbox with before={found.last['id']} tells what is older."} if found.cut else {}

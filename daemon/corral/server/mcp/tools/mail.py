@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from corral.coordination import mailing, messages
+from corral.coordination import mailbox, mailing, messages
 from corral.coordination.addresses import EVERYBODY, Identity, known
 from corral.coordination.messages import Letter, Sent
 from corral.errors import InvalidInput
@@ -99,7 +99,7 @@ async def fetch_inbox(
     you say otherwise."""
 
     def fetch(conn: Connection, me: Identity, now: datetime) -> Page:
-        found = messages.inbox(
+        found = mailbox.inbox(
             conn,
             me.session_id,
             urgent_only=urgent_only,
@@ -120,16 +120,16 @@ async def fetch_inbox(
 
 def shown(conn: Connection, session_id: str, mail: Iterable[Answer], now: datetime, *, bodies: bool) -> Page:
     """As much of a session's mail as a model is told at once; what it is told whole has entered its context."""
-    ids: list[str] = []
+    numbers: list[int] = []
 
     def told() -> Iterator[Answer]:
         for row in mail:
-            ids.append(row["message_id"])
+            numbers.append(row["seq"])
             yield entry(row, bodies=bodies)
 
     found = page(told(), size=SHOWN_BYTES)
     if bodies:
-        rows.mark(conn, session_id, ids[: len(found.rows)], ("injected_at",), iso(now))
+        rows.mark(conn, session_id, numbers[: len(found.rows)], ("injected_at",), iso(now))
     return found
 
 
@@ -180,7 +180,7 @@ async def search_messages(
         asker = session_id if meant and is_agent_of(call.connection, meant) else call.actor
         return [
             {key: value for key, value in entry(row).items() if key in _FOUND}
-            for row in messages.find(conn, query, session_id=session_id, asker=asker, limit=limit)
+            for row in mailbox.find(conn, query, session_id=session_id, asker=asker, limit=limit)
         ]
 
     return listed(await look(project_key, find, searched="messages"))
