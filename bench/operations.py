@@ -25,7 +25,7 @@ TIMES = 3
 UNBUDGETED = ("register",)
 OF_LOCKS = ("heartbeat", "acquire", "check", "release")
 OPERATIONS = (*OF_LOCKS, "register", "send", "inbox")
-OF_BARE = 1 / 6
+OF_BARE = 1 / 5
 """Of what the bare reference daemon does in a second: it runs one statement for each line of JSON and checks nothing."""
 READERS = 50
 """Sessions that get the mail."""

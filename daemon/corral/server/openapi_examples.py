@@ -127,7 +127,7 @@ EXAMPLES: dict[str, tuple[Any, Any]] = {
     "GET /config": (None, {"settings": {"landing": {"verify": ["pytest -q"]}},
                            "sources": {"landing.verify": ".corral/config.yaml"}, "warnings": []}),
     "POST /daemon/stop": ({"drain": False}, {"stopping": True, "pid": 4711}),
-    "GET /database": (None, {"integrity": "ok", "schema": "0002"}),
+    "GET /database": (None, {"integrity": "ok", "schema": "0003"}),
     "GET /events": (None, f'id: 14\nevent: task.completed\ndata: {{"event_id": 14, "task_id": "{_ID}"}}\n\n'),
     "GET /teams": (None, {"agents": [{"name": "Boulder", "role": "builder", "capabilities": ["python"],
                                       "description": "Writes code.", "model": None, "runner": None,

@@ -290,7 +290,6 @@ CREATE INDEX ix_handoffs_worktree_seq ON handoffs (worktree, seq);
 CREATE INDEX ix_events_task_id ON events (task_id) WHERE task_id IS NOT NULL;
 CREATE INDEX ix_file_locks_globs ON file_locks (expires_at) WHERE is_pattern IS 1;
 CREATE INDEX ix_agent_sessions_status ON agent_sessions (status);
-CREATE INDEX ix_events_session_id ON events (session_id) WHERE kind NOT IN ('lock.acquired', 'message.acknowledged', 'message.read', 'message.sent', 'session.changed');
 CREATE INDEX ix_merge_requests_branch_seq ON merge_requests (branch, seq);
 CREATE INDEX ix_agent_sessions_parent_session_id ON agent_sessions (parent_session_id);
 CREATE TABLE lock_waits (
@@ -346,8 +345,7 @@ CREATE TABLE messages (
     ack_required BOOLEAN NOT NULL,
     attachments JSON NOT NULL,
     idempotency_key VARCHAR(128),
-    digest VARCHAR(64),
-    created_at VARCHAR(24) NOT NULL,
+    created_at VARCHAR(24) NOT NULL, digest VARCHAR(64),
     CONSTRAINT pk_messages PRIMARY KEY (seq),
     CONSTRAINT ck_messages_importance CHECK (importance IN ('low', 'normal', 'high', 'urgent')),
     CONSTRAINT fk_messages_sender_session_id FOREIGN KEY(sender_session_id) REFERENCES agent_sessions (session_id),
@@ -364,6 +362,16 @@ CREATE TABLE memory_tags (
     CONSTRAINT fk_memory_tags_seq FOREIGN KEY(seq) REFERENCES memories (seq)
 );
 CREATE INDEX ix_memory_tags_tag_seen_at_seq ON memory_tags (tag, seen_at, seq);
+CREATE INDEX ix_agent_sessions_folded ON agent_sessions (lower(agent_name));
+CREATE INDEX ix_agent_sessions_agent_status ON agent_sessions (lower(agent), status);
+CREATE INDEX ix_tasks_thread_id_seq ON tasks (thread_id, seq);
+CREATE VIRTUAL TABLE messages_fts USING fts5(subject, body, content='messages', content_rowid='seq', tokenize='unicode61 remove_diacritics 2');
+CREATE TRIGGER messages_fts_delete AFTER DELETE ON messages WHEN EXISTS (SELECT 1 FROM messages_fts_docsize WHERE id = old.seq) BEGIN INSERT INTO messages_fts(messages_fts, rowid, subject, body) VALUES ('delete', old.seq, old.subject, old.body); END;
+CREATE TRIGGER messages_fts_update AFTER UPDATE OF subject, body ON messages WHEN EXISTS (SELECT 1 FROM messages_fts_docsize WHERE id = old.seq) BEGIN INSERT INTO messages_fts(messages_fts, rowid, subject, body) VALUES ('delete', old.seq, old.subject, old.body); INSERT INTO messages_fts(rowid, subject, body) VALUES (new.seq, new.subject, new.body); END;
+CREATE VIRTUAL TABLE memories_fts USING fts5(summary, lessons, content='memories', content_rowid='seq', tokenize='unicode61 remove_diacritics 2');
+CREATE TRIGGER memories_fts_insert AFTER INSERT ON memories BEGIN INSERT INTO memories_fts(rowid, summary, lessons) VALUES (new.seq, new.summary, new.lessons); END;
+CREATE TRIGGER memories_fts_delete AFTER DELETE ON memories BEGIN INSERT INTO memories_fts(memories_fts, rowid, summary, lessons) VALUES ('delete', old.seq, old.summary, old.lessons); END;
+CREATE TRIGGER memories_fts_update AFTER UPDATE OF summary, lessons ON memories BEGIN INSERT INTO memories_fts(memories_fts, rowid, summary, lessons) VALUES ('delete', old.seq, old.summary, old.lessons); INSERT INTO memories_fts(rowid, summary, lessons) VALUES (new.seq, new.summary, new.lessons); END;
 CREATE TABLE message_recipients (
     session_id VARCHAR(128) NOT NULL,
     seq INTEGER NOT NULL,
@@ -382,15 +390,6 @@ CREATE TABLE message_recipients (
  WITHOUT ROWID;
 CREATE INDEX ix_message_recipients_seq ON message_recipients (seq);
 CREATE INDEX ix_message_recipients_session_id_read_at ON message_recipients (session_id, read_at, injected_at);
-CREATE INDEX ix_agent_sessions_folded ON agent_sessions (lower(agent_name));
-CREATE INDEX ix_agent_sessions_agent_status ON agent_sessions (lower(agent), status);
-CREATE INDEX ix_tasks_thread_id_seq ON tasks (thread_id, seq);
-CREATE VIRTUAL TABLE messages_fts USING fts5(subject, body, content='messages', content_rowid='seq', tokenize='unicode61 remove_diacritics 2');
-CREATE TRIGGER messages_fts_delete AFTER DELETE ON messages WHEN EXISTS (SELECT 1 FROM messages_fts_docsize WHERE id = old.seq) BEGIN INSERT INTO messages_fts(messages_fts, rowid, subject, body) VALUES ('delete', old.seq, old.subject, old.body); END;
-CREATE TRIGGER messages_fts_update AFTER UPDATE OF subject, body ON messages WHEN EXISTS (SELECT 1 FROM messages_fts_docsize WHERE id = old.seq) BEGIN INSERT INTO messages_fts(messages_fts, rowid, subject, body) VALUES ('delete', old.seq, old.subject, old.body); INSERT INTO messages_fts(rowid, subject, body) VALUES (new.seq, new.subject, new.body); END;
-CREATE VIRTUAL TABLE memories_fts USING fts5(summary, lessons, content='memories', content_rowid='seq', tokenize='unicode61 remove_diacritics 2');
-CREATE TRIGGER memories_fts_insert AFTER INSERT ON memories BEGIN INSERT INTO memories_fts(rowid, summary, lessons) VALUES (new.seq, new.summary, new.lessons); END;
-CREATE TRIGGER memories_fts_delete AFTER DELETE ON memories BEGIN INSERT INTO memories_fts(memories_fts, rowid, summary, lessons) VALUES ('delete', old.seq, old.summary, old.lessons); END;
-CREATE TRIGGER memories_fts_update AFTER UPDATE OF summary, lessons ON memories BEGIN INSERT INTO memories_fts(memories_fts, rowid, summary, lessons) VALUES ('delete', old.seq, old.summary, old.lessons); INSERT INTO memories_fts(rowid, summary, lessons) VALUES (new.seq, new.summary, new.lessons); END;
-INSERT INTO alembic_version VALUES ('0002');
+CREATE INDEX ix_events_session_id ON events (session_id) WHERE kind NOT IN ('lock.acquired', 'message.acknowledged', 'message.read', 'message.sent', 'session.changed');
+INSERT INTO alembic_version VALUES ('0003');
 INSERT INTO event_cursors VALUES ('announcements', 0);

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import sqlite3
+from datetime import datetime, timezone
 from pathlib import Path
 
 from alembic import command
@@ -10,6 +14,10 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Engine, text
 
+from corral.coordination import mailbox, messages
+from corral.coordination.addresses import Identity
+from corral.coordination.messages import Letter
+from corral.models.instants import iso
 from corral.store import schema_coordination
 from corral.store.engine import Database
 from corral.store.inspection import schema_of
@@ -46,6 +54,46 @@ def test_an_older_database_gets_what_a_new_one_has_and_is_kept_beside_it(tmp_pat
     open_schema(new)
     assert spelled(old) == spelled(new)
     assert (tmp_path / f"old.db.before-{HEAD}").exists()
+
+
+def test_mail_of_an_older_database_is_there_and_what_was_sent_under_a_key_stays_known(tmp_path: Path) -> None:
+    path, now = tmp_path / "corral.db", datetime(2026, 11, 21, tzinfo=timezone.utc)
+    letter = Letter("Hello", "How are you?", to=("Ben",), idempotency_key="k")
+    sent = [
+        {"seq": 1, "message_id": "one", "data": {"paths": ["a"]}, "idempotency_key": None},
+        {"seq": 2, "message_id": "two", "data": {"digest": letter.digest}, "idempotency_key": "k"},
+    ]
+    command.upgrade(alembic_config(path), "0002")
+    with contextlib.closing(sqlite3.connect(path)) as conn:
+        for session_id, name in (("a", "Ann"), ("b", "Ben")):
+            values = (session_id, name, "claude", "active", "[]", iso(now), iso(now))
+            columns = "session_id, agent_name, agent_type, status, capabilities, started_at, last_heartbeat"
+            conn.execute(f"INSERT INTO agent_sessions ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?)", values)
+        for row in sent:
+            common = "'one', 'a', 'Ann', 'message', 'Hello', 'How are you?', 'normal', 0, '[]'"
+            columns = (
+                "thread_id, sender_session_id, sender_name, kind, subject, body, importance, ack_required, attachments"
+            )
+            conn.execute(
+                f"INSERT INTO messages ({columns}, seq, message_id, data, idempotency_key, created_at)"
+                f" VALUES ({common}, ?, ?, ?, ?, ?)",
+                (row["seq"], row["message_id"], json.dumps(row["data"]), row["idempotency_key"], iso(now)),
+            )
+            receipt = ("b", row["seq"], row["message_id"], "Ben", "to", iso(now))
+            columns = "session_id, seq, message_id, name, role, injected_at"
+            conn.execute(f"INSERT INTO message_recipients ({columns}) VALUES (?, ?, ?, ?, ?, ?)", receipt)
+        conn.commit()
+    open_schema(path)
+    database = Database(path)
+    mail = database.read(lambda conn: list(mailbox.inbox(conn, "b")))
+    assert [(row["message_id"], row["data"], row["state"]) for row in mail] == [
+        ("two", {}, "injected"),
+        ("one", {"paths": ["a"]}, "injected"),
+    ]
+    again = database.write(lambda conn: messages.send(conn, Identity("a", "Ann"), letter, now))
+    assert (again.replayed, again.message["message_id"]) == (True, "two")
+    assert [one["name"] for one in again.recipients] == ["Ben"]
+    database.close()
 
 
 def test_the_migrations_make_the_schema_in_postgresql_too(postgresql: Engine) -> None:

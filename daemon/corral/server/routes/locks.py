@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
+from functools import cache, partial
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -127,8 +127,9 @@ def parse(services: Services, paths: Sequence[str]) -> list[LockKey]:
     return keys
 
 
+@cache
 def person() -> str:
-    """The id of the session of the person at the keyboard."""
+    """The id of the session of the person at the keyboard: whoever started the daemon."""
     return f"{PERSON}-{getpass.getuser()}"
 
 

@@ -95,9 +95,7 @@ def upgrade() -> None:
     _create_partial("ix_file_locks_globs", "file_locks", "expires_at", "is_pattern IS 1", "is_pattern IS true")
     op.drop_index("ix_agent_sessions_status_last_heartbeat", "agent_sessions")
     op.create_index("ix_agent_sessions_status", "agent_sessions", ["status"], unique=False)
-    kinds = "'lock.acquired', 'message.acknowledged', 'message.read', 'message.sent', 'session.changed'"
-    deeds = f"kind NOT IN ({kinds})"
-    _create_partial("ix_events_session_id", "events", "session_id", deeds, deeds)
+    op.create_index("ix_events_session_id", "events", ["session_id"], unique=False)
     op.create_index("ix_merge_requests_branch_seq", "merge_requests", ["branch", "seq"], unique=False)
     op.create_index("ix_agent_sessions_parent_session_id", "agent_sessions", ["parent_session_id"], unique=False)
     op.create_table(
@@ -156,7 +154,6 @@ def upgrade() -> None:
         sa.Column("ack_required", sa.Boolean(), nullable=False),
         sa.Column("attachments", sa.JSON(), nullable=False),
         sa.Column("idempotency_key", sa.String(length=128), nullable=True),
-        sa.Column("digest", sa.String(length=64), nullable=True),
         sa.Column("created_at", sa.String(length=24), nullable=False),
         sa.CheckConstraint("importance IN ('low', 'normal', 'high', 'urgent')", name=op.f("ck_messages_importance")),
         sa.ForeignKeyConstraint(
@@ -188,6 +185,7 @@ def upgrade() -> None:
         "message_recipients",
         sa.Column("session_id", sa.String(length=128), nullable=False),
         sa.Column("seq", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("message_id", sa.String(length=36), nullable=False),
         sa.Column("name", sa.String(length=128), nullable=False),
         sa.Column("role", sa.String(length=3), nullable=False),
         sa.Column("injected_at", sa.String(length=24), nullable=True),
@@ -196,14 +194,14 @@ def upgrade() -> None:
         sa.Column("acknowledged_at", sa.String(length=24), nullable=True),
         sa.Column("bounced_at", sa.String(length=24), nullable=True),
         sa.CheckConstraint("role IN ('to', 'cc', 'bcc')", name=op.f("ck_message_recipients_role")),
-        sa.ForeignKeyConstraint(["seq"], ["messages.seq"], name=op.f("fk_message_recipients_seq")),
+        sa.ForeignKeyConstraint(["message_id"], ["messages.message_id"], name=op.f("fk_message_recipients_message_id")),
         sa.ForeignKeyConstraint(
             ["session_id"], ["agent_sessions.session_id"], name=op.f("fk_message_recipients_session_id")
         ),
         sa.PrimaryKeyConstraint("session_id", "seq", name=op.f("pk_message_recipients")),
+        sa.UniqueConstraint("message_id", "session_id", name=op.f("uq_message_recipients_message_id_session_id")),
         sqlite_with_rowid=False,
     )
-    op.create_index("ix_message_recipients_seq", "message_recipients", ["seq"], unique=False)
     op.create_index(
         "ix_message_recipients_session_id_read_at",
         "message_recipients",

@@ -1,0 +1,61 @@
+"""receipts of messages go by their number; what was sent under a key has a column; what a session said is not among its deeds
+
+Revision ID: 0003
+Revises: 0002
+"""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0003"
+down_revision = "0002"
+branch_labels = None
+depends_on = None
+
+_KEPT = "session_id, seq, name, role, injected_at, held_at, read_at, acknowledged_at, bounced_at"
+
+
+def upgrade() -> None:
+    op.add_column("messages", sa.Column("digest", sa.String(length=64), nullable=True))
+    if op.get_bind().dialect.name == "sqlite":
+        taken, left = "json_extract(data, '$.digest')", "json_remove(data, '$.digest')"
+    else:
+        taken, left = "data ->> 'digest'", "CAST(CAST(data AS jsonb) - 'digest' AS json)"
+    op.execute(f"UPDATE messages SET digest = {taken}, data = {left} WHERE idempotency_key IS NOT NULL")
+    op.execute(f"CREATE TABLE kept AS SELECT {_KEPT} FROM message_recipients")
+    op.drop_table("message_recipients")
+    op.create_table(
+        "message_recipients",
+        sa.Column("session_id", sa.String(length=128), nullable=False),
+        sa.Column("seq", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("name", sa.String(length=128), nullable=False),
+        sa.Column("role", sa.String(length=3), nullable=False),
+        sa.Column("injected_at", sa.String(length=24), nullable=True),
+        sa.Column("held_at", sa.String(length=24), nullable=True),
+        sa.Column("read_at", sa.String(length=24), nullable=True),
+        sa.Column("acknowledged_at", sa.String(length=24), nullable=True),
+        sa.Column("bounced_at", sa.String(length=24), nullable=True),
+        sa.CheckConstraint("role IN ('to', 'cc', 'bcc')", name=op.f("ck_message_recipients_role")),
+        sa.ForeignKeyConstraint(["seq"], ["messages.seq"], name=op.f("fk_message_recipients_seq")),
+        sa.ForeignKeyConstraint(
+            ["session_id"], ["agent_sessions.session_id"], name=op.f("fk_message_recipients_session_id")
+        ),
+        sa.PrimaryKeyConstraint("session_id", "seq", name=op.f("pk_message_recipients")),
+        sqlite_with_rowid=False,
+    )
+    op.execute(f"INSERT INTO message_recipients ({_KEPT}) SELECT {_KEPT} FROM kept")
+    op.drop_table("kept")
+    op.create_index("ix_message_recipients_seq", "message_recipients", ["seq"], unique=False)
+    op.create_index(
+        "ix_message_recipients_session_id_read_at",
+        "message_recipients",
+        ["session_id", "read_at", "injected_at"],
+        unique=False,
+    )
+    deeds = "kind NOT IN ('lock.acquired', 'message.acknowledged', 'message.read', 'message.sent', 'session.changed')"
+    op.drop_index("ix_events_session_id", "events")
+    op.create_index(
+        "ix_events_session_id", "events", ["session_id"], sqlite_where=sa.text(deeds), postgresql_where=sa.text(deeds)
+    )
