@@ -37,7 +37,7 @@ _SHOWN = (
         _m.created_at, func.substr(_m.body, 1, BEGINNING).label("body"), _r.injected_at,
     )
     .join(message_recipients, _r.seq == _m.seq)
-    .order_by(_m.seq)
+    .order_by(_r.seq)
     .limit(AT_MOST)
 )  # fmt: skip
 _WAITS = and_(_r.session_id == bindparam("which"), _r.injected_at.is_(None), _UNREAD)

@@ -389,7 +389,7 @@ CREATE TABLE message_recipients (
 )
  WITHOUT ROWID;
 CREATE INDEX ix_message_recipients_seq ON message_recipients (seq);
-CREATE INDEX ix_message_recipients_session_id_read_at ON message_recipients (session_id, read_at, injected_at);
+CREATE INDEX ix_message_recipients_waiting ON message_recipients (session_id, injected_at, read_at, acknowledged_at) WHERE injected_at IS NULL AND read_at IS NULL AND acknowledged_at IS NULL;
 CREATE INDEX ix_events_session_id ON events (session_id) WHERE kind NOT IN ('lock.acquired', 'message.acknowledged', 'message.read', 'message.sent', 'session.changed');
 INSERT INTO alembic_version VALUES ('0003');
 INSERT INTO event_cursors VALUES ('announcements', 0);

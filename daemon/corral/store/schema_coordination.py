@@ -18,6 +18,7 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    and_,
 )
 
 from corral.models.states import FeatureStatus, Importance, RecipientRole
@@ -90,12 +91,16 @@ message_recipients = Table(
 """``seq``: the message's own, so that an inbox is read from its end; ``name``: as it was addressed; ``injected_at``: when it
 entered the model's context; ``held_at``: when it held a Stop."""
 Index("ix_message_recipients_seq", message_recipients.c.seq)
+_WAITING = (message_recipients.c.injected_at, message_recipients.c.read_at, message_recipients.c.acknowledged_at)
+_ALL_NULL = and_(*(instant.is_(None) for instant in _WAITING))
 Index(
-    "ix_message_recipients_session_id_read_at",
+    "ix_message_recipients_waiting",
     message_recipients.c.session_id,
-    message_recipients.c.read_at,
-    message_recipients.c.injected_at,
+    *_WAITING,
+    sqlite_where=_ALL_NULL,
+    postgresql_where=_ALL_NULL,
 )
+"""What every hook event asks for. The columns are all null, and named, or SQLite would read all there is by the primary key."""
 
 event_cursors = Table(
     "event_cursors",

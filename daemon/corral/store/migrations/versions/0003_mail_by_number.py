@@ -48,11 +48,14 @@ def upgrade() -> None:
     op.execute(f"INSERT INTO message_recipients ({_KEPT}) SELECT {_KEPT} FROM kept")
     op.drop_table("kept")
     op.create_index("ix_message_recipients_seq", "message_recipients", ["seq"], unique=False)
+    waits = ["injected_at", "read_at", "acknowledged_at"]
+    nulls = sa.text(" AND ".join(f"{instant} IS NULL" for instant in waits))
     op.create_index(
-        "ix_message_recipients_session_id_read_at",
+        "ix_message_recipients_waiting",
         "message_recipients",
-        ["session_id", "read_at", "injected_at"],
-        unique=False,
+        ["session_id", *waits],
+        sqlite_where=nulls,
+        postgresql_where=nulls,
     )
     deeds = "kind NOT IN ('lock.acquired', 'message.acknowledged', 'message.read', 'message.sent', 'session.changed')"
     op.drop_index("ix_events_session_id", "events")
