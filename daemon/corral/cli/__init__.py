@@ -17,18 +17,20 @@ def main() -> int:
         from corral.cli.hook import run_script
 
         run_script(arguments[1:])
+    from corral.cli.outlet import heard
+
     if arguments == ["--version"]:
         from corral.cli.version import show
 
-        return show()
+        return heard(show)
     if arguments in ([], ["status"], ["status", "--json"]):
         from corral.cli.glance import glance
         from corral.cli.output import guarded
 
         as_json = "--json" in arguments
-        return guarded(lambda: glance(as_json=as_json), as_json=as_json, debug=lambda: False)
+        return heard(lambda: guarded(lambda: glance(as_json=as_json), as_json=as_json, debug=lambda: False))
     gc.disable()  # a tenth of the import is looking for garbage in what stays for good
     from corral.cli.app import run
 
     gc.enable()
-    return run(arguments)
+    return heard(lambda: run(arguments))

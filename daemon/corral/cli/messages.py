@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import Annotated, Any
 
@@ -169,10 +168,10 @@ def _follow(speaker: Client, query: Row, rows: list[Row], as_json: bool) -> None
         for row in reversed(rows):
             last = max(last, row["id"])
             if as_json:
-                print(json.dumps(row, ensure_ascii=False), flush=True)
+                emit(row, indent=None)
             else:
                 _show(row)
-                sys.stdout.flush()
+            sys.stdout.flush()
         news = {**query, "after": last, "limit": 1000, "wait_s": ROUND_S}
         rows = _mail(speaker, news, ROUND_S + 15)
 

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from corral.cli.outlet import is_utf8
 from corral.errors import CorralError
 from corral.models.visible import visible
 
@@ -56,9 +57,9 @@ def say(text: str) -> None:
     print(text)
 
 
-def emit(value: Any) -> None:
-    """A value for programs: one JSON document on stdout."""
-    print(json.dumps(value, indent=2, ensure_ascii=False))
+def emit(value: Any, *, indent: int | None = 2) -> None:
+    """A value for programs: one JSON document on stdout; without an indent on a line."""
+    print(json.dumps(value, indent=indent, ensure_ascii=not is_utf8(sys.stdout)))
 
 
 def table(rows: Sequence[Row], columns: Sequence[tuple[str, str, int]], *, empty: str) -> None:
@@ -82,7 +83,7 @@ def _cell(value: Any, widest: int) -> str:
 def fail(error: CorralError, *, as_json: bool = False, debug: bool = False) -> int:
     """Show an error on stderr and return the exit code for it."""
     if as_json:
-        print(json.dumps(error.to_wire(), ensure_ascii=False), file=sys.stderr)
+        print(json.dumps(error.to_wire(), ensure_ascii=not is_utf8(sys.stderr)), file=sys.stderr)
         return error.exit_code
     print(f"{paint('error', 'red', sys.stderr)}: {visible(error.message)} [{error.code}]", file=sys.stderr)
     problems = error.details.get("errors")
@@ -119,10 +120,6 @@ def guarded(command: Callable[[], int], *, as_json: bool, debug: Callable[[], bo
     except (Interrupted, KeyboardInterrupt):
         print("interrupted", file=sys.stderr)
         return INTERRUPTED
-    except BrokenPipeError:
-        # The reader went away (`corral task list | head`). Nothing to say, and nobody to say it to.
-        sys.stderr.close()
-        return 0
 
 
 @contextlib.contextmanager

@@ -1,0 +1,73 @@
+"""Standard output, which may be closed, full, or read by nobody any more."""
+
+from __future__ import annotations
+
+import codecs
+import io
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NoReturn, TextIO
+
+DEVNULL = Path(os.devnull)
+
+
+class Unheard(BaseException):
+    """The output cannot be written; nothing more is written to it. No OSError: the framework would make something else of it.
+
+    Attributes:
+        reason: Why; None where the reader went away (`corral task list | head`), who has had enough.
+    """
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__()
+        self.reason = None if isinstance(error, BrokenPipeError) else error.strerror
+
+
+class _Outlet(io.TextIOWrapper):
+    def write(self, text: str, /) -> int:
+        try:
+            return super().write(text)
+        except OSError as error:
+            self._give_up(error)
+
+    def flush(self) -> None:
+        try:
+            super().flush()
+        except OSError as error:
+            self._give_up(error)
+
+    def _give_up(self, error: OSError) -> NoReturn:
+        with DEVNULL.open("wb") as nowhere:  # at its exit Python would try again, and complain
+            os.dup2(nowhere.fileno(), self.fileno())
+        raise Unheard(error) from error
+
+
+def is_utf8(stream: TextIO) -> bool:
+    """Whether all text can be written there as it is."""
+    return codecs.lookup(stream.encoding or "ascii").name == "utf-8"
+
+
+def heard(command: Callable[[], int]) -> int:
+    """Run a command; its exit code, or 1 where what it said could not be written.
+
+    A reader who went away is told nothing: what the command did is done.
+    """
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # the caller closed it
+            setattr(sys, name, DEVNULL.open("w"))
+    out, code = sys.stdout, 0
+    if isinstance(out, io.TextIOWrapper):
+        lines, encoding = out.line_buffering, out.encoding
+        errors = out.errors if is_utf8(out) and out.errors != "strict" else "backslashreplace"
+        sys.stdout = _Outlet(out.detach(), encoding=encoding, errors=errors, line_buffering=lines)
+    try:
+        code = command()
+        sys.stdout.flush()
+    except Unheard as lost:
+        if lost.reason is None:
+            return code
+        print(f"Error: The output could not be written: {lost.reason}.", file=sys.stderr)
+        return code or 1
+    return code
