@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import JSON, Boolean, ColumnElement, Dialect, Text, case, cast, func, literal_column
+from sqlalchemy import JSON, Boolean, ColumnElement, Text, case, cast, func, literal_column
 
 
-def json_row(dialect: Dialect, fields: Mapping[str, ColumnElement[Any]]) -> ColumnElement[str]:
+def json_row(dialect: str, fields: Mapping[str, ColumnElement[Any]]) -> ColumnElement[str]:
     """One column: the text of a JSON object.
 
     Args:
+        dialect: The name of SQLAlchemy's: ``sqlite`` or ``postgresql``.
         fields: What stands in it, by names that need no quotes in SQL.
     """
-    sqlite = dialect.name == "sqlite"
+    sqlite = dialect == "sqlite"
     made: list[ColumnElement[Any]] = []
     for name, column in fields.items():
         made += literal_column(f"'{name}'"), _sqlite(column) if sqlite else column

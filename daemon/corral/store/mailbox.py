@@ -10,7 +10,7 @@ from functools import cache
 from itertools import islice
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Dialect, Integer, Select, String, and_, bindparam, func, or_, select
+from sqlalchemy import ColumnElement, Connection, Integer, Select, String, and_, bindparam, func, or_, select
 
 from corral.models.states import RecipientRole
 from corral.store.json_rows import json_row
@@ -67,8 +67,8 @@ def inbox(
         since is not None,
         after is not None,
         before is not None,
-        conn.dialect if written else None,
-        tuple(written.items()) if written else (),
+        conn.dialect.name,
+        tuple((written or {}).items()),
     )
     number, name = before or (None, None)
     given = {
@@ -88,12 +88,12 @@ def _inbox(
     since: bool,
     after: bool,
     before: bool,
-    dialect: Dialect | None,
+    dialect: str,
     written: tuple[tuple[str, str], ...],
 ) -> Prepared:
     seq = _r.seq if one else _m.seq  # by whose index the newest come first, read no further than is asked for
     shown: Sequence[ColumnElement[Any]] = list(_SHOWN.values())
-    if dialect is not None:
+    if written:
         text = json_row(dialect, {name: _SHOWN[key] for name, key in written})
         shown = (_m.seq, _SHOWN["addressed"], text.label("text"))
     query = select(*shown).join(message_recipients, _r.seq == _m.seq)

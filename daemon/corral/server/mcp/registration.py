@@ -123,7 +123,8 @@ def profile(conn: Connection, name: str) -> Answer:
         AgentNotFound: Nobody goes by that name.
     """
     meant = addresses.known(conn, name)
-    row = session_rows.get(conn, meant["session_id"]) or meant
+    row = session_rows.get(conn, meant["session_id"])
+    assert row is not None
     about = rows.bound(conn, meant["called"]) or {}
     return {
         "id": row["session_id"],
