@@ -18,7 +18,7 @@ from typing import Any
 
 from corral import PROTOCOL, wire
 from corral.config.paths import Project, find_socket
-from corral.errors import CorralError, DaemonUnreachable, from_wire
+from corral.errors import CorralError, DaemonUnreachable, InvalidInput, from_wire
 
 START_TIMEOUT_S = 20.0
 """How long a client waits for a daemon that it started (or that somebody else is starting)."""
@@ -259,7 +259,13 @@ def _target(path: str, query: dict[str, Any] | None) -> str:
 
 
 def segment(text: str) -> str:
-    """Quote a value for use as one segment of a request path."""
+    """Quote a value for use as one segment of a request path.
+
+    Raises:
+        InvalidInput: It is empty: the path would be another one.
+    """
     from urllib.parse import quote
 
+    if not text:
+        raise InvalidInput("What is meant is empty.", remedy="Name it; the list of its kind shows what there is.")
     return quote(text, safe="")

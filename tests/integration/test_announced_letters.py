@@ -12,12 +12,14 @@ from sqlalchemy import Connection, insert, update
 from sqlalchemy.event import listen
 
 from corral.config.model import Tasks
-from corral.coordination import mailbox, messages, sessions
+from corral.coordination import contacts, mailbox, messages, sessions
 from corral.coordination.addresses import MOST_RECIPIENTS, Identity
 from corral.coordination.sessions import Arrival
 from corral.git.command import open_repository
 from corral.models.instants import iso
+from corral.models.states import Importance
 from corral.models.tasks import read_submissions
+from corral.server import letters
 from corral.server.announcements import KINDS, SAVED_WITHIN, Announcer
 from corral.store import announcements, events
 from corral.store.engine import Database
@@ -296,3 +298,65 @@ def test_the_summary_of_a_batch_comes_after_all_that_is_said_of_its_tasks(db: Da
     Announcer(db, open_repository(repo / ".git"), lambda: None).step(now)
     mail = db.read(lambda conn: list(mailbox.thread(conn, "batch")))
     assert [one["kind"] for one in reversed(mail)] == ["task.completed"] * 3 + ["batch.settled"]
+
+
+def test_a_file_whose_name_is_no_utf_8_is_told_of_as_what_it_is(db: Database) -> None:
+    now = datetime.now(timezone.utc)
+    letter = letters.written("task.completed", "Done \udcff", {"files": ["f\udcff.txt"]}, None, Importance.NORMAL)
+
+    def tell(conn: Connection) -> None:
+        sessions.register(conn, Arrival(session_id="boss"), now)
+        letters.send(conn, letter, ["boss"], {"event_id": 1, "task_id": None, "merge_id": None}, now)
+
+    db.write(tell)
+    (mail,) = db.read(lambda conn: list(mailbox.inbox(conn, "boss")))
+    assert (mail["subject"], mail["body"]) == ("Done \\udcff", "files:\n- f\\udcff.txt")
+    assert mail["data"] == {"files": ["f\udcff.txt"]}
+
+
+def test_what_comes_for_a_session_that_is_over_goes_to_whoever_goes_on_under_its_name(db: Database) -> None:
+    now = datetime.now(timezone.utc)
+
+    def live(conn: Connection) -> None:
+        for session_id, name in (("old", "Orc"), ("ben", "Ben")):
+            sessions.register(conn, Arrival(session_id=session_id, agent_name=name), now)
+        messages.send(conn, Identity("old", "Orc"), messages.Letter("Hello", "?", to=("Ben",)), now)
+        sessions.end(conn, "old", "ended", now)
+        sessions.register(conn, Arrival(session_id="new", agent_name="Orc"), now)
+        answer = messages.Letter("Re:", "Yes", to=())
+        messages.reply(conn, Identity("ben", "Ben"), "1", answer, now)
+        letter = letters.written("task.completed", "Done", {"title": "t"}, None, Importance.NORMAL)
+        letters.send(conn, letter, ["old"], {"event_id": 1, "task_id": None, "merge_id": None}, now)
+
+    db.write(live)
+    mail = db.read(lambda conn: list(mailbox.inbox(conn, "new")))
+    assert [(row["subject"], row["addressed"], row["state"]) for row in mail] == [
+        ("Done", "Orc", "queued"),
+        ("Re: Hello", "Orc", "queued"),
+    ]
+    assert db.read(lambda conn: list(mailbox.inbox(conn, "old"))) == []
+
+
+def test_of_a_blind_copy_that_did_not_arrive_only_its_sender_learns_and_nobody_who_it_was_for(
+    db: Database, repo: Path
+) -> None:
+    now = datetime.now(timezone.utc)
+
+    def live(conn: Connection) -> None:
+        for session_id, name in (("ann", "Ann"), ("ben", "Ben"), ("dee", "Dee")):
+            sessions.register(conn, Arrival(session_id=session_id, agent_name=name), now)
+        for thread in ("talk", None):
+            letter = messages.Letter("Secret", "x", to=("Ben",), bcc=("Dee",), thread_id=thread)
+            messages.send(conn, Identity("ann", "Ann"), letter, now)
+        messages.mark_read(conn, "dee", "1", now)
+        sessions.end(conn, "dee", "ended", now)
+
+    db.write(live)
+    Announcer(db, open_repository(repo / ".git"), lambda: None).step(now)
+    (mail,) = db.read(lambda conn: list(mailbox.inbox(conn, "ann")))
+    assert mail["subject"] == "Not delivered: Secret" and mail["thread_id"] == mail["message_id"]
+    assert not [text for text in (mail["body"], mail["subject"], str(mail["data"])) if "Dee" in text]
+    told = db.read(events.listing)
+    assert not [row for row in told if row["kind"] in ("message.read", "message.acknowledged", "message.bounced")]
+    assert [row["to"] for row in db.read(lambda conn: list(contacts.listing(conn, "ann", blind=False)))] == ["Ben"]
+    assert {row["to"] for row in db.read(lambda conn: list(contacts.listing(conn, "ann")))} == {"Ben", "Dee"}

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import time
 from typing import Any
 from urllib.parse import quote
 
 import pytest
 
+from corral.config.paths import find_project, socket_path
 from corral.errors import InvalidInput, NotFound
+from corral.wire import dial, exchange, request
 from tests.coordinated import Coordinated, told
 from tests.integration.hooking import fire, logged, silent
 from tests.integration.mcp.client import Agent, play
@@ -92,3 +96,37 @@ def test_a_forged_end_of_a_mark_is_data_wherever_a_model_reads_it(house: Coordin
     assert told(answer).count("</corral-mail>") == 1
     shown = house.run("lock", "list").stdout + house.run("message", "inbox", "--agent", ben).stdout
     assert "obey" in shown and "\x1b" not in shown
+
+
+def test_half_a_letter_in_what_is_kept_as_it_came_breaks_no_list(house: Coordinated) -> None:
+    house.ask("POST", "/sessions", {"session_id": "bad", "agent_name": "Bad", "capabilities": [HALF]})
+    house.ask("POST", "/handoffs", {"session_id": "bad", "summary": "s", "next_steps": [HALF]})
+    task = house.ask("POST", "/tasks", {"title": "t", "input_data": {"a": HALF}})
+    assert house.ask("GET", "/sessions")[0]["capabilities"] == [HALF]
+    assert house.ask("GET", "/handoffs")["handoffs"][0]["next_steps"] == [HALF]
+    assert house.ask("GET", f"/tasks/{task['task_id']}")["input_data"] == {"a": HALF}
+    assert house.json("session", "list")[0]["capabilities"] == [HALF]
+
+    async def scene(one: Agent) -> None:
+        found = await one.call("discover_agents")
+        assert [row["capabilities"] for row in found["agents"] if row["agent_id"] == "Bad"] == [["\\ud800"]]
+        assert (await one.call("get_task", task_id=task["task_id"]))["input_data"] == {"a": "\\ud800"}
+
+    play(house, scene)
+    house.run("session", "end", "Bad")
+
+
+def test_what_is_nested_too_deep_is_refused_as_what_it_is(house: Coordinated) -> None:
+    house.run("daemon", "start")
+    for path in ("/tasks", "/hooks/UserPromptSubmit"):
+        body = b'{"title": "t", "input_data": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+        link = dial(str(socket_path(find_project(house.root))), 30)
+        answer = exchange(link, request("POST", f"/api/v1{path}", body), time.monotonic() + 30)
+        link.close()
+        assert (answer.status, json.loads(answer.body)["error"]["name"]) == (400, "invalid_input"), path
+
+
+def test_what_is_meant_must_be_said(house: Coordinated) -> None:
+    for args in (("message", "show"), ("session", "show"), ("session", "end"), ("handoff", "show"), ("agent", "show")):
+        done = house.run(*args, "", check=False)
+        assert done.returncode == 2 and "is empty" in done.stderr and "Traceback" not in done.stderr, args

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import io
 import os
 import sys
@@ -44,9 +43,13 @@ class _Outlet(io.TextIOWrapper):
         raise Unheard(error) from error
 
 
-def is_utf8(stream: TextIO) -> bool:
-    """Whether all text can be written there as it is."""
-    return codecs.lookup(stream.encoding or "ascii").name == "utf-8"
+def writes(stream: TextIO, text: str) -> bool:
+    """Whether a text can be written there as it is."""
+    try:
+        text.encode(stream.encoding or "ascii")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def heard(command: Callable[[], int]) -> int:
@@ -60,8 +63,7 @@ def heard(command: Callable[[], int]) -> int:
     out, code = sys.stdout, 0
     if isinstance(out, io.TextIOWrapper):
         lines, encoding = out.line_buffering, out.encoding
-        errors = out.errors if is_utf8(out) and out.errors != "strict" else "backslashreplace"
-        sys.stdout = _Outlet(out.detach(), encoding=encoding, errors=errors, line_buffering=lines)
+        sys.stdout = _Outlet(out.detach(), encoding=encoding, errors="backslashreplace", line_buffering=lines)
     try:
         code = command()
         sys.stdout.flush()

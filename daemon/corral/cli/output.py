@@ -8,9 +8,9 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TextIO
 
-from corral.cli.outlet import is_utf8
+from corral.cli.outlet import writes
 from corral.errors import CorralError
 from corral.models.visible import visible
 
@@ -59,7 +59,12 @@ def say(text: str) -> None:
 
 def emit(value: Any, *, indent: int | None = 2) -> None:
     """A value for programs: one JSON document on stdout; without an indent on a line."""
-    print(json.dumps(value, indent=indent, ensure_ascii=not is_utf8(sys.stdout)))
+    print(_json(value, sys.stdout, indent))
+
+
+def _json(value: Any, stream: TextIO, indent: int | None = None) -> str:
+    text = json.dumps(value, indent=indent, ensure_ascii=False)
+    return text if writes(stream, text) else json.dumps(value, indent=indent)
 
 
 def table(rows: Sequence[Row], columns: Sequence[tuple[str, str, int]], *, empty: str) -> None:
@@ -83,7 +88,7 @@ def _cell(value: Any, widest: int) -> str:
 def fail(error: CorralError, *, as_json: bool = False, debug: bool = False) -> int:
     """Show an error on stderr and return the exit code for it."""
     if as_json:
-        print(json.dumps(error.to_wire(), ensure_ascii=not is_utf8(sys.stderr)), file=sys.stderr)
+        print(_json(error.to_wire(), sys.stderr), file=sys.stderr)
         return error.exit_code
     print(f"{paint('error', 'red', sys.stderr)}: {visible(error.message)} [{error.code}]", file=sys.stderr)
     problems = error.details.get("errors")

@@ -161,7 +161,7 @@ def end(
     mine, speaker = session_id(), client()
     if session is None and mine is None:
         raise InvalidInput("Say which session ends.", remedy="Name it; `corral session list` shows all.")
-    found = speaker.request("GET", f"/sessions/{segment(session)}")["session_id"] if session else str(mine)
+    found = speaker.request("GET", f"/sessions/{segment(session)}")["session_id"] if session is not None else str(mine)
     answer = speaker.request("POST", f"/sessions/{segment(found)}/end", {"caller": mine})
     if as_json:
         emit(answer)

@@ -152,11 +152,29 @@ def bind(conn: Connection, session_id: str, name: str, now: datetime, **about: s
     known = rows.resolve(conn, name)
     if known is not None and known["session_id"] == session_id:
         name = known["called"]
-    for before in freed(conn, name, session_id):
-        mail.move(conn, name, before["session_id"], session_id)
+    succeed(conn, name, freed(conn, name, session_id), session_id)
     row = rows.bind(conn, {"name": name, "session_id": session_id, "registered_at": iso(now), **about})
     events.record(conn, now, "agent.registered", session_id=session_id, data={"agent_name": name})
     return row
+
+
+def succeed(conn: Connection, name: str, before: Sequence[Row], session_id: str) -> None:
+    """A session goes on under a name: what waits for those that had it is its own, and so is what comes for them."""
+    for row in before:
+        mail.move(conn, name, row["session_id"], session_id)
+        session_rows.change(conn, row["session_id"], {"heir_session_id": session_id})
+
+
+def heir(conn: Connection, session_id: str) -> str:
+    """Who goes on under the name of a session that is over; itself, if it is not over or nobody does."""
+    seen: dict[str, None] = {}
+    while session_id not in seen:
+        seen[session_id] = None
+        row = session_rows.get(conn, session_id)
+        if row is None or row["status"] != SessionStatus.DISCONNECTED or row["heir_session_id"] is None:
+            break
+        session_id = row["heir_session_id"]
+    return session_id
 
 
 def freed(conn: Connection, name: str, session_id: str) -> list[Row]:

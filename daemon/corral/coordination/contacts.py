@@ -45,9 +45,13 @@ def respond(conn: Connection, me: Identity, to: str, now: datetime, ttl_s: float
     return {"from": other["called"], "to": me.name, "approved": True, "expires_at": after(now, ttl_s)}
 
 
-def listing(conn: Connection, session_id: str) -> Iterator[Row]:
-    """With whom a session has exchanged mail, the latest first: ``{to, status, active, updated_at}``."""
-    for partner in mail.last_between(conn, session_id):
+def listing(conn: Connection, session_id: str, *, blind: bool = True) -> Iterator[Row]:
+    """With whom a session has exchanged mail, the latest first: ``{to, status, active, updated_at}``.
+
+    Args:
+        blind: Blind copies among it: for itself only.
+    """
+    for partner in mail.last_between(conn, session_id, blind=blind):
         row = sessions.get(conn, partner["session_id"])
         assert row is not None
         alive = row["status"] != SessionStatus.DISCONNECTED

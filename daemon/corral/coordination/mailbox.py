@@ -17,6 +17,8 @@ from corral.store import messages, search
 Row = dict[str, Any]
 MOST_AT_ONCE = 1000
 """Messages in one answer."""
+LARGEST = 2**53
+"""Number of a message that can be asked for."""
 _FOUND = "search_messages finds messages by words; so does `corral message search`."
 _PRESSING = (Importance.HIGH.value, Importance.URGENT.value)
 
@@ -51,12 +53,15 @@ def inbox(
         after: Only messages with a higher number.
         before: Only what comes behind this number and this name of a recipient.
         limit: 1 to 1000.
-        written: Names, and the columns that stand under them: then each is ``{seq, addressed, text}``, the text a JSON object.
+        written: Of one session's: names, and the columns that stand under them; then each is ``{id, to, text}``, the text a JSON
+            object.
 
     Raises:
         InvalidInput: A value is malformed or out of range.
     """
     _check_limit(limit, MOST_AT_ONCE)
+    if before is not None and before[0] > LARGEST:
+        raise InvalidInput("No message has such a number.", remedy="Name one that the list told, or none.")
     return rows.inbox(
         conn,
         session_id,

@@ -18,7 +18,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from corral.coordination.addresses import SYSTEM, Identity, Roles, no_roles, recipients
+from corral.coordination.addresses import SYSTEM, Identity, Roles, heir, no_roles, recipients
 from corral.errors import Conflict, IdempotencyKeyConflict, InvalidInput, NotFound
 from corral.models.identifiers import ordered_id
 from corral.models.instants import iso
@@ -186,7 +186,7 @@ def reply(
     answer = Letter(
         subject=subject[:SUBJECT_LIMIT],
         body=letter.body,
-        to=letter.to or (str(original["sender_session_id"]),),
+        to=letter.to or (heir(conn, str(original["sender_session_id"])),),
         cc=letter.cc,
         bcc=letter.bcc,
         importance=original["importance"],
@@ -237,7 +237,7 @@ def _mark(conn: Connection, session_id: str, reference: str | int, columns: Sequ
             f"Message {message['seq']} is not in your inbox.", cause="Only a recipient can mark it.", remedy=_LISTED
         )
     rows.mark(conn, session_id, [message["seq"]], columns, iso(now))
-    if before[columns[-1]] is None:
+    if before[columns[-1]] is None and before["role"] != RecipientRole.BCC:
         kind = "message.acknowledged" if "acknowledged_at" in columns else "message.read"
         events.record(conn, now, kind, session_id=session_id, data={"message_id": message["message_id"]})
     receipt = rows.receipt(conn, session_id, message["seq"])

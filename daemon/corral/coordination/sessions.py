@@ -21,7 +21,6 @@ from corral.models.instants import iso
 from corral.models.states import SessionStatus
 from corral.store import events, names
 from corral.store import locks as lock_rows
-from corral.store import messages as mail
 from corral.store import sessions as rows
 
 Row = dict[str, Any]
@@ -136,8 +135,7 @@ def _name(conn: Connection, arrival: Arrival, known: Row | None) -> tuple[str, l
 
 
 def _inherit(conn: Connection, name: str, before: list[Row], session_id: str) -> None:
-    for row in before:
-        mail.move(conn, name, row["session_id"], session_id)
+    addresses.succeed(conn, name, before, session_id)
     if before:
         names.rebind(conn, name, session_id)
 

@@ -104,6 +104,8 @@ class Witness:
         """A tool call was asked about before it ran."""
         with self._lock:
             self._known.add(session_id)
+            if not use_id:  # nobody can be known by that
+                return
             self._announced[(session_id, use_id)] = None
             self._actors[use_id] = session_id
             for seen in (self._announced, self._actors):

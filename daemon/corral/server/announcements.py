@@ -76,8 +76,8 @@ class Announcer:
         crash_point("announcements.before_letter")
         try:
             self._db.write(lambda conn: _tell(conn, event, found, now))
-        except CorralError as error:  # one letter that cannot be written must not stop all that follow
-            reason = error.message
+        except (CorralError, ValueError) as error:  # one letter that cannot be written must not stop all that follow
+            reason = error.message if isinstance(error, CorralError) else repr(error)
             self._db.write(lambda conn: _give_up(conn, event, reason, now))
         crash_point("announcements.letter_sent")
 

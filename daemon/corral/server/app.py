@@ -18,6 +18,7 @@ from corral import __version__
 from corral.errors import CorralError, InvalidInput, NotFound
 from corral.server import openapi
 from corral.server.failures import failure
+from corral.server.json_text import json_bytes
 from corral.server.routes import (
     agents,
     contacts,
@@ -41,6 +42,11 @@ from corral.server.routing import PREFIX, Route, Routes
 from corral.server.services import Services
 
 
+class _Answer(JSONResponse):
+    def render(self, content: Any) -> bytes:
+        return json_bytes(content)
+
+
 def build(services: Services) -> FastAPI:
     """Make the application around the daemon's parts."""
     app = FastAPI(
@@ -49,6 +55,7 @@ def build(services: Services) -> FastAPI:
         description="Many Claude Code sessions on one git repository.",
         docs_url=None,
         redoc_url=None,
+        default_response_class=_Answer,
     )
     for module in (
         daemon,

@@ -15,13 +15,13 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from pydantic import BaseModel
-from pydantic_core import PydanticSerializationError, to_json
 from starlette.requests import Request
 from starlette.responses import Response
 
 from corral.errors import CorralError
 from corral.server.access import App, Receive, Scope, Send
 from corral.server.failures import failure
+from corral.server.json_text import json_bytes
 from corral.server.routes import daemon, hooks, locks, messages, sessions, tasks
 from corral.server.routing import PREFIX
 from corral.server.services import Services
@@ -99,7 +99,7 @@ class Express:
             arguments.append(Request(scope, receive))
         try:
             given = [*arguments, read(said)] if read is not None else arguments
-        except ValueError:  # also pydantic's; the framework says what is wrong with it
+        except (ValueError, RecursionError):  # also pydantic's; the framework says what is wrong with it
             await self._app(scope, _again(body, receive), send)
             return
         try:
@@ -112,7 +112,7 @@ class Express:
         if isinstance(answered, Response):
             await answered(scope, receive, send)
             return
-        data = _json(answered)
+        data = json_bytes(answered)
         headers = [(b"content-type", b"application/json"), (b"content-length", str(len(data)).encode())]
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": data})
@@ -124,13 +124,6 @@ def _find(method: str, path: str) -> Found | None:
         if match is not None:
             return list(match.groups()), answer, read, status, asks
     return None
-
-
-def _json(answered: Any) -> bytes:
-    try:
-        return to_json(answered)
-    except PydanticSerializationError:  # half a surrogate pair, of a name that is no UTF-8
-        return json.dumps(answered).encode()
 
 
 async def _whole(receive: Receive) -> bytes:

@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from corral.coordination import messages
-from corral.coordination.addresses import EVERYBODY, MOST_RECIPIENTS
+from corral.coordination.addresses import EVERYBODY, MOST_RECIPIENTS, heir
 from corral.coordination.messages import BODY_LIMIT, Letter
 from corral.models.states import Importance
 from corral.observe.logs import logger
@@ -27,6 +27,7 @@ def written(kind: str, subject: str, facts: Row, task: Row | None, importance: I
     """A letter whose text says the facts, one a line, and which carries them as data."""
     thread = (task["thread_id"] or f"task-{task['task_id']}") if task is not None else None
     body = "\n".join(_line(name, value) for name, value in facts.items() if value not in (None, [], {}))
+    body = body.encode("utf-8", "backslashreplace").decode()  # names of files need not be UTF-8
     short = body.encode()[: BODY_LIMIT // 2].decode("utf-8", "ignore")
     data: Row = {}
     for name, value in facts.items():
@@ -50,7 +51,7 @@ def send(conn: Connection, letter: Letter, to: Iterable[str | None], event: Row,
         to: Ids of sessions; None is nobody.
         event: What the letter tells of.
     """
-    wanted = list(dict.fromkeys(one for one in to if one))
+    wanted = list(dict.fromkeys(heir(conn, one) for one in to if one))
     reached = [one for one in wanted if _is_reached(conn, one)]
     lost = [one for one in wanted if one not in reached]
     if lost:

@@ -15,9 +15,10 @@ from itertools import dropwhile, islice
 from typing import Any
 from urllib.parse import quote, unquote
 
-from pydantic_core import to_json
 from starlette.requests import Request
 from starlette.responses import Response
+
+from corral.server.json_text import json_bytes
 
 Row = dict[str, Any]
 BYTES = 256 * 1024
@@ -53,7 +54,9 @@ def listed(texts: Iterable[bytes]) -> bytes:
     return b"[%s]" % b",".join(texts)
 
 
-def page(rows: Iterable[Row], most: int = MOST, *, size: int = BYTES, text: Callable[[Row], bytes] = to_json) -> Page:
+def page(
+    rows: Iterable[Row], most: int = MOST, *, size: int = BYTES, text: Callable[[Row], bytes] = json_bytes
+) -> Page:
     """Take as many rows as fit; one always does.
 
     Args:

@@ -65,12 +65,12 @@ def unseen(conn: Connection, session_id: str) -> list[Row]:
     """What others wrote to a session and it has not seen, of which they were not told, the oldest first.
 
     Returns:
-        ``{message_id, seq, subject, thread_id, sender_session_id, addressed}``.
+        ``{message_id, seq, subject, thread_id, sender_session_id, addressed, role}``.
     """
     sent = messages.c
     query = (
         select(sent.message_id, sent.seq, sent.subject, sent.thread_id, sent.sender_session_id,
-               message_recipients.c.name.label("addressed"))
+               message_recipients.c.name.label("addressed"), message_recipients.c.role)
         .join(message_recipients, message_recipients.c.seq == sent.seq)
         .where(_unseen(session_id), sent.sender_session_id.is_not(None), sent.sender_session_id != session_id)
         .order_by(sent.seq)

@@ -54,7 +54,8 @@ def inbox(
         since: Only those sent after this instant.
         after: Only those with a higher number.
         before: Only those behind this number and this name of a recipient.
-        written: Names, and the columns that stand under them: then each is ``{seq, addressed, text}``, the text a JSON object.
+        written: Of one session's: names, and the columns that stand under them; then each is ``{id, to, text}``, the text a JSON
+            object.
     """
     if session_id is None and before is None:
         before = (_NEVER_SENT, "")  # without a bound SQLite sorts them all, bodies too
@@ -75,7 +76,8 @@ def inbox(
         "whose": session_id, "overdue_at": overdue_at, "since": since, "after": after, "number": number, "behind": name,
         "limit": limit,
     }  # fmt: skip
-    return asked.each(conn, {key: value for key, value in given.items() if value is not None})
+    found = asked.each(conn, {key: value for key, value in given.items() if value is not None})
+    return found if session_id is not None else _filled(conn, found)
 
 
 @cache
@@ -93,9 +95,11 @@ def _inbox(
 ) -> Prepared:
     seq = _r.seq if one else _m.seq  # by whose index the newest come first, read no further than is asked for
     shown: Sequence[ColumnElement[Any]] = list(_SHOWN.values())
-    if written:
+    if not one:  # they are sorted by the names of their recipients: no bodies among them
+        shown = (_m.seq, _SHOWN["addressed"], _r.role, STATE)
+    elif written:
         text = json_row(dialect, {name: _SHOWN[key] for name, key in written})
-        shown = (_m.seq, _SHOWN["addressed"], text.label("text"))
+        shown = (_m.seq.label("id"), _r.name.label("to"), text.label("text"))
     query = select(*shown).join(message_recipients, _r.seq == _m.seq)
     query = query.order_by(seq.desc(), *(() if one else (_r.name,))).limit(bindparam("limit", type_=Integer))
     if one:

@@ -233,9 +233,15 @@ def pass_on(conn: Connection, name: str, old_session_id: str, new_session_id: st
     conn.execute(update(message_recipients).where(unseen, _r.bounced_at.is_(None)).values(bounced_at=at))
 
 
-def last_between(conn: Connection, session_id: str) -> list[Row]:
-    """With whom a session has exchanged mail: ``{session_id, at}``, each partner once, the latest first."""
+def last_between(conn: Connection, session_id: str, *, blind: bool) -> list[Row]:
+    """With whom a session has exchanged mail: ``{session_id, at}``, each partner once, the latest first.
+
+    Args:
+        blind: Whether blind copies count.
+    """
     mine = or_(_m.sender_session_id == session_id, _r.session_id == session_id)
+    if not blind:
+        mine = and_(mine, _r.role != RecipientRole.BCC)
     query = (
         select(_m.sender_session_id, _r.session_id, func.max(_m.created_at).label("at"))
         .join(message_recipients, _r.seq == _m.seq)

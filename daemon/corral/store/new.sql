@@ -23,7 +23,7 @@ CREATE TABLE agent_sessions (
     started_at VARCHAR(24) NOT NULL,
     last_heartbeat VARCHAR(24) NOT NULL,
     ended_at VARCHAR(24),
-    end_reason VARCHAR(64), transcript_path TEXT, agent VARCHAR(128),
+    end_reason VARCHAR(64), transcript_path TEXT, agent VARCHAR(128), heir_session_id VARCHAR(128),
     CONSTRAINT pk_agent_sessions PRIMARY KEY (session_id),
     CONSTRAINT ck_agent_sessions_ended CHECK ((status = 'disconnected') = (ended_at IS NOT NULL)),
     CONSTRAINT ck_agent_sessions_status CHECK (status IN ('active', 'idle', 'disconnected')),

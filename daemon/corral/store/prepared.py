@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
-from pydantic_core import PydanticSerializationError, to_json
+from pydantic_core import to_json
 from sqlalchemy import JSON, Boolean, Connection, CursorResult, Dialect, SelectBase
 from sqlalchemy.sql.dml import UpdateBase
 
@@ -130,7 +130,7 @@ def _from_json(text: str | None) -> Any:
 def _to_json(value: Any) -> str:
     try:
         return to_json(value).decode()
-    except PydanticSerializationError:  # half a surrogate pair, of a name that is no UTF-8
+    except ValueError:  # half a surrogate pair, of a name that is no UTF-8; or too deep for it
         return json.dumps(value)
 
 

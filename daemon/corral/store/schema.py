@@ -76,6 +76,7 @@ agent_sessions = Table(
     Column("last_heartbeat", String(24), nullable=False),
     Column("ended_at", String(24), nullable=True),
     Column("end_reason", String(64), nullable=True),
+    Column("heir_session_id", String(128), nullable=True),
     CheckConstraint(one_of("status", SessionStatus.values()), name="status"),
     CheckConstraint("(status = 'disconnected') = (ended_at IS NOT NULL)", name="ended"),
 )

@@ -43,5 +43,6 @@ def branch_of(conn: Connection, path: str | None) -> str | None:
 def called(conn: Connection, session: Row) -> str:
     """The name that a session goes by: the last that it was given, else its own."""
     query = select(agent_names.c.name).where(agent_names.c.session_id == session["session_id"])
-    last = conn.execute(query.order_by(agent_names.c.registered_at.desc()).limit(1)).scalar()
+    own = agent_names.c.name == session["agent_name"]  # it may have got both in one millisecond
+    last = conn.execute(query.order_by(agent_names.c.registered_at.desc(), own.desc()).limit(1)).scalar()
     return str(last or session["agent_name"])

@@ -356,7 +356,7 @@ def test_an_inbox_that_the_database_wrote_says_the_same_as_its_rows(conn: Connec
     assert plain[2]["body"] == odd and plain[2]["data"] == data and plain[2]["state"] == "acknowledged"
     written = list(mailbox.inbox(conn, "b", written=mailing.ADDRESSED))
     assert [json.loads(row["text"]) for row in written] == plain
-    assert [(row["seq"], row["addressed"]) for row in written] == [(3, "Ben"), (2, "Ben"), (1, "Ben")]
+    assert [(row["id"], row["to"]) for row in written] == [(3, "Ben"), (2, "Ben"), (1, "Ben")]
     for row, wire in zip(written, plain, strict=True):
         assert [type(value) for value in json.loads(row["text"]).values()] == [type(value) for value in wire.values()]
 

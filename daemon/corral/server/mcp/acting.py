@@ -18,6 +18,7 @@ from corral.coordination import addresses, sessions
 from corral.coordination.addresses import Identity
 from corral.coordination.sessions import Arrival
 from corral.errors import NotPermitted
+from corral.server.json_text import utf8
 from corral.server.mcp.calls import Call, current
 from corral.server.projects import check_project
 from corral.store import names
@@ -137,6 +138,7 @@ def listed(rows: list[dict[str, Any]], more: str | None = None) -> Any:
     """
     from fastmcp.tools import ToolResult  # costs a second where no MCP client ever came
 
+    rows = utf8(rows)
     if more is None:
         return ToolResult(content=[*rows] if rows else "[]", structured_content={"result": rows})
     from mcp.types import TextContent

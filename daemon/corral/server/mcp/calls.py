@@ -25,6 +25,7 @@ from corral.errors import CorralError, InvalidInput
 from corral.models.states import SessionStatus
 from corral.server.failures import failure
 from corral.server.hooks import started_at
+from corral.server.json_text import utf8
 from corral.server.mcp.replays import Replays
 from corral.server.routes.locks import Speaker, speaker
 from corral.server.services import Services
@@ -167,7 +168,8 @@ def _edge(family: Family, function: Function) -> Function:
     @functools.wraps(function)
     async def run(*args: Any, **kw: Any) -> Any:
         try:
-            return await function(*args, **kw)
+            answer = await function(*args, **kw)
+            return utf8(answer) if isinstance(answer, dict) else answer
         except CorralError as error:
             known = error
         except Exception as error:  # noqa: BLE001 - the edge of a tool: logged, and told

@@ -95,7 +95,7 @@ async def listing(
 
     def look(conn: Connection) -> Page:
         whose = addresses.known(conn, agent)["session_id"] if agent else session_id or person()
-        return page(following(contacts.listing(conn, whose), "to", after), limit)
+        return page(following(contacts.listing(conn, whose, blind=not agent), "to", after), limit)
 
     return answer(request, await services.read(look), lambda row: {"after": row["to"]})
 

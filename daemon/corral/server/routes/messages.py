@@ -122,8 +122,10 @@ async def inbox(services: Services, request: Request, asked: Inbox) -> Response:
             after=asked.after,
             before=None if asked.before is None else (asked.before, asked.before_to),
             limit=asked.limit,
-            written=mailing.ADDRESSED,
+            written=None if asked.everyone else mailing.ADDRESSED,
         )
+        if asked.everyone:
+            return page(map(mailing.wire, found), asked.limit)
         return page(found, asked.limit, text=lambda row: row["text"].encode())
 
     deadline = time.monotonic() + asked.wait_s
@@ -131,7 +133,7 @@ async def inbox(services: Services, request: Request, asked: Inbox) -> Response:
         found = await services.glance(fetch)
         left = deadline - time.monotonic()
         if found.rows or left <= 0 or services.stopping:
-            return answer(request, found, lambda row: {"before": row["seq"], "before_to": row["addressed"]})
+            return answer(request, found, lambda row: {"before": row["id"], "before_to": row["to"]})
         await services.next_change(left)
 
 

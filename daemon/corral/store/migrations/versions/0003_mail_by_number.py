@@ -1,4 +1,5 @@
-"""receipts of messages go by their number; what was sent under a key has a column; what a session said is not among its deeds
+"""receipts of messages go by their number; what was sent under a key has a column; what a session said is not among its deeds;
+who goes on under a session's name
 
 Revision ID: 0003
 Revises: 0002
@@ -57,6 +58,7 @@ def upgrade() -> None:
         sqlite_where=nulls,
         postgresql_where=nulls,
     )
+    op.add_column("agent_sessions", sa.Column("heir_session_id", sa.String(length=128), nullable=True))
     deeds = "kind NOT IN ('lock.acquired', 'message.acknowledged', 'message.read', 'message.sent', 'session.changed')"
     op.drop_index("ix_events_session_id", "events")
     op.create_index(
