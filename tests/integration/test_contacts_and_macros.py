@@ -66,6 +66,11 @@ def test_a_session_begins_reserves_and_joins_a_thread_over_http(house: Coordinat
     }  # fmt: skip
     assert joined["thread"]["total_messages"] == 2
     assert [row["subject"] for row in joined["thread"]["examples"]] == ["[bd-1] 1"]
+    number = str(joined["inbox"][0]["id"])
+    by_number = house.ask(
+        "POST", "/macros/prepare-thread", {**ABOUT, "name": "Cedar", "thread_id": number, "examples": 1}
+    )
+    assert by_number["thread"] == joined["thread"]
     assert [row["subject"] for row in joined["inbox"]] == ["[bd-1] 1", "[bd-1] 0"] and not joined["inbox_left_out"]
 
     asked = {"session_id": me, "paths": ["src/b.py", "lib/", "api/"], "auto_release": True}

@@ -91,10 +91,16 @@ def thread(conn: Connection, thread_id: str, *, before: int | None = None, limit
     Raises:
         NotFound: No such thread.
     """
-    first = next(rows.thread(conn, thread_id, limit=1), None) or messages.find(conn, thread_id)
-    if first is None:
+    meant = thread_of(conn, thread_id)
+    if meant is None:
         raise NotFound(f"There is no thread {thread_id[:128]!r}.", remedy=_FOUND)
-    return rows.thread(conn, first["thread_id"], before=before, limit=limit)
+    return rows.thread(conn, meant, before=before, limit=limit)
+
+
+def thread_of(conn: Connection, reference: str) -> str | None:
+    """The thread of that name, or else the one that the message of that number or id is in; None: neither is there."""
+    first = next(rows.thread(conn, reference, limit=1), None) or messages.find(conn, reference)
+    return first["thread_id"] if first is not None else None
 
 
 def find(

@@ -164,6 +164,10 @@ def test_macros_do_several_steps_in_one_call(house: Coordinated) -> None:
         thread = joined["thread"]
         assert (thread["total_messages"], thread["summary"]["participants"]) == (1, [began["agent"]["names"][0]])
         assert thread["examples"][0]["body_md"] == "All of it"
+        number = str(thread["examples"][0]["id"])
+        slug = began["project"]["slug"]
+        again = await two.call("macro_prepare_thread", project_key=slug, thread_id=number, program="p", model="m")
+        assert again["thread"] == thread
         tried = await two.call("macro_file_reservation_cycle", paths=["src/*.py", "docs/x.md"], auto_release=True)
         assert [row["path_pattern"] for row in tried["file_reservations"]["granted"]] == ["docs/x.md"]
         assert tried["released"]["released"] == 1

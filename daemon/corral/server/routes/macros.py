@@ -127,11 +127,12 @@ async def prepare_thread(services: Services, said: Joining) -> Joined:
     services.nudge("sessions")
 
     def look(conn: Connection) -> Row:
-        last = (mailing.wire(one) for one in rows.thread(conn, said.thread_id, limit=said.examples))
-        return {**threads.summary(conn, said.thread_id), "examples": page(last, size=SHOWN_BYTES).rows[::-1]}
+        meant = mailbox.thread_of(conn, said.thread_id) or said.thread_id
+        last = (mailing.wire(one) for one in rows.thread(conn, meant, limit=said.examples))
+        told = {**threads.summary(conn, meant), "examples": page(last, size=SHOWN_BYTES).rows[::-1]}
+        return {"thread_id": meant, **told}
 
-    thread = {"thread_id": said.thread_id, **await services.read(look)}
-    return Joined.model_validate({"thread": thread, **await _begun(services, who, said.inbox_limit)})
+    return Joined.model_validate({"thread": await services.read(look), **await _begun(services, who, said.inbox_limit)})
 
 
 @router.post("/reservation-cycle")

@@ -72,14 +72,16 @@ async def macro_prepare_thread(
         "project": project_of(services),
         "agent": agent,
         "registration_token": None,
-        "thread": {"thread_id": thread_id, **thread},
+        "thread": thread,
         **await _inbox(name, inbox_limit, bodies=include_inbox_bodies),
     }
 
 
 def _thread(conn: Connection, thread_id: str, examples: int) -> Answer:
-    last = (entry(row, bodies=True) for row in rows.thread(conn, thread_id, limit=examples))
-    return {**threads.summary(conn, thread_id), "examples": page(last, size=SHOWN_BYTES).rows[::-1]}
+    meant = mailbox.thread_of(conn, thread_id) or thread_id
+    last = (entry(row, bodies=True) for row in rows.thread(conn, meant, limit=examples))
+    told = {**threads.summary(conn, meant), "examples": page(last, size=SHOWN_BYTES).rows[::-1]}
+    return {"thread_id": meant, **told}
 
 
 @raised
