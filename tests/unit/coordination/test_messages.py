@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from datetime import datetime, timedelta, timezone
+from functools import partial
+from typing import Any
 
 import pytest
 from sqlalchemy import Connection, func, select
@@ -14,9 +16,10 @@ from corral.coordination.messages import Letter, QuotaExceeded
 from corral.coordination.names import agent_name
 from corral.coordination.sessions import Arrival
 from corral.errors import Conflict, CorralError, IdempotencyKeyConflict, InvalidInput, NotFound, NotPermitted
-from corral.models.instants import after
-from corral.store import events, names, schema_coordination, search
+from corral.models.instants import after, iso
+from corral.store import events, names, schema_coordination, search, traces
 from corral.store import messages as rows
+from tests.steps import only_sqlite, steps
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=timezone.utc)
 ANN, BEN = Identity("a", "Ann"), Identity("b", "Ben")
@@ -419,3 +422,34 @@ def test_urgent_mail_holds_a_stop_once(conn: Connection) -> None:
     held = mailing.hold(conn, "b", NOW)
     assert held is not None and "Still unread: urgent message 3 of Ann" in held
     assert mailing.hold(conn, "b", NOW) is None
+
+
+@only_sqlite
+def test_what_was_brought_is_not_looked_at_again(conn: Connection) -> None:
+    def look() -> int:
+        asked = (rows.anything_waits, rows.waiting, rows.how_many_wait)
+        return sum(steps(conn, partial(ask, conn, "b")) for ask in asked)
+
+    few = look()
+    for number in range(200):
+        messages.send(conn, ANN, _letter("Ben", subject=f"Part {number}"), NOW)
+    while mailing.deliver(conn, "b", NOW):
+        pass
+    assert look() <= 2 * few
+
+
+@only_sqlite
+def test_everybodys_mail_is_sorted_without_its_bodies(conn: Connection) -> None:
+    asked: list[str] = []
+    messages.send(conn, ANN, _letter("Ben", "Cid"), NOW)
+    raw: Any = conn.connection.dbapi_connection
+    raw.set_trace_callback(asked.append)
+    assert [row["addressed"] for row in mailbox.inbox(conn, None)] == ["Ben", "Cid"]
+    raw.set_trace_callback(None)
+    assert [("ORDER BY" in sql, "body" in sql) for sql in asked] == [(True, False), (False, True)]
+
+
+def test_of_two_names_of_one_instant_a_session_goes_by_its_own(conn: Connection) -> None:
+    for name in ("BraveRidge", "Ann"):
+        names.bind(conn, {"name": name, "session_id": "a", "registered_at": iso(NOW)})
+    assert traces.called(conn, sessions.find(conn, "a")) == "Ann"
