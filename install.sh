@@ -4,7 +4,7 @@
 #   ./install.sh [REPO [OPTION…]]   install the `corral` command and the Claude Code plugin for this user; with REPO,
 #                                   run `corral init REPO OPTION…` too (--yes: do not ask)
 #   ./install.sh --demo [--claude]  show a batch of tasks landing, in a temporary folder; --claude: with real Claude Code workers
-#   ./install.sh --test             run every check and test
+#   ./install.sh --test [--quick]   run every check and test; --quick: the checks and the unit tests
 #   ./install.sh --uninstall        take back what the first form did
 #
 # CORRAL_PYTHON=/path/to/python3 names the Python to use. Safe to run again at any time.
@@ -175,15 +175,49 @@ for process in psutil.process_iter():
 PY
 }
 
+# What `corral --install-completion` wrote: a file of its own for each shell, and the line that reads it.
+remove_completion() {
+    "$data/venv/bin/python" - <<'PY' || true
+from pathlib import Path
+
+home = Path.home()
+bash, zsh = home / ".bash_completions" / "corral.sh", home / ".zfunc" / "_corral"
+reads = {home / ".bashrc": (bash, f"source '{bash}'"), home / ".zshrc": (zsh, "fpath+=~/.zfunc; autoload -Uz compinit; compinit")}
+for file in (bash, zsh, home / ".config" / "fish" / "completions" / "corral.fish"):
+    if not file.is_file():
+        continue
+    file.unlink()
+    if not any(file.parent.iterdir()):
+        file.parent.rmdir()
+    for startup, (read, line) in reads.items():
+        # Other programs share the line of zsh: it goes when nothing is left for it to read.
+        if read != file or not startup.is_file() or (file == zsh and file.parent.exists()):
+            continue
+        text = startup.read_text(encoding="utf-8", errors="surrogateescape")
+        kept = "".join(one for one in text.splitlines(keepends=True) if one.strip() != line)
+        if kept.strip():
+            startup.write_text(kept, encoding="utf-8", errors="surrogateescape")
+        elif kept != text:
+            startup.unlink()
+PY
+}
+
 uninstall_for_user() {
     if command -v claude >/dev/null 2>&1; then
         claude plugin uninstall corral@corral --scope user >/dev/null 2>&1 || true
         claude plugin marketplace remove corral >/dev/null 2>&1 || true
     fi
-    [ ! -x "$data/venv/bin/python" ] || stop_daemons
+    if [ -x "$data/venv/bin/python" ]; then
+        stop_daemons
+        remove_completion
+    fi
     [ "$(readlink "$bin/corral" 2>/dev/null)" != "$data/venv/bin/corral" ] || rm -f "$bin/corral"
     rm -rf "$data/venv"
     rmdir "$data" 2>/dev/null || true
+    # What was approved for repositories is asked again by a new installation.
+    state=${XDG_STATE_HOME:-$HOME/.local/state}/corral
+    rm -f "$state/trust.json" "$state/trust.lock"
+    rmdir "$state" 2>/dev/null || true
     say "Corral is uninstalled. In a repository that still has .corral/, \`corral uninstall\` should have been run first; it can be"
     say "run from a new installation at any time."
 }

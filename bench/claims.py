@@ -15,10 +15,10 @@ from bench.world import World
 from corral.config.model import Tasks as TaskRules
 from corral.models.identifiers import new_id
 from corral.models.tasks import TaskSubmission
-from corral.store.engine import Database
+from corral.store.engine.database import Database
 from corral.store.migrate import open_schema
-from corral.work import attempts, scheduling, tasks
-from corral.work.attempts import Ending
+from corral.work.tasks import attempts, scheduling, tasks
+from corral.work.tasks.attempts import Ending
 
 RULES = TaskRules(max_queue=1_000_000)
 

@@ -57,12 +57,17 @@ new=$(git commit-tree "$tree" -p "$tip" -p "$1" -m "Merge $1") && git merge -q -
 
 
 def measure_landing(world: World) -> Iterator[Measure]:
-    """Land one clean merge into the branch that the main checkout has, beside the least that git needs for it."""
+    """Land one clean merge into the branch that the main checkout has, beside the least that git needs for it.
+
+    That git works in a clone: beside one that has just been at work in its checkout, a landing waits for a moment of rest.
+    """
     files, turns = world.sizes.files, world.sizes.turns
     house = world.coordinated(files)
     house.run("daemon", "start")
     client = house.client()
-    branches = iter([_branch(house.root, number, files) for number in range(2 * turns)])
+    names = [_branch(house.root, number, files) for number in range(2 * turns)]
+    branches, apart = iter(names), world.folder / "apart"
+    git(world.folder, "clone", "-q", str(house.root), str(apart))
 
     def ours() -> None:
         made = client.request("POST", "/merges", {"branch": next(branches)})
@@ -73,7 +78,7 @@ def measure_landing(world: World) -> Iterator[Measure]:
             raise RuntimeError(f"not landed: {answer}")
 
     def bare() -> None:
-        subprocess.run(["sh", "-c", _LAND, "sh", next(branches)], cwd=house.root, check=True)
+        subprocess.run(["sh", "-c", _LAND, "sh", f"origin/{next(branches)}"], cwd=apart, check=True)
 
     taken, floor = in_turns(turns, ours, bare)
     client.close()

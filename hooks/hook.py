@@ -2,8 +2,8 @@
 
 ``hook.py EVENT [--deny-when-down]``, with the event's JSON on standard input. Any fault is one line in
 ``.corral/logs/hook.log``, no output, exit 0: no session is ever broken. ``--deny-when-down`` (in a project's settings)
-starts a daemon where none runs, and makes a fault a denial. Where no worktree comes from a daemon, plain git makes it: a
-hook that prints no path breaks isolation. Nothing slow is imported: json alone doubles the time, so events travel as bytes.
+starts a daemon where none runs, and makes a fault a denial. In a repository of another user's it does nothing (the rule
+is in ``corral/config/ownership.py``). Nothing slow is imported: json alone doubles the time, so events travel as bytes.
 """
 
 from __future__ import annotations
@@ -20,39 +20,61 @@ DENIAL = b"""{"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionD
 
 
 def main(event: str, *options: str) -> int:
-    payload, answer = sys.stdin.buffer.read().strip(), b"{}"
-    strict = "--deny-when-down" in options
-    top, home = locate(os.getcwd())
-    if home:
+    payload, answer, strict = sys.stdin.buffer.read().strip(), b"{}", "--deny-when-down" in options
+    top, home, foreign = locate(os.getcwd())
+    if foreign and event == "SessionStart":
+        answer = beside("ownership").notice(payload, foreign)
+    elif home:
         try:
             answer = ask(home, event, payload, strict)
         except Exception as error:
             log(home, f"{event}: {error!r}")
             answer = DENIAL if event == "PreToolUse" and strict else b"{}"
     if event.startswith("Worktree"):
-        return worktree(top, event, payload, answer, coordinated=bool(home))
+        return beside("fallbacks").worktree(top, event, payload, answer, coordinated=bool(home))
     sys.stdout.buffer.write(b"" if answer == b"{}" else answer)
     return 0
 
 
-def locate(folder: str) -> tuple[str, str]:
-    """The main checkout, and its ``.corral`` if it is coordinated; an empty string for each that there is not."""
+def locate(folder: str) -> tuple[str, str, str]:
+    """The main checkout, and its ``.corral`` if it is coordinated, or what of it another user owns; empty where there is none."""
     marker = os.path.join(folder, ".git")
     git_dir = os.path.join(folder, ".git" if os.path.isdir(marker) else pointer(marker, "gitdir: ") or ".git")
     if os.path.isfile(os.path.join(git_dir, "HEAD")):
-        common = os.path.realpath(os.path.join(git_dir, pointer(os.path.join(git_dir, "commondir"), "")))
+        shared = pointer(os.path.join(git_dir, "commondir"), "")  # a linked worktree's
+        common = os.path.realpath(os.path.join(git_dir, shared))
         parent, name = os.path.split(common)
-        home = os.path.join(parent if name == ".git" else common, ".corral")
-        return parent if name == ".git" else folder, home if os.path.isfile(home + "/config.yaml") else ""
+        top, main = (parent, parent) if name == ".git" else (folder, common)
+        home = os.path.join(main, ".corral")
+        if not os.path.isfile(home + "/config.yaml"):
+            return top, "", ""
+        checkout, main = (folder, marker, git_dir), main if shared else folder  # as git names the two
+        paths = (*checkout, common, main, home, *(os.path.join(home, name) for name in os.listdir(home)))
+        foreign = [path for path in paths if not own(path)]
+        refused = beside("ownership").refused(foreign, checkout, main, home) if foreign else ""
+        return top, "" if refused else home, refused
     above = os.path.dirname(folder)
-    return ("", "") if above == folder else locate(above)
+    return ("", "", "") if above == folder else locate(above)
+
+
+def own(path: str) -> bool:
+    """Whether it is this user's, with what it links to; also where nothing is."""
+    try:
+        return is_own(os.lstat(path).st_uid) and is_own(os.stat(path).st_uid)
+    except OSError:
+        return True
+
+
+def is_own(uid: int) -> bool:
+    me = os.geteuid()  # for root, who called sudo is no stranger, as git has it
+    return uid == me or (me == 0 and str(uid) == os.environ.get("SUDO_UID"))
 
 
 def pointer(file: str, prefix: str) -> str:
     """What a pointer file names, or an empty string."""
     try:
         with open(file, encoding="utf-8", errors="surrogateescape") as opened:
-            return opened.read().strip().removeprefix(prefix)
+            return opened.read(8192).strip().removeprefix(prefix)
     except OSError:
         return ""
 
@@ -83,61 +105,39 @@ def ask(home: str, event: str, payload: bytes, strict: bool) -> bytes:
 
 
 def connect(home: str, starts: bool, allowed_s: float) -> _socket.socket:
-    """Reach the daemon; start it if there is none and ``starts``."""
+    """Reach the daemon, which must be this user's; start it if there is none and ``starts``."""
     path, patience, started = os.path.join(home, "run", "corral.sock"), time.monotonic() + START_WAIT_S, False
     while True:
         try:
             if len(os.fsencode(path)) > 100:  # as in corral/config/paths.py
-                named = pointer(os.path.join(home, "run", "daemon.json"), "").partition('"socket"')[2].split('"')
-                path = named[1] if len(named) > 1 else path
+                path = beside("ownership").short_socket(home) or path
             link = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
             link.settimeout(allowed_s)
             link.connect(path)
-            return link
+            break
         except OSError:
             if not starts or time.monotonic() > patience:
                 raise
-        started = started or start_daemon(os.path.dirname(home))
+        started = started or beside("fallbacks").start_daemon(os.path.dirname(home))
         time.sleep(0.02)
+    option = (_socket.SOL_SOCKET, _socket.SO_PEERCRED, 12) if sys.platform == "linux" else (0, 1, 76)  # as wire.py
+    uid = int.from_bytes(link.getsockopt(*option)[4:8], sys.byteorder)
+    if not (own(path) and is_own(uid)) or (os.lstat(path).st_nlink > 1 and link.getpeername() != path):
+        raise PermissionError(f"another user's socket, or another repository's, served by uid {uid}: {path}")
+    return link
 
 
-def start_daemon(root: str) -> bool:
-    """Run ``corral daemon start``, detached: the one on the PATH, and none that a repository brings with it."""
-    import subprocess as sp
-
-    argv, io = ["corral", "daemon", "start", "--detach"], dict.fromkeys(("stdin", "stdout", "stderr"), sp.DEVNULL)
-    return bool(sp.Popen(argv, cwd=root, start_new_session=True, **io))
-
-
-def worktree(top: str, event: str, payload: bytes, answer: bytes, *, coordinated: bool) -> int:
-    """Print the path that the daemon gave; without one, do what the client itself would have done."""
-    import json
-    from subprocess import DEVNULL, run
-
-    def git(*args: str) -> int:
-        environ = {k: v for k, v in os.environ.items() if k not in ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")}
-        return run(["git", "-C", top, *args], env=environ, stdin=DEVNULL, stdout=2, check=False).returncode
-
-    asked, folder = json.loads(payload), os.path.join(top, ".claude", "worktrees")
-    if event == "WorktreeRemove":
-        return 0 if coordinated else git("worktree", "remove", asked["worktree_path"])
-    path = (json.loads(answer).get("hookSpecificOutput") or {}).get("worktreePath")
-    if not path:  # place and branch as the client names them, so that its sweep of stale worktrees finds them
-        name = asked["name"].replace("/", "+")
-        path, branch = os.path.join(folder, name), f"worktree-{name}"
-        base = "HEAD" if git("rev-parse", "-q", "--verify", "origin/HEAD^{commit}") else "origin/HEAD"
-        add, new = ("worktree", "add"), ("--no-track", "-b", branch, path, base)
-        if not os.path.exists(os.path.join(path, ".git")) and git(*add, *new) and git(*add, path, branch):
-            return 1
-    sys.stdout.buffer.write(os.fsencode(path) + b"\n")
-    return 0
+def beside(name: str):  # type: ignore[no-untyped-def]
+    sys.dont_write_bytecode = True  # the plugin's folder stays as it is
+    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+    return __import__(name)
 
 
 def log(home: str, line: str) -> None:
     try:
-        os.makedirs(os.path.join(home, "logs"), exist_ok=True)
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
-        with open(os.open(os.path.join(home, "logs", "hook.log"), flags, 0o600), "a", errors="replace") as file:
+        os.makedirs(logs := os.path.join(home, "logs"), exist_ok=True)
+        folder, flags = os.open(logs, os.O_NOFOLLOW), os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
+        with open(os.open("hook.log", flags, 0o600, dir_fd=folder), "a", errors="replace") as file:
             file.write(f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {line}\n")
     except OSError as error:
         print(line, error, file=sys.stderr)  # a folder that cannot be written is no reason to fail a session

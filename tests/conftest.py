@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -14,7 +15,8 @@ import pytest
 import yaml
 from sqlalchemy import Connection, Engine, create_engine
 
-from corral.store import schema_coordination, search
+from corral.store import schema_coordination
+from corral.store.engine import search
 from tests import postgres
 from tests.coordinated import Coordinated
 
@@ -46,6 +48,12 @@ def sealed(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFac
     with tempfile.TemporaryDirectory(prefix="corral-run-", dir="/tmp") as runtime:
         monkeypatch.setenv("XDG_RUNTIME_DIR", runtime)
         yield home
+
+
+@pytest.fixture
+def tmp_path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of the test's own with a short name, also beside other workers: a socket's path has a limit of 100 bytes."""
+    return tmp_path_factory.mktemp(re.sub(r"\W", "_", request.node.name.removeprefix("test_"))[:8])
 
 
 def git(cwd: Path, *args: str, check: bool = True, **extra: str) -> str:
@@ -129,7 +137,7 @@ def coordinate(tmp_path: Path, cast: Cast) -> Iterator[Callable[..., Coordinated
             if root is None:
                 _small(place)
             verified = (part for command in verify for part in ("--verify", command))
-            Coordinated(place).run("init", "--yes", *verified, **env)
+            Coordinated(place).run("init", "--yes", "--no-check", *verified, **env)
 
         if root is not None:
             initialised(root)
@@ -141,6 +149,7 @@ def coordinate(tmp_path: Path, cast: Cast) -> Iterator[Callable[..., Coordinated
             file = house.root / ".corral" / "config.yaml"
             merged = {**yaml.safe_load(file.read_text()), **yaml.safe_load(config)}
             file.write_text(yaml.safe_dump(merged))
+        house.trust()
         return house
 
     yield initialise

@@ -13,8 +13,9 @@ from typing import Any
 
 import psutil
 
-from corral.cli.daemon import stop_and_wait
-from corral.client import Client
+from corral.cli.program.daemon import stop_and_wait
+from corral.cli.project import trust as approvals
+from corral.client.connection import Client
 from corral.config.paths import find_project
 from corral.errors import CorralError
 
@@ -49,6 +50,17 @@ class Coordinated:
     def submit(self, title: str, command: str, *args: str) -> str:
         """Submit a command task; returns its id."""
         return str(self.json("task", "submit", "--title", title, "--command", command, *args)["task_id"])
+
+    def trust(self) -> None:
+        """Approve what the project's files would run, as ``corral trust --yes`` does, without a process for it."""
+        project = find_project(self.root)
+        approvals.store().approve(project.common_dir, approvals.claims(project))
+        approvals.tell_daemon(project)
+
+    def configure(self, text: str, file: str = "local.yaml") -> None:
+        """Write a configuration file in ``.corral``, and approve what it would run."""
+        (self.root / ".corral" / file).write_text(text)
+        self.trust()
 
     def client(self) -> Client:
         """A client in this process."""

@@ -1,6 +1,7 @@
 """Every check and every test, in one command: ``python -m tests.run [pytest arguments]``; ``./install.sh --test`` calls it.
 
 Static checks first (seconds), then the suite on all cores, then the unit tests on every other supported Python of the machine.
+``--quick``: the checks and the unit tests, on this Python alone.
 """
 
 from __future__ import annotations
@@ -111,14 +112,18 @@ def _passes_alone(suite: list[str]) -> bool:
 def main() -> int:
     """Run everything; with arguments, only pytest with them."""
     suite = [sys.executable, "-m", "pytest", "-q", "--durations=15"]
-    if sys.argv[1:]:
+    quick = sys.argv[1:] == ["--quick"]
+    if sys.argv[1:] and not quick:
         return subprocess.run([*suite, *sys.argv[1:]], cwd=ROOT).returncode
     results = [step(name, command) for name, command in CHECKS.items()]
     # One more than there are cores: much of what is tested waits for other processes.
-    workers = str((os.cpu_count() or 2) + 1)
-    results.append(step("tests", [*suite, "-n", workers, "--dist", "worksteal"]) or _passes_alone(suite))
-    results.append(step("requirements", [sys.executable, "-m", "tests.requirements", "--table"]))
-    results += [unit_tests_on(version, interpreter) for version, interpreter in other_pythons()]
+    together = ["-p", "tests.ledger", "-n", str((os.cpu_count() or 2) + 1), "--dist", "worksteal"]
+    if quick:
+        results.append(step("unit tests", [*suite, *together, "tests/unit"]))
+    else:
+        results.append(step("tests", [*suite, *together]) or _passes_alone(suite))
+        results.append(step("requirements", [sys.executable, "-m", "tests.requirements", "--table"]))
+        results += [unit_tests_on(version, interpreter) for version, interpreter in other_pythons()]
     print("all green" if all(results) else "NOT green", flush=True)
     return 0 if all(results) else 1
 

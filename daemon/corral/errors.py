@@ -90,6 +90,29 @@ class IdempotencyKeyConflict(Conflict):
     default_remedy = "Use a new key for what is new."
 
 
+class LimitReached(Conflict):
+    """One caller, or all together, would have more of something than Corral keeps; nothing was changed."""
+
+    name = "limit_reached"
+    status = 429
+    default_cause = "The number is bounded, so that one caller cannot slow down all others."
+    default_remedy = "Give up what is not needed any more, then try again."
+
+
+class PathReplaced(Conflict):
+    """Something else stands where Corral put a folder of its own; it was not touched."""
+
+    name = "path_replaced"
+    default_cause = "Corral changes nothing that it cannot prove to be its own."
+    default_remedy = "Move what stands there away; Corral goes on by itself."
+
+
+class FolderLinked(PathReplaced):
+    """A symbolic link stands in the place of one of Corral's own folders; nothing was written through it."""
+
+    name = "folder_linked"
+
+
 class DaemonUnreachable(CorralError):
     """No daemon answers, and none could be started."""
 
@@ -112,6 +135,14 @@ class NotAProject(CorralError):
     default_remedy = "Go into the repository, or run `corral init` there."
 
 
+class DubiousOwnership(NotAProject):
+    """Another user owns the repository, or files of Corral's in it: they could have commands run as this user."""
+
+    name = "dubious_ownership"
+    default_cause = "Whoever owns it could have commands run as you."
+    default_remedy = "Work in a clone of your own."
+
+
 class ConfigInvalid(CorralError):
     """The merged configuration does not fit the schema; ``details['errors']`` names every field."""
 
@@ -121,6 +152,15 @@ class ConfigInvalid(CorralError):
     exit_code = 2
     default_cause = "A configuration file or CORRAL_ variable holds a value the schema refuses."
     default_remedy = "Correct the fields that are named."
+
+
+class NotTrusted(ConfigInvalid):
+    """Commands that files of the project name were not approved by the user on this machine; nothing of them ran."""
+
+    name = "not_trusted"
+    status = 403
+    default_cause = "They came with the repository, or have changed since they were approved."
+    default_remedy = "Look at them, and say yes to them or not: `corral trust`."
 
 
 class DatabaseUnavailable(CorralError):
@@ -134,6 +174,12 @@ class DatabaseUnavailable(CorralError):
     default_remedy = "Free space or repair the permissions, then try again; nothing was lost."
 
 
+class DatabaseDamaged(DatabaseUnavailable):
+    """The database file is not as Corral wrote it; nothing is read from it or written to it any more."""
+
+    name = "database_damaged"
+
+
 class GitFailed(CorralError):
     """Git refused or failed for a reason that is not a merge conflict; ``details`` has argv, rc and stderr."""
 
@@ -143,6 +189,12 @@ class GitFailed(CorralError):
     exit_code = 1
     default_cause = "Git reported an error."
     default_remedy = "Read git's message; `corral doctor` checks the repository."
+
+
+class SetupFailed(GitFailed):
+    """A setup command of a new worktree failed, or was ended."""
+
+    name = "setup_failed"
 
 
 class LockHeld(Conflict):
@@ -165,6 +217,18 @@ class NotPermitted(CorralError):
     default_remedy = "Use the operation that the policy allows."
 
 
+class OwnDaemon(NotPermitted):
+    """Work of a daemon would stop the daemon, and itself with it."""
+
+    name = "own_daemon"
+    default_cause = (
+        "Stopping the daemon ends all work, also the one that asks for it, which would then be started again."
+    )
+    default_remedy = (
+        "Finish this work first. A person stops the daemon, in a shell that no task or verification has started."
+    )
+
+
 class LeaseLost(Conflict):
     """A worker spoke with an old fencing token: its task was given to somebody else."""
 
@@ -183,6 +247,17 @@ class RunnerUnavailable(CorralError):
     exit_code = 1
     default_cause = "The `claude` command is not on the PATH."
     default_remedy = "Install Claude Code, or submit the task with --command."
+
+
+class OutOfResources(RunnerUnavailable):
+    """The machine lacks what a new process needs: memory, process slots, open files, disk space."""
+
+    name = "out_of_resources"
+    status = 503
+    default_cause = (
+        "The machine, or a limit on this user, has no more processes, memory, open files or disk space to give."
+    )
+    default_remedy = "End what uses them up, or raise the limit; Corral tries again by itself."
 
 
 class WorkAtRisk(Conflict):

@@ -20,6 +20,8 @@ from corral import __version__, errors
 from corral.cli import help as pages
 from corral.cli.app import app
 from corral.cli.nouns import NOUNS
+from corral.cli.terminal.output import guarded
+from tests.conftest import git
 from tests.coordinated import Coordinated
 
 ROOT = Path(__file__).parents[2]
@@ -137,15 +139,32 @@ def test_every_command_has_a_help_page_with_examples_and_related_commands_that_e
             assert example.startswith(name), example
             assert unknown(f"corral {example}") is None, example
         assert set(related) <= set(COMMANDS), name
+        shown = _help(name)
+        assert shown.startswith(f"Usage: corral {name} ")
+        assert " ".join(pages.first_sentence(COMMANDS[name]).split()) in " ".join(shown.split()), name
+        assert all(f"corral {example}\n" in shown for example in examples), name
+        flat = " ".join(shown.split())
+        assert all(f"corral {one}" in flat.partition("See also: ")[2] for one in related), name
+        for parameter in COMMANDS[name].params:
+            if not getattr(parameter, "hidden", False) and parameter.param_type_name == "option":
+                assert parameter.opts[0] in shown, name
 
 
-@pytest.mark.req("FR-CLI-002")
+def _help(name: str) -> str:
+    """A command's help page, 200 columns wide."""
+    context = ROOT_COMMAND.context_class(ROOT_COMMAND, info_name="corral", terminal_width=200, max_content_width=200)
+    here = ROOT_COMMAND
+    for word in name.split():
+        here = here.get_command(context, word)
+        context = here.context_class(here, info_name=word, parent=context, terminal_width=200, max_content_width=200)
+    return str(here.get_help(context))
+
+
 def test_every_command_is_in_one_category() -> None:
     top = [name for names in pages.CATEGORIES.values() for name in names]
     assert sorted(top) == sorted(ROOT_COMMAND.commands)
 
 
-@pytest.mark.req("FR-CLI-002")
 def test_the_page_of_help_says_of_each_command_what_its_own_page_begins_with() -> None:
     said = {name: sentence for name, (_module, sentence) in NOUNS.items()}
     assert said == {name: pages.first_sentence(command) for name, command in ROOT_COMMAND.commands.items()}
@@ -174,9 +193,15 @@ def test_a_help_page_shows_it_all(words: list[str]) -> None:
     ).stdout
     assert shown.startswith("Usage: ")
     path = " ".join(words)
+    parts = re.findall(r"^(\w.*):\n((?:  .*\n)+)", shown, re.MULTILINE)
+    sections = {heading: re.findall(r"^  ([\w-]+)  +\w", entries, re.MULTILINE) for heading, entries in parts}
     if not words:
-        assert all(f"\n{category}:" in shown for category in pages.CATEGORIES)
-    elif path in LEAVES:
+        assert {category: sections.get(category) for category in pages.CATEGORIES} == {
+            category: list(names) for category, names in pages.CATEGORIES.items()
+        }
+    elif path not in LEAVES:
+        assert sections["Commands"] == list(COMMANDS[path].commands)
+    else:
         assert f"Examples:\n    corral {pages.PAGES[path][0][0]}\n" in shown
     if words:
         assert f"See also: corral {pages.PAGES[path][1][0]}" in shown
@@ -229,13 +254,27 @@ def test_the_start_in_the_readme_lands_a_task(make_repo: Callable[..., Path], tm
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Say hello" in done.stdout.splitlines()[-3]
     assert (root / "hello.txt").read_text() == "hello\n"
+    assert git(root, "status", "--porcelain", "--untracked-files=all") == "", "it commits all that init wrote"
 
 
 @pytest.mark.req("FR-CLI-006")
-def test_every_error_code_is_explained() -> None:
+def test_every_error_code_is_explained_and_shown_with_a_cause_a_remedy_and_an_exit_code(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     text = (ROOT / "docs" / "troubleshooting.md").read_text()
     rows = re.findall(r"^\| `(CORRAL-ERR-\d+)` \| `(\w+)` \| (\d+) \|", text, re.MULTILINE)
     assert rows == [(code, cls.name, str(cls.exit_code)) for code, cls in errors.BY_CODE.items()]
+    for code, cls in errors.BY_CODE.items():
+
+        def fails(cls: type[errors.CorralError] = cls) -> int:
+            raise cls("It did not work.")
+
+        assert guarded(fails, as_json=False, debug=lambda: False) == cls.exit_code != 0
+        out, err = capsys.readouterr()
+        said = [line.strip() for line in err.splitlines()]
+        assert out == "" and said[0] == f"error: It did not work. [{code}]"
+        assert said[1].partition("cause:")[2].strip() and said[2].partition("remedy:")[2].strip(), code
+        assert len(said) == 3, "no traceback unless --debug"
 
 
 @pytest.mark.parametrize("file", DOCUMENTS, ids=lambda file: str(file.relative_to(ROOT)))

@@ -215,6 +215,35 @@ def daemons_of(repo: Path) -> list[int]:
 
 
 @pytest.mark.usefixtures("uv")
+def test_uninstall_takes_out_the_completion_and_nothing_else_of_the_shells_files(
+    install: Install, tools: Path, tmp_path: Path
+) -> None:
+    home = tmp_path / "Übung mit Leerzeichen"
+    bash = shutil.which("bash")
+    assert bash
+    assert install().returncode == 0
+    (home / ".bashrc").write_text("alias ll='ls -l'\n")
+
+    subprocess.run(
+        [bash, "--norc", "-c", f"'{home}/.local/bin/corral' --install-completion; true"],
+        env={"HOME": str(home), "PATH": str(tools)},
+        check=True,
+        capture_output=True,
+        timeout=60,
+    )
+    assert (home / ".bash_completions" / "corral.sh").is_file()
+    for name in ("_corral", "_other"):
+        (home / ".zfunc").mkdir(exist_ok=True)
+        (home / ".zfunc" / name).write_text("#compdef\n")
+    (home / ".zshrc").write_text("fpath+=~/.zfunc; autoload -Uz compinit; compinit\n")
+    assert install("--uninstall").returncode == 0
+    assert (home / ".bashrc").read_text().strip() == "alias ll='ls -l'"
+    assert not (home / ".bash_completions").exists()
+    assert [file.name for file in (home / ".zfunc").iterdir()] == ["_other"]
+    assert (home / ".zshrc").read_text() == "fpath+=~/.zfunc; autoload -Uz compinit; compinit\n"
+
+
+@pytest.mark.usefixtures("uv")
 def test_without_claude_it_says_so_and_what_is_not_ours_stays(install: Install, tmp_path: Path) -> None:
     theirs = tmp_path / "Übung mit Leerzeichen" / ".local" / "bin" / "corral"
     theirs.parent.mkdir(parents=True)
@@ -253,7 +282,10 @@ def test_the_demo_in_a_clean_copy_with_an_empty_home(install: Install, tmp_path:
     assert done.returncode == 0, done.stdout + done.stderr
     assert "7 of 10 landed; main is passed." in done.stdout
     assert "the daemon is stopped and the folder removed." in done.stdout
+    assert "refs/corral/salvage" not in done.stdout and "worktree recover" not in done.stdout, "they are gone"
+    assert done.stdout.splitlines()[-1].startswith("Next:         ./install.sh, then cd YOUR-REPOSITORY && corral init")
     assert not [pid for pid in psutil.pids() if _runs_from(pid, copy)]
+    assert not list(tmp_path.rglob("trust.json")), "the README: nothing is left behind but the environment"
 
 
 def _runs_from(pid: int, folder: Path) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 from corral.cli.help import PAGES
-from corral.server import app
+from corral.server.http import app
 from corral.server.mcp.profiles import TOOLS
 
 NOBODY_ASKS = "inside a repository mail is open: there is nothing to ask for"

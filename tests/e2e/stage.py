@@ -4,6 +4,7 @@ What the model does is written in the prompt, as a fenced block that :func:`scri
 
 * ``{"tool": NAME, "input": {...}}`` calls a tool, with ``"text"`` after saying that; ``"if_denied": [steps]`` is played
   if that call came back as an error
+* ``{"together": [tool steps]}`` calls several tools in one response
 * ``{"text": "..."}`` says something and ends the turn
 * ``{"sleep": SECONDS}`` waits before the next step
 * any tool or text step may carry ``"usage": {"input_tokens": 5, ...}``, which its answer then reports
@@ -48,6 +49,11 @@ def tool(name: str, /, *, if_denied: list[Step] | None = None, **arguments: Any)
     """A step that calls a tool of the client: ``tool("Write", file_path="$CWD/a", content="x")``."""
     step: Step = {"tool": name, "input": arguments}
     return step if if_denied is None else {**step, "if_denied": if_denied}
+
+
+def together(*steps: Step) -> Step:
+    """A step whose one response calls several tools."""
+    return {"together": list(steps)}
 
 
 def bash(command: str, *, if_denied: list[Step] | None = None, **arguments: Any) -> Step:
@@ -216,6 +222,8 @@ class _Played:
                 denied = bool(self.results[answered].get("is_error"))
                 queue = (step.get("if_denied", []) if denied else []) + queue
                 answered += 1
+            elif "together" in step and answered < len(self.results):
+                answered += len(step["together"])
             else:
                 return step, delay_s
         return text("done"), delay_s
@@ -230,16 +238,17 @@ def _texts(content: Any) -> list[str]:
 def _message(model: str, step: Step) -> Json:
     """The whole answer to a request, as the API would give it when not streaming."""
     blocks: list[Json] = [{"type": "text", "text": step["text"]}] if "text" in step else []
-    if "tool" in step:
+    calls = step.get("together") or ([step] if "tool" in step else [])
+    for call in calls:
         use = f"toolu_{uuid.uuid4().hex[:20]}"
-        blocks.append({"type": "tool_use", "id": use, "name": step["tool"], "input": step["input"]})
+        blocks.append({"type": "tool_use", "id": use, "name": call["tool"], "input": call["input"]})
     return {
         "id": f"msg_{uuid.uuid4().hex[:20]}",
         "type": "message",
         "role": "assistant",
         "model": model,
         "content": blocks,
-        "stop_reason": "tool_use" if "tool" in step else "end_turn",
+        "stop_reason": "tool_use" if calls else "end_turn",
         "stop_sequence": None,
         "usage": {**USAGE, **step.get("usage", {})},
     }

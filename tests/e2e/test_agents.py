@@ -28,6 +28,7 @@ def define(team: Team, name: str, front: str, body: str) -> None:
     file = team.repo / ".claude" / "agents" / f"{name}.md"
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(f"---\nname: {name}\ndescription: Use when: there is need\n{front}\n---\n\n{body}\n")
+    team.house.trust()
 
 
 def carried_out(team: Team, agent: str, *steps: Step) -> tuple[dict[str, Any], list[Request]]:
@@ -76,6 +77,7 @@ def test_the_plugins_own_agents_have_its_tools_and_the_opencode_builder_a_claude
         text("Done."),
         say="As a builder.",
     )
+    crew.house.run("init", "--yes", "--with-opencode", "--no-check")
     flags = ("--agent", "OpenCode-Builder", "--runner", "claude")
     task_id = crew.house.json("task", "submit", "--title", "t", *flags, "--prompt", prompt)["task_id"]
     assert crew.house.json("wait", task_id, "--timeout", "100", timeout_s=120)["done"]
@@ -106,6 +108,7 @@ def test_a_session_delegates_a_batch_to_the_opencode_builder_and_its_pieces_land
     program = tmp_path / "bin" / "opencode"  # a folder that is on the PATH of the daemon
     program.write_text('#!/bin/sh\necho "$*" > "$(tail -n 1)"\n')
     program.chmod(0o755)
+    crew.house.run("init", "--yes", "--with-opencode", "--no-check")
     pieces = {"piece-1.txt", "piece-2.txt"}
     told = crew.member().do(
         tool("Skill", skill="corral:delegating-a-batch"),

@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 PLUGIN = ("--plugin-dir", str(ROOT))
 RunClaude = Callable[..., Run]
 Environment = Callable[..., dict[str, str]]
-AGENTS = {"corral:OpenCode-Builder", "corral:builder", "corral:orchestrator", "corral:resolver", "corral:reviewer"}
+AGENTS = {"corral:builder", "corral:orchestrator", "corral:resolver", "corral:reviewer"}
 SKILLS = {f"corral:{folder.name}" for folder in (ROOT / "skills").iterdir()}
 
 
@@ -34,7 +34,7 @@ def env(client_env: Environment, tmp_path: Path) -> dict[str, str]:
     folder = tmp_path / "bin"
     folder.mkdir()
     command = folder / "corral"
-    command.write_text(f'#!/bin/sh\n[ "$1" = mcp ] && exec "{sys.executable}" -m corral.bridge\nexit 1\n')
+    command.write_text(f'#!/bin/sh\n[ "$1" = mcp ] && exec "{sys.executable}" -m corral.client.bridge\nexit 1\n')
     command.chmod(0o755)
     return client_env(path=str(folder), extra={"PYTHONPATH": str(ROOT / "daemon")})
 
@@ -169,7 +169,7 @@ def test_the_same_plugin_from_two_places_hears_each_event_once(
     repo: Path, sock: Path, sealed: Path, env: dict[str, str], run_claude: RunClaude
 ) -> None:
     copy = sealed / ".claude" / "skills" / "corral"
-    for part in (".claude-plugin", ".claude/agents", "hooks", "skills"):
+    for part in (".claude-plugin", ".claude/agents", "bin", "hooks", "skills"):
         shutil.copytree(ROOT / part, copy / part)
     shutil.copy(ROOT / ".mcp.json", copy)
     with listening(sock) as heard:

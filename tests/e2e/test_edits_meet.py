@@ -48,6 +48,53 @@ def test_a_file_changed_by_a_shell_command_while_another_holds_it_is_told_to_bot
     assert "changed src/new.py" not in holder.do(bash("true"))
 
 
+def test_a_session_that_only_ran_its_tests_is_not_blamed_for_what_another_generated_meanwhile(team: Team) -> None:
+    tester, author = team.member(), team.member()
+    began, go = team.repo.parent / "began", team.repo.parent / "go"
+    tester.begin(bash_until(f"[ -e {go} ]", first=f"touch {began}"), text("Tested."), say="Run the tests")
+    team.until(began.exists)
+    told = author.do(bash("echo 'a = 2' > src/a.py; echo new > made.txt"), say="Generate")
+    assert f"These files changed while your shell command and one of {tester.name} ran" in told
+    go.touch()
+    team.until(lambda: tester.conversation.results)
+    tester.do(bash("true"))
+    heard = "\n".join(words for request in tester.requests for words in request.texts + request.result_texts)
+    assert heard.count("Which of you did it is not known, and nobody was given a lock.") >= 1
+    assert "Undo" not in heard + told
+    assert team.locks() == {}
+    told = author.do(
+        tool("Read", file_path="$CWD/src/a.py"),
+        tool("Edit", file_path="$CWD/src/a.py", old_string="a = 2", new_string="a = 3"),
+    )
+    assert "is held by" not in told and (team.repo / "src" / "a.py").read_text() == "a = 3\n"
+    assert team.locks() == {"src/a.py": author.session_id}
+
+
+def test_what_a_shell_command_deletes_of_anothers_is_brought_back_by_the_command_that_both_are_told(team: Team) -> None:
+    holder, other = team.member(), team.member()
+    holder.do(
+        write("draft.txt", "not yet committed\n"),
+        tool("Read", file_path="$CWD/src/a.py"),
+        tool("Edit", file_path="$CWD/src/a.py", old_string="a = 1", new_string="a = 2"),
+        say="Write the draft",
+    )
+    told = other.do(bash("rm draft.txt src/a.py"))
+    assert not (team.repo / "draft.txt").exists()
+    for path in ("draft.txt", "src/a.py"):
+        assert f'deleted {path}, which {holder.name} holds for "Write the draft"' in told
+    named = re.findall(r"this brings it back: `(git [^`]+)`", told)
+    heard = holder.do(bash("true"))
+    assert f"{other.name} deleted draft.txt by a shell command while you hold it." in heard
+    assert sorted(re.findall(r"this brings it back: `(git [^`]+)`", heard)) == sorted(named) and len(named) == 2
+    mine, theirs = named
+    holder.do(bash(mine))
+    assert "not run" not in other.do(bash(theirs))
+    assert (team.repo / "draft.txt").read_text() == "not yet committed\n"
+    assert (team.repo / "src" / "a.py").read_text() == "a = 2\n"
+    assert git(team.repo, "diff", "--cached", "--name-only") == "", "the index is untouched"
+    assert team.locks() == {"draft.txt": holder.session_id, "src/a.py": holder.session_id}
+
+
 def test_what_a_failing_command_wrote_is_seen_too(team: Team) -> None:
     member = team.member()
     member.do(bash("echo half > half.txt; exit 1"))
@@ -73,7 +120,7 @@ def test_what_would_sweep_up_the_work_of_others_is_denied_and_their_work_saved_f
     assert told.count(f"would touch work of {holder.name} in this checkout (draft.txt)") == len(DANGERS)
     assert "Name your own files: `git add <your files>`." in told
     saved = re.findall(r"was saved as (refs/corral/salvage/\S+) ", told)
-    assert len(set(saved)) == len(DANGERS)
+    assert len(saved) == len(DANGERS) and len(set(saved)) == 1, "the same state is saved once"
     for ref in saved:
         assert git(team.repo, "show", f"{ref}:draft.txt") == "not yet committed"
     assert (team.repo / "draft.txt").read_text() == "not yet committed\n"

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from tests.conftest import git
-from tests.e2e.client import Run, Terminal, trust
+from tests.e2e.client import SYSTEM_PATH, Run, Terminal, trust
 from tests.e2e.stage import bash, bash_until, script, text, tool
 from tests.e2e.team import PLUGIN, ROOT, Member, Team
 
@@ -60,12 +60,38 @@ def test_a_session_whose_start_no_daemon_heard_is_known_and_briefed_with_its_fir
     assert team.locks() == {}
 
 
-def test_a_session_says_goodbye(team: Team) -> None:
+def test_a_session_says_goodbye_and_is_no_unguarded_one_for_it(team: Team) -> None:
     member = team.member()
     member.do(write("a.txt"))
+    assert not unguarded(team, member)
     member.conversation.finish()
     team.until(lambda: member.row["status"] == "disconnected")
-    assert team.locks() == {}
+    assert team.locks() == {} and not unguarded(team, member)
+    assert "unguarded" not in team.house.run("session", "list").stdout
+
+
+def test_a_session_whose_bridge_does_not_come_is_unguarded_for_everybody(team: Team) -> None:
+    lonely = team.member("--strict-mcp-config")  # as by a person, or a policy, that allows no MCP server
+    lonely.do(write("a.txt"))
+    team.until(lambda: unguarded(team, lonely))
+    needs = [need for need in team.house.ask("GET", "/status")["needs_you"] if need["kind"] == "unguarded_session"]
+    assert [need["ids"]["session_id"] for need in needs] == [lonely.session_id]
+    assert "unguarded" in team.house.run("status").stdout
+    assert f"guard: {needs[0]['what']}" in team.house.run("doctor", check=False).stdout
+    assert "(idle, unguarded)" in str(team.house.hook("SessionStart", "newcomer"))
+    lonely.conversation.finish()
+    team.until(lambda: lonely.row["status"] == "disconnected")
+    assert not unguarded(team, lonely)
+
+
+def test_a_session_without_corral_on_its_path_is_guarded(team: Team) -> None:
+    """As with a README's `export PATH` that was typed in another shell."""
+    team.env["PATH"] = SYSTEM_PATH
+    member, other = team.member(), team.member()
+    told = member.do(write("a.txt"), bash("command -v corral && corral --version"))
+    assert "corral 0." in told, "and its shell finds the command in the plugin"
+    assert "is held by" in other.do(write("a.txt", "theirs"))
+    assert not unguarded(team, member)
 
 
 # -- the daemon, the bridge
@@ -162,7 +188,7 @@ def test_a_continued_session_is_the_one_that_holds_and_is_guarded(team: Team) ->
 
 def test_a_plugin_that_is_loaded_twice_handles_each_event_once(team: Team, sealed: Path) -> None:
     copy = sealed / ".claude" / "skills" / "corral"
-    for part in (".claude-plugin", ".claude/agents", "hooks", "skills"):
+    for part in (".claude-plugin", ".claude/agents", "bin", "hooks", "skills"):
         shutil.copytree(ROOT / part, copy / part)
     shutil.copy(ROOT / ".mcp.json", copy)
     holder, other = team.member(), team.member()

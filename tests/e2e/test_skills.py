@@ -140,6 +140,7 @@ def test_landing_changes(team: Team) -> None:
 @pytest.mark.req("DELEGATE-1")
 def test_task_execution_by_the_names_that_prompts_use(team: Team) -> None:
     """The project's own copies: ``subagent_type="OpenCode-Builder"`` and ``/task-execution``, isolated from the caller."""
+    team.house.run("init", "--yes", "--with-opencode", "--no-check")
     git(team.repo, "add", ".claude", ".corral")
     git(team.repo, "commit", "-q", "-m", "Coordinate")
     build = [

@@ -10,7 +10,7 @@ import psutil
 import pytest
 import yaml
 
-from corral.server.waking import PATIENCE_S
+from corral.server.notify.waking import PATIENCE_S
 from tests.e2e.client import Terminal, trust
 from tests.e2e.stage import Request, script, text
 from tests.e2e.team import PLUGIN, Team, argv, session_of, words_since_script
@@ -94,7 +94,7 @@ def test_a_session_at_rest_in_a_terminal_is_woken_by_mail_once(team: Team, seale
         waiting = screen.rest()
 
         # Where the daemon goes, the hook waits for the next one; what is low wakes nobody.
-        team.house.run("daemon", "stop")
+        team.house.stop()
         name = screen.row["agent_name"]
         team.house.run("message", "send", name, "By the way", "Nothing.", "--importance", "low")
         screen.woken_by("Which line?")

@@ -86,7 +86,7 @@ def test_a_worker_that_hangs_is_stopped_by_its_timeout_and_the_next_attempt_land
         "Hang once",
         bash(first_time_fails, if_denied=[tool("Write", file_path="$CWD/half.txt", content="half"), {"sleep": 600}]),
         tool("Write", file_path="$CWD/whole.txt", content="whole\n"),
-        flags=("--timeout", "8"),
+        flags=("--timeout", "20"),
     )
     (retried,) = team.until(lambda: [event for event in recent(team) if event["kind"] == "task.retried"])
     assert (retried["task_id"], retried["data"]["error_code"]) == (task_id, "timeout")
@@ -118,9 +118,9 @@ def test_what_a_worker_writes_by_bash_into_the_main_checkout_is_found_saved_told
     )
     assert "in another checkout" in told
     assert f"changed README.md.draft, which {person.name} holds" in told
-    (saved,) = git(team.repo, "for-each-ref", "--format=%(refname)", "refs/corral/salvage").splitlines()
-    assert saved in told
-    assert git(team.repo, "show", f"{saved}:stray.txt") == "stray"
+    saved = git(team.repo, "for-each-ref", "--format=%(refname)", "refs/corral/salvage").splitlines()
+    strays = [ref for ref in saved if "stray.txt" in git(team.repo, "ls-tree", "--name-only", ref).split()]
+    assert strays and all(ref in told for ref in strays), "another has the held file as it was before"
     assert git(team.repo, "ls-tree", "--name-only", "main").split() == ["README.md", "own.txt", "src"]
     assert (team.repo / "stray.txt").exists()
     (worker,) = [row for row in team.sessions() if row["task_id"] == task_id]

@@ -19,11 +19,11 @@ from pathlib import Path
 
 from corral.config.model import Tasks
 from corral.models.tasks import read_submissions
-from corral.store import engine
-from corral.store.engine import Database
+from corral.store.engine import database as engine
+from corral.store.engine.database import Database
 from corral.store.migrate import open_schema
-from corral.work import attempts, scheduling, tasks
-from corral.work.attempts import Ending
+from corral.work.tasks import attempts, scheduling, tasks
+from corral.work.tasks.attempts import Ending
 
 WRITERS = 4
 LONGEST_REST_S = 0.02

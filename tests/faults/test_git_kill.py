@@ -15,10 +15,16 @@ import psutil
 import pytest
 
 from corral.errors import Conflict, CorralError, GitFailed
-from corral.git import landing, refs, stale, worktrees
-from corral.git.command import Git, Outcome, open_checkout, open_repository
-from corral.git.landing import InTheWay, Landed
-from tests.conftest import commit, git
+from corral.git import refs
+from corral.git.checkouts import worktrees
+from corral.git.land import landing
+from corral.git.land.landing import InTheWay, Landed
+from corral.git.process import stale
+from corral.git.process.command import Git, Outcome, open_checkout, open_repository
+from corral.server.process.stale_locks import StaleLocks
+from corral.store.engine.database import Database
+from corral.store.migrate import open_schema
+from tests.conftest import GIT_ENV, commit, git
 from tests.integration.git.test_git_wrapper import shim
 
 pytestmark = pytest.mark.faults
@@ -81,8 +87,8 @@ def test_a_git_that_is_killed_after_its_first_step_leaves_nothing_either(
 ADD = """
 import sys
 from pathlib import Path
-from corral.git import worktrees
-from corral.git.command import open_repository
+from corral.git.checkouts import worktrees
+from corral.git.process.command import open_repository
 me = open_repository(Path(sys.argv[1]))
 me.run("version")
 print("ready", flush=True)
@@ -178,6 +184,36 @@ def test_a_stale_lock_goes_only_where_it_is_ours_and_nobody_holds_it(repo: Path,
     assert clear(later) == {ours[0]}
     assert all(lock.exists() for lock in theirs)
     assert {lock.path for lock in stale.lock_files(me, later)} == set(theirs)
+
+
+@pytest.mark.req("G5")
+def test_the_locks_of_a_git_that_lives_are_respected_however_old_and_closed_they_are(
+    repo: Path, tmp_path: Path
+) -> None:
+    """A commit whose editor is open has the lock of its index, and a deletion that of the packed refs: neither has it open."""
+    me = open_repository(repo / ".git")
+    place, gate = tmp_path / "w1", tmp_path / "gate"
+    worktrees.add(me, place, "corral/w1", git(repo, "rev-parse", "HEAD"))
+    locks = open_checkout(place).git_dir / "index.lock", repo / ".git/packed-refs.lock"
+    editor = f"touch {gate}.open; until [ -e {gate} ]; do sleep 0.05; done; echo x >"
+    argv = ["git", "commit", "-q", "-a", "--allow-empty"]
+    (place / "src/a.py").write_text("changed\n")
+    committing = subprocess.Popen(argv, cwd=place, env={**os.environ, **GIT_ENV, "GIT_EDITOR": f"sh -c '{editor} $0'"})
+    deadline = time.monotonic() + 20
+    while not Path(f"{gate}.open").exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    locks[1].touch()
+    open_schema(tmp_path / "corral.db")
+    db, later = Database(tmp_path / "corral.db"), NOW + timedelta(hours=1)
+    keeper = StaleLocks(db, me)
+    assert locks[0].exists() and not stale.clear(me, later, refs=[], worktrees=[place])
+    keeper.step(later)
+    assert all(lock.exists() for lock in locks)
+    gate.touch()
+    assert committing.wait(20) == 0
+    keeper.step(later + timedelta(minutes=1))
+    assert not any(lock.exists() for lock in locks), "what is left of nobody who lives goes"
+    db.close()
 
 
 @pytest.mark.req("G5")

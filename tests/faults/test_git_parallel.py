@@ -15,10 +15,12 @@ from pathlib import Path
 import pytest
 
 from corral.errors import GitFailed
-from corral.git import candidates, landing, refs, worktrees
-from corral.git.candidates import Candidate
-from corral.git.command import Identity, open_repository
-from corral.git.landing import Landed
+from corral.git import refs
+from corral.git.checkouts import worktrees
+from corral.git.land import candidates, landing
+from corral.git.land.candidates import Candidate
+from corral.git.land.landing import Landed
+from corral.git.process.command import Identity, open_repository
 from tests.conftest import GIT_ENV, commit, git
 
 pytestmark = pytest.mark.faults
@@ -26,8 +28,8 @@ ROOT = Path(__file__).parents[2]
 ALLOCATE = """
 import sys
 from pathlib import Path
-from corral.git import worktrees
-from corral.git.command import open_repository
+from corral.git.checkouts import worktrees
+from corral.git.process.command import open_repository
 repo, root, first, count, sha = sys.argv[1:]
 for n in range(int(first), int(first) + int(count)):
     worktrees.add(open_repository(Path(repo)), Path(root) / f"w{n}", f"corral/w{n}", sha)

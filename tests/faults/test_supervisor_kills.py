@@ -16,15 +16,15 @@ import pytest
 
 from corral.config.model import Worktrees
 from corral.errors import DatabaseUnavailable
-from corral.git import salvage
-from corral.git.command import open_repository
+from corral.git.checkouts import salvage
+from corral.git.process.command import open_repository
 from corral.runners.command import CommandRunner
 from corral.runners.protocol import Assignment, Running
-from corral.store import merges
-from corral.work import tasks
+from corral.store.merges import merges
+from corral.work.tasks import tasks
 from tests.conftest import git
 from tests.integration.running import find_marked, finish, kill
-from tests.integration.supervision import IMPATIENT, House, in_a_process, utc_now
+from tests.integration.supervision import IMPATIENT, House, in_a_process, settings_with, utc_now
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(300)]
 
@@ -39,6 +39,7 @@ BROKEN = {"title": "broken", "command": "echo half > half.txt; exit 1"}
 
 POINTS = (
     ("worktree.intended", work(1)),
+    ("worktree.folder_made", work(1)),
     ("worktree.added", work(1)),
     ("task.start", work(1)),
     ("task.started", work(1)),
@@ -163,6 +164,22 @@ def test_stopping_the_daemon_interrupts_salvages_and_the_next_one_goes_on(repo: 
         after.close()
 
 
+def test_a_stop_that_runs_out_of_time_makes_no_task_suspect(repo: Path) -> None:
+    house = House(repo, IMPATIENT)
+    task_id = house.submit("sleep 600")
+    house.until(lambda: house.detail(task_id)["started_at"] is not None)
+    house.supervisor.drain(utc_now())
+    house.supervisor.abandon(utc_now())
+    assert (house.status(task_id), house.detail(task_id)["crashes"]) == ("interrupted", 0)
+    house.close()
+    after = House(repo, IMPATIENT)
+    try:
+        after.until(lambda: after.detail(task_id)["started_at"] is not None and after.status(task_id) == "running")
+        assert (after.detail(task_id)["attempts"], after.detail(task_id)["crashes"]) == (1, 0)
+    finally:
+        after.close()
+
+
 def test_draining_lets_workers_finish_and_starts_no_more(repo: Path) -> None:
     house = House(
         repo, IMPATIENT.model_copy(update={"supervisor": IMPATIENT.supervisor.model_copy(update={"max_agents": 1})})
@@ -187,12 +204,13 @@ def test_a_spawned_piece_of_work_that_breaks_in_an_unforeseen_way_requeues_its_t
         def start(self, _assignment: object, _now: object) -> Any:
             raise ZeroDivisionError("a defect")
 
-    house = House(repo, IMPATIENT, {"command": Broken()})
+    house = House(repo, settings_with(tasks={"max_crashes": 2, "backoff_initial_s": 0.1}), {"command": Broken()})
     task_id = house.submit("true")
     with pytest.raises(ZeroDivisionError):
         house.until(lambda: house.status(task_id) == "dead" and not house.worktrees.listing())
     house.failures.clear()
-    assert house.detail(task_id)["error_code"] == "worker_lost"
+    detail = house.detail(task_id)
+    assert (detail["error_code"], detail["crashes"]) == ("worker_lost", 3), "not counted, and bounded all the same"
     house.close()
 
 
@@ -214,15 +232,19 @@ def test_a_worker_that_could_not_be_recorded_is_dead_before_its_task_goes_on(
         raise DatabaseUnavailable("The disk is full.")
 
     if how == "refused":
-        monkeypatch.setattr("corral.work.attempts.started", refuse)
+        monkeypatch.setattr("corral.work.tasks.attempts.started", refuse)
     breaks = StartsThenBreaks(os.environ)
-    house = House(repo, IMPATIENT, {"command": breaks} if how == "broken" else None)
+    house = House(
+        repo, settings_with(tasks={"backoff_initial_s": 60}), {"command": breaks} if how == "broken" else None
+    )
     # One that resists, and one that left the group.
     task_id = house.submit("trap '' TERM; setsid sleep 600 & while :; do sleep 0.1; done")
     try:
         with suppress(ZeroDivisionError):
-            house.until(lambda: house.status(task_id) == "dead")
-        assert house.status(task_id) == "dead"
+            house.until(lambda: house.status(task_id) == "pending" and house.detail(task_id)["not_before_at"])
+        detail = house.detail(task_id)
+        assert (detail["faults"], detail["crashes"]) == ((1, 0) if how == "refused" else (0, 1))
+        assert (detail["status"], detail["attempts"]) == ("pending", 0), "the machine's fault is not counted"
         assert find_marked(task_id) == []
         house.failures.clear()
     finally:

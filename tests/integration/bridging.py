@@ -26,11 +26,11 @@ DENIAL: Body = {
 
 # No daemon can be started for a stand-in's socket, so that a bridge here only notes that it would have started one.
 WITHOUT_START = """
-import sys, corral.client
+import sys, corral.client.connection
 def note(client, timeout_s=0):
     open(client.project.home / "summoned", "a").write("x")
-corral.client.Client.ensure_daemon = note
-from corral.bridge import main
+corral.client.connection.Client.ensure_daemon = note
+from corral.client.bridge import main
 sys.exit(main())
 """
 

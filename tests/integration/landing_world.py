@@ -14,15 +14,17 @@ from typing import Any
 
 from corral.config.model import Landing, Settings
 from corral.config.paths import Project
-from corral.git.command import Git, open_repository
+from corral.git.process.command import Git, open_repository
 from corral.landing import requests
 from corral.landing.queue import Queue
 from corral.models.identifiers import new_id
 from corral.models.instants import iso
 from corral.models.states import MergeState
-from corral.store import events, merges, receipts, worktrees
-from corral.store.engine import Database
+from corral.store import events
+from corral.store.engine.database import Database
+from corral.store.merges import merges, pauses, receipts
 from corral.store.migrate import open_schema
+from corral.store.tasks import worktrees
 from tests.conftest import WITHOUT_ROOTS_RIGHTS, commit, git
 
 Row = dict[str, Any]
@@ -42,9 +44,11 @@ class World:
         self.db = Database(self.project.database)
         self.landing = landing or Landing()
         self.skipped = timedelta(0)
+        self.rest_s = 0.0
         self.settled: list[tuple[str, str]] = []
         self.prepare: Callable[[Path], Mapping[str, str]] = lambda _path: {}
         self.environ: dict[str, str] = dict(os.environ)
+        self.spawn: Callable[[Callable[[], None]], None] = lambda function: function()
         self.queue = self.new_queue()
 
     def new_queue(self) -> Queue:
@@ -53,13 +57,15 @@ class World:
             self.db,
             self.project,
             self.repo,
-            Settings,
+            lambda: Settings(landing=Landing(rest_s=self.rest_s)),
             lambda _target: self.landing,
             lambda path: self.prepare(path),
             lambda _conn, row, _now: self.settled.append((row["merge_id"], row["state"])),
             lambda: None,
             lambda _pid: None,
             self.environ,
+            "world",
+            spawn=lambda function: self.spawn(function),
         )
 
     def repo(self) -> Git:
@@ -70,6 +76,13 @@ class World:
 
     def skip(self, seconds: float) -> None:
         self.skipped += timedelta(seconds=seconds)
+
+    def watch(self, seconds: float) -> None:
+        """Let time go by while the queue looks, as it does at least once a second."""
+        while seconds > 0:
+            self.skip(min(seconds, 4.9))
+            seconds -= 4.9
+            self.queue.step(self.now())
 
     def branch(self, name: str, files: dict[str, str], base: str = "main") -> str:
         """A branch with one commit, made in a worktree of its own that is gone again."""
@@ -89,9 +102,12 @@ class World:
         self.db.write(lambda conn: worktrees.create(conn, row))
         return sha
 
-    def submit(self, branch: str, target: str = "main", **values: Any) -> str:
+    def submit(self, branch: str, target: str = "main", *, approved: bool = True, **values: Any) -> str:
+        """Submit a branch, whose head a person approves at once unless told otherwise: many verifications here name files."""
         row = requests.submit(self.db, self.repo(), branch=branch, target=target, now=self.now(), **values)
         assert row is not None
+        if approved:
+            self.db.write(lambda conn: merges.approve(conn, row["merge_id"], row["head_sha"], self.now()))
         return str(row["merge_id"])
 
     def merge(self, merge_id: str) -> Row:
@@ -121,6 +137,22 @@ class World:
                 return
             else:
                 self.skipped += max(timedelta(0), due - self.now())
+
+    def spend(self, seconds: float, *, deadline_s: float = 30) -> None:
+        """Step for so much of the queue's time, or until it waits for nothing but a nudge; verifications run in real time."""
+        deadline, until = time.monotonic() + deadline_s, self.now() + timedelta(seconds=seconds)
+        while self.now() < until:
+            due = self.queue.step(self.now())
+            assert time.monotonic() < deadline, self.db.read(merges.listing)
+            if self.db.read(lambda conn: merges.listing(conn, [MergeState.VERIFYING])):
+                time.sleep(0.01)
+            elif due is None:
+                return
+            else:
+                self.skipped += max(timedelta(0), min(due, until) - self.now())
+
+    def pause(self, target: str = "main") -> Row | None:
+        return self.db.read(pauses.paused).get(target)
 
     def until(self, merge_id: str, *states: str, deadline_s: float = 30) -> Row:
         """Run until the request is in one of the states."""

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from corral.config.model import Settings, Worktrees
 from corral.config.paths import bundle_dir
-from corral.work.provision import Provisioned, provision
-from corral.work.recipes import load_recipes
+from corral.work.worktrees.provision import Provisioned, provision
+from corral.work.worktrees.recipes import load_recipes
 from tests.conftest import git
 
 PORT_BASE = 23450

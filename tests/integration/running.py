@@ -12,10 +12,12 @@ from typing import Any
 import psutil
 
 from corral.models.instants import UTC
-from corral.runners.process import survivors
+from corral.runners.process import PROJECT_MARK, TASK_MARK, survivors
 from corral.runners.protocol import Assignment, Finished, Limits, Observation, Running
 
 DEADLINE_S = 20.0
+
+PROJECT_ID = "4e1f0f7c-0000-4000-8000-000000000000"
 
 
 def clock() -> datetime:
@@ -39,6 +41,7 @@ def make_assignment(folder: Path, **changes: Any) -> Assignment:
         "env": {},
         "limits": Limits(),
         "identity_env": {},
+        "project_id": PROJECT_ID,
     }
     return Assignment(**{**given, **changes})
 
@@ -70,9 +73,14 @@ def wait(until: Callable[[], object], *, deadline_s: float = DEADLINE_S) -> None
         time.sleep(0.01)
 
 
+def marks(task_id: str) -> dict[str, str]:
+    """What the processes of a task carry."""
+    return {PROJECT_MARK: PROJECT_ID, TASK_MARK: task_id}
+
+
 def find_marked(task_id: str) -> list[int]:
     """The pids of every living process that carries a task's mark, wherever it went."""
-    return [process.pid for process in survivors(None, task_id)]
+    return [process.pid for process in survivors(None, {TASK_MARK: task_id})]
 
 
 def kill(task_id: str) -> None:

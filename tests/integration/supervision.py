@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +19,17 @@ import psutil
 
 from corral.config.model import Settings
 from corral.config.paths import Project, find_project
-from corral.git.command import open_repository
+from corral.git.process.command import open_repository
 from corral.models.tasks import TaskSubmission, read_submissions
 from corral.runners.command import CommandRunner
 from corral.runners.protocol import Runner
-from corral.store import tasks as task_rows
-from corral.store.engine import Database
+from corral.store.engine.database import Database
 from corral.store.migrate import open_schema
-from corral.work import tasks
-from corral.work.allocation import Grounds
-from corral.work.supervisor import Supervisor
-from corral.work.worktrees import Worktrees
+from corral.store.tasks import tasks as task_rows
+from corral.work.tasks import tasks
+from corral.work.workers.supervisor import Supervisor
+from corral.work.worktrees.allocation import Grounds
+from corral.work.worktrees.worktrees import Worktrees
 
 Row = dict[str, Any]
 
@@ -55,11 +55,12 @@ class House:
         self.db = Database(self.project.database)
         self.settings = settings or Settings()
         self.pool = ThreadPoolExecutor(8)
+        self.skipped = timedelta(0)
         self.nudged = threading.Event()
         self.landing_nudges = 0
         self.failures: list[BaseException] = []
         self.grounds = Grounds(
-            self.db, self.project, open_repository(self.project.common_dir), lambda: self.settings, utc_now
+            self.db, self.project, open_repository(self.project.common_dir), lambda: self.settings, utc_now, "house"
         )
         self.worktrees = Worktrees(self.grounds)
         self.supervisor = Supervisor(
@@ -69,7 +70,11 @@ class House:
             nudge=self._nudge,
             watch_exit=self._watch,
         )
-        self.supervisor.recover(utc_now())
+        self.supervisor.recover(self.now())
+
+    def now(self) -> datetime:
+        """The wall clock, as far as the test has moved it."""
+        return utc_now() + self.skipped
 
     def submit(self, command: str = "true", **fields: Any) -> str:
         fields = {"title": f"run {command[:30]}", "command": command, **fields}
@@ -77,7 +82,7 @@ class House:
 
     def submit_all(self, items: list[dict[str, Any]]) -> list[str]:
         submissions: list[TaskSubmission] = read_submissions(items)
-        rows = self.db.write(lambda conn: tasks.submit_batch(conn, submissions, utc_now(), self.settings.tasks))
+        rows = self.db.write(lambda conn: tasks.submit_batch(conn, submissions, self.now(), self.settings.tasks))
         return [row["task_id"] for row in rows]
 
     def detail(self, task_id: str) -> Row:
@@ -93,11 +98,11 @@ class House:
         deadline = time.monotonic() + timeout_s
         while True:
             self.nudged.clear()
-            due = self.supervisor.step(utc_now())
+            due = self.supervisor.step(self.now())
             if done():
                 break
             assert time.monotonic() < deadline, f"not within {timeout_s} s; running {self.supervisor.running_count()}"
-            wait = 0.5 if due is None else max(0.0, min(0.5, (due - utc_now()).total_seconds()))
+            wait = 0.5 if due is None else max(0.0, min(0.5, (due - self.now()).total_seconds()))
             self.nudged.wait(wait)
         if self.failures:
             raise self.failures[0]
@@ -117,7 +122,7 @@ class House:
 
     def close(self) -> None:
         """As the server's stop: bounded, and nothing is left behind."""
-        self.supervisor.stop_all(utc_now())
+        self.supervisor.stop_all(self.now())
         self.until(lambda: not self.supervisor.running_count(), 15)
         self.pool.shutdown(wait=True)
         self.db.close()
@@ -147,7 +152,9 @@ class House:
         threading.Thread(target=wait, daemon=True).start()
 
 
-IMPATIENT = settings_with(tasks={"max_retries": 0}, supervisor={"stop_grace_s": 1})
+IMPATIENT = settings_with(
+    tasks={"max_retries": 0, "backoff_initial_s": 0.1, "backoff_max_s": 0.5}, supervisor={"stop_grace_s": 1}
+)
 
 
 def live_on(root: Path, items: list[dict[str, Any]]) -> None:

@@ -43,7 +43,8 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def home(programs: Path, house: Coordinated) -> Coordinated:
-    """A coordinated repository whose daemon has that PATH."""
+    """A coordinated repository whose daemon has that PATH, and the agent that a person has to ask for."""
+    house.run("init", "--yes", "--with-opencode")
     return house
 
 
@@ -51,6 +52,7 @@ def define(home: Coordinated, name: str, front: str, body: str = "Do it well.") 
     file = home.root / ".claude" / "agents" / f"{name}.md"
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(f"---\nname: {name}\ndescription: Use it.\n{front}\n---\n\n{body}\n")
+    home.trust()
     return file
 
 

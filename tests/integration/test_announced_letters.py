@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -12,21 +13,22 @@ from sqlalchemy import Connection, insert, update
 from sqlalchemy.event import listen
 
 from corral.config.model import Tasks
-from corral.coordination import contacts, mailbox, messages, sessions
-from corral.coordination.addresses import MOST_RECIPIENTS, Identity
-from corral.coordination.sessions import Arrival
-from corral.git.command import open_repository
+from corral.coordination.mail import contacts, mailbox, messages
+from corral.coordination.mail.addresses import MOST_RECIPIENTS, Identity
+from corral.coordination.sessions import registry as sessions
+from corral.coordination.sessions.registry import Arrival
+from corral.git.process.command import open_repository
 from corral.models.instants import iso
 from corral.models.states import Importance
 from corral.models.tasks import read_submissions
-from corral.server import letters
-from corral.server.announcements import KINDS, SAVED_WITHIN, Announcer
+from corral.server.notify import letters
+from corral.server.notify.announcements import KINDS, SAVED_WITHIN, Announcer
 from corral.store import announcements, events
-from corral.store.engine import Database
+from corral.store.engine.database import Database
 from corral.store.migrate import open_schema
 from corral.store.schema import tasks as task_table
 from corral.store.schema import worktrees as worktree_table
-from corral.work import tasks
+from corral.work.tasks import tasks
 from tests.conftest import git
 
 
@@ -72,7 +74,7 @@ def test_a_batch_with_more_participants_than_a_letter_can_name_is_summed_up_for_
 
     def end(conn: Connection) -> None:
         for one in crowd:
-            sessions.register(conn, Arrival(session_id=one), now)
+            sessions.register(conn, Arrival(session_id=one, task_id="t"), now)  # workers are not counted
             task = _submitted(conn, now, submitted_by=one, thread_id="crowd")
         ended = {"status": "cancelled", "completed_at": iso(now)}
         conn.execute(update(task_table).values(ended))
@@ -199,7 +201,10 @@ def test_where_a_batch_stands_is_found_without_looking_at_what_is_not_of_it(db: 
         for sql, values in list(asked):
             plan = [str(row[3]) for row in conn.exec_driver_sql(f"EXPLAIN QUERY PLAN {sql}", values)]
             assert not [step for step in plan if step.startswith("SCAN")], plan
-            assert not [step for step in plan if "TEMP B-TREE" in step], plan
+            sorts = len([step for step in plan if "TEMP B-TREE" in step])
+            assert sorts <= sum("ix_merge_requests_task_id" in step for step in plan), (
+                f"more than one task's requests: {plan}"
+            )
 
     db.read(ask)
     assert len(asked) >= 3
@@ -298,6 +303,37 @@ def test_the_summary_of_a_batch_comes_after_all_that_is_said_of_its_tasks(db: Da
     Announcer(db, open_repository(repo / ".git"), lambda: None).step(now)
     mail = db.read(lambda conn: list(mailbox.thread(conn, "batch")))
     assert [one["kind"] for one in reversed(mail)] == ["task.completed"] * 3 + ["batch.settled"]
+
+
+def test_a_batch_is_summed_up_once_when_tasks_failed_and_once_when_all_is_complete(db: Database, repo: Path) -> None:
+    now = datetime.now(timezone.utc)
+    minutes = itertools.count()
+    announcer = Announcer(db, open_repository(repo / ".git"), lambda: None)
+
+    def end(conn: Connection, task: str, status: str, minute: int) -> None:
+        at = iso(now + timedelta(minutes=minute))
+        conn.execute(
+            update(task_table)
+            .where(task_table.c.task_id == task)
+            .values(status=status, error_code="x" if status == "failed" else None, completed_at=at)
+        )
+        events.record(conn, now, f"task.{status}", task_id=task)
+
+    def summaries(*ended: tuple[str, str]) -> list[str]:
+        for task, status in ended:
+            db.write(lambda conn: end(conn, task, status, next(minutes)))  # noqa: B023 - called at once
+        announcer.step(now)
+        mail = db.read(lambda conn: list(mailbox.thread(conn, "batch")))
+        return [str(one["data"]["final_status"]) for one in reversed(mail) if one["kind"] == "batch.settled"]
+
+    db.write(lambda conn: sessions.register(conn, Arrival(session_id="boss"), now))
+    made = [db.write(lambda conn: _submitted(conn, now, submitted_by="boss", thread_id="batch")) for _ in range(2)]
+    good, bad = map(str, made)
+    failed = ["1 of 2 tasks did not succeed"]
+    assert summaries((good, "completed"), (bad, "failed")) == failed
+    assert summaries((bad, "failed")) == failed
+    assert summaries((bad, "completed")) == [*failed, "complete"]
+    assert summaries((good, "completed"), (bad, "completed")) == [*failed, "complete"]
 
 
 def test_a_file_whose_name_is_no_utf_8_is_told_of_as_what_it_is(db: Database) -> None:

@@ -7,7 +7,16 @@ import json
 import pytest
 
 from tests.conftest import commit
-from tests.coordinated import Coordinated
+from tests.coordinated import Coordinated, eventually
+
+
+def test_a_file_that_is_not_yaml_is_told_with_its_line_by_the_doctor_too(house: Coordinated) -> None:
+    house.run("daemon", "start")
+    with (house.root / ".corral" / "config.yaml").open("a") as config:
+        config.write("nonsense: [\n")
+    said = house.run("config", "validate", check=False).stderr.splitlines()
+    assert said[1].startswith("  line ") and "is not YAML" in said[1]
+    eventually(lambda: "is not YAML" in house.run("doctor", check=False).stdout)
 
 
 @pytest.mark.req("FR-CONFIG-003")

@@ -11,7 +11,7 @@ from tests.conftest import git
 from tests.coordinated import Coordinated
 from tests.integration.refusals import refused
 
-TASK = {"task_id", "title", "status", "priority", "created_at"}
+TASK = {"task_id", "title", "status", "outcome", "priority", "created_at"}
 TASK_DETAIL = TASK | {
     "error_code", "error_message", "attempts", "result", "worktree", "branch", "usage", "merge"
 }  # fmt: skip
@@ -22,15 +22,45 @@ MERGE = {"merge_id", "task_id", "branch", "target", "state", "reason"}
 UNKNOWN = "00000000-0000-4000-8000-000000000000"
 
 
-@pytest.mark.req("FR-CLI-004", "FR-QUEUE-001", "FR-QUEUE-002", "FR-QUEUE-004")
+@pytest.mark.req("FR-QUEUE-002", "FR-CLI-004")
+def test_the_list_sorts_by_priority_then_age_and_filters_the_same_in_every_format(
+    coordinate: Callable[..., Coordinated],
+) -> None:
+    house = coordinate(config="supervisor: {max_agents: 0}")
+    for title, priority in (("low", "3"), ("first of two", "7"), ("middle", "5"), ("second of two", "7")):
+        house.submit(title, "true", "--priority", priority)
+    house.run("task", "cancel", house.submit("gone", "true", "--priority", "9"))
+    expected = ["gone", "first of two", "second of two", "middle", "low"]
+    assert [row["title"] for row in house.json("task", "list")] == expected
+    lines = house.run("task", "list").stdout.splitlines()
+    assert [next(title for title in expected if line.endswith(title)) for line in lines[1:]] == expected
+    waiting = house.json("task", "list", "--status", "pending")
+    assert [row["title"] for row in waiting] == expected[1:]
+    assert all(set(row) >= TASK for row in waiting)
+    lines = house.run("task", "list", "--status", "pending").stdout.splitlines()
+    assert len(lines) == 5 and "gone" not in "".join(lines)
+    assert [row["title"] for row in house.json("task", "list", "--priority", "6")] == expected[:3]
+    high = ("task", "list", "--status", "pending", "--priority", "7")
+    rows, (heading, *lines) = house.json(*high), house.run(*high).stdout.splitlines()
+    assert [row["title"] for row in rows] == expected[1:3]
+    assert heading.split() == ["ID", "OUTCOME", "PRIO", "SUBMITTED", "(UTC)", "TITLE"]
+    for row, line in zip(rows, lines, strict=True):
+        submitted = row["created_at"][:19].replace("T", " ")
+        assert line.split(maxsplit=5) == [row["task_id"], "pending", "7", *submitted.split(), row["title"]]
+
+
+@pytest.mark.req("FR-QUEUE-001", "FR-QUEUE-004")
 def test_a_task_that_landed_as_every_command_shows_it(house: Coordinated) -> None:
     answer = house.json("task", "submit", "--title", "hello", "--command", "echo hello > hello.txt", "--priority", "7")
     task_id = answer["task_id"]
     waited = house.json("wait", task_id, "--timeout", "60")
+    row = {"task_id": task_id, "status": "completed", "merge_state": "landed", "outcome": "landed"}
     assert waited == {
-        "tasks": [{"task_id": task_id, "status": "completed", "merge_state": "landed"}],
+        "tasks": [{**row, "merge_id": house.json("merge", "list")[0]["merge_id"]}],
         "merges": [],
         "done": True,
+        "paused": [],
+        "needs_you": [],
     }
     (row,) = house.json("task", "list")
     assert set(row) == TASK
@@ -63,9 +93,19 @@ def test_a_task_that_landed_as_every_command_shows_it(house: Coordinated) -> Non
 def test_a_task_that_changes_nothing_has_no_merge_and_is_done(house: Coordinated) -> None:
     task = house.submit("look", "true")
     assert house.json("wait", task, "--timeout", "60") == {
-        "tasks": [{"task_id": task, "status": "completed", "merge_state": None}],
+        "tasks": [
+            {
+                "task_id": task,
+                "status": "completed",
+                "merge_state": None,
+                "merge_id": None,
+                "outcome": "nothing to land",
+            }
+        ],
         "merges": [],
         "done": True,
+        "paused": [],
+        "needs_you": [],
     }
     assert house.json("task", "detail", task)["merge"] is None
     assert house.json("merge", "list") == []
@@ -91,7 +131,7 @@ def test_every_list_is_an_array_even_when_it_is_empty(house: Coordinated) -> Non
         assert house.json(noun, "list") == []
         assert house.run(noun, "list").stdout.strip()
     assert house.json("worktree", "recover") == []
-    assert house.json("wait", "--all") == {"tasks": [], "merges": [], "done": True}
+    assert house.json("wait", "--all") == {"tasks": [], "merges": [], "done": True, "paused": [], "needs_you": []}
 
 
 @pytest.mark.req("FR-CLI-006")

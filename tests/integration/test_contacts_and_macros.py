@@ -35,9 +35,9 @@ def test_a_session_begins_reserves_and_joins_a_thread_over_http(house: Coordinat
 
     two = begin(house, session_id="claude-1", name="Boulder", paths=["src/**", "docs/"], reason="bd-1", ttl_s=600)
     assert two["session"]["session_id"] == "claude-1" and two["session"]["names"] == ["Boulder"]
-    assert {row["file_path"] for row in two["locks"]} == {"src/**", "docs"} and not two["conflicts"]
+    assert {row["file_path"] for row in two["locks"]} == {"src/**", "docs/"} and not two["conflicts"]
     three = begin(house, name="Cedar", paths=["src/a.py", "web/"])
-    assert [row["file_path"] for row in three["locks"]] == ["web"]
+    assert [row["file_path"] for row in three["locks"]] == ["web/"]
     (conflict,) = three["conflicts"]
     assert (conflict["holder"], conflict["file_path"], conflict["reason"]) == (living, "src/**", "bd-1")
 
@@ -75,8 +75,11 @@ def test_a_session_begins_reserves_and_joins_a_thread_over_http(house: Coordinat
 
     asked = {"session_id": me, "paths": ["src/b.py", "lib/", "api/"], "auto_release": True}
     turn = house.ask("POST", "/macros/reservation-cycle", asked)
-    assert sorted(turn["released"]) == ["api", "lib"] and len(turn["locks"]) == 2
+    assert sorted(turn["released"]) == ["api/", "lib/"] and len(turn["locks"]) == 2
     assert [row["holder"] for row in turn["conflicts"]] == [living] and house.ask("GET", "/locks") == before[1]
+    house.ask("POST", "/locks/acquire", {"session_id": me, "paths": ["lib/"]})
+    assert house.ask("POST", "/macros/reservation-cycle", asked)["released"] == ["api/"], "what it held before stays"
+    house.ask("POST", "/locks/release", {"session_id": me, "paths": ["lib/"]})
     kept = house.ask("POST", "/macros/reservation-cycle", {**asked, "auto_release": False})
     assert kept["released"] is None
     first, second = (row["lock_id"] for row in kept["locks"])

@@ -106,7 +106,7 @@ def test_every_reader_gets_every_change_once_though_the_daemon_is_killed_in_betw
     assert later == everything[0][-len(later) :] and len(later) < len(everything[0])
 
 
-@pytest.mark.req("LOCKKEY-1", "SESSION-1", "SESSION-2")
+@pytest.mark.req("SESSION-1", "SESSION-2")
 def test_locks_sessions_and_memories_are_on_the_stream_and_hide_nothing_from_those_who_look_back(
     house: Coordinated,
 ) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from corral import wire
+from corral.client import wire
 from corral.config.paths import find_project, socket_path
 from corral.errors import InvalidInput, LockHeld
 from tests.coordinated import Coordinated

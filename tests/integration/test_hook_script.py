@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import socket
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from corral.config.paths import find_project, find_socket, socket_path
 from tests.bundle.listener import Body, Listener, coordinate, listening
 from tests.conftest import git
 from tests.integration.hooking import COMMAND, fire, logged, silent
@@ -68,11 +71,26 @@ def test_the_worktrees_of_a_bare_repository_find_the_daemon(repo: Path, tmp_path
 
 def test_a_path_too_long_for_a_socket_is_named_by_daemon_json(make_repo: Callable[..., Path], tmp_path: Path) -> None:
     repo = make_repo("d" * 120)
-    coordinate(repo)
-    short = tmp_path / "s.sock"
+    short = tmp_path / coordinate(repo).name
     (repo / ".corral" / "run" / "daemon.json").write_text(json.dumps({"pid": 1, "socket": os.fspath(short)}))
     with listening(short) as heard:
         assert silent(fire(repo, "Stop"))
+    assert heard.named() == ["Stop"]
+
+
+@pytest.mark.req("HOOK-3")
+def test_a_daemon_json_that_came_with_a_copy_leads_to_no_other_projects_daemon(
+    make_repo: Callable[..., Path], tmp_path: Path
+) -> None:
+    original, copy = make_repo("d" * 120), tmp_path / ("e" * 120)
+    sock = coordinate(original)
+    shutil.copytree(original, copy)
+    said = {"decision": "block", "reason": "from another project"}
+    with listening(sock, lambda *_: said) as heard:
+        assert json.loads(fire(original, "Stop").stdout) == said
+        assert silent(fire(copy, "Stop"))
+        assert find_socket(find_project(original)) == sock
+        assert find_socket(find_project(copy)) == socket_path(find_project(copy)) != sock
     assert heard.named() == ["Stop"]
 
 
@@ -141,7 +159,7 @@ def test_a_daemon_that_hangs_holds_nobody_up(repo: Path) -> None:
 def test_an_event_that_is_no_object_is_not_sent(repo: Path, stdin: bytes) -> None:
     with listening(coordinate(repo)) as heard:
         assert silent(fire(repo, "Stop", stdin=stdin))
-    assert heard.events == []
+    assert heard.connections == 0  # not its events: what is no JSON would not be among them
     assert len(logged(repo)) == 1
 
 
@@ -152,6 +170,7 @@ def test_a_log_that_cannot_be_written_changes_nothing(repo: Path) -> None:
     assert silent(fire(repo, "Stop"))
 
 
+@pytest.mark.req("X18")
 @pytest.mark.req("HOOK")
 def test_a_log_that_is_a_link_is_not_written_through(repo: Path, tmp_path: Path) -> None:
     coordinate(repo)
@@ -269,7 +288,10 @@ def test_only_the_start_of_a_session_starts_a_daemon(repo: Path, tmp_path: Path)
 # -- what it costs --------------------------------------------------------------------------------------------------
 
 
-def test_nothing_slow_is_imported_on_the_way_of_an_event(repo: Path) -> None:
+def test_nothing_slow_is_imported_on_the_way_of_an_event(repo: Path, request: pytest.FixtureRequest) -> None:
+    place = Path(tempfile.mkdtemp(prefix="corral-hook-", dir="/tmp"))  # a long path costs more: its socket is looked up
+    request.addfinalizer(lambda: shutil.rmtree(place))
+    repo = Path(shutil.move(repo, place / "repo"))
     with listening(coordinate(repo)):
         done = subprocess.run(
             [COMMAND[0], "-X", "importtime", *COMMAND[1:], "PreToolUse"],

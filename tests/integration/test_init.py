@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from corral.cli.project_copies import COPIES
+from corral.cli.project.project_copies import COPIES
 from corral.config.paths import bundle_dir
 from tests.conftest import git
 from tests.coordinated import Coordinated
 from tests.integration.claude_settings import SETTINGS, settings_of, write_settings
+
+AGENT, SKILL = COPIES
+IDENTITY = {f"GIT_{who}_{what}": "a@b.test" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
 
 
 def test_init_writes_what_a_team_shares_and_ignores_the_rest(house: Coordinated) -> None:
     house.run("wait", house.submit("hello", "echo hello > hello.txt"), "--timeout", "60")
     git(house.root, "add", "--all")
     staged = set(git(house.root, "diff", "--cached", "--name-only").splitlines())
-    assert staged == {".corral/.gitignore", ".corral/config.yaml", ".claude/settings.json", *COPIES}
+    assert staged == {".corral/.gitignore", ".corral/config.yaml", ".claude/settings.json", SKILL}
 
 
 @pytest.mark.req("FR-CLI-001")
@@ -35,17 +40,23 @@ def test_init_shows_what_it_will_write_and_does_nothing_unless_agreed(repo: Path
         assert shown in done.stdout
     assert git(repo, "status", "--porcelain", "--untracked-files=all") == before
     assert not (repo / ".corral").exists()
-
-
-AGENT, SKILL = COPIES
+    done = house.run("init", "--yes", "--verify", "true", "--no-check", timeout_s=30)
+    assert house.json("config", "validate")["valid"] is True
+    assert "is ready" in done.stdout
+    for step in ("git add .corral", "corral task submit --title", "corral status"):
+        assert step in done.stdout, "the next steps"
+    kept = (repo / ".corral" / "config.yaml").read_bytes()
+    assert "in place already" in house.run("init", "--yes").stdout
+    assert (repo / ".corral" / "config.yaml").read_bytes() == kept
+    house.stop()
 
 
 @pytest.mark.req("DELEGATE-1")
 def test_the_names_that_prompts_use_are_there_as_the_projects_own(repo: Path) -> None:
     house = Coordinated(repo)
-    offered = house.run("init", check=False).stdout
+    offered = house.run("init", "--with-opencode", check=False).stdout
     assert all(f"will write {name}" in offered for name in COPIES)
-    house.run("init", "--yes")
+    house.run("init", "--yes", "--with-opencode")
     for name, source in COPIES.items():
         assert (repo / name).read_bytes() == (bundle_dir() / source).read_bytes()
     assert "\nname: OpenCode-Builder\n" in (repo / AGENT).read_text()
@@ -57,7 +68,7 @@ def test_what_stands_there_already_is_neither_overwritten_nor_taken_out(repo: Pa
     house = Coordinated(repo)
     (repo / AGENT).parent.mkdir(parents=True)
     (repo / AGENT).write_text("mine\n")
-    shown = house.run("init", "--yes").stdout
+    shown = house.run("init", "--yes", "--with-opencode").stdout
     assert f"{AGENT} is not Corral's" in shown
     assert (repo / SKILL).is_file()
     with (repo / SKILL).open("a") as skill:
@@ -92,7 +103,7 @@ def test_no_copy_is_written_through_a_link_that_leaves_the_repository(repo: Path
     outside.mkdir()
     (repo / ".claude").mkdir()
     (repo / ".claude" / "agents").symlink_to(outside)
-    assert f"{AGENT} would lie outside" in house.run("init", "--yes").stdout
+    assert f"{AGENT} would lie outside" in house.run("init", "--yes", "--with-opencode").stdout
     assert list(outside.iterdir()) == []
     house.run("uninstall", "--yes")
     assert (repo / ".claude" / "agents").is_symlink()
@@ -132,9 +143,40 @@ def test_init_twice_changes_nothing_and_says_so(house: Coordinated) -> None:
     again = house.run("init", "--yes").stdout
     assert "in place already" in again
     assert "landing.verify" not in again
+    assert "in place already" in house.run("init", "--yes", "--no-check", "--target", "main", "--verify", "true").stdout
     assert {file: file.read_bytes() for file in kept} == kept
-    assert house.run("init", "--yes", "--target", "main", check=False).returncode == 4
+    for other in (("--target", "other"), ("--verify", "false"), ("--verify", "true", "--verify", "true")):
+        git(house.root, "branch", "-f", "other")
+        done = house.run("init", "--yes", *other, check=False)
+        assert done.returncode == 4 and "says something else" in done.stderr, other
     assert {file: file.read_bytes() for file in kept} == kept
+
+
+def test_init_again_goes_by_the_target_that_stands_there_whatever_is_checked_out(house: Coordinated) -> None:
+    git(house.root, "switch", "-q", "--detach")
+    assert house.json("init", "--yes", "--no-check", "--verify", "true")["target"] == "main"
+    git(house.root, "switch", "-q", "-c", "elsewhere")
+    assert house.json("init", "--yes")["target"] == "main"
+
+
+def test_the_commands_that_share_it_leave_out_what_else_was_staged(repo: Path) -> None:
+    house = Coordinated(repo)
+    (repo / "src" / "a.py").write_text("mine = 1\n")
+    git(repo, "add", "src/a.py")
+    said = house.run("init", "--yes").stdout
+    share = next(line for line in said.splitlines() if "git add" in line).partition("team: ")[2]
+    readme = (Path(__file__).parents[2] / "README.md").read_text().partition("git add .corral")[2].partition("```")[0]
+    for commands in (share, f"git add .corral{readme}"):
+        done = subprocess.run(
+            ["sh", "-ec", commands], cwd=repo, env={**os.environ, **IDENTITY}, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+        assert git(repo, "status", "--porcelain") == "M  src/a.py"
+        assert (
+            git(repo, "ls-tree", "-r", "--name-only", "HEAD", "--", ".corral/config.yaml", ".claude").count("\n") == 2
+        )
+        git(repo, "reset", "-q", "--soft", "HEAD~1")
+        git(repo, "reset", "-q", "--", ".corral", ".claude")
 
 
 @pytest.mark.parametrize("obstacle", ["settings behind a dead link", "a file called .corral"])
@@ -158,3 +200,53 @@ def test_the_environment_of_git_in_a_hook_does_not_lead_init_astray(repo: Path, 
     house.run("init", "--yes", GIT_DIR=str(other / ".git"), GIT_WORK_TREE=str(other))
     assert (repo / ".corral" / "config.yaml").is_file()
     assert not (other / ".corral").exists()
+
+
+def test_nothing_that_sends_code_to_another_provider_is_there_unless_asked_for(house: Coordinated) -> None:
+    """Not as a file, not among the plugin's agents, not as the agent of a task; and a clone that brings it is asked about."""
+    assert not (house.root / AGENT).exists()
+    manifest = json.loads((bundle_dir() / ".claude-plugin" / "plugin.json").read_text())
+    assert not [name for name in manifest["agents"] if "OpenCode" in name]
+    assert "OpenCode-Builder" not in {row["name"] for row in house.json("agent", "list")}
+    task = ("task", "submit", "--title", "x", "--agent", "OpenCode-Builder", "--prompt", "y")
+    assert house.run(*task, check=False).returncode == 2
+    house.run("init", "--yes", "--with-opencode")
+    assert (house.root / AGENT).is_file()
+    assert house.ask("GET", "/trust")["untrusted"] == [], "asked for here, approved here"
+    assert "OpenCode-Builder" in {row["name"] for row in house.json("agent", "list")}
+    house.run("init", "--yes", "--without-opencode")
+    assert (house.root / AGENT).is_file(), "a file of the project's own, which a person takes out"
+
+
+def test_a_copy_that_somebody_else_committed_waits_for_a_yes(house: Coordinated) -> None:
+    (house.root / AGENT).parent.mkdir(parents=True, exist_ok=True)
+    (house.root / AGENT).write_bytes((bundle_dir() / COPIES[AGENT]).read_bytes())
+    waiting = house.ask("GET", "/trust")["untrusted"]
+    assert [claim["key"] for claim in waiting] == ["agents.OpenCode-Builder"]
+
+
+def test_init_shows_whole_what_a_yes_writes_and_names_the_target(repo: Path) -> None:
+    git(repo, "branch", "-m", "trunk")
+    command = "python3 -m unittest discover -v " + " ".join(f"tests/test_{number}" for number in range(30))
+    shown = Coordinated(repo).run("init", "--verify", command, "--allow-tools", check=False).stdout
+    house = Coordinated(repo)
+    house.run("init", "--yes", "--no-check", "--verify", command, "--allow-tools")
+    assert "will land on the branch trunk" in shown
+    for name in (".corral/config.yaml", ".corral/.gitignore", ".claude/settings.json"):
+        for line in (repo / name).read_text().splitlines():
+            assert line in shown, name
+    assert f"a copy of {bundle_dir() / COPIES[SKILL]}" in shown
+
+
+def test_the_rule_that_allows_corrals_own_tools_is_offered_written_and_taken_out_again(repo: Path) -> None:
+    house = Coordinated(repo)
+    mine = write_settings(repo, json.dumps(SETTINGS, indent=2) + "\n")
+    assert "corral init --allow-tools" in house.run("init", "--yes").stdout
+    assert json.loads(settings_of(repo).read_text())["permissions"] == SETTINGS["permissions"]
+    assert "--allow-tools" not in house.run("init", "--yes", "--allow-tools").stdout
+    rules = json.loads(settings_of(repo).read_text())["permissions"]
+    assert rules == {"allow": ["Bash(ls:*)", "mcp__plugin_corral_corral"], "deny": ["Read(.env)"]}
+    edited = {**json.loads(settings_of(repo).read_text()), "model": "opus"}
+    settings_of(repo).write_text(json.dumps(edited, indent=2) + "\n")
+    house.run("uninstall", "--yes")
+    assert json.loads(settings_of(repo).read_text()) == {**json.loads(mine), "model": "opus"}

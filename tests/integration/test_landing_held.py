@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from corral.config.model import Landing
-from corral.store import merges
+from corral.store.merges import intents
 from tests.conftest import commit, git
 from tests.integration.landing_world import World, fingerprint
 
@@ -70,6 +70,30 @@ def test_overlapping_dirt_holds_the_landing_and_is_not_touched(world: World, tmp
     assert world.events().count("merge.held") == 1
 
 
+@pytest.mark.req("I8")
+def test_a_garbage_collection_takes_no_candidate_that_waits(world: World, tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    world.landing = Landing(verify=[f"echo x >> {runs}"])
+    world.branch("feature", {"src/a.py": "theirs\n"})
+    world.branch("other", {"other.txt": "x\n"})
+    git(world.root, "branch", "stable")
+    commit(world.root, {"since.txt": "x\n"})  # so that what lands is a merge, which no branch has
+    (world.root / "src/a.py").write_text("mine\n")
+    merge_id = world.submit("feature")
+    world.run()
+    held = world.merge(merge_id)
+    assert held["state"] == "held"
+    elsewhere = world.submit("other", "stable")  # its verification takes over the worktree that had the candidate
+    world.run()
+    assert world.merge(elsewhere)["state"] == "landed"
+    git(world.root, "reflog", "expire", "--expire=now", "--all")
+    git(world.root, "gc", "-q", "--prune=now")
+    git(world.root, "checkout", "-q", "--", "src/a.py")
+    world.run()
+    assert world.merge(merge_id)["landed_sha"] == held["candidate_sha"] == world.tip()
+    assert runs.read_text() == "x\n" * 2, "nothing was verified twice"
+
+
 @pytest.mark.req("G8")
 @pytest.mark.parametrize("way", ["moved away", "committed elsewhere", "staged as it would land", "merged by hand"])
 def test_the_way_is_free_again(world: World, way: str) -> None:
@@ -126,22 +150,20 @@ def test_a_line_waits_a_moment_for_a_git_that_is_just_at_work(world: World) -> N
     assert world.settled == [(first, "landed"), (second, "landed")]
 
 
-def test_a_later_request_of_the_same_branch_does_not_go_past_the_held_one(world: World) -> None:
-    """One that is landing cannot be superseded, and may turn out to be held."""
+def test_a_later_request_of_the_same_branch_takes_the_place_of_one_whose_landing_did_not_succeed(world: World) -> None:
+    """One that is landing is beyond recall; that it is held is known only afterwards."""
     head = world.branch("feature", {"src/a.py": "theirs\n"})
     (world.root / "src/a.py").write_text("mine\n")
     first, tip = world.submit("feature"), world.tip()
     intent = {"target": "main", "old_sha": tip, "new_sha": head, "merge_ids": [first]}
-    world.db.write(lambda conn: merges.intend(conn, **intent, now=world.now()))  # type: ignore[arg-type]
+    world.db.write(lambda conn: intents.intend(conn, **intent, now=world.now()))  # type: ignore[arg-type]
     git(world.root, "branch", "-f", "feature", world.branch("other", {"other.txt": "x\n"}))
     second = world.submit("feature")
+    assert (world.merge(first)["state"], world.merge(first)["replaced_by"]) == ("queued", second)
     for _ in range(3):
         world.run()
         world.skip(10)
-    assert (world.merge(first)["state"], world.merge(second)["state"]) == ("held", "queued")
-    git(world.root, "checkout", "-q", "HEAD", "--", "src/a.py")
-    world.run()
-    assert world.settled == [(first, "landed"), (second, "landed")]
+    assert world.settled == [(first, "superseded"), (second, "landed")]
 
 
 def test_waiting_for_the_way_writes_nothing_new(world: World) -> None:
@@ -207,3 +229,18 @@ def test_a_target_that_was_deleted_holds_its_line(world: World) -> None:
     git(world.root, "branch", "release")
     world.run()
     assert world.merge(merge_id)["state"] == "landed"
+
+
+def test_a_landed_branch_stays_while_it_is_to_land_elsewhere_too(world: World) -> None:
+    git(world.root, "branch", "release")
+    world.own_branch("corral/both", {"src/a.py": "theirs\n"})
+    git(world.root, "worktree", "add", "-q", str(world.root.parent / "release"), "release")
+    (world.root.parent / "release/src/a.py").write_text("mine\n")
+    held, landed = world.submit("corral/both", "release"), world.submit("corral/both")
+    world.spend(10)
+    assert (world.merge(held)["state"], world.merge(landed)["state"]) == ("held", "landed")
+    assert world.tip("corral/both") == world.merge(held)["head_sha"]
+    git(world.root.parent / "release", "checkout", "-q", "--", "src/a.py")
+    world.run()
+    assert world.merge(held)["state"] == "landed"
+    assert git(world.root, "for-each-ref", "refs/heads/corral/both") == ""

@@ -164,7 +164,6 @@ def test_mail_survives_the_death_of_the_daemon(house: Coordinated) -> None:
     assert _states(house, sent["id"]) == ["injected"]
 
 
-@pytest.mark.req("MESSAGE-1")
 def test_a_blind_copy_is_in_no_list_but_its_recipients(house: Coordinated) -> None:
     _, ben, cid = _arrive(house, "ann", "ben", "cid")
     house.run("message", "send", ben, "Hello", "How are you?", "--bcc", cid, CORRAL_SESSION_ID="ann")

@@ -37,7 +37,7 @@ LEFT_OUT = {
 @pytest.fixture
 def idle(coordinate: Callable[..., Coordinated]) -> Coordinated:
     """No worker starts: what is submitted here is nonsense, and a command is a command."""
-    house = coordinate(config="supervisor: {max_agents: 0}")
+    house = coordinate(config="supervisor: {max_agents: 0}\ndaemon: {tcp: true}")
     house.run("daemon", "start")
     return house
 

@@ -11,8 +11,8 @@ from typing import Any
 import jsonschema
 import pytest
 
-from corral.server import app
-from corral.server.openapi_examples import EXAMPLES
+from corral.server.http import app
+from corral.server.http.openapi_examples import EXAMPLES
 from tests.coordinated import Coordinated
 
 DOCUMENT = app.build(SimpleNamespace()).openapi()  # type: ignore[arg-type]
@@ -166,6 +166,8 @@ def test_the_examples_can_be_asked_and_are_answered_with_the_fields_that_they_sh
     )
     ask("POST /macros/reservation-cycle")
 
+    ask("POST /pause")
+    ask("POST /resume")
     done = ask("POST /tasks")["task_id"]
     ask("GET /wait", query=f"?task={done}&timeout_s=20")
     ask("GET /tasks")

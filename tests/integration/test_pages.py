@@ -16,16 +16,17 @@ from sqlalchemy import create_engine, insert
 
 from corral.config.model import Tasks as TaskRules
 from corral.config.paths import find_project, socket_path
-from corral.coordination import messages, sessions
-from corral.coordination.addresses import Identity
-from corral.coordination.messages import BODY_LIMIT, Letter
-from corral.coordination.sessions import Arrival
+from corral.coordination.mail import messages
+from corral.coordination.mail.addresses import Identity
+from corral.coordination.mail.messages import BODY_LIMIT, Letter
+from corral.coordination.sessions import registry as sessions
+from corral.coordination.sessions.registry import Arrival
 from corral.models.identifiers import new_id
 from corral.models.instants import after, iso
 from corral.models.tasks import read_submissions
-from corral.server.pages import BYTES, SHOWN_BYTES
+from corral.server.http.pages import BYTES, SHOWN_BYTES
 from corral.store.schema import agent_sessions, file_locks
-from corral.work import tasks
+from corral.work.tasks import tasks
 from tests.coordinated import Coordinated
 from tests.integration.mcp.client import Agent, play
 
@@ -39,7 +40,7 @@ def full(coordinate: Callable[..., Coordinated]) -> Coordinated:
     """A project with many locks, and mail of the largest size."""
     house = coordinate()
     house.run("daemon", "start")
-    house.run("daemon", "stop")
+    house.stop()
     now = datetime.now(timezone.utc)
     engine = create_engine(f"sqlite:///{find_project(house.root).database}")
     with engine.begin() as conn:

@@ -14,8 +14,8 @@ import psutil
 import pytest
 
 from corral.errors import CorralError
-from corral.work.folders import share_blocks
-from corral.work.provision import SetupResult, run_setup
+from corral.work.worktrees.folders import share_blocks
+from corral.work.worktrees.provision import SetupResult, run_setup
 from tests.conftest import git
 from tests.integration.provisioning import add_worktree, make_usable, run_in
 
@@ -209,7 +209,7 @@ def test_setup_that_takes_too_long_is_ended_with_all_its_processes(tmp_path: Pat
 
 
 def test_setup_that_ignores_the_polite_signal_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("corral.work.provision._STOP_GRACE_S", 0.2)
+    monkeypatch.setattr("corral.work.worktrees.provision._STOP_GRACE_S", 0.2)
     result, _ = setup(tmp_path, "trap '' TERM; while :; do sleep 0.1; done", timeout_s=0.5)
     assert result.exit_code is None
 
@@ -225,7 +225,14 @@ def test_setup_that_nobody_wants_any_more_is_ended_with_all_its_processes(tmp_pa
     # One that left the group is found by the worktree's mark.
     command = "setsid sh -c 'echo $$ > half && mv half pid; sleep 300' & wait"
     began = time.monotonic()
-    result, log = setup(tmp_path, command, timeout_s=300, is_unwanted=pid.exists, CORRAL_WORKTREE=str(tmp_path))
+    result, log = setup(
+        tmp_path,
+        command,
+        timeout_s=300,
+        is_unwanted=pid.exists,
+        CORRAL_WORKTREE=str(tmp_path),
+        CORRAL_PROJECT_ID="a-project",
+    )
     assert time.monotonic() - began < WITHIN_S
     assert (result.ok, result.exit_code) == (False, None) and "no longer wanted" in log
     wait_until(lambda: is_gone(int(pid.read_text())))

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from corral.work.ports import bindable, choose_block
-from corral.work.provision import Provisioned
+from corral.work.worktrees.ports import bindable, choose_block
+from corral.work.worktrees.provision import Provisioned
 from tests.integration.provisioning import add_worktree, make_usable
 
 WITHIN_S = 20

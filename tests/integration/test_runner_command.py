@@ -108,6 +108,19 @@ def test_a_worker_killed_from_outside_is_told_apart(start: Start) -> None:
     assert finished.error_message == "It was killed by SIGKILL."
 
 
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        ("kill -TERM $$", "killed"),
+        ("sh -c 'kill -9 $$'", "killed"),  # the shell above it tells 137
+        ("kill -SEGV $$", "crashed"),
+        ("exit 130", "command_failed"),
+    ],
+)
+def test_who_sent_the_signal_is_told_by_its_kind(start: Start, command: str, code: str) -> None:
+    assert finish(start(f"{command}; exit $?")).error_code == code
+
+
 def test_what_a_worker_finds_in_its_environment(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {
         "GIT_DIR": "/elsewhere",

@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from corral.runners.process import Feed, end_leftovers, kill_leftover, spawn, start_time
-from tests.integration.running import find_marked, kill, wait
+from tests.integration.running import find_marked, kill, marks, wait
 
 pytestmark = pytest.mark.faults
 DAEMON = """
@@ -69,27 +69,57 @@ def test_a_worker_outlives_its_daemon_and_its_log_goes_on(orphan: Orphan) -> Non
 
 def test_leftovers_are_ended_wherever_they_went(orphan: Orphan) -> None:
     wait(lambda: all_are_there(orphan))
-    assert end_leftovers(orphan.task_id, orphan.pid, orphan.started)
-    wait(lambda: not end_leftovers(orphan.task_id, orphan.pid, orphan.started), deadline_s=5)
+    assert end_leftovers(marks(orphan.task_id), orphan.pid, orphan.started)
+    wait(lambda: not end_leftovers(marks(orphan.task_id), orphan.pid, orphan.started), deadline_s=5)
     assert find_marked(orphan.task_id) == []
 
 
 def test_what_left_the_group_is_found_when_its_leader_is_gone(orphan: Orphan) -> None:
     wait(lambda: all_are_there(orphan))
-    assert kill_leftover(orphan.pid, orphan.started)
+    assert kill_leftover(orphan.pid, orphan.started, marks(orphan.task_id))
     wait(lambda: len(find_marked(orphan.task_id)) == 1, deadline_s=5)
-    wait(lambda: not end_leftovers(orphan.task_id, orphan.pid, orphan.started), deadline_s=5)
+    wait(lambda: not end_leftovers(marks(orphan.task_id), orphan.pid, orphan.started), deadline_s=5)
 
 
 def test_a_process_that_only_has_the_pid_is_left_alone(orphan: Orphan) -> None:
-    assert not kill_leftover(orphan.pid, orphan.started - 60)
+    assert not kill_leftover(orphan.pid, orphan.started - 60, marks(orphan.task_id))
     assert psutil.pid_exists(orphan.pid)
     assert psutil.Process(orphan.pid).status() != psutil.STATUS_ZOMBIE
 
 
+def test_a_process_that_has_the_tasks_id_and_not_the_projects_mark_is_left_alone(tmp_path: Path) -> None:
+    task_id = str(uuid.uuid4())
+    for others in ({}, {"CORRAL_PROJECT_ID": "another-project"}):
+        process = subprocess.Popen(
+            ["sleep", "60"], env={**os.environ, **others, "CORRAL_TASK_ID": task_id}, cwd=tmp_path
+        )
+        try:
+            assert find_marked(task_id) == [process.pid]
+            assert end_leftovers(marks(task_id), process.pid, start_time(process.pid), tmp_path / "elsewhere") == []
+            assert process.poll() is None
+        finally:
+            process.kill()
+            process.wait()
+
+
+@pytest.mark.parametrize("environ", [{}, {"CORRAL_PROJECT_ID": "another-project"}])
+def test_a_leader_without_any_projects_mark_is_killed_only_in_its_worktree(
+    tmp_path: Path, environ: dict[str, str]
+) -> None:
+    process = subprocess.Popen(["sleep", "60"], env={**os.environ, **environ}, cwd=tmp_path, start_new_session=True)
+    try:
+        begun = start_time(process.pid)
+        assert begun is not None
+        assert not kill_leftover(process.pid, begun, marks("a-task"), tmp_path / "elsewhere")
+        assert kill_leftover(process.pid, begun, marks("a-task"), tmp_path) == (not environ)
+    finally:
+        process.kill()
+        process.wait()
+
+
 def test_a_process_in_the_middle_of_an_exec_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     task_id = str(uuid.uuid4())
-    process = spawn(["sleep", "60"], cwd=tmp_path, env={**os.environ, "CORRAL_TASK_ID": task_id}, log=tmp_path / "log")
+    process = spawn(["sleep", "60"], cwd=tmp_path, env={**os.environ, **marks(task_id)}, log=tmp_path / "log")
     wait(lambda: find_marked(task_id) == [process.pid])
     environ, cmdline = psutil.Process.environ, psutil.Process.cmdline
     looks = 5
@@ -115,14 +145,14 @@ def test_a_process_in_the_middle_of_an_exec_is_found(tmp_path: Path, monkeypatch
 def test_no_process_no_leftover() -> None:
     ended = subprocess.Popen(["true"])
     ended.wait()
-    assert not kill_leftover(ended.pid, 0.0)
-    assert end_leftovers(str(uuid.uuid4()), None, None) == []
+    assert not kill_leftover(ended.pid, 0.0, marks("a-task"))
+    assert end_leftovers(marks(str(uuid.uuid4())), None, None) == []
 
 
 def test_this_process_is_never_among_the_marked(tmp_path: Path) -> None:
     task_id = str(uuid.uuid4())
-    program = f"from corral.runners.process import survivors; print(survivors(None, {task_id!r}))"
-    env = {**os.environ, "CORRAL_TASK_ID": task_id, "PYTHONPATH": os.pathsep.join(sys.path)}
+    program = f"from corral.runners.process import survivors; print(survivors(None, {marks(task_id)!r}))"
+    env = {**os.environ, **marks(task_id), "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
 
@@ -153,6 +183,7 @@ def test_a_reader_that_left_closes_the_input(tmp_path: Path) -> None:
     assert not feed.send(b"x")
 
 
+@pytest.mark.req("X18")
 def test_a_log_is_never_written_through_a_link(tmp_path: Path) -> None:
     (tmp_path / "log").symlink_to(tmp_path / "precious")
     with pytest.raises(OSError, match="symbolic links"):

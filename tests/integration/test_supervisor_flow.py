@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from corral.git import salvage
-from corral.store import merges
-from corral.store import worktrees as worktree_rows
+from corral.git.checkouts import salvage
+from corral.store.merges import merges
+from corral.store.tasks import worktrees as worktree_rows
 from tests.conftest import git
 from tests.integration.supervision import House, settings_with, utc_now
 
@@ -101,7 +103,7 @@ def test_a_setup_command_gets_no_credential(house: Open, repo: Path, monkeypatch
 
 
 def test_a_failed_attempt_is_salvaged_and_the_task_comes_back_with_a_pause(house: Open, repo: Path) -> None:
-    one = house()
+    one = house(tasks={"max_retries": 3})
     task_id = one.submit("echo half > half.txt; exit 3")
     detail = one.until_status(task_id, "pending", timeout_s=20)
     while detail["attempts"] == 0:
@@ -127,9 +129,27 @@ def test_out_of_retries_is_dead_and_keeps_why(house: Open) -> None:
 
 @pytest.mark.req("FR-QUEUE-010")
 def test_a_task_that_kills_its_own_worker_each_time_ends_in_dead(house: Open) -> None:
-    one = house(tasks={"max_retries": 1, "backoff_initial_s": 0})
+    one = house(tasks={"max_crashes": 1, "backoff_initial_s": 0})
     detail = one.until_status(one.submit("kill -9 $$"), "dead")
-    assert detail["attempts"] == 2 and detail["error_code"] == "killed"
+    assert detail["crashes"] == 2 and detail["error_code"] == "killed"
+
+
+@pytest.mark.req("FR-QUEUE-010")
+def test_a_worker_killed_from_outside_keeps_its_retries(house: Open, repo: Path) -> None:
+    one = house(tasks={"max_retries": 0, "max_crashes": 2, "backoff_initial_s": 0})
+    task_id = one.submit("test -e ../../go && touch done.txt || { echo $$ > ../../worker; exec sleep 300; }")
+    record = repo / ".corral" / "worker"
+    for kills in (1, 2):
+        one.until(lambda: record.is_file() and record.read_text().endswith("\n"))
+        if kills == 2:
+            (repo / ".corral" / "go").touch()
+        worker = int(record.read_text())
+        record.unlink()
+        os.kill(worker, signal.SIGKILL)
+    detail = one.until_status(task_id, "completed")
+    assert detail["attempts"] == 1 and detail["crashes"] == 0
+    cut = [event["data"] for event in detail["history"] if event["kind"] == "task.retried"]
+    assert [(data["error_code"], data["is_counted"]) for data in cut] == [("killed", False)] * 2
 
 
 @pytest.mark.req("FR-QUEUE-003")
@@ -146,7 +166,7 @@ def test_cancelling_a_running_task_ends_its_processes_and_keeps_its_work(house: 
 
 
 def _cancel(conn: Any, task_id: str, one: House) -> Any:
-    from corral.work import tasks
+    from corral.work.tasks import tasks
 
     return tasks.cancel(conn, task_id, utc_now(), one.settings.tasks, reason="Not needed.")
 
@@ -243,8 +263,8 @@ def test_a_dependent_starts_from_the_tip_that_its_parent_landed_on(house: Open, 
 
 def _land(one: House, merge_id: str, sha: str) -> None:
     from corral.models.states import MergeState, ReceiptStatus
-    from corral.store import receipts
-    from corral.work import tasks
+    from corral.store.merges import receipts
+    from corral.work.tasks import tasks
 
     def landed(conn: Any) -> None:
         receipt = receipts.add(conn, tree="t" * 40, fingerprint="f", status=ReceiptStatus.UNVERIFIED, now=utc_now())
@@ -295,7 +315,7 @@ def test_every_worktree_has_its_own_ports(house: Open, repo: Path) -> None:
 
 
 def test_sessions_of_workers_begin_and_end_with_their_attempts(house: Open) -> None:
-    from corral.store import sessions
+    from corral.store.sessions import sessions
 
     one = house()
     detail = one.until_status(one.submit("true"), "completed")
@@ -314,6 +334,29 @@ def test_a_worktree_that_cannot_go_stays_with_a_note(house: Open, repo: Path) ->
     git(repo, "worktree", "unlock", made["path"])
     row = one.db.read(lambda conn: worktree_rows.live_by_name(conn, "mine"))
     assert row is not None
-    from corral.work.allocation import put_right
+    from corral.work.worktrees.allocation import put_right
 
     assert put_right(one.grounds, row) and not Path(made["path"]).exists()
+
+
+def test_one_worker_that_cannot_be_looked_at_does_not_keep_the_others_from_ending(
+    house: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = house()
+    slow = one.submit(f"while ! test -e {tmp_path}/go; do sleep 0.02; done")
+    one.until(lambda: one.detail(slow)["status"] == "running" and bool(one.supervisor._attempts))
+    (attempt,) = one.supervisor._attempts.values()
+    one.until(lambda: attempt.started is not None)
+    assert attempt.started is not None
+    broken = attempt.started.running
+
+    def observe(now: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(broken, "observe", observe)
+        quick = one.submit("true")
+        one.until_status(quick, "completed")
+        assert one.status(slow) == "running" and "Input/output error" in attempt.trouble
+    (tmp_path / "go").touch()
+    one.until_status(slow, "completed")

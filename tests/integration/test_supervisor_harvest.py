@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from corral.git import salvage
-from corral.store import merges
+from corral.git.checkouts import salvage
+from corral.store.merges import merges
 from tests.conftest import commit, git
 from tests.integration.supervision import IMPATIENT, House
 

@@ -117,7 +117,9 @@ def test_a_task_that_fails_is_tried_again_and_is_dead_in_the_end_and_can_be_retr
     assert orphan["error_code"] == "dependency_failed"
     waited = house.run("wait", child, "--json", check=False)
     assert waited.returncode == 1
-    assert json.loads(waited.stdout)["tasks"] == [{"task_id": child, "status": "failed", "merge_state": None}]
+    assert json.loads(waited.stdout)["tasks"] == [
+        {"task_id": child, "status": "failed", "merge_state": None, "merge_id": None, "outcome": "failed"}
+    ]
     (tmp_path / "mended").touch()
     house.run("task", "retry", task)
     assert house.json("wait", task, child, "--timeout", "60")["done"] is True
@@ -155,6 +157,19 @@ def test_the_highest_priority_goes_first_and_then_the_oldest(
     go.touch()
     house.run("wait", "--all", "--timeout", "90")
     assert order.read_text().splitlines() == ["high", "lifted", "middle a", "middle b", "low"]
+
+
+def test_a_claim_on_a_folder_covers_what_is_in_it_however_it_is_written(coordinate: Callable[..., Coordinated]) -> None:
+    house = coordinate(config="supervisor: {max_agents: 0}\n")
+    written = ["src", "./src/a.py", "not/there", "db:users"]
+    task = house.submit("claims", "true", *(part for claim in written for part in ("--claims", claim)))
+    assert house.json("task", "detail", task)["claims"] == ["db:users", "not/there", "src/", "src/a.py"]
+    offered = house.json("task", "submit", "--title", "x", "--description", "x", "--claims", "src/*.py")["task_id"]
+    house.hook("SessionStart", "hand", source="startup")
+    assert house.ask("POST", "/tasks/claim", {"session_id": "hand"})["task_id"] == offered
+    between = house.json("task", "submit", "--title", "y", "--description", "y", "--claims", "src")["task_id"]
+    house.hook("SessionStart", "other", source="startup")
+    assert house.ask("POST", "/tasks/claim", {"session_id": "other"})["success"] is False, between
 
 
 def test_tasks_whose_claims_overlap_never_run_at_the_same_time(house: Coordinated, tmp_path: Path) -> None:
@@ -200,6 +215,7 @@ def test_a_batch_is_queued_whole_or_not_at_all(house: Coordinated, tmp_path: Pat
     assert (house.root / "2.txt").read_text() == "1\n"
 
 
+@pytest.mark.req("D13")
 def test_the_same_key_again_is_the_same_task(house: Coordinated) -> None:
     one = house.submit("once", "echo x >> x", "--idempotency-key", "k1")
     assert house.submit("once", "echo x >> x", "--idempotency-key", "k1") == one
@@ -254,19 +270,26 @@ def test_wait_covers_open_merges_and_tells_of_a_conflict(house: Coordinated) -> 
     states = {merge["branch"]: merge["state"] for merge in house.json("merge", "list")}
     assert states == {"left": "landed", "right": "conflict"}
     answer = json.loads(done.stdout)
-    if answer["merges"]:  # unless both had ended before the question came
-        assert {row["state"] for row in answer["merges"]} <= {"landed", "conflict"}
-        assert done.returncode == (0 if answer["done"] else 1)
+    assert done.returncode == 1, "whether it came back before the question or after it"
+    (conflict,) = (row for row in answer["merges"] if row["state"] == "conflict")
+    assert "README.md" in conflict["reason"]
 
 
 def test_a_task_whose_merge_comes_back_is_not_done_and_can_be_retried(coordinate: Callable[..., Coordinated]) -> None:
-    house = coordinate(verify=("test ! -e bad.txt",))
+    house = coordinate(verify=("test ! -e ba[d].txt",))
     task = house.submit("bad", "test -e good.txt || echo x > bad.txt; echo y > other.txt")
     waited = house.run("wait", task, "--timeout", "60", "--json", check=False)
     assert waited.returncode == 1
-    assert json.loads(waited.stdout) == {
-        "tasks": [{"task_id": task, "status": "completed", "merge_state": "failed"}],
+    answer = json.loads(waited.stdout)
+    assert "test ! -e" in answer["tasks"][0].pop("reason")
+    (need,) = answer.pop("needs_you")
+    merge_id = need["ids"]["merge_id"]
+    assert need["kind"] == "returned_merge" and f"corral merge log {merge_id[:8]}" in need["remedy"]
+    red = {"status": "completed", "merge_state": "failed", "outcome": "red"}
+    assert answer == {
+        "tasks": [{"task_id": task, "merge_id": merge_id, **red}],
         "merges": [],
+        "paused": [],
         "done": False,
     }
     merge = detail(house, task)["merge"]
@@ -345,7 +368,7 @@ def test_a_daemon_that_stops_and_starts_loses_no_task(house: Coordinated, tmp_pa
     go = tmp_path / "go"
     tasks = [house.submit(f"task {n}", f"until [ -e {go} ]; do sleep 0.05; done; echo {n} > {n}.txt") for n in range(3)]
     reached(house, tasks[-1], "running")
-    house.run("daemon", "stop")
+    house.stop()
     go.touch()
     assert {row["status"] for row in house.json("task", "list")} <= {"interrupted", "pending", "running", "completed"}
     assert house.json("wait", *tasks, "--timeout", "60")["done"] is True

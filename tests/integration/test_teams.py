@@ -133,6 +133,8 @@ agents:
 """
     (house.root / ".corral" / "teams.yaml").write_text(team)
     eventually(lambda: len(names(house)) == 3)
+    assert "`corral init --with-opencode` writes the agent" in house.run("team", "list").stdout
+    house.run("init", "--yes", "--with-opencode")
     listed = house.run("team", "list").stdout
     (boulder,) = (line for line in listed.splitlines() if line.startswith("Boulder  "))
     assert boulder.split()[:5] == ["Boulder", "builder", "opencode", "m/x", "python"]
@@ -152,6 +154,7 @@ agents:
 
 
 def test_everybody_whom_a_task_can_name_is_listed_and_shown(house: Coordinated) -> None:
+    house.run("init", "--yes", "--with-opencode")
     folder = house.root / ".claude" / "agents"
     (folder / "scribe.md").write_text("---\nname: scribe\ndescription: Use it.\nmodel: haiku\n---\nWrite.\n")
     (folder / "broken.md").write_text("---\nname: broken\n---\nWrite.\n")

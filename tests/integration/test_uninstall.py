@@ -8,7 +8,7 @@ from pathlib import Path
 
 import psutil
 
-from corral.cli.claude_settings import MARK
+from corral.cli.project.claude_settings import MARK
 from tests.conftest import commit, git
 from tests.coordinated import Coordinated, eventually
 from tests.integration.claude_settings import settings_of
@@ -82,7 +82,7 @@ def test_committed_work_in_a_worktree_stays_on_its_branch_through_uninstall(hous
 
 def test_a_repository_can_be_prepared_again_after_uninstall(house: Coordinated) -> None:
     house.run("uninstall", "--yes")
-    house.run("init", "--yes", "--verify", "true")
+    house.run("init", "--yes", "--no-check", "--verify", "true")
     house.run("wait", house.submit("hello", "echo hello > hello.txt"), "--timeout", "60")
     assert (house.root / "hello.txt").is_file()
 

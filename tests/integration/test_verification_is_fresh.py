@@ -75,7 +75,7 @@ def test_what_was_brought_stays_and_copied_files_are_those_of_now(
     (root / ".env").write_text("A=2\n")
     run(house, "two")
     assert seen.read_text() == "A=1\nA=2\n"
-    assert (root / ".corral/worktrees/verify-1/node_modules/runs").read_text() == "x\nx\n"
+    assert (root / ".corral/verify/1/node_modules/runs").read_text() == "x\nx\n"
 
 
 def test_what_the_setup_made_stays_and_what_the_verification_made_goes(
@@ -86,4 +86,4 @@ def test_what_the_setup_made_stays_and_what_the_verification_made_goes(
     setup = f'test -e deps/made || {{ mkdir -p deps && touch deps/made && echo "$PWD" >> {runs}; }}'
     verify = "test -e deps/made && test ! -e out && mkdir out"
     run(coordinate(root, verify=(verify,), config=f"worktrees: {{setup: ['{setup}']}}"), "one", "two", "three")
-    assert sum(line.endswith("/verify-1") for line in runs.read_text().split()) == 1
+    assert sum(line.endswith("/verify/1") for line in runs.read_text().split()) == 1

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
-from corral.coordination import sessions
+from corral.coordination.sessions import registry as sessions
 from corral.errors import Conflict, CorralError, InvalidInput, NotFound, WorkAtRisk
-from corral.git import salvage
-from corral.store import worktrees as rows
+from corral.git.checkouts import salvage
 from corral.store.schema import worktrees as worktree_table
-from corral.work.allocation import begin_reclaim, tidy_branches
+from corral.store.tasks import worktrees as rows
+from corral.work.worktrees.allocation import begin_reclaim, tidy_branches
 from tests.conftest import commit, git
 from tests.integration.supervision import House, settings_with, utc_now
 
@@ -141,8 +141,8 @@ def test_an_ended_subagents_worktree_goes_and_another_sessions_stays(house: Open
     one.worktrees.release_subagent("agent", utc_now())
     assert [row["name"] for row in one.worktrees.listing()] == ["other"]
     assert one.worktrees.live_paths() == [Path(kept["path"])]
-    assert one.worktrees.give_back(Path(kept["path"]), utc_now()) and one.worktrees.listing() == []
-    assert not one.worktrees.give_back(Path("/nowhere"), utc_now())
+    assert one.worktrees.give_back(Path(kept["path"]), utc_now()) is None and one.worktrees.listing() == []
+    assert "was not made by Corral" in str(one.worktrees.give_back(Path("/nowhere"), utc_now()))
 
 
 def test_a_setup_that_fails_leaves_nothing_and_says_which_command(house: Open, repo: Path) -> None:

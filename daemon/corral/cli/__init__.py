@@ -3,34 +3,47 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
+
+COMPLETION = "_CORRAL_COMPLETE"
+"""Set by the completion function of a shell, which calls ``corral`` without arguments."""
 
 
 def main() -> int:
     """The console script."""
     arguments = sys.argv[1:]
-    if arguments[:1] == ["mcp"] and not {"--help", "-h"} & {*arguments}:
-        from corral.bridge import main as bridge
+    if COMPLETION not in os.environ and (code := _served_without_framework(arguments)) is not None:
+        return code
+    from corral.cli.terminal.outlet import heard
 
-        return bridge()
-    if arguments[:1] == ["hook"]:
-        from corral.cli.hook import run_script
-
-        run_script(arguments[1:])
-    from corral.cli.outlet import heard
-
-    if arguments == ["--version"]:
-        from corral.cli.version import show
-
-        return heard(show)
-    if arguments in ([], ["status"], ["status", "--json"]):
-        from corral.cli.glance import glance
-        from corral.cli.output import guarded
-
-        as_json = "--json" in arguments
-        return heard(lambda: guarded(lambda: glance(as_json=as_json), as_json=as_json, debug=lambda: False))
     gc.disable()  # a tenth of the import is looking for garbage in what stays for good
     from corral.cli.app import run
 
     gc.enable()
     return heard(lambda: run(arguments))
+
+
+def _served_without_framework(arguments: list[str]) -> int | None:
+    """Run what must start fast; None: this command needs the framework."""
+    if arguments[:1] == ["mcp"] and not {"--help", "-h"} & {*arguments}:
+        from corral.client.bridge import main as bridge
+
+        return bridge()
+    if arguments[:1] == ["hook"]:
+        from corral.cli.program.hook import run_script
+
+        run_script(arguments[1:])
+    from corral.cli.terminal.outlet import heard
+
+    if arguments == ["--version"]:
+        from corral.cli.program.version import show
+
+        return heard(show)
+    if arguments in ([], ["status"], ["status", "--json"]):
+        from corral.cli.terminal.glance import glance
+        from corral.cli.terminal.output import guarded
+
+        as_json = "--json" in arguments
+        return heard(lambda: guarded(lambda: glance(as_json=as_json), as_json=as_json, debug=lambda: False))
+    return None

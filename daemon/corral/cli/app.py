@@ -11,8 +11,8 @@ from typing import Annotated
 import typer
 
 from corral.cli.nouns import Nouns
-from corral.cli.options import Common
-from corral.cli.output import Interrupted, guarded
+from corral.cli.terminal.options import Common
+from corral.cli.terminal.output import Interrupted, guarded
 from corral.errors import InvalidInput
 
 
@@ -44,11 +44,11 @@ def top(
     """What comes before the noun."""
     Common.set(directory=directory, quiet=quiet, debug=debug)
     if version:
-        from corral.cli.version import show
+        from corral.cli.program.version import show
 
         raise typer.Exit(show())
     if context.invoked_subcommand is None:
-        from corral.cli.status import status
+        from corral.cli.commands.status import status
 
         status(as_json=False)
 
@@ -64,7 +64,7 @@ def run(arguments: list[str]) -> int:
         try:
             # A program that asked for JSON gets its mistakes as JSON too, not as a page of usage.
             with contextlib.redirect_stderr(said) if as_json else contextlib.nullcontext():
-                code = app(args=arguments, standalone_mode=True)
+                code = app(args=arguments, prog_name="corral", standalone_mode=True)
         except SystemExit as leaving:
             code = leaving.code
         if as_json and code == InvalidInput.exit_code:

@@ -7,8 +7,8 @@ from typing import Any
 from typer.core import TyperGroup
 
 CATEGORIES = {
-    "Begin": ("init", "doctor", "demo", "uninstall"),
-    "Work": ("status", "task", "merge", "wait"),
+    "Begin": ("init", "trust", "doctor", "demo", "uninstall"),
+    "Work": ("status", "task", "merge", "wait", "pause", "resume"),
     "Who works where": ("session", "lock", "feature", "team", "agent", "worktree"),
     "What they tell each other": ("message", "handoff", "memory"),
     "Corral itself": ("config", "daemon", "plugin", "mcp"),
@@ -16,11 +16,14 @@ CATEGORIES = {
 
 PAGES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "init": (("init", "init ~/shop --target main --verify 'pytest -q'"), ("doctor", "config show", "uninstall")),
-    "doctor": (("doctor", "doctor --json"), ("status", "config validate", "daemon logs")),
+    "doctor": (("doctor", "doctor --verify", "doctor --json"), ("status", "config validate", "daemon logs")),
+    "trust": (("trust", "trust --yes", "trust --revoke"), ("init", "config show", "status")),
     "demo": (("demo", "demo --keep", "demo --claude"), ("init",)),
     "uninstall": (("uninstall", "uninstall ~/shop --yes"), ("init", "worktree recover")),
     "status": (("status", "status --json"), ("task list", "merge list", "session list")),
     "wait": (("wait --all", "wait 3f2a 9c1e --timeout 600"), ("task detail", "merge detail")),
+    "pause": (("pause", "pause --reason 'release today'"), ("resume", "daemon stop")),
+    "resume": (("resume",), ("pause", "status")),
     "mcp": (("mcp", "mcp --profile mail"), ("plugin path", "session list")),
     "task": ((), ("wait", "merge", "status")),
     "task submit": (
@@ -48,10 +51,15 @@ PAGES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "task logs": (("task logs 3f2a", "task logs 3f2a --follow"), ("task detail", "merge log")),
     "merge": ((), ("task", "wait", "status")),
     "merge list": (("merge list", "merge list --state conflict --state failed"), ("merge detail",)),
-    "merge detail": (("merge detail 7b0d",), ("merge log", "merge retry")),
-    "merge submit": (("merge submit", "merge submit my-branch --target main"), ("merge detail", "wait")),
+    "merge detail": (("merge detail 7b0d",), ("merge log", "merge retry", "merge approve")),
+    "merge submit": (
+        ("merge submit", "merge submit my-branch --target main", "merge submit my-branch --task 3f2a"),
+        ("merge detail", "wait"),
+    ),
     "merge retry": (("merge retry 7b0d", "merge retry 7b0d --follow-branch"), ("merge detail",)),
     "merge cancel": (("merge cancel 7b0d",), ("merge list",)),
+    "merge dismiss": (("merge dismiss 7b0d", "merge dismiss 3f2a"), ("merge retry", "status")),
+    "merge approve": (("merge approve 7b0d", "merge approve 7b0d --yes"), ("merge detail", "status")),
     "merge log": (("merge log 7b0d", "merge log 7b0d --follow"), ("merge detail", "task logs")),
     "worktree": ((), ("task", "session")),
     "worktree list": (("worktree list",), ("worktree create", "worktree recover")),
@@ -154,6 +162,7 @@ PAGES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "daemon stop": (("daemon stop", "daemon stop --drain"), ("daemon start",)),
     "daemon restart": (("daemon restart",), ("daemon status",)),
     "daemon status": (("daemon status", "daemon status --json"), ("status",)),
+    "daemon adopt": (("daemon adopt .corral/corral.db.of-1a2b3c4d",), ("daemon stop", "status")),
     "daemon logs": (("daemon logs", "daemon logs --lines 200 --follow"), ("doctor",)),
     "plugin": ((), ("mcp", "doctor")),
     "plugin path": (("plugin path",), ("doctor",)),

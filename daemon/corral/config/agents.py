@@ -128,10 +128,19 @@ class Found:
     error: ConfigInvalid | None = None
 
 
+ON_REQUEST = frozenset({"OpenCode-Builder.md"})
+"""Definitions that Corral ships and offers to nobody who did not ask: they send code to another provider."""
+
+
 def find_definitions(project: Project) -> list[Found]:
-    """Every definition of the project, then of the plugin; a file without a front matter is none."""
+    """Every definition of the project, then of the plugin; a file without a front matter is none.
+
+    The plugin's are those that it offers to Claude Code too: one that sends code to another provider is not among them, and
+    counts where a person asked ``corral init`` for a copy in the project.
+    """
     own = [] if project.bare else _below(project.root / ".claude" / "agents", PROJECT)
-    return [*own, *_below(bundle_dir() / ".claude" / "agents", PLUGIN)]
+    shipped = _below(bundle_dir() / ".claude" / "agents", PLUGIN)
+    return [*own, *(found for found in shipped if found.file.name not in ON_REQUEST)]
 
 
 def read_definition(file: Path) -> AgentDefinition | None:

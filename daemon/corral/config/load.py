@@ -6,6 +6,7 @@ A value that a later layer overrides is never looked at. Nothing here keeps stat
 from __future__ import annotations
 
 import difflib
+import os
 import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from pydantic import ValidationError
 
 from corral.config.document import MAX_BYTES, DocumentError, plain_scalar, read, read_mapping
 from corral.config.model import Places, Setting, Settings, all_settings
+from corral.config.ownership import is_foreign, is_safe
 from corral.config.paths import Project
 from corral.errors import ConfigInvalid
 
@@ -93,6 +95,18 @@ def load(project: Project, *, environ: Mapping[str, str], home: Path, committed:
     return Loaded(settings, sources, found.warnings, overrides)
 
 
+def parse_file(project: Project, data: bytes, home: Path) -> Loaded:
+    """What one version of the team's file says by itself, with the defaults for the rest.
+
+    Raises:
+        ConfigInvalid: See :func:`load`.
+    """
+    found = _Findings()
+    _gather(found, _parsed(data, TEAM_FILE, found), TEAM_FILE)
+    settings = _validated(found, Places(project.root, home))
+    return Loaded(settings, {key: found.sources.get(key, "default") for key in _SETTINGS}, found.warnings, {})
+
+
 def config_files(project: Project, home: Path) -> dict[str, Path]:
     """The configuration files by the name they are reported under, later wins; a missing one is not an error."""
     files = {TEAM_FILE: project.config_file, USER_FILE: home / ".corral" / "config.yaml"}
@@ -116,9 +130,20 @@ def read_file(path: Path) -> bytes | None:
         return None
 
 
+def read_settings(path: Path) -> bytes | None:
+    """As :func:`read_file`, of a repository's file that says what is run: this user's own, or in a repository they trust.
+
+    Raises:
+        OSError: It cannot be read, is not a file, or belongs to another user.
+    """
+    if is_foreign(os.fspath(path)) and not is_safe(*path.parents):
+        raise OSError("belongs to another user")
+    return read_file(path)
+
+
 def _content(path: Path, source: str, found: _Findings) -> dict[str, Any]:
     try:
-        data = read_file(path)
+        data = read_file(path) if source == USER_FILE else read_settings(path)
     except OSError as error:
         found.refuse("", f"cannot be read: {error.strerror or error}", source)
         return {}

@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo
 
 _DAY_S = 86_400
+DEFAULT_RETRIES = 3
 _BRANCH = re.compile(r"[^\x00-\x20\x7f~^:?*\[\\-][^\x00-\x20\x7f~^:?*\[\\]{0,199}")
 """What no option and no revision expression looks like; whether git takes the name is for git to say."""
 
@@ -70,8 +71,10 @@ def _runnable(command: str, info: ValidationInfo) -> str:
 
 Command = Annotated[str, AfterValidator(_spoken)]
 Commands = Annotated[list[Command], BeforeValidator(_listed)]
+Globs = Annotated[list[Annotated[str, Field(min_length=1, max_length=512)]], BeforeValidator(_listed)]
 Branch = Annotated[str, AfterValidator(_branch)]
 Seconds = Annotated[float, Field(gt=0, le=30 * _DAY_S)]
+Days = Annotated[int, Field(ge=1, le=36_500)] | None
 Pause = Annotated[float, Field(ge=0, le=30 * _DAY_S)]
 
 
@@ -87,6 +90,14 @@ class Landing(_Section):
     )
     verify: Commands = Field(
         default=[], description="Commands that must pass on the merged tree, in order; none: lands as `unverified`."
+    )
+    approve_paths: Globs = Field(
+        default=["**/CLAUDE.md", "**/CLAUDE.local.md", "**/.claude/**", "**/.mcp.json", "hooks/**", ".corral/**"],
+        description="A merge that changes what matches, or a file that `verify` names, waits for `corral merge approve`.",
+    )
+    rest_s: Pause = Field(
+        default=1,
+        description="Time without a write by git in the target's checkout before it is moved; waited for 30 s at most.",
     )
     timeout_s: Seconds = Field(default=600, description="Longest time one verification may take.")
     on_conflict: Literal["return"] = Field(
@@ -107,8 +118,17 @@ class Supervisor(_Section):
 class Tasks(_Section):
     """The queue: retries, order, limits."""
 
-    max_retries: int = Field(
-        default=3, ge=0, le=100, description="Times a failed task is tried again before it is `dead`."
+    max_retries: int | None = Field(
+        default=None,
+        ge=0,
+        le=100,
+        description="Times a failed task is tried again before it is `dead`; null: 3, and never after a command's own exit code.",
+    )
+    max_crashes: int = Field(
+        default=5,
+        ge=0,
+        le=100,
+        description="Times in a row that the daemon died, or its worker was killed, while a task ran; one more and it is `dead`.",
     )
     backoff_initial_s: Pause = Field(default=10, description="Pause before the first retry; it doubles with each one.")
     backoff_max_s: Pause = Field(default=300, description="Longest pause between two tries.")
@@ -119,6 +139,11 @@ class Tasks(_Section):
         default="landed", description="What a dependency must have reached before its dependents start."
     )
     max_queue: int = Field(default=1000, ge=1, le=1_000_000, description="Open tasks that are accepted at most.")
+
+    @property
+    def retries(self) -> int:
+        """Times a task is tried again unless it says otherwise."""
+        return DEFAULT_RETRIES if self.max_retries is None else self.max_retries
 
 
 class Locks(_Section):
@@ -144,9 +169,13 @@ class Messages(_Section):
 
 
 class Sessions(_Section):
-    """When a silent session counts as gone."""
+    """When a silent session counts as stalled, or gone."""
 
-    stale_after_s: Seconds = Field(default=900, description="Silence after which a session is disconnected.")
+    stale_after_s: Seconds = Field(
+        default=900,
+        description="Time without a sign, in the middle of a turn, after which a session is `stalled`; after as long again it "
+        "is disconnected.",
+    )
     stall_after_s: Seconds = Field(default=300, description="Time without progress after which a worker is stalled.")
     lease_s: Seconds = Field(
         default=14_400,
@@ -213,10 +242,54 @@ class Logs(_Section):
     keep_days: int = Field(default=30, ge=1, le=3650, description="Days after which a day's log is deleted.")
 
 
+class Retention(_Section):
+    """How long what is over is kept. What is open, unread or the only copy of work stays; so do tasks, merges and handoffs."""
+
+    events_days: Days = Field(default=30, description="Days after which an event is deleted; null: never.")
+    notices_days: Days = Field(
+        default=7, description="Days after which a notice that was handed over is deleted; null: never."
+    )
+    messages_days: Days = Field(
+        default=90, description="Days after which mail that every recipient has is deleted; null: never."
+    )
+    sessions_days: Days = Field(
+        default=30, description="Days after which an ended session without a handoff is deleted; null: never."
+    )
+    worktrees_days: Days = Field(
+        default=30, description="Days after which the row of a removed worktree is deleted; null: never."
+    )
+    receipts_days: Days = Field(
+        default=90,
+        description="Days after which a receipt that proves no open or landed merge is deleted; null: never.",
+    )
+    logs_days: Days = Field(
+        default=30, description="Days after which a log of a task, merge or worktree is deleted; null: never."
+    )
+    logs_mb: int = Field(
+        default=1000, ge=1, description="Size of all those logs together, in MB; beyond it the oldest are deleted."
+    )
+    salvage_days: Days = Field(
+        default=30, description="Days after which saved work that a branch or tag holds too is forgotten; null: never."
+    )
+    backups_days: Days = Field(
+        default=30, description="Days after which the copy of the database before an upgrade is deleted; null: never."
+    )
+
+
 class Daemon(_Section):
     """The process itself."""
 
+    tcp: bool | None = Field(
+        default=None,
+        description="Whether it listens on loopback TCP too; null: only where `daemon.tcp_port` names a port.",
+    )
     tcp_port: int = Field(default=0, ge=0, le=65_535, description="Loopback TCP port; 0: any free one.")
+
+    @property
+    def port(self) -> int | None:
+        """The loopback TCP port to listen on (0: any free one); None: no TCP."""
+        wanted = self.tcp_port > 0 if self.tcp is None else self.tcp
+        return self.tcp_port if wanted else None
 
 
 class Settings(_Section):
@@ -231,6 +304,7 @@ class Settings(_Section):
     worktrees: Worktrees = Worktrees()
     runners: Runners = Runners()
     logs: Logs = Logs()
+    retention: Retention = Retention()
     daemon: Daemon = Daemon()
 
 

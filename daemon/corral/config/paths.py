@@ -11,6 +11,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from corral.config import account, ownership
 from corral.errors import NotAProject
 
 SOCKET_LIMIT = 100
@@ -18,6 +19,9 @@ SOCKET_LIMIT = 100
 
 DATABASE_LIMIT = 480
 """Bytes the database's path may have: SQLite takes 512, with the name of a journal behind it."""
+
+POINTER_LIMIT = 8192
+"""Characters that are read of a file that names a folder."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +65,7 @@ class Project:
         usual = self.home / "corral.db"
         if len(os.fsencode(usual)) <= DATABASE_LIMIT:
             return usual
-        return Path.home() / ".local" / "state" / "corral" / _digest(self.home) / "corral.db"
+        return account.home() / ".local" / "state" / "corral" / _digest(self.home) / "corral.db"
 
     @property
     def run_dir(self) -> Path:
@@ -79,6 +83,16 @@ class Project:
         return self.run_dir / "daemon.json"
 
     @property
+    def stopped_file(self) -> Path:
+        """There after ``corral daemon stop``: a look starts no daemon then, only what asks it to do something."""
+        return self.run_dir / "stopped"
+
+    @property
+    def alive_file(self) -> Path:
+        """Written at when the daemon last looked at live sessions."""
+        return self.run_dir / "alive"
+
+    @property
     def token_file(self) -> Path:
         """The bearer token for loopback TCP; mode 0600."""
         return self.run_dir / "token"
@@ -94,16 +108,16 @@ def find_checkout(start: Path) -> Checkout | None:
     here = Path(os.path.abspath(start))  # noqa: PTH100 - resolve() would follow a symlink out of the checkout
     for folder in (here, *here.parents):
         marker = folder / ".git"
-        if marker.is_dir():
+        if os.path.isdir(marker):  # noqa: PTH112 - Path.is_dir() raises where another user allows no look
             git_dir = marker
-        elif marker.is_file():
+        elif os.path.isfile(marker):  # noqa: PTH113
             pointed = _pointer(marker, "gitdir: ")
             if pointed is None:
                 continue
             git_dir = pointed
         else:
             continue
-        if not (git_dir / "HEAD").is_file():
+        if not os.path.isfile(git_dir / "HEAD"):  # noqa: PTH113
             continue
         return Checkout(folder, git_dir.resolve(), _common_dir(git_dir))
     return None
@@ -118,6 +132,7 @@ def find_project(start: Path, *, initialised: bool = True) -> Project:
 
     Raises:
         NotAProject: No git repository here, or not a coordinated one.
+        DubiousOwnership: The nearest repository, or a file of Corral's in it, is another user's; none above is looked for.
     """
     checkout = find_checkout(start)
     common = checkout.common_dir if checkout is not None else None
@@ -132,6 +147,7 @@ def find_project(start: Path, *, initialised: bool = True) -> Project:
         )
     beside = common.parent if common.name == ".git" else None
     project = Project(beside or common, common, (beside or common) / ".corral", beside is None)
+    _require_ownership(checkout, project)
     if initialised and not project.initialised:
         raise NotAProject(
             f"{project.root} is not coordinated by Corral yet.",
@@ -141,25 +157,45 @@ def find_project(start: Path, *, initialised: bool = True) -> Project:
     return project
 
 
+def _require_ownership(checkout: Checkout | None, project: Project) -> None:
+    """Refuse what is another user's: the checkout, the repository it belongs to, and what Corral reads from both.
+
+    Raises:
+        DubiousOwnership: See :mod:`corral.config.ownership`.
+    """
+    repository = project.root
+    if checkout is not None:
+        ownership.require_repository(checkout.top, (checkout.top / ".git", checkout.git_dir))
+        if checkout.git_dir == project.common_dir:
+            repository = checkout.top
+    if checkout is None or repository != checkout.top:  # a bare repository, or a linked worktree's main one
+        ownership.require_repository(repository, (project.common_dir,))
+    ownership.require_files(repository, project.home, project.database)
+
+
 def socket_path(project: Project) -> Path:
     """Where the daemon's socket is: in ``run/``, or in the user's runtime directory if that path is too long."""
     usual = project.run_dir / "corral.sock"
     if len(os.fsencode(usual)) <= SOCKET_LIMIT:
         return usual
-    return runtime_dir() / f"{_digest(project.home)}.sock"
+    return runtime_dir() / _short_name(project)
 
 
 def find_socket(project: Project) -> Path:
-    """Where the daemon that runs listens: :func:`socket_path`, but where that depends on the environment, as it said itself."""
+    """Where the daemon that runs listens: :func:`socket_path`, but where that depends on the environment, as it said itself.
+
+    A ``daemon.json`` that came with a copy of the project, or was planted, names the socket of another one: it is not followed.
+    """
     usual = project.run_dir / "corral.sock"
     if len(os.fsencode(usual)) <= SOCKET_LIMIT:
         return usual
     import json  # only for long paths
 
     try:
-        return Path(json.loads(project.daemon_json.read_text(encoding="utf-8"))["socket"])
+        named = Path(json.loads(project.daemon_json.read_text(encoding="utf-8"))["socket"])
     except (OSError, ValueError, KeyError, TypeError):
         return socket_path(project)
+    return named if named.name == _short_name(project) else socket_path(project)
 
 
 def runtime_dir() -> Path:
@@ -177,6 +213,11 @@ def bundle_dir() -> Path:
     return packed if packed.is_dir() else package.parent.parent
 
 
+def _short_name(project: Project) -> str:
+    """The name of the socket of a project whose ``run/`` has too long a path for one."""
+    return f"{_digest(project.home)}.sock"
+
+
 def _digest(path: Path) -> str:
     """A short name for a long path."""
     import hashlib  # costs the bridge and the hooks' clients more than all the rest here, and is hardly ever needed
@@ -186,7 +227,8 @@ def _digest(path: Path) -> str:
 
 def _pointer(file: Path, prefix: str) -> Path | None:
     try:
-        text = file.read_text(encoding="utf-8", errors="surrogateescape").strip()
+        with file.open(encoding="utf-8", errors="surrogateescape") as opened:
+            text = opened.read(POINTER_LIMIT).strip()  # it may be another user's, and of any size
     except OSError:
         return None
     if not text.startswith(prefix):

@@ -161,7 +161,9 @@ class Roster:
         runner = member.runner or (own.runner if own else CLAUDE)
         base = own if own is not None and own.runner == runner else self._declaring(runner)
         if base is None and runner not in RunnerName.values():
-            raise self._unusable(member, "runner", f"there is no runner {runner!r}; there are: {self._runners()}")
+            hint = "; `corral init --with-opencode` writes the agent that has it" if runner == "opencode" else ""
+            known = self._runners()
+            raise self._unusable(member, "runner", f"there is no runner {runner!r}; there are: {known}{hint}")
         if member.model and base is not None and base.command and MODEL not in base.command:
             raise self._unusable(member, "model", f"the command of the runner {runner!r} has no {MODEL}")
         model = member.model or _model(base, runner) or (_model(own, runner) if own else None)

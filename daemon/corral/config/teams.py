@@ -19,7 +19,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints, ValidationError
 
 from corral.config.document import DocumentError, read_mapping
-from corral.config.load import read_file
+from corral.config.load import read_settings
 from corral.config.paths import Project
 from corral.errors import ConfigInvalid
 
@@ -100,7 +100,7 @@ def read_team(file: Path) -> Team | None:
         ConfigInvalid: With every error there is in ``details["errors"]``: ``field`` (such as ``agents[1].role``) and ``reason``.
     """
     try:
-        data = read_file(file)
+        data = read_settings(file)
     except OSError as error:
         raise _invalid(file, [("", f"cannot be read: {error.strerror or error}")]) from error
     if data is None:

@@ -27,6 +27,7 @@ from watchdog.events import (
 from watchdog.observers import Observer
 from watchdog.observers.api import BaseObserver, ObservedWatch
 
+from corral.config import account
 from corral.config.load import config_files, read_file
 from corral.config.paths import Project, socket_path
 from corral.config.teams import teams_file
@@ -64,7 +65,7 @@ class ConfigWatcher(FileSystemEventHandler):
         home: Path | None = None,
         on_loss: Callable[[], None] = lambda: None,
     ) -> None:
-        home = home or Path.home()
+        home = home or account.home()
         self._on_change = on_change
         self._on_loss = on_loss
         self._kept = (project.home, project.run_dir, socket_path(project).parent)
@@ -102,11 +103,6 @@ class ConfigWatcher(FileSystemEventHandler):
             if observer.is_alive():
                 observer.join()
         self._watches.clear()
-
-    @property
-    def sees_losses(self) -> bool:
-        """Whether ``on_loss`` will be called: the folders are there and watched."""
-        return all(folder in self._watches for folder in self._kept)
 
     def on_any_event(self, event: FileSystemEvent) -> None:
         """Watchdog's entry, in its thread."""

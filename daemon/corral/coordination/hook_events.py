@@ -11,11 +11,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from corral.coordination.locks.keys import MAX_PATH_BYTES
 from corral.models.identifiers import check_session_id
 from corral.models.instants import UTC
 
 LIMIT = 9_500
 """Characters of an answer: the client puts what is longer than 10,000 into a file, and shows how it begins."""
+_LONGEST_COMMAND = 128 * 1024
+"""Characters of a shell command that are looked at: a longer one is no argument of any program on Linux."""
+_ENDS_TURN = frozenset({"Stop", "StopFailure", "SubagentStop", "SessionEnd", "SessionStart"})
 EDIT_TOOLS = frozenset({"Write", "Edit", "MultiEdit", "NotebookEdit"})
 
 
@@ -26,7 +30,7 @@ class HookEvent:
     Attributes:
         actor: The session that acts: the subagent's id inside a subagent, else the session's.
         parent: The session's id inside a subagent, else None.
-        path: The absolute path an edit tool writes to, or empty.
+        path: The absolute path an edit tool writes to, or empty; also where it is too long to be one.
         prompt: What the session was asked to do, or empty; a client cuts it.
         held_before: Whether a Stop hook holds the session already: it stops for the second time.
         came_at: When its bridge sent it; for a command hook, when it was read.
@@ -66,9 +70,19 @@ class HookEvent:
         return self.tool in EDIT_TOOLS
 
     @property
+    def begins_at_rest(self) -> bool:
+        """Whether a session starts that was asked nothing yet; one that compacts is in the middle of a turn."""
+        return self.source in ("startup", "resume", "clear", "fork")
+
+    @property
     def is_shell(self) -> bool:
         """Whether a shell command is."""
         return self.tool == "Bash"
+
+    @property
+    def ends_turn(self) -> bool:
+        """Whether no tool of the actor's is at work any more."""
+        return self.name in _ENDS_TURN
 
 
 def read(name: str, payload: Mapping[str, Any], now: datetime) -> HookEvent:
@@ -90,8 +104,8 @@ def read(name: str, payload: Mapping[str, Any], now: datetime) -> HookEvent:
         parent=session if agent else None,
         cwd=_text(payload, "cwd"),
         tool=_text(payload, "tool_name"),
-        path=_text(tool_input, "file_path") or _text(tool_input, "notebook_path"),
-        command=_text(tool_input, "command"),
+        path=_path(_text(tool_input, "file_path") or _text(tool_input, "notebook_path")),
+        command=_text(tool_input, "command")[:_LONGEST_COMMAND],
         use_id=_text(payload, "tool_use_id"),
         agent_type=_text(payload, "agent_type"),
         source=_text(payload, "source"),
@@ -115,6 +129,10 @@ def read(name: str, payload: Mapping[str, Any], now: datetime) -> HookEvent:
 def _text(mapping: Mapping[str, Any], key: str) -> str:
     value = mapping.get(key)
     return value if isinstance(value, str) else ""
+
+
+def _path(text: str) -> str:
+    return text if len(text) <= MAX_PATH_BYTES else ""
 
 
 def _instant(given: object) -> datetime | None:

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 
-from corral.git.command import Git
+from corral.git.process.command import Git
 
 
 def pathspecs(path: str, *, is_pattern: bool, fold: bool) -> list[str]:
     """What git calls a path or a glob of ours, and everything below it.
 
     Args:
-        path: Repository-relative; a glob has the syntax of :mod:`corral.coordination.globs`, which is git's ``glob``.
+        path: Repository-relative; a glob has the syntax of :mod:`corral.coordination.locks.globs`, which is git's ``glob``.
         fold: Whether case does not matter.
     """
     case = ",icase" if fold else ""

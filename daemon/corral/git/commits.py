@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from corral.errors import Conflict
-from corral.git import staging, status
-from corral.git.command import Git, Identity, Outcome, as_env
+from corral.git.checkouts import staging, status
+from corral.git.process.command import Git, Identity, Outcome, as_env
 
 
 def message_with(message: str, trailers: Mapping[str, str]) -> str:

@@ -8,8 +8,9 @@ from datetime import datetime
 
 import psutil
 
-from corral.git import stale, worktrees
-from corral.git.command import Git, version
+from corral.git.checkouts import worktrees
+from corral.git.process import known_holes, stale
+from corral.git.process.command import Git, version
 
 OLDEST = (2, 38)
 _LOCK_AGE_S = 60.0
@@ -32,7 +33,33 @@ def problems(repo: Git, now: datetime | None = None) -> list[Problem]:
         repo: The repository.
         now: Current time: lock files younger than a minute are not reported. None: all are.
     """
-    return [*_old_git(), *_locks(repo, now), *_dead_gc(repo), *_configuration(repo), *_half_made(repo), *_stash(repo)]
+    return [
+        *_old_git(),
+        *_locks(repo, now),
+        *_dead_gc(repo),
+        *_configuration(repo),
+        *_half_made(repo),
+        *_stash(repo),
+    ]
+
+
+def holes(found: tuple[int, ...] | None = None) -> list[Problem]:
+    """Known holes of the git that is used, by its version number.
+
+    Args:
+        found: That number; None: git is asked.
+    """
+    found = found or version()
+    text, problems = ".".join(map(str, found)), []
+    for hole in known_holes.open_in(found):
+        closed = ", ".join(".".join(map(str, first)) for first in hole.closed_in)
+        message = (
+            f"git {text} has the number of a version with {', '.join(hole.names)}, closed in {closed} and later. "
+            "A distribution may have closed them in its package under the same number."
+        )
+        remedy = "Update git, or look for these numbers in the changelog of the package, e.g. `apt-get changelog git`."
+        problems.append(Problem("known-hole", message, remedy))
+    return problems
 
 
 def _old_git() -> Iterator[Problem]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from corral.git.command import Git
+from corral.git.process.command import Git
 from corral.models.instants import UTC
 
 

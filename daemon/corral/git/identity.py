@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from corral.git.command import Git, Identity, as_env
+from corral.git.process.command import Git, Identity, as_env
 
 __all__ = ["CORRAL", "as_env", "effective"]
 

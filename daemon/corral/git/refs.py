@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from corral.errors import InvalidInput, NotFound
-from corral.git.command import OID, Git, Outcome
+from corral.git.process.command import OID, Git, Outcome
 from corral.models.instants import UTC
 
 _FORBIDDEN = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//")
@@ -91,11 +92,17 @@ def full_ref(text: str) -> str:
 
 
 def read(git: Git, ref: str) -> str | None:
-    """What a full ref names, or None where it does not exist."""
+    """What a full ref names, or None where it does not exist.
+
+    Raises:
+        GitFailed: Git was ended before it said.
+    """
     loose = git.loose(full_ref(ref))
     if loose is not None:
         return loose
     result = git.run("show-ref", "--verify", "--hash", ref)
+    if result.rc < 0:
+        raise result.failure()
     return result.text.strip() if result.ok else None
 
 
@@ -169,6 +176,27 @@ def changed_paths(git: Git, a: str, b: str) -> list[str]:
     """Paths whose content or mode differs between two commits or trees; a rename is its two paths."""
     result = git.check("diff-tree", "-r", "-z", "--name-only", "--no-renames", oid(a), oid(b))
     return [path for path in result.text.split("\0") if path]
+
+
+def diff(git: Git, a: str, b: str, paths: Sequence[str]) -> bytes:
+    """What differs between two commits or trees in these paths, as a patch that names no program of anybody's."""
+    literal = [f":(literal){path}" for path in paths]
+    return git.check(
+        "diff-tree", "-r", "-p", "--no-renames", "--no-ext-diff", "--no-textconv", oid(a), oid(b), "--", *literal
+    ).stdout
+
+
+def blobs(git: Git, shas: Iterable[str]) -> list[str]:
+    """The contents of blobs, in the order that they are asked for."""
+    asked = [oid(sha) for sha in shas]
+    answer = git.check("cat-file", "--batch", input="".join(f"{sha}\n" for sha in asked).encode()).stdout
+    contents, at = [], 0
+    for _ in asked:
+        begin = answer.index(b"\n", at) + 1
+        at = begin + int(answer[at:begin].split()[2])
+        contents.append(answer[begin:at].decode("utf-8", "surrogateescape"))
+        at += 1
+    return contents
 
 
 def show_file(git: Git, commit: str, path: str) -> bytes | None:

@@ -8,29 +8,42 @@ What a request still holds on to (``refs/corral/mq/<merge_id>``) is the note tha
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import Enum, auto
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection
 
-from corral.errors import GitFailed, InvalidInput
-from corral.git import candidates, landing, refs, worktrees
-from corral.git.command import Git
+from corral.errors import CorralError, DatabaseUnavailable, GitFailed, InvalidInput
+from corral.git import refs
+from corral.git.checkouts import listing as worktree_list
+from corral.git.checkouts import worktrees
+from corral.git.land import candidates, forward, landed, landing
+from corral.git.process.command import Git, Outcome
+from corral.landing.verify import blame
 from corral.models.crash import crash_point
+from corral.models.instants import parse
+from corral.models.remedies import with_remedy
 from corral.models.states import OPEN_MERGES, MergeState
 from corral.observe.logs import logger
-from corral.observe.redaction import redact
-from corral.store import merges
-from corral.store import worktrees as rows
-from corral.store.engine import Database
+from corral.store.engine.database import Database
+from corral.store.merges import intents, merges
+from corral.store.tasks import worktrees as rows
 
 Row = dict[str, Any]
 OnSettled = Callable[[Connection, Row, datetime], None]
 """Told, in the transaction in which a request ends, so that those who depend on it move with it."""
 
 HELD_REFS = "refs/corral/mq/"
+AGAIN = timedelta(seconds=2)
+"""Between two tries to conclude a landing."""
+
+NOT_RECOVERED_AGAIN = timedelta(seconds=30)
+"""Between two tries to clear a checkout of what a killed landing left in it, where nothing is to land."""
+
+LONGEST_UNREST = timedelta(seconds=30)
+"""For so long a landing waits for a checkout in which git is used all the time."""
 
 log = logger("landing")
 
@@ -53,9 +66,20 @@ def message(merge: Row) -> str:
 
 
 def land(
-    db: Database, repo: Git, merge: Row, receipt_id: str, *, on_settled: OnSettled, now: datetime
+    db: Database,
+    repo: Git,
+    merge: Row,
+    receipt_id: str,
+    *,
+    rest_s: float,
+    on_settled: OnSettled,
+    now: datetime,
 ) -> MergeState | None:
     """Land a judged candidate.
+
+    Args:
+        rest_s: Seconds for which nobody else's git must have written in the checkout that has the target. One that never
+            rests is not waited for longer than :data:`LONGEST_UNREST`.
 
     Returns:
         Where the request stands now: landed; queued again (the target had moved); held (something is in the way);
@@ -71,41 +95,63 @@ def land(
     def intend(conn: Connection) -> bool:
         if merges.judged(conn, merge["merge_id"], merge["candidate_sha"], receipt_id) is None:
             return False
-        merges.intend(conn, **intent, now=now)
+        intents.intend(conn, **intent, now=now)
         return True
 
     crash_point("landing.before_intent")
     if not db.write(intend):
         return None
     crash_point("landing.intent_stored")
-    return carry_out(db, repo, intent, on_settled=on_settled, now=now)
+    has_waited = merge["state"] == MergeState.HELD and now - parse(merge["updated_at"]) >= LONGEST_UNREST
+    quiet_since = None if has_waited else now - timedelta(seconds=rest_s)
+    return carry_out(db, repo, intent, quiet_since=quiet_since, on_settled=on_settled, now=now)
 
 
-def carry_out(db: Database, repo: Git, intent: Row, *, on_settled: OnSettled, now: datetime) -> MergeState:
-    """Do what an intent says, or find that it was done or cannot be, and store the outcome. Safe to run twice."""
+def carry_out(
+    db: Database, repo: Git, intent: Row, *, on_settled: OnSettled, now: datetime, quiet_since: datetime | None = None
+) -> MergeState:
+    """Do what an intent says, or find that it was done or cannot be, and store the outcome. Safe to run twice.
+
+    Args:
+        quiet_since: See :func:`corral.git.land.landing.land`.
+    """
     target, new_sha = intent["target"], intent["new_sha"]
     try:
-        outcome = landing.land(repo, refs.branch_ref(target), new_sha, intent["old_sha"])
-    except GitFailed as error:
-        # Whether the target moved is not known: the intent stays, and the next step finds out.
-        reason = redact(f"Git could not move {target}: {error.message} {error.cause}")
-        db.write(lambda conn: [merges.hold(conn, merge_id, reason, now) for merge_id in intent["merge_ids"]])
+        outcome = landing.land(repo, refs.branch_ref(target), new_sha, intent["old_sha"], quiet_since=quiet_since)
+    except (CorralError, OSError) as error:
+        # Whether the target moved is not known: the intent stays, and a later step finds out.
+        reason = f"{target} could not be moved: {blame.describe(error)}"
+
+        def give_up(conn: Connection) -> None:
+            intents.intent_failed(conn, target, now)
+            for merge_id in intent["merge_ids"]:
+                merges.hold(conn, merge_id, reason, now)
+
+        db.write(give_up)
         return MergeState.HELD
     crash_point("landing.target_moved")
+    blocked = isinstance(outcome, landing.InTheWay) and outcome.paths
+    place = worktrees.checkout_of(repo, refs.branch_ref(target)) if blocked else None
 
     def store(conn: Connection) -> MergeState:
-        merges.conclude(conn, target)
+        intents.conclude(conn, target)
         state = MergeState.LANDED
         for merge_id in intent["merge_ids"]:
             if isinstance(outcome, landing.Landed):
                 end(conn, on_settled, merge_id, MergeState.LANDED, now=now, landed_sha=new_sha)
+            elif (row := merges.get(conn, merge_id))["replaced_by"] is not None:
+                # A newer request of its branch came while it was landing, and goes on in its place.
+                if (superseded := merges.supersede(conn, row, row["replaced_by"], now)) is not None:
+                    on_settled(conn, superseded, now)
             elif isinstance(outcome, landing.Moved):
                 state = MergeState.QUEUED
                 merges.requeue(conn, merge_id, now, reason=f"{target} moved; the merge is built again on its new tip.")
             else:
                 state = MergeState.HELD
                 named = f" ({', '.join(outcome.paths[:10])})" if outcome.paths else ""
-                merges.hold(conn, merge_id, f"{outcome.reason}{named}", now)
+                there = str(place) if place is not None else None
+                reason = with_remedy(f"{outcome.reason}{named}", outcome.remedy)
+                merges.hold(conn, merge_id, reason, now, paths=outcome.paths, checkout=there)
         return state
 
     state = db.write(store)
@@ -113,10 +159,58 @@ def carry_out(db: Database, repo: Git, intent: Row, *, on_settled: OnSettled, no
     return state
 
 
-def resume(db: Database, repo: Git, *, on_settled: OnSettled, now: datetime) -> bool:
-    """Carry out every intent that is left; whether all could be concluded."""
-    states = [carry_out(db, repo, intent, on_settled=on_settled, now=now) for intent in db.read(merges.intents)]
-    return not states or not db.read(merges.intents)
+def resume(db: Database, repo: Git, *, on_settled: OnSettled, now: datetime) -> set[str]:
+    """Carry out every intent that is left, each by itself.
+
+    Returns:
+        The targets whose intent stays: it could not be concluded, which the reason of its requests tells.
+    """
+    for intent in db.read(intents.listing):
+        failed_at = intent["failed_at"]
+        if failed_at is not None and timedelta(0) <= now - parse(failed_at) < AGAIN:
+            continue
+        if db.write(lambda conn, target=intent["target"]: intents.take_up_intent(conn, target)):  # type: ignore[misc]
+            carry_out(db, repo, intent, on_settled=on_settled, now=now)
+    return {intent["target"] for intent in db.read(intents.listing)}
+
+
+def verify_landed(repo: Git, now: datetime) -> tuple[list[datetime], dict[str, str]]:
+    """Look, a moment after a landing, whether a git that did not know of it has undone it in the user's checkout.
+
+    A lock that was left there by a look which was killed is given up first.
+
+    Returns:
+        When to look again; and by folder, why the lock of an earlier look could not be given up.
+    """
+    due: list[datetime] = []
+    stuck: dict[str, str] = {}
+    try:
+        failed = forward.recover(repo)
+        checkouts = landing.to_verify(repo)
+    except (CorralError, OSError) as error:  # a look back must not keep anything from landing
+        log.warning("landings_not_verified", reason=blame.describe(error))
+        return [now + AGAIN], stuck
+    for checkout, why in failed:
+        folder = worktree_list.folder_of(checkout.git_dir)
+        stuck[str(folder)] = blame.describe(why)
+        log.warning("checkout_not_recovered", checkout=str(folder), reason=stuck[str(folder)])
+        due.append(now + NOT_RECOVERED_AGAIN)
+    for checkout, at in checkouts:
+        if at > now:
+            due.append(at)
+            continue
+        try:
+            found = landed.verify(checkout)
+        except (CorralError, OSError) as error:
+            log.warning("landing_not_verified", checkout=str(checkout.work_tree), reason=blame.describe(error))
+            continue
+        if found is None:
+            due.append(now + AGAIN)
+        elif found.put_right:
+            log.warning("landing_put_right", checkout=str(checkout.work_tree), paths=found.put_right)
+        elif found.differ:
+            log.warning("landing_differs", checkout=str(checkout.work_tree), paths=found.differ)
+    return due, stuck
 
 
 class Tidy(Enum):
@@ -124,7 +218,7 @@ class Tidy(Enum):
 
     DONE = auto()
     STAYS = auto()
-    """A landed branch, because a worktree has it: sweep again when that may be gone."""
+    """A landed branch, because a worktree or an open request has it: sweep again when that may be gone."""
     FAILED = auto()
     """Something that git could not change, as a rule for a lock that a killed one left: sweep again soon."""
 
@@ -135,14 +229,26 @@ def sweep(db: Database, repo: Git, *, orphans: bool) -> Tidy:
     Args:
         orphans: Also of refs whose request was never stored. Only while nobody submits.
     """
-    some_stay = False
+    left = Tidy.DONE
     try:
         for ref in refs.listing(repo, HELD_REFS):
-            some_stay |= not _swept(db, repo, ref, orphans=orphans)
+            left = max(left, _sweep_one(db, repo, ref, orphans=orphans), key=list(Tidy).index)
     except GitFailed as error:  # the others would wait for the same lock, a second each
-        log.warning("not_tidied", reason=redact(f"{error.message} {error.cause}"))
+        log.warning("not_tidied", reason=blame.describe(error))
         return Tidy.FAILED
-    return Tidy.STAYS if some_stay else Tidy.DONE
+    return left
+
+
+def _sweep_one(db: Database, repo: Git, ref: refs.Ref, *, orphans: bool) -> Tidy:
+    try:
+        return Tidy.DONE if _swept(db, repo, ref, orphans=orphans) else Tidy.STAYS
+    except DatabaseUnavailable:
+        raise
+    except (CorralError, OSError) as error:
+        if isinstance(error, GitFailed) and error.details.get("outcome") == Outcome.LOCK.value:
+            raise
+        log.warning("not_tidied", ref=ref.name, reason=blame.describe(error))
+        return Tidy.FAILED
 
 
 def _swept(db: Database, repo: Git, ref: refs.Ref, *, orphans: bool) -> bool:
@@ -152,17 +258,19 @@ def _swept(db: Database, repo: Git, ref: refs.Ref, *, orphans: bool) -> bool:
         return _retire_branch(db, repo, merge)
     if merge is not None and merge["state"] not in OPEN_MERGES:
         _let_go(repo, merge, ref.sha)
-    elif merge is None and orphans:
-        candidates.release(repo, merge_id)
+    elif merge is None and orphans and refs.holder(repo, ref.sha, besides=ref.name) is not None:
+        candidates.release(repo, merge_id)  # what nothing else holds may be work of a database that was lost
     return True
 
 
 def _retire_branch(db: Database, repo: Git, merge: Row) -> bool:
-    """Delete a branch that has landed, if we made it and it is still at the landed head; False while a worktree has it."""
+    """Delete a branch that has landed, if we made it and it is still at the landed head; False while it is still needed."""
     branch, landed_head_sha = merge["branch"], merge["head_sha"]
     if db.read(lambda conn: merges.is_own_branch(conn, branch)):
         full = refs.branch_ref(branch)
         if refs.read(repo, full) == landed_head_sha:
+            if db.read(lambda conn: merges.is_open_branch(conn, branch)):  # it is to land elsewhere too
+                return False
             if worktrees.checkout_of(repo, full) is not None or _has_folder(db, branch):
                 return False
             refs.delete(repo, full, landed_head_sha)

@@ -13,12 +13,14 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from corral.git import refs, status, worktrees
-from corral.git.command import Git, open_checkout
+from corral.git import refs
+from corral.git.checkouts import status, worktrees
+from corral.git.process.command import Git, open_checkout
+from corral.landing.verify import proof
 from corral.models.instants import parse
-from corral.models.states import MergeState, ReceiptStatus
-from corral.store import merges, receipts
-from corral.store.engine import Database
+from corral.models.states import MergeState
+from corral.store.engine.database import Database
+from corral.store.merges import intents, merges, receipts
 
 Row = dict[str, Any]
 PATIENCE = timedelta(seconds=2)
@@ -29,7 +31,7 @@ _NAMED_AT_ONCE = 1000
 def remain(db: Database, repo: Git, merge: Row, tip_sha: str) -> bool:
     """Whether a request is held only by the target's checkout, and the way is still not free: no use in trying."""
     receipt = db.read(lambda conn: receipts.get(conn, merge["receipt_id"]))
-    if merge["state"] != MergeState.HELD or receipt is None or receipt["status"] == ReceiptStatus.FAILED:
+    if merge["state"] != MergeState.HELD or receipt is None or receipt["status"] in proof.NOT_GREEN:
         return False
     if tip_sha != merge["tip_sha"] and refs.is_ancestor(repo, merge["head_sha"], tip_sha):
         return False
@@ -39,7 +41,8 @@ def remain(db: Database, repo: Git, merge: Row, tip_sha: str) -> bool:
 def may_be_passed(conn: Connection, merge_id: str, now: datetime) -> bool:
     """Whether the others of its line need not wait for a held request. Where its target may have moved they must."""
     since = parse(merges.get(conn, merge_id)["updated_at"])
-    return now - since >= PATIENCE and not merges.is_landing(conn, merge_id)
+    waits = timedelta(0) <= now - since < PATIENCE  # a clock that was set back makes nobody wait longer
+    return not waits and not intents.is_landing(conn, merge_id)
 
 
 def next_look(conn: Connection, target: str, now: datetime) -> datetime:

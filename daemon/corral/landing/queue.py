@@ -3,46 +3,54 @@
 What must hold:
     * A target only ever moves to a commit whose exact tree has a receipt under the commands in force on that target.
     * What is merged is the head that was submitted; it lands at most once.
-    * Nobody is sent back without evidence: a conflict is one with the landed tip; a failure is a red run of the merged
-      tree and a green one of the tip without it. What kept a verification from a verdict is never the change's fault.
+    * Nobody is sent back without evidence (:mod:`corral.landing.verify.blame`): a conflict is one with the landed tip; a failure
+      is a red run of the merged tree and a green one of the tip without it. A fault of the machine's is never the change's.
+    * One fault stops one thing: an error met with one request, target or intent is stored with it, and the others go on.
     * One that the user's checkout keeps from landing waits alone: the others go on past it.
+    * What a person has to approve is neither verified nor landed before, and holds up nobody else.
     * A target that is itself red sends nobody back: its line waits. Only a request made after that was found goes past
       those who wait, since it may be the repair.
 
-Everything is decided from rows and refs, except for the one verification that runs: it is lost with the process and
-started again. Safe to call at any time, any number of times.
+Everything is decided from rows and refs, except for the one verification that runs (:mod:`corral.landing.verify.slot`).
+Safe to call at any time, any number of times.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 from enum import Enum, auto
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from sqlalchemy import Connection
 
 from corral.config.model import Landing, Settings
 from corral.config.paths import Project
-from corral.errors import ConfigInvalid, CorralError, GitFailed
-from corral.git import candidates, refs
-from corral.git.command import Git, Identity
+from corral.errors import ConfigInvalid, CorralError, DatabaseUnavailable, NotAProject, Unsupported
+from corral.git import refs
 from corral.git.identity import effective
-from corral.landing import bench, landfall, obstacles, proof
+from corral.git.land import candidates
+from corral.git.process.command import Git, Identity
+from corral.landing import approval, landfall, obstacles, pauses
 from corral.landing.landfall import Tidy
-from corral.landing.trial import Room, Subject, Trial
-from corral.landing.verification import Verdict, end_marked
+from corral.landing.settled_elsewhere import LOOK_AGAIN, ReturnedRequests
+from corral.landing.verify import blame, evidence, proof
+from corral.landing.verify.slot import VerificationSlot
+from corral.landing.verify.trial import Subject
+from corral.landing.verify.verification import end_marked, marks
 from corral.models.crash import crash_point
-from corral.models.instants import after, parse
+from corral.models.instants import parse
+from corral.models.merges import TARGET_RED
+from corral.models.remedies import with_remedy
 from corral.models.states import MergeState, ReceiptStatus
-from corral.observe.redaction import redact
-from corral.store import events, merges, receipts
-from corral.store.engine import Database
+from corral.store.engine.database import Database
+from corral.store.merges import intents, merges, receipts
+from corral.store.tasks import work_pause
 
 Row = dict[str, Any]
-MAX_TRIES = 3
-BACKOFF_S = 5.0
 TIDY_AGAIN = timedelta(seconds=20)
 
 
@@ -72,6 +80,12 @@ class Queue:
         nudge: Told after a request has ended, so that others look soon.
         watch_exit: Asked to have :meth:`step` called soon after this process ends.
         environ: The daemon's environment, of which verification gets a part without any credential.
+        project_id: The project's, by which the processes of its verifications are known.
+        spawn: Runs the checkout and the setup of a verification where no step waits for it; by default in the step.
+        ready: Told from there when that is done, to have :meth:`step` called soon.
+
+    Attributes:
+        stuck_checkouts: Checkouts in which a killed landing left something, by folder, and why it could not be cleared.
     """
 
     def __init__(
@@ -86,29 +100,37 @@ class Queue:
         nudge: Callable[[], None],
         watch_exit: Callable[[int], None],
         environ: Mapping[str, str],
+        project_id: str,
+        spawn: Callable[[Callable[[], None]], None] = lambda function: function(),
+        ready: Callable[[], None] = lambda: None,
     ) -> None:
         self._db = db
         self._project = project
         self._open = repo
         self._settings = settings
         self._verify_settings = verify_settings
-        self._prepare = prepare
         self._on_settled = on_settled
         self._nudge = nudge
-        self._watch_exit = watch_exit
-        self._environ = environ
-        self._trial: Trial | None = None
+        self._slot = VerificationSlot(db, project, prepare, on_settled, watch_exit, environ, project_id, spawn, ready)
+        self._project_id = project_id
+        self.stuck_checkouts: dict[str, str] = {}
         self._stopped = False
+        self._returned = ReturnedRequests()
         self._untidy = False
         self._tidy_at: datetime | None = None
 
     def recover(self, now: datetime) -> None:
         """Finish or undo what an earlier life left: processes, intents, half-verified requests, refs of ended ones."""
+        end_marked(marks(self._slot.path, self._project_id))
         repo = self._open()
-        end_marked(self._bench)
         landfall.resume(self._db, repo, on_settled=self._on_settled, now=now)
-        self._requeue_verifying(now)
+        self._db.write(lambda conn: pauses.look_at_once(conn, now))
+        self._requeue_verifying(now, died=True)
         self._untidy = landfall.sweep(self._db, repo, orphans=True) is not Tidy.DONE
+
+    def look_at_paused(self, now: datetime) -> None:
+        """Have paused targets looked at in the next step: something has changed that may have been why. From any thread."""
+        self._db.write(lambda conn: pauses.look_at_once(conn, now))
 
     def stop(self, now: datetime) -> None:
         """End a running verification, whose request goes back to the queue, and take no further step.
@@ -116,8 +138,7 @@ class Queue:
         May be called from another thread than :meth:`step`: whoever comes second ends the verification.
         """
         self._stopped = True
-        if self._trial is not None:
-            self._trial.stop()
+        self._slot.stop()
         self._requeue_verifying(now)
 
     def step(self, now: datetime) -> datetime | None:
@@ -128,31 +149,58 @@ class Queue:
         """
         if self._stopped:
             return None
-        if self._trial is not None and not self._follow(self._trial, now):
-            return self._trial.due_at(now)
+        if self._slot.is_taken:
+            if not self._slot.follow(now):
+                return self._slot.due_at(now)
+            self._nudge()
         repo = self._open()
-        if not landfall.resume(self._db, repo, on_settled=self._on_settled, now=now):
-            return now + obstacles.PATIENCE
-        due = self._tidy(repo, now)
+        stuck = landfall.resume(self._db, repo, on_settled=self._on_settled, now=now)
+        due = [now + landfall.AGAIN] if stuck else []
+        due += self._tidy(repo, now)
+        look_again, self.stuck_checkouts = landfall.verify_landed(repo, now)
+        due += look_again
+        due += self._settle_returned(repo, now)
+        if self._db.read(lambda conn: pauses.are_too_long(conn, now)):
+            self._db.write(lambda conn: pauses.shorten(conn, now))
+        if self._db.read(work_pause.current) is not None:
+            return min(due, default=None)
+        paused = self._db.write(pauses.current) if self._db.read(pauses.any_counted) else {}
         for target in self._db.read(merges.busy_targets):
-            outcome = self._advance_line(repo, target, now)
+            if target in stuck:
+                continue
+            if not pauses.is_due(paused.get(target), now):
+                due.append(parse(paused[target]["look_at"]))
+                continue
+            outcome = self._advance_line(repo, target, now, paused=target in paused)
             if outcome is _Next.AGAIN:
                 self._untidy = True
                 self._tidy(repo, now)
                 self._nudge()
                 return now
-            if outcome is _Next.RUNNING and self._trial is not None:
-                return self._trial.due_at(now)
+            if outcome is _Next.RUNNING:
+                return self._slot.due_at(now)
             if outcome is _Next.BLOCKED:
                 due.append(self._db.read(lambda conn, target=target: obstacles.next_look(conn, target, now)))  # type: ignore[misc]
-        waiting = self._db.read(merges.next_due_at)
+        waiting = self._db.read(lambda conn: merges.next_due_at(conn, now))
         if waiting is not None:
-            due.append(max(now, parse(waiting)))
+            due.append(parse(waiting))
         return min(due, default=None)
+
+    def _settle_returned(self, repo: Git, now: datetime) -> list[datetime]:
+        """Requests that came back have landed once their target has their commits; when to look again, if any are left."""
+        found, others = self._returned.landed(self._db, repo)
+        for row in found:
+            merge_id, head = row["merge_id"], row["head_sha"]
+            reopened = self._db.write(lambda conn, i=merge_id, h=head: merges.reopen(conn, i, h, now))  # type: ignore[misc]
+            if reopened is not None:
+                landing = self._verify_settings(refs.branch_ref(row["target"]))
+                self._already_there(repo, reopened, proof.fingerprint(landing, self._settings().worktrees), now)
+                self._nudge()
+        return [now + LOOK_AGAIN] if others else []
 
     def _tidy(self, repo: Git, now: datetime) -> list[datetime]:
         """Let go of what has ended; when to try again, if git could not: it waits for locks, and nobody waits for it."""
-        if self._untidy and (self._tidy_at is None or now >= self._tidy_at):
+        if self._untidy and (self._tidy_at is None or not now < self._tidy_at <= now + TIDY_AGAIN):
             left = landfall.sweep(self._db, repo, orphans=False)
             self._untidy = left is not Tidy.DONE
             self._tidy_at = now + TIDY_AGAIN if left is Tidy.FAILED else None
@@ -160,22 +208,24 @@ class Queue:
 
     # -- a line: the open requests of one target ------------------------------------------------------------------
 
-    def _advance_line(self, repo: Git, target: str, now: datetime) -> _Next | None:
+    def _advance_line(self, repo: Git, target: str, now: datetime, *, paused: bool) -> _Next | None:
         blocked_by: Row | None = None
         passed: set[str] = set()
-        for merge in self._db.read(lambda conn: merges.eligible(conn, target, now)):
+        for merge in self._to_try(target, now, paused=paused):
             if merge["branch"] in passed:
                 continue
             if blocked_by is not None and not self._may_repair(merge, blocked_by):
                 continue
             try:
                 outcome = self._advance(repo, merge, now)
+            except DatabaseUnavailable:
+                raise
             except ConfigInvalid as error:
                 self._hold(merge, f"{error.message} {error.cause}", now)
                 return _Next.BLOCKED
-            except GitFailed as error:
-                said = redact(f"{error.message} {error.cause}")
-                self._db.write(lambda conn: self._no_verdict(conn, merge, said, now))  # noqa: B023 - run before the loop goes on
+            except (CorralError, OSError) as error:
+                said = blame.describe(error)
+                self._db.write(lambda conn: pauses.record_fault(conn, merge, said, now))  # noqa: B023 - run before the loop goes on
                 return _Next.AGAIN
             if outcome is _Next.PASSED:
                 passed.add(merge["branch"])
@@ -185,25 +235,40 @@ class Queue:
             blocked_by = blocked_by or self._db.read(lambda conn, m=merge: merges.get(conn, m["merge_id"]))  # type: ignore[misc]
         return _Next.BLOCKED if blocked_by is not None or passed else None
 
+    def _to_try(self, target: str, now: datetime, *, paused: bool) -> list[Row]:
+        if paused:
+            return pauses.in_order_of_tries(self._db.read(lambda conn: merges.open_of(conn, target)))
+        return self._db.read(lambda conn: merges.eligible(conn, target, now))
+
     def _may_repair(self, merge: Row, blocked_by: Row) -> bool:
         receipt = self._db.read(lambda conn: receipts.get(conn, blocked_by["receipt_id"]))
-        if receipt is None or receipt["status"] != ReceiptStatus.FAILED:
+        if receipt is None or receipt["status"] not in proof.NOT_GREEN:
             return False
         return bool(merge["created_at"] > receipt["created_at"])
 
     def _advance(self, repo: Git, merge: Row, now: datetime) -> _Next:
         tip = refs.read(repo, refs.branch_ref(merge["target"]))
         if tip is None:
-            return self._hold(merge, f"There is no branch {merge['target']} any more.", now)
-        if obstacles.remain(self._db, repo, merge, tip):
+            remedy = f"Make it again: git branch {quote(merge['target'])} COMMIT"
+            return self._hold(merge, with_remedy(f"There is no branch {merge['target']} any more.", remedy), now)
+        try:
+            if obstacles.remain(self._db, repo, merge, tip):
+                return self._stand_aside(merge, now)
+        except NotAProject as error:  # the checkout that has the target is broken: the request is held by that
+            self._hold(merge, f"{merge['target']} cannot be moved: {blame.describe(error)}", now)
             return self._stand_aside(merge, now)
         landing = self._verify_settings(refs.branch_ref(merge["target"]))
         fingerprint = proof.fingerprint(landing, self._settings().worktrees)
-        if merge["candidate_sha"] is None or merge["tip_sha"] != tip:
+        waits = approval.missing(repo, landing, merge, tip)
+        if not waits and (merge["candidate_sha"] is None or merge["tip_sha"] != tip):
             built = self._build(repo, merge, tip, fingerprint, now)
             if isinstance(built, _Next):
                 return built
             merge = built
+            waits = approval.missing(repo, landing, merge, tip)
+        if waits:
+            self._hold(merge, waits, now)
+            return _Next.PASSED
         if not landing.verify:
             said = "No verification command is configured (landing.verify)."
             tree = merge["candidate_tree"]
@@ -217,9 +282,9 @@ class Queue:
         )
         if green is not None:
             return self._land(repo, merge, green, now)
-        if own is None or (own["status"], own["fingerprint"]) != (ReceiptStatus.FAILED.value, fingerprint):
-            return self._verify(repo, merge, landing, fingerprint, merge["candidate_sha"], merge["candidate_tree"], now)
-        return self._blame(repo, merge, own, landing, fingerprint, now)
+        if own is None or own["status"] not in proof.NOT_GREEN or own["fingerprint"] != fingerprint:
+            return self._verify(repo, _candidate(merge, fingerprint), landing, now)
+        return self._blame(repo, merge, own, landing, now)
 
     def _build(self, repo: Git, merge: Row, tip: str, fingerprint: str, now: datetime) -> Row | _Next:
         """Make the commit that would land, and have it referenced before it is mentioned."""
@@ -228,9 +293,7 @@ class Queue:
         identity = effective(repo, Identity(*submitter) if submitter else None)
         try:
             built = candidates.build(repo, tip, merge["head_sha"], landfall.message(merge), identity, now)
-        except GitFailed:
-            raise
-        except CorralError as error:
+        except Unsupported as error:
             return self._end(merge, MergeState.FAILED, now, reason=f"{error.message} {error.remedy}")
         if isinstance(built, candidates.Nothing):
             return self._already_there(repo, merge, fingerprint, now)
@@ -267,28 +330,33 @@ class Queue:
         self._db.write(store)
         return _Next.AGAIN
 
-    def _blame(self, repo: Git, merge: Row, own: Row, landing: Landing, fingerprint: str, now: datetime) -> _Next:
-        """The merged tree is red. Whether the request is to blame is for the tip without it to say."""
+    def _blame(self, repo: Git, merge: Row, own: Row, landing: Landing, now: datetime) -> _Next:
+        """The merged tree is not green. Whether the request is to blame is for the tip without it to say."""
         tree = repo.must("rev-parse", "--verify", f"{merge['tip_sha']}^{{tree}}")
-        green, red = self._db.read(
-            lambda conn: (
-                receipts.latest(conn, tree, fingerprint, ReceiptStatus.PASSED),
-                receipts.latest(conn, tree, fingerprint, ReceiptStatus.FAILED),
-            )
-        )
-        if green is not None:
+        step, seen = self._db.read(lambda conn: evidence.of_candidate(conn, own, tree))
+        candidate = _candidate(merge, own["fingerprint"])
+        if step is blame.Step.RETURN:
             reason = f"{own['reason']}\nThe target without it is green. Log: {own['log']}"
             return self._end(merge, MergeState.FAILED, now, reason=reason)
-        # A red tip counts if it was seen no earlier than the request's own red: so a retry looks at it again.
-        if red is not None and red["created_at"] >= own["created_at"]:
+        if step is blame.Step.TARGET_RED and seen is not None:
             where = f"{merge['target']} at {merge['tip_sha'][:12]}"
-            return self._hold(merge, f"The target itself is red: {where}, without this change. {red['reason']}", now)
-        return self._verify(repo, merge, landing, fingerprint, merge["tip_sha"], tree, now)
+            return self._hold(merge, f"{TARGET_RED}: {where}, without this change. {seen['reason']}", now)
+        if step is blame.Step.RUN_AGAIN and seen is not None:
+            return self._verify(repo, replace(candidate, control=seen["receipt_id"]), landing, now)
+        return self._verify(repo, replace(candidate, sha=merge["tip_sha"], tree=tree), landing, now)
+
+    def _verify(self, repo: Git, subject: Subject, landing: Landing, now: datetime) -> _Next:
+        return _Next.RUNNING if self._slot.start(repo, subject, landing, now) else _Next.AGAIN
 
     # -- outcomes -------------------------------------------------------------------------------------------------
 
     def _land(self, repo: Git, merge: Row, receipt: Row, now: datetime) -> _Next:
-        state = landfall.land(self._db, repo, merge, receipt["receipt_id"], on_settled=self._on_settled, now=now)
+        rest_s = self._settings().landing.rest_s
+        state = landfall.land(
+            self._db, repo, merge, receipt["receipt_id"], rest_s=rest_s, on_settled=self._on_settled, now=now
+        )
+        if state is MergeState.LANDED:
+            self._db.write(lambda conn: pauses.record_verdict(conn, merge["target"], now))
         return self._stand_aside(merge, now) if state is MergeState.HELD else _Next.AGAIN
 
     def _stand_aside(self, merge: Row, now: datetime) -> _Next:
@@ -303,94 +371,23 @@ class Queue:
         self._db.write(lambda conn: landfall.end(conn, self._on_settled, merge["merge_id"], state, now=now, **values))
         return _Next.AGAIN
 
-    def _requeue_verifying(self, now: datetime) -> None:
+    def _requeue_verifying(self, now: datetime, *, died: bool = False) -> None:
+        """Send requests back whose verification is over without an outcome; ``died``: with the daemon, and not in a stop."""
+
         def requeue(conn: Connection) -> None:
-            landing = {merge_id for intent in merges.intents(conn) for merge_id in intent["merge_ids"]}
+            landing = {merge_id for intent in intents.listing(conn) for merge_id in intent["merge_ids"]}
             for row in merges.listing(conn, [MergeState.VERIFYING]):
-                if row["merge_id"] not in landing:
+                if row["merge_id"] in landing:
+                    continue
+                if died:
+                    pauses.record_death(conn, row, now)
+                else:
                     merges.requeue(conn, row["merge_id"], now, tries=row["tries"])
 
         self._db.write(requeue)
 
-    # -- the verification that runs -------------------------------------------------------------------------------
 
-    @property
-    def _bench(self) -> Path:
-        return self._project.root / self._settings().worktrees.root / bench.NAME
-
-    def _verify(
-        self, repo: Git, merge: Row, landing: Landing, fingerprint: str, sha: str, tree: str, now: datetime
-    ) -> _Next:
-        subject = Subject(merge["merge_id"], merge["candidate_sha"], sha, tree, fingerprint)
-        if self._db.write(lambda conn: merges.verifying(conn, subject.merge_id, subject.candidate_sha, now)) is None:
-            return _Next.AGAIN
-        crash_point("queue.verifying_stored")
-        room = Room(self._bench, self._project.logs_dir / "merges", self._prepare, self._environ)
-        self._trial = trial = Trial(repo, room, subject, landing, now)
-        if self._stopped:
-            trial.stop()
-        crash_point("queue.verification_started")
-        self._watch(trial)
-        return _Next.RUNNING
-
-    def _follow(self, trial: Trial, now: datetime) -> bool:
-        """Whether the trial is over: concluded, or no longer wanted."""
-        subject = trial.subject
-        merge = self._db.read(lambda conn: merges.find(conn, subject.merge_id))
-        if merge is None or (merge["state"], merge["candidate_sha"]) != (MergeState.VERIFYING, subject.candidate_sha):
-            trial.stop()
-        else:
-            pid = trial.pid
-            verdict = trial.step(now)
-            if self._stopped:
-                trial.stop()
-            elif verdict is not None:
-                self._conclude(trial, verdict, merge, now)
-            else:
-                if trial.pid != pid:
-                    self._watch(trial)
-                return False
-        trial.close()
-        self._trial = None
-        return True
-
-    def _no_verdict(self, conn: Connection, merge: Row, why: str, now: datetime, receipt_id: str | None = None) -> None:
-        """Something other than the change kept it from being judged: tried again a little later, a few times."""
-        tries = merge["tries"] + 1
-        if tries < MAX_TRIES:
-            reason = f"No verdict in try {tries} of {MAX_TRIES}: {why}"
-            wait_s = BACKOFF_S * 2 ** (tries - 1)
-            merges.requeue(conn, merge["merge_id"], now, reason=reason, tries=tries, not_before_at=after(now, wait_s))
-            return
-        reason = f"There was no verdict in {MAX_TRIES} tries, which says nothing against the change: {why}"
-        end = {"reason": reason, **({"receipt_id": receipt_id} if receipt_id else {})}
-        landfall.end(conn, self._on_settled, merge["merge_id"], MergeState.FAILED, now=now, **end)
-
-    def _watch(self, trial: Trial) -> None:
-        if trial.pid is not None:
-            self._watch_exit(trial.pid)
-
-    def _conclude(self, trial: Trial, verdict: Verdict, merge: Row, now: datetime) -> None:
-        """Store what was found; what follows from it is for the next look at the line to say."""
-        subject, merge_id = trial.subject, merge["merge_id"]
-
-        def store(conn: Connection) -> None:
-            receipt = proof.of_verdict(conn, trial, verdict, self._project.root, now)
-            if trial.flaky and verdict.status is ReceiptStatus.PASSED:
-                events.record(
-                    conn,
-                    now,
-                    "merge.flaky",
-                    task_id=merge["task_id"],
-                    merge_id=merge_id,
-                    data={"reason": verdict.reason},
-                )
-            if verdict.status is not ReceiptStatus.ERROR:
-                if subject.sha == subject.candidate_sha:
-                    merges.judged(conn, merge_id, subject.candidate_sha, receipt["receipt_id"])
-            else:
-                self._no_verdict(conn, merge, str(verdict.reason), now, receipt["receipt_id"])
-
-        self._db.write(store)
-        crash_point("queue.verdict_stored")
-        self._nudge()
+def _candidate(merge: Row, fingerprint: str) -> Subject:
+    return Subject(
+        merge["merge_id"], merge["candidate_sha"], merge["candidate_sha"], merge["candidate_tree"], fingerprint
+    )

@@ -9,15 +9,17 @@ from typing import Any
 from sqlalchemy import Connection
 
 from corral.errors import Conflict, InvalidInput, NotFound
-from corral.git import candidates, refs
-from corral.git.command import Git
-from corral.landing import landfall
+from corral.git import refs
+from corral.git.land import candidates
+from corral.git.process.command import Git
+from corral.landing import landfall, pauses
 from corral.models.identifiers import new_id
 from corral.models.merges import detail as wire_detail
 from corral.models.merges import summary
 from corral.models.states import OPEN_MERGES, MergeState
-from corral.store import merges, receipts
-from corral.store.engine import Database
+from corral.store.engine.database import Database
+from corral.store.merges import intents, merges, receipts
+from corral.store.merges import of_tasks as merge_tasks
 
 Row = dict[str, Any]
 DEFAULT_PRIORITY = 5
@@ -32,6 +34,7 @@ def submit(
     now: datetime,
     title: str | None = None,
     session_id: str | None = None,
+    task_id: str | None = None,
     priority: int = DEFAULT_PRIORITY,
 ) -> Row | None:
     """Put a branch into the queue for its target, with its present head pinned.
@@ -39,13 +42,15 @@ def submit(
     Args:
         branch: A branch by its short name, or a commit.
         target: The branch it shall land on, by its short name.
+        session_id: The session that asks, if one does.
+        task_id: Whose work the branch is, the whole id; None: as :func:`corral.store.merges.of_tasks.owners` finds.
 
     Returns:
         The stored merge request; None if the target has everything already, so that there is nothing to merge.
 
     Raises:
         NotFound: No such branch or target.
-        InvalidInput: A name that is none, or a branch for itself.
+        InvalidInput: A name that is none, a branch for itself, or a session that works on several tasks and names none.
     """
     branch, target = branch.removeprefix("refs/heads/"), target.removeprefix("refs/heads/")
     tip = refs.read(repo, refs.branch_ref(target))
@@ -63,20 +68,39 @@ def submit(
     if refs.is_ancestor(repo, head, tip):
         return None
     base, reserved = refs.merge_base(repo, tip, head), new_id()
+    db.read(lambda conn: _owner(conn, branch, session_id, task_id))  # refused before anything is held
     candidates.hold(repo, reserved, head)
-    merge_id = db.write(
-        lambda conn: merges.submit(
-            conn, merge_id=reserved, task_id=None, session_id=session_id, title=title, priority=priority,
+
+    def store(conn: Connection) -> str:
+        owner = _owner(conn, branch, session_id, task_id)
+        return merges.submit(
+            conn, merge_id=reserved, task_id=owner, session_id=session_id, title=title, priority=priority,
             branch=branch, target=target, base_sha=base, head_sha=head, now=now,
-        )
-    )  # fmt: skip
+        )  # fmt: skip
+
+    merge_id = db.write(store)
     if merge_id != reserved:
         candidates.release(repo, reserved)
     return db.read(lambda conn: merges.get(conn, merge_id))
 
 
+def _owner(conn: Connection, branch: str, session_id: str | None, task_id: str | None) -> str | None:
+    """Whose work a branch is: the task that is named, else the one that the evidence leads to."""
+    if task_id is not None:
+        return task_id
+    found = merge_tasks.owners(conn, branch, session_id)
+    if len(found) > 1:
+        raise InvalidInput(
+            f"Which task {branch} belongs to is not clear: you work on {len(found)} tasks.",
+            cause="Their dependents wait until it has landed. They are: " + ", ".join(found[:10]),
+            remedy="Name the task: `corral merge submit --task ID`, or request_merge(task_id=…).",
+            details={"task_ids": found},
+        )
+    return found[0] if found else None
+
+
 def retry(db: Database, repo: Git, merge_id: str, *, now: datetime, follow_branch: bool = False) -> Row:
-    """Queue again what came back, was cancelled or is held.
+    """Queue again what came back, was cancelled, is held, or waits after a fault; a paused target is looked at at once.
 
     Args:
         follow_branch: Take the branch's present head instead of the pinned one.
@@ -96,42 +120,55 @@ def retry(db: Database, repo: Git, merge_id: str, *, now: datetime, follow_branc
             for row in merges.listing(conn, OPEN_MERGES)
             if (row["branch"], row["target"]) == (merge["branch"], merge["target"]) and row["seq"] != merge["seq"]
         ]
-        row = (
-            None
-            if rivals or merges.is_landing(conn, merge["merge_id"])
-            else merges.reopen(conn, merge["merge_id"], head, now)
-        )
+        row = None
+        if not rivals and not intents.is_landing(conn, merge["merge_id"]):
+            waits = pauses.is_waiting(conn, merges.get(conn, merge["merge_id"]))
+            row = merges.reopen(conn, merge["merge_id"], head, now, waiting=waits)
         if row is None:
-            state = merges.get(conn, merge["merge_id"])["state"]
-            raise Conflict(
-                f"Merge request {merge['merge_id']} is {state} and cannot be tried again.",
-                cause=f"{merge['branch']} is in the queue as {rivals[0]}." if rivals else "",
-                remedy="Submit the branch again if it has new commits: `corral merge submit BRANCH`.",
-            )
+            raise _not_tried_again(conn, merges.get(conn, merge["merge_id"]), rivals)
+        pauses.look_at_once(conn, now, row["target"])
         return row
 
     return db.write(reopen)
 
 
+def _not_tried_again(conn: Connection, merge: Row, rivals: list[str]) -> Conflict:
+    remedy = "Submit the branch again if it has new commits: `corral merge submit BRANCH`."
+    cause = f"{merge['branch']} is in the queue as {rivals[0]}." if rivals else ""
+    if intents.is_landing(conn, merge["merge_id"]):
+        cause = f"It is landing, and that is tried again every few seconds: {merge['reason'] or 'it runs just now.'}"
+        remedy = "Mend what the reason names; or `corral merge cancel ID`."
+    return Conflict(
+        f"Merge request {merge['merge_id']} is {merge['state']} and cannot be tried again.", cause=cause, remedy=remedy
+    )
+
+
 def cancel(db: Database, repo: Git, merge_id: str, *, on_settled: landfall.OnSettled, now: datetime) -> Row:
     """Take an open request out of the queue; its branch stays as it is. A running verification ends at the next step.
 
+    One whose landing was begun and could not be concluded is cancelled too if its target has provably not moved.
+
     Raises:
         NotFound: No such merge request.
-        Conflict: It has ended, or its target is moving at this very moment.
+        Conflict: It has ended, its target is moving at this very moment, or may have moved.
+        GitFailed: Whether its target has moved cannot be found out.
     """
     merge_id = str(db.read(lambda conn: merges.get(conn, merge_id))["merge_id"])
+    failed_at = _failed_landing(db, repo, merge_id)
 
     def take_back(conn: Connection) -> Row:
+        merge = merges.get(conn, merge_id)
+        if failed_at is not None:
+            intents.drop_failed_intent(conn, merge["target"], failed_at)
         row = None
-        if not merges.is_landing(conn, merge_id):
+        if not intents.is_landing(conn, merge_id):
             row = landfall.end(
                 conn, on_settled, merge_id, MergeState.CANCELLED, now=now, reason="Cancelled by request."
             )
         if row is None:
-            state = merges.get(conn, merge_id)["state"]
             raise Conflict(
-                f"Merge request {merge_id} is {state} and cannot be cancelled.", cause="It has ended, or is landing."
+                f"Merge request {merge_id} is {merge['state']} and cannot be cancelled.",
+                cause="It has ended, or is landing.",
             )
         return row
 
@@ -140,9 +177,27 @@ def cancel(db: Database, repo: Git, merge_id: str, *, on_settled: landfall.OnSet
     return row
 
 
+def _failed_landing(db: Database, repo: Git, merge_id: str) -> str | None:
+    """When the landing of a request failed whose target is provably where it was; None if nothing was begun, or it goes on.
+
+    Nothing moves the target after this instant: whatever carried the landing out had ended by then.
+    """
+    intent = db.read(lambda conn: intents.intent_of(conn, merge_id))
+    if intent is None or intent["failed_at"] is None:
+        return None
+    if (refs.read(repo, refs.branch_ref(intent["target"])) or "") != intent["old_sha"]:
+        reason = db.read(lambda conn: merges.get(conn, merge_id))["reason"]
+        raise Conflict(
+            f"Merge request {merge_id} is landing and cannot be cancelled.",
+            cause=f"{intent['target']} has moved since its landing was begun. {reason}",
+            remedy="Mend what the reason names; it is concluded by itself then.",
+        )
+    return str(intent["failed_at"])
+
+
 def listing(db: Database) -> list[dict[str, Any]]:
     """The rows of ``merge list``."""
-    return [summary(row) for row in db.read(merges.listing)]
+    return [summary(row) for row in db.read(lambda conn: pauses.explained(conn, merges.listing(conn)))]
 
 
 def detail(db: Database, merge_id: str) -> dict[str, Any]:
@@ -154,7 +209,7 @@ def detail(db: Database, merge_id: str) -> dict[str, Any]:
 
     def read(conn: Connection) -> dict[str, Any]:
         merge = merges.get(conn, merge_id)
-        return wire_detail(merge, receipts.get(conn, merge["receipt_id"]))
+        return wire_detail(pauses.explained(conn, [merge])[0], receipts.get(conn, merge["receipt_id"]))
 
     return db.read(read)
 

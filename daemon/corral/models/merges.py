@@ -7,6 +7,15 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from corral.models.states import MergeState
+
+NEEDS_APPROVAL = "Waits for approval"
+"""How the reason of a request begins that a person has to approve."""
+
+
+TARGET_RED = "The target itself is red"
+"""How the reason of a request begins whose target fails without it too."""
+
 
 class _Shape(BaseModel):
     model_config = ConfigDict(frozen=True)
@@ -58,12 +67,16 @@ class MergeSummary(_Shape):
 
 
 class MergeDetail(MergeSummary):
-    """Everything about one merge request; ``conflicts`` is a list of ``{path, kind}``."""
+    """Everything about one merge request; ``conflicts`` is a list of ``{path, kind}``, ``approved_sha`` the head
+    that a person approved, ``needs_approval`` whether it is held until one does.
+    """
 
     title: str
     session_id: str | None
     priority: int
     head_sha: str
+    approved_sha: str | None
+    needs_approval: bool
     base_sha: str | None
     conflicts: list[dict[str, str]] | None
     landed_sha: str | None
@@ -89,7 +102,19 @@ def summary(merge: Row) -> dict[str, Any]:
 
 def detail(merge: Row, receipt: Row | None) -> dict[str, Any]:
     """Everything about one merge request."""
-    return MergeDetail.model_validate({**merge, "receipt": _plain(receipt)}).model_dump()
+    shown = {**merge, "receipt": _plain(receipt), "needs_approval": needs_approval(merge)}
+    return MergeDetail.model_validate(shown).model_dump()
+
+
+def needs_approval(merge: Row) -> bool:
+    """Whether a stored merge request is held until a person approves its head."""
+    held = merge["state"] == MergeState.HELD and merge["approved_sha"] != merge["head_sha"]
+    return held and str(merge["reason"]).startswith(NEEDS_APPROVAL)
+
+
+def waits_for_red_target(merge: Row) -> bool:
+    """Whether a stored merge request is held because its target fails without it too."""
+    return merge["state"] == MergeState.HELD and str(merge["reason"]).startswith(TARGET_RED)
 
 
 def _plain(receipt: Row | None) -> dict[str, Any] | None:

@@ -23,6 +23,15 @@ class SessionStatus(_Text):
     DISCONNECTED = "disconnected"
 
 
+class ShownStatus(_Text):
+    """A session's status as every surface shows it: ``stalled`` is an active one that gave no sign for long."""
+
+    ACTIVE = "active"
+    IDLE = "idle"
+    STALLED = "stalled"
+    DISCONNECTED = "disconnected"
+
+
 class TaskStatus(_Text):
     """Where a task stands (requirements, decision 2)."""
 

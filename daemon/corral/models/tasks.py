@@ -31,7 +31,7 @@ THREAD = r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}"
 
 def _one_line(text: object) -> object:
     """A title becomes a commit's subject and a line of a table: line breaks and control characters become spaces."""
-    if not isinstance(text, str):
+    if not isinstance(text, str) or len(text) > 100 * TITLE_LIMIT:  # it is refused for its length: each character costs
         return text
     return " ".join("".join(" " if unicodedata.category(char) == "Cc" else char for char in text).split())
 
@@ -90,7 +90,7 @@ class TaskSubmission(BaseModel):
             same ones, and beside one that shares a few of them only when nothing else could start.
         target: The branch to land on; None is ``landing.target``.
         timeout_s: How long one attempt may take, seconds.
-        max_retries: None is ``tasks.max_retries``.
+        max_retries: None is ``tasks.max_retries``. A command's own exit code is tried again only where one of both is set.
         idempotency_key: A second submission with the same key answers with the first one's task.
         name: In a batch: a local name that other tasks of the batch may wait for.
     """

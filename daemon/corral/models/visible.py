@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 
 _HIDDEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 _KEPT = {"\n", "\t"}
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+_COLOUR = re.compile(r"(\x1b\[[0-9;:]*m)")
 MOST_EMBEDDED = 200
 """Characters of what somebody else wrote inside a sentence of Corral's."""
 
@@ -20,6 +23,24 @@ def visible(text: str) -> str:
         else character
         for character in text
     )
+
+
+def one_line(text: str) -> str:
+    """The text as :func:`visible` shows it, with line ends and tabs as escapes too: it cannot forge a line of its own."""
+    return visible(text).replace("\n", "\\n").replace("\t", "\\t")
+
+
+def log_text(text: str, *, colours: bool) -> str:
+    """A program's output, fit for a terminal: lines stay lines, and no other control character is obeyed.
+
+    Args:
+        colours: Whether codes for colours are passed on; without, they are taken out.
+    """
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    if text.isascii() and not _CONTROL.search(text):
+        return text
+    parts = _COLOUR.split(text)  # text and colour codes in turns
+    return "".join((part if colours else "") if number % 2 else visible(part) for number, part in enumerate(parts))
 
 
 def embedded(text: str) -> str:

@@ -31,7 +31,7 @@ from structlog.typing import EventDict  # noqa: E402
 if not _is_there:
     del sys.modules["rich"]
 
-__all__ = ["close", "configure", "logger", "redact", "set_level"]
+__all__ = ["close", "configure", "logger", "redact", "set_level", "stay"]
 
 _CORRAL = logging.getLogger("corral")
 _CORRAL.addHandler(logging.NullHandler())
@@ -69,6 +69,13 @@ def configure(log_file: Path, level: str, keep_days: int, *, stderr: bool) -> No
 def set_level(level: str) -> None:
     """Change the least severe level that is written: ``DEBUG``, ``INFO``, ``WARNING``, ``ERROR`` or ``CRITICAL``."""
     _CORRAL.setLevel(level)
+
+
+def stay() -> None:
+    """Go on writing to the file that is open, wherever it was moved to; make no other one."""
+    for handler in _installed:
+        if isinstance(handler, _DailyFile):
+            handler.stays = True
 
 
 def close() -> None:
@@ -150,6 +157,7 @@ class _DailyFile(logging.Handler):
     def __init__(self, path: Path, keep_days: int) -> None:
         super().__init__()
         self._path = path
+        self.stays = False
         self._keep = timedelta(days=keep_days)
         self._fd: int | None = None
         self._day = date.min
@@ -180,6 +188,10 @@ class _DailyFile(logging.Handler):
         self._lost = 0
 
     def _descriptor(self, today: date) -> int:
+        if self.stays:
+            if self._fd is None:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), os.fspath(self._path))
+            return self._fd
         fd = self._opened(today)
         if today > self._day:
             self._turn(today)
@@ -190,10 +202,11 @@ class _DailyFile(logging.Handler):
         """The file at the path, which may have been deleted or moved since the last line."""
         if self._fd is not None and self._is_at_path(self._fd):
             return self._fd
-        self._release()
         self._path.parent.mkdir(mode=0o700, exist_ok=True)
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        fd = self._fd = os.open(self._path, flags, 0o600)
+        fd = os.open(self._path, flags, 0o600)
+        self._release()
+        self._fd = fd
         found = os.fstat(fd)
         self._day = datetime.fromtimestamp(found.st_mtime, UTC).date() if found.st_size else today
         if found.st_mode & 0o077:

@@ -34,6 +34,10 @@ _SHAPES = (
 """What secrets look like; a group is the part that is kept."""
 
 
+_ESCAPE = re.compile(r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[ -/]*[0-~]")
+"""An escape sequence of a terminal: CSI, OSC, and the short ones."""
+
+
 def _pattern(values: Iterable[str]) -> re.Pattern[str]:
     longest_first = sorted(values, key=len, reverse=True)
     return re.compile("|".join([*map(re.escape, longest_first), *_SHAPES]))
@@ -56,7 +60,15 @@ def remember_secrets(environ: Mapping[str, str]) -> None:
 
 
 def redact(text: str) -> str:
-    """The text with ``[redacted]`` in place of every secret. Give it whole: half a secret in each of two calls is not seen."""
+    """The text with ``[redacted]`` in place of every secret. Give it whole: half a secret in each of two calls is not seen.
+
+    A secret with escape sequences in it is one too (a program that marks a match in colour cuts a token in three); where
+    one is found, the text loses its escape sequences.
+    """
+    if "\x1b" in text or "\x9b" in text:
+        plain = _ESCAPE.sub("", text)
+        if _secrets.search(plain):
+            text = plain
     return _secrets.sub(rf"\1\2\3\4{REDACTED}", text) if _secrets.search(text) else text
 
 

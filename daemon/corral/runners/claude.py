@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import json
 import shutil
-import signal
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from corral.errors import InvalidInput, RunnerUnavailable
-from corral.runners.command import environment_for, signal_name
+from corral.runners.command import ended_by_signal, environment_for
 from corral.runners.protocol import Assignment, Finished, Running, Usage, failure
 from corral.runners.stream import Event, Transcript, one_line, user_message
 from corral.runners.worker import Worker
@@ -152,9 +151,9 @@ class ClaudeOutput:
 
     def _no_result(self, exit_code: int) -> Finished:
         found = {"warnings": self._said.warnings}
-        if exit_code < 0 or exit_code == 128 + signal.SIGTERM:
-            name = signal_name(exit_code if exit_code < 0 else -signal.SIGTERM)
-            return failure("killed", f"The client was ended by {name}.", exit_code=exit_code, result=found)
+        if ended := ended_by_signal(exit_code):
+            code, name = ended
+            return failure(code, f"The client was ended by {name}.", exit_code=exit_code, result=found)
         words = " · ".join(self._said.strays) or "it said nothing"
         message = f"The client exited with {exit_code} and no result: {words}"
         return failure("command_failed", message, exit_code=exit_code, result=found)

@@ -10,7 +10,6 @@ from datetime import datetime
 
 from corral.errors import InvalidInput, RunnerUnavailable
 from corral.runners.environment import worker_environment
-from corral.runners.process import TASK_MARK
 from corral.runners.protocol import Assignment, Finished, Running, Usage, failure
 from corral.runners.stream import one_line, plain
 from corral.runners.worker import Worker
@@ -86,7 +85,7 @@ def _find(program: str, path: str | None) -> str:
 
 def environment_for(assignment: Assignment, environ: Mapping[str, str]) -> dict[str, str]:
     """A worker's whole environment, with the marks by which it and its descendants are found."""
-    marks = {TASK_MARK: assignment.task_id, "CORRAL_SESSION_ID": assignment.session_id}
+    marks = {**assignment.marks, "CORRAL_SESSION_ID": assignment.session_id}
     return worker_environment(environ, {**assignment.identity_env, **assignment.env, **marks})
 
 
@@ -113,8 +112,9 @@ class CommandOutput:
         result = {"exit_code": exit_code, "output": "\n".join(self._lines()[-20:])}
         if exit_code == 0:
             return Finished(True, 0, None, None, False, result)
-        if exit_code < 0:
-            return failure("killed", f"It was killed by {signal_name(exit_code)}.", exit_code=exit_code, result=result)
+        if ended := ended_by_signal(exit_code):
+            code, name = ended
+            return failure(code, f"It was killed by {name}.", exit_code=exit_code, result=result)
         reason = self._reason()
         said = f": {reason}" if reason else "."
         return failure("command_failed", f"It exited with {exit_code}{said}", exit_code=exit_code, result=result)
@@ -136,9 +136,30 @@ class CommandOutput:
         return [line for line in whole if line.strip()]
 
 
-def signal_name(exit_code: int) -> str:
-    """The name of the signal that a negative exit code stands for."""
+# What a program does to itself; any other signal was sent by somebody.
+_OWN_SIGNALS = frozenset(
+    {
+        signal.SIGABRT,
+        signal.SIGBUS,
+        signal.SIGFPE,
+        signal.SIGILL,
+        signal.SIGPIPE,
+        signal.SIGSEGV,
+        signal.SIGSYS,
+        signal.SIGTRAP,
+    }
+)
+# A shell ends with 128 + n where its last command was ended by signal n. Programs use other such codes for themselves.
+_TOLD_BY_SHELL = frozenset({128 + signal.SIGKILL, 128 + signal.SIGTERM})
+
+
+def ended_by_signal(exit_code: int) -> tuple[str, str] | None:
+    """The error code, ``crashed`` or ``killed``, and the name of the signal that ended a worker; None if it ended itself."""
+    if exit_code >= 0 and exit_code not in _TOLD_BY_SHELL:
+        return None
+    number = -exit_code if exit_code < 0 else exit_code - 128
     try:
-        return signal.Signals(-exit_code).name
+        found = signal.Signals(number)
     except ValueError:
-        return f"signal {-exit_code}"
+        return "killed", f"signal {number}"
+    return "crashed" if found in _OWN_SIGNALS else "killed", found.name

@@ -1,11 +1,13 @@
 """Processes: started in a group of their own, known by their start time, found by their mark, and never left behind.
 
-A worker outlives the daemon that started it. It is found again by the pid and start time that were recorded, and what
-left its process group is found by the task's mark in its environment, which every descendant inherits.
+A worker outlives the daemon that started it. It is found again by its marks, which every descendant inherits in its
+environment: the project's, which no other daemon gives to its processes, and the task's. The pid and start time that were
+recorded find the rest of its process group.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -16,12 +18,23 @@ from pathlib import Path
 
 import psutil
 
-from corral.errors import RunnerUnavailable
+from corral.errors import OutOfResources, RunnerUnavailable
+
+PROJECT_MARK = "CORRAL_PROJECT_ID"
+"""In the environment of everything that a daemon starts: the id of the project, which is its database's own."""
 
 TASK_MARK = "CORRAL_TASK_ID"
+
+Marks = Mapping[str, str]
+"""What must stand in the environment of a process, all of it, for the process to be one of ours."""
+
 _CLOCK_SKEW_S = 2.0  # the kernel's idea of the boot time, and with it every start time, moves when the clock is set
 _CHUNK = 1 << 20
 _EXEC_LOOKS = 1000
+_OUT_OF_RESOURCES = frozenset(
+    {errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EDQUOT, errno.EIO}
+)
+_KERNEL_EVENTS = Path("/proc/vmstat")
 
 
 def spawn(
@@ -36,7 +49,8 @@ def spawn(
         takes_input: Whether it gets a pipe as standard input (see :class:`Feed`); nothing otherwise.
 
     Raises:
-        RunnerUnavailable: The system refused, with its reason.
+        OutOfResources: The machine has no room for a process now.
+        RunnerUnavailable: The system refused for another reason.
     """
     output = open_private(log, os.O_WRONLY | os.O_APPEND)
     try:
@@ -52,6 +66,8 @@ def spawn(
             start_new_session=True,
         )
     except OSError as error:
+        if error.errno in _OUT_OF_RESOURCES:
+            raise OutOfResources(f"{argv[0]} could not be started: {error.strerror}.") from error
         raise RunnerUnavailable(
             f"{argv[0]} could not be started in {cwd}: {error.strerror}.",
             cause="The program or the folder is missing or may not be used, or the command is too long.",
@@ -182,18 +198,36 @@ def start_time(pid: int) -> float | None:
     return None
 
 
-def survivors(group: int | None, value: str, mark: str = TASK_MARK) -> list[psutil.Process]:
-    """Every process of a group, or with this value of a mark, that is alive; zombies and this process are not counted."""
-    return [process for process in psutil.process_iter() if _belongs(process, group, value, mark)]
+def kernel_kills() -> int | None:
+    """How many processes the kernel has killed for want of memory since it started; None where it does not tell."""
+    with suppress(OSError, ValueError):
+        for line in _KERNEL_EVENTS.read_text().splitlines():
+            name, _, number = line.partition(" ")
+            if name == "oom_kill":
+                return int(number)
+    return None
 
 
-def _belongs(process: psutil.Process, group: int | None, value: str, mark: str) -> bool:
+def survivors(group: int | None, marks: Marks) -> list[psutil.Process]:
+    """Every process of a group, or with these marks, that is alive; zombies and this process are not counted.
+
+    Args:
+        group: One that a child of this process leads or led, and is thus known to be ours; None: the marks alone decide.
+    """
+    return [process for process in psutil.process_iter() if _belongs(process, group, marks)]
+
+
+def _belongs(process: psutil.Process, group: int | None, marks: Marks) -> bool:
     with suppress(psutil.Error, OSError):
         if process.pid == os.getpid() or process.status() == psutil.STATUS_ZOMBIE:
             return False
         its_group = os.getpgid(process.pid)
-        return its_group == group or _environ(process, its_group).get(mark) == value
+        return its_group == group or _carries(_environ(process, its_group), marks)
     return False
+
+
+def _carries(environ: Mapping[str, str], marks: Marks) -> bool:
+    return bool(marks) and marks.items() <= environ.items()
 
 
 def _environ(process: psutil.Process, group: int) -> dict[str, str]:
@@ -205,16 +239,16 @@ def _environ(process: psutil.Process, group: int) -> dict[str, str]:
     return {}
 
 
-def end(process: subprocess.Popen[bytes], value: str, mark: str = TASK_MARK, *, grace_s: float) -> None:
-    """End a process of ours and whatever is left of its group, or carries this value of a mark; waits for the first's death.
+def end(process: subprocess.Popen[bytes], marks: Marks, *, grace_s: float) -> None:
+    """End a process of ours and whatever is left of its group, or carries these marks; waits for the first's death.
 
     Args:
         grace_s: Seconds from SIGTERM to SIGKILL.
     """
-    signal_each(survivors(process.pid, value, mark), signal.SIGTERM)
+    signal_each(survivors(process.pid, marks), signal.SIGTERM)
     with suppress(subprocess.TimeoutExpired):
         process.wait(grace_s)
-    signal_each(survivors(process.pid, value, mark), signal.SIGKILL)
+    signal_each(survivors(process.pid, marks), signal.SIGKILL)
     process.wait()
 
 
@@ -225,18 +259,21 @@ def signal_each(processes: Sequence[psutil.Process], number: signal.Signals) -> 
             process.send_signal(number)
 
 
-def kill_leftover(pid: int, started: float) -> bool:
+def kill_leftover(pid: int, started: float, marks: Marks, folder: Path | None = None) -> bool:
     """Kill the process group of a worker that an earlier daemon started.
 
     Args:
         pid: The leader that was recorded.
         started: Its recorded start time; a process that only has its pid is never touched.
+        marks: What the leader must carry.
+        folder: The worktree it was started in. A leader without any project's mark (an earlier version started it, or it has
+            overwritten its environment) must work there.
 
     Returns:
         Whether the leader was alive and was sent SIGKILL with its group.
     """
     begun = start_time(pid)
-    if begun is None or abs(begun - started) > _CLOCK_SKEW_S:
+    if begun is None or abs(begun - started) > _CLOCK_SKEW_S or not _is_ours(pid, marks, folder):
         return False
     with suppress(ProcessLookupError):
         if os.getpgid(pid) == pid:
@@ -245,14 +282,27 @@ def kill_leftover(pid: int, started: float) -> bool:
     return False
 
 
-def end_leftovers(task_id: str, pid: int | None, started: float | None) -> list[int]:
-    """Kill what an earlier daemon's worker left: its group, and whatever carries the task's mark.
+def _is_ours(pid: int, marks: Marks, folder: Path | None) -> bool:
+    with suppress(psutil.Error, OSError):
+        process = psutil.Process(pid)
+        environ = _environ(process, os.getpgid(pid))
+        if PROJECT_MARK in environ:
+            return _carries(environ, marks)
+        return folder is not None and Path(process.cwd()).is_relative_to(folder.resolve())
+    return False
+
+
+def end_leftovers(marks: Marks, pid: int | None, started: float | None, folder: Path | None = None) -> list[int]:
+    """Kill what an earlier daemon's worker left: its group, and whatever carries its marks.
+
+    Args:
+        folder: See :func:`kill_leftover`.
 
     Returns:
         The pids that were still alive at this look; call again until there are none.
     """
     if pid is not None and started is not None:
-        kill_leftover(pid, started)
-    alive = survivors(None, task_id)
+        kill_leftover(pid, started, marks, folder)
+    alive = survivors(None, marks)
     signal_each(alive, signal.SIGKILL)
     return [process.pid for process in alive]

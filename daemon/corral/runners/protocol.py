@@ -12,23 +12,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
 
-RETRYABLE: Mapping[str, bool] = {
-    "command_failed": True,
-    "api_error": True,
-    "timeout": True,
-    "stalled": True,
-    "memory_limit": True,
-    "killed": True,
-    "interrupted": True,
-    "worker_lost": True,
-    "cancelled": False,
-    "max_turns": False,
-    "budget_exceeded": False,
-    "token_limit": False,
-    "runner_unavailable": False,
-}
-"""Every error code of a worker, and whether another attempt makes sense. A limit that a person set on turns, tokens or
-money is not multiplied by trying again."""
+from corral.models.blame import BLAME, Blame
+from corral.runners.process import PROJECT_MARK, TASK_MARK
 
 ERRAND = (
     "You work on one task of a batch, in a git worktree and on a branch of your own; other workers have theirs. Work only "
@@ -64,6 +49,7 @@ class Assignment:
     """One attempt at one task.
 
     Attributes:
+        project_id: The project's, by which its daemon knows its processes.
         command: Shell text for the runner ``command``.
         program: Instead of it, a program and its arguments, which gets the prompt as its standard input.
         prompt: The request for the runner ``claude``, or for a program.
@@ -90,12 +76,18 @@ class Assignment:
     env: Mapping[str, str]
     limits: Limits
     identity_env: Mapping[str, str]
+    project_id: str
     program: Sequence[str] = ()
     plugin_dir: Path | None = None
     model: str | None = None
     agent: str | None = None
     definition: Mapping[str, Any] | None = None
     instructions: str | None = None
+
+    @property
+    def marks(self) -> dict[str, str]:
+        """What every process of this attempt carries in its environment."""
+        return {PROJECT_MARK: self.project_id, TASK_MARK: self.task_id}
 
     @property
     def briefing(self) -> str:
@@ -126,7 +118,7 @@ class Finished:
 
     Attributes:
         exit_code: Of its process, negative for a signal.
-        error_code: One of :data:`RETRYABLE`; None on success.
+        error_code: One of those in :mod:`corral.models.blame`; None on success.
         error_message: One line for a person; None on success.
         retryable: Whether another attempt makes sense.
         result: What it produced (JSON-serialisable).
@@ -142,7 +134,7 @@ class Finished:
 
 def failure(code: str, message: str, *, exit_code: int | None, result: dict[str, Any] | None = None) -> Finished:
     """A failed end; whether it is retryable follows from its code."""
-    return Finished(False, exit_code, code, message, RETRYABLE[code], result or {})
+    return Finished(False, exit_code, code, message, BLAME[code] is not Blame.FINAL, result or {})
 
 
 @dataclass(frozen=True)

@@ -16,12 +16,14 @@ from typing import Protocol
 
 import psutil
 
-from corral.runners.process import Feed, Load, LogTail, load_of, signal_each, spawn, start_time, survivors
+from corral.models.blame import OUT_OF_MEMORY
+from corral.runners.process import Feed, Load, LogTail, kernel_kills, load_of, signal_each, spawn, start_time, survivors
 from corral.runners.protocol import Assignment, Finished, Observation, Usage, failure
 
 _SAMPLE_S = 1.0
 _LINGER_S = 5.0
 _BUSY_SHARE = 0.05
+_KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
 
 
 class Output(Protocol):
@@ -67,6 +69,8 @@ class Worker:
         argv: What runs, with ``env`` as its whole environment.
         said: What it gets on its standard input first; None gives it no standard input.
         is_all: Whether that is all it gets.
+        now: When it starts, by the clock whose instants :meth:`observe` and :meth:`stop` are given: one that stands still
+            while the machine sleeps (:class:`corral.models.awake.AwakeClock`).
         grace_s: Seconds from SIGTERM to SIGKILL.
 
     Raises:
@@ -85,6 +89,7 @@ class Worker:
         said: bytes | None = None,
         is_all: bool = False,
     ) -> None:
+        self._kernel_kills = kernel_kills()
         self._tail = LogTail(assignment.log)
         with ExitStack() as unless_started:
             unless_started.callback(self._tail.close)
@@ -98,7 +103,7 @@ class Worker:
         self._feed.send(said or b"")
         if is_all:
             self._feed.finish()
-        self._task_id = assignment.task_id
+        self._marks = assignment.marks
         self._limits = assignment.limits
         self._output = output
         self._grace_s = grace_s
@@ -203,15 +208,25 @@ class Worker:
             self._signal_group(signal.SIGKILL)
         if exit_code is None:
             return None
-        alive = survivors(self.pid, self._task_id)
+        alive = survivors(self.pid, self._marks)
         if alive:
             self._end_survivors(ending, alive)
             return None
         self._feed.close()
         self._tail.close()
         if ending.error is None:
-            return self._output.verdict(exit_code)
+            return self._judge(exit_code)
         return failure(*ending.error, exit_code=exit_code)
+
+    def _judge(self, exit_code: int) -> Finished:
+        verdict = self._output.verdict(exit_code)
+        if verdict.success or exit_code not in _KILLED:
+            return verdict
+        kills = kernel_kills()
+        if kills is None or self._kernel_kills is None or kills <= self._kernel_kills:
+            return verdict
+        why = "The machine ran out of memory while it ran, and the kernel killed it."
+        return failure(OUT_OF_MEMORY, why, exit_code=exit_code, result=verdict.result)
 
     def _end_survivors(self, ending: _Ending, alive: list[psutil.Process]) -> None:
         if ending.killed:

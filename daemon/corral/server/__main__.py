@@ -14,8 +14,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from corral.config.paths import find_project
-from corral.errors import CorralError, DaemonUnreachable
-from corral.server.instance import Instance, claim
+from corral.errors import Conflict, CorralError, DaemonUnreachable
+from corral.log_files import shorten
+from corral.server.process.instance import Instance, claim
 
 GARBAGE = 10_000
 """New objects between two looks for garbage in cycles, of which a request leaves next to none."""
@@ -26,10 +27,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="corral.server")
     parser.add_argument("--project", type=Path, required=True)
     parser.add_argument("--foreground", action="store_true")
+    parser.add_argument("--adopt", type=Path, metavar="DATABASE")
     options = parser.parse_args()
     try:
         project = find_project(options.project)
         instance = claim(project)
+        if options.adopt is not None:
+            print(json.dumps(_adopt(instance, options.adopt)), flush=True)
+            return 0
     except CorralError as error:
         print(json.dumps(error.to_wire()), flush=True)
         return 1
@@ -38,6 +43,26 @@ def main() -> int:
     if options.foreground:
         return _serve(instance, None)
     return _detach(instance)
+
+
+def _adopt(instance: Instance | None, source: Path) -> dict[str, str | None]:
+    """Take over a database while no daemon runs, under its lock; returns what ``corral daemon adopt`` prints.
+
+    Raises:
+        Conflict: A daemon runs.
+        CorralError: It cannot be taken over.
+    """
+    if instance is None:
+        raise Conflict("The daemon is running.", remedy="`corral daemon stop`, then again.")
+    from corral.git.process.command import open_repository
+    from corral.server.process.binding import adopt
+    from corral.server.process.jobs import now
+
+    try:
+        before = adopt(instance.project, open_repository(instance.project.common_dir), source, now())
+    finally:
+        instance.release()
+    return {"adopted": str(source), "replaced": str(before) if before else None}
 
 
 def _detach(instance: Instance) -> int:
@@ -68,14 +93,17 @@ def _serve(instance: Instance, pipe: int | None) -> int:
             os.close(pipe)
             pipe = None
 
+    shorten(instance.project.logs_dir / "hook.log")  # hooks only append; whoever has the lock is alone in this
     try:
         gc.disable()  # a tenth of the import is looking for garbage in what stays for good
-        from corral.server.daemon import serve  # heavy: only the winner of the lock pays for it
+        from corral.server.process.daemon import serve  # heavy: only the winner of the lock pays for it
 
         gc.freeze()
         gc.set_threshold(GARBAGE)
         gc.enable()
-        serve(instance, ready=lambda: report(b"ready"))
+        if serve(instance, ready=lambda: report(b"ready")):
+            # Whoever asks meanwhile may start it too: the lock decides, as for any two starters.
+            os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
     except CorralError as error:
         if pipe is None:
             raise

@@ -1,6 +1,6 @@
 """What the disk, git and the mail say of those who hold locks; looked up before one is taken from its holder.
 
-The judgement is :mod:`corral.coordination.stale_holders`.
+The judgement is :mod:`corral.coordination.locks.stale_holders`.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from typing import Any
 from sqlalchemy import Connection
 
 from corral.config.paths import find_checkout
-from corral.coordination.keys import LockKey, stored_key
-from corral.coordination.stale_holders import QUIET_S, Activity
+from corral.coordination.locks.keys import LockKey, spellings, stored_key
+from corral.coordination.locks.stale_holders import QUIET_S, Activity
 from corral.errors import GitFailed
 from corral.git import activity
-from corral.git.command import open_checkout
+from corral.git.process.command import open_checkout
 from corral.models.instants import iso, parse
 from corral.server.services import Services
-from corral.store import locks as rows
-from corral.store.activity import last_mail_at
+from corral.store.sessions import locks as rows
+from corral.store.sessions.activity import last_mail_at
 
 Row = dict[str, Any]
 
 
 async def signs(services: Services, keys: Sequence[LockKey], lock_ids: Sequence[str]) -> dict[str, Activity]:
     """By ``lock_id``, what is seen of the holders of the locks on the keys and with the ids."""
-    now, match_keys = services.now(), [key.match_key for key in keys]
+    now, match_keys = services.now(), [one for key in keys for one in spellings(key)]
 
     def held(conn: Connection) -> list[tuple[Row, str | None]]:
         found = rows.named(conn, iso(now), match_keys=match_keys, lock_ids=lock_ids)

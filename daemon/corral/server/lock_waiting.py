@@ -14,11 +14,12 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from corral.coordination import lock_waits, locks
-from corral.coordination.lock_waits import Wait, Wish
+from corral.coordination.locks import table as locks
+from corral.coordination.locks import waits as lock_waits
+from corral.coordination.locks.waits import Wait, Wish
 from corral.errors import Conflict, DaemonUnreachable, InvalidInput, LockHeld
 from corral.server.services import Services
-from corral.store.writes import Write
+from corral.store.engine.writes import Write
 
 Row = dict[str, Any]
 MAX_WAIT_S = 3600.0

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from sqlalchemy import Connection
 
-from corral.coordination import addresses
+from corral.coordination.mail import addresses
 from corral.errors import NotPermitted
 from corral.server.services import Services
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from corral.coordination.addresses import Roles
+from corral.coordination.mail.addresses import Roles
 from corral.server.services import Services
 
 

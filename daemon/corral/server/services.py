@@ -1,4 +1,4 @@
-"""What a request may use: one object, built once by :mod:`corral.server.daemon`."""
+"""What a request may use: one object, built once by :mod:`corral.server.process.daemon`."""
 
 from __future__ import annotations
 
@@ -16,22 +16,30 @@ from weakref import WeakValueDictionary
 from sqlalchemy import Connection
 
 from corral.config.paths import Project
-from corral.coordination.witness import Witness
-from corral.git.command import Git
+from corral.coordination.edits.witness import Witness
+from corral.git.process.command import Git
 from corral.landing.queue import Queue
-from corral.server.jobs import Job, now
-from corral.server.reload import Reloader
-from corral.server.settings import SettingsHolder
-from corral.server.teams import TeamsHolder
-from corral.server.turns import Turns
-from corral.server.waking import Waiters
-from corral.store import search
-from corral.store.engine import Database, TooLong
-from corral.store.writes import Write
-from corral.work.supervisor import Supervisor
-from corral.work.worktrees import Worktrees
+from corral.landing.verify.trial import Room
+from corral.server.hooks.unannounced_files import Unannounced
+from corral.server.http.turns import Turns
+from corral.server.notify.needs_you import Need
+from corral.server.notify.waking import Waiters
+from corral.server.process.binding import Bound
+from corral.server.process.jobs import Job, now
+from corral.server.upkeep.event_log import EventLog
+from corral.server.upkeep.reload import Reloader
+from corral.server.upkeep.settings import SettingsHolder
+from corral.server.upkeep.teams import TeamsHolder
+from corral.store.engine import search
+from corral.store.engine.database import Database, TooLong
+from corral.store.engine.writes import Write
+from corral.work.workers.supervisor import Supervisor
+from corral.work.worktrees.worktrees import Worktrees
 
 T = TypeVar("T")
+
+SOON_S = 0.5
+"""What is asked for without hurry is done after so many seconds at most."""
 
 
 @dataclass
@@ -44,21 +52,29 @@ class Services:
     """
 
     project: Project
+    bound: Bound
     db: Database
     git: Git
     settings: SettingsHolder
     teams: TeamsHolder
     supervisor: Supervisor
     queue: Queue
+    room: Room
     worktrees: Worktrees
     pool: ThreadPoolExecutor
     started_at: datetime
     fold: bool
     reloader: Reloader
+    event_log: EventLog
+    unannounced: Unannounced
     witness: Witness = field(default_factory=Witness)
     jobs: dict[str, Job] = field(default_factory=dict)
+    faults: dict[str, Need] = field(default_factory=dict)
+    """What needs a person and no row knows, by a name of the noticing part's own; who notices its end takes it out."""
     stop_requested: Callable[[bool], None] = lambda _drain: None
     stopping: bool = False
+    handed_over: bool = False
+    """Whether another daemon, of the version that was installed meanwhile, is to follow this one."""
     unwatched: bool = True
     """Whether nobody looks at the sessions' processes, since there is no live session; who brings one asks for a look."""
     waiters: Waiters = field(init=False)
@@ -68,6 +84,7 @@ class Services:
     # More of them would spend their time waiting for the interpreter, which SQLite gives back after every row.
     _readers: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(2, thread_name_prefix="read"))
     _glances: Turns = field(default_factory=Turns)
+    _nudged: set[str] = field(default_factory=set)
     _changed: set[asyncio.Event] = field(default_factory=set)
     _written: set[asyncio.Event] = field(default_factory=set)
     _loop: asyncio.AbstractEventLoop | None = None
@@ -148,6 +165,16 @@ class Services:
             if job is not None:
                 job.nudge()
         self.changed()
+
+    def nudge_soon(self, name: str) -> None:
+        """Ask a job to look within :data:`SOON_S`, for what many ask all the time and nobody waits for; in the event loop."""
+        if name not in self._nudged and self._loop is not None:
+            self._nudged.add(name)
+            self._loop.call_later(SOON_S, self._nudge_now, name)
+
+    def _nudge_now(self, name: str) -> None:
+        self._nudged.discard(name)
+        self.nudge(name)
 
     # -- waiting requests
 

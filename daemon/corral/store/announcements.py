@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, and_, select, update
 
+from corral.models.events import EventKind
 from corral.models.states import OPEN_MERGES, TERMINAL_TASKS, WorktreeState
+from corral.store.events import move_position, position
+from corral.store.merges import of_tasks as merge_tasks
 from corral.store.schema import events, merge_requests, tasks, worktrees
-from corral.store.schema_coordination import event_cursors, message_recipients, messages
+from corral.store.schema_coordination import message_recipients, messages
 
 Row = dict[str, Any]
 _READER = "announcements"
-_ENDED = ("task.retried", "task.failed", "task.dead", "task.interrupted", "task.lease_expired")
+_ENDED = (EventKind.TASK_RETRIED, EventKind.TASK_FAILED, EventKind.TASK_DEAD, EventKind.TASK_INTERRUPTED)
 _SUMMARY = (
     tasks.c.task_id, tasks.c.thread_id, tasks.c.title, tasks.c.status, tasks.c.submitted_by, tasks.c.session_id,
     tasks.c.error_message, tasks.c.completed_at,
@@ -23,15 +26,12 @@ _SUMMARY = (
 
 def told(conn: Connection) -> int:
     """The last event that was told."""
-    query = select(event_cursors.c.event_id).where(event_cursors.c.reader == _READER)
-    return int(conn.execute(query).scalar() or 0)
+    return position(conn, _READER) or 0
 
 
 def move_on(conn: Connection, event_id: int) -> None:
     """Everything up to this event is told; in the transaction that tells it."""
-    changed = update(event_cursors).where(event_cursors.c.reader == _READER).values(event_id=event_id)
-    if conn.execute(changed).rowcount == 0:
-        conn.execute(insert(event_cursors).values(reader=_READER, event_id=event_id))
+    move_position(conn, _READER, event_id)
 
 
 def news(conn: Connection, kinds: Sequence[str], after: int, limit: int = 50) -> list[Row]:
@@ -50,7 +50,7 @@ def attempts(conn: Connection, task_id: str, until: int) -> list[Row]:
 
 def saved(conn: Connection, task_id: str, limit: int) -> list[Row]:
     """What was salvaged of a task's attempts, the latest first: ``{ref, files, worktree, reason}``."""
-    query = select(events.c.data).where(events.c.task_id == task_id, events.c.kind == "worktree.salvaged")
+    query = select(events.c.data).where(events.c.task_id == task_id, events.c.kind == EventKind.WORKTREE_SALVAGED)
     return [dict(row.data) for row in conn.execute(query.order_by(events.c.event_id.desc()).limit(limit))]
 
 
@@ -122,16 +122,11 @@ def wrote(conn: Connection, thread_id: str) -> list[str]:
 
 
 def batch(conn: Connection, thread_id: str) -> list[Row]:
-    """The tasks of a thread, the oldest first: what a summary says of each, and of its latest merge request."""
-    latest = (
-        select(func.max(merge_requests.c.seq))
-        .where(merge_requests.c.task_id == tasks.c.task_id)
-        .correlate(tasks)
-        .scalar_subquery()
-    )
+    """The tasks of a thread, the oldest first: what a summary says of each, and of its merge request that counts."""
+    decisive = merge_tasks.of_decisive(merge_requests.c.seq).correlate(tasks).scalar_subquery()
     query = (
         select(*_SUMMARY)
-        .outerjoin_from(tasks, merge_requests, merge_requests.c.seq == latest)
+        .outerjoin_from(tasks, merge_requests, merge_requests.c.seq == decisive)
         .where(tasks.c.thread_id == thread_id)
         .order_by(tasks.c.seq)
     )

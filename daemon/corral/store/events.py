@@ -6,15 +6,17 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, func, insert, select
+from sqlalchemy import Connection, func, insert, select, update
 
+from corral.models.events import EventKind
 from corral.models.instants import iso
-from corral.store.prepared import Prepared
+from corral.store.engine.prepared import Prepared
 from corral.store.schema import events
+from corral.store.schema_coordination import event_cursors
 
 Row = dict[str, Any]
 
-ROUTINE = ("lock.acquired", "session.changed")
+ROUTINE = (EventKind.LOCK_ACQUIRED, EventKind.SESSION_CHANGED)
 """What is recorded at every step of a session, for those who follow all: to whoever looks back it would hide the rest."""
 _RECORD = Prepared(insert(events), "at", "kind", "task_id", "session_id", "merge_id", "data")
 
@@ -22,7 +24,7 @@ _RECORD = Prepared(insert(events), "at", "kind", "task_id", "session_id", "merge
 def record(
     conn: Connection,
     at: datetime | str,
-    kind: str,
+    kind: EventKind | str,
     *,
     task_id: str | None = None,
     session_id: str | None = None,
@@ -33,12 +35,12 @@ def record(
 
     Args:
         at: When it happened; an aware datetime, or that as text (:func:`corral.models.instants.iso`).
-        kind: ``<noun>.<past participle>``, such as ``task.claimed``; at most 64 characters.
+        kind: What happened, also as text.
         data: What else is worth knowing (JSON-serialisable).
     """
     moment = at if isinstance(at, str) else iso(at)
     about = {"task_id": task_id, "session_id": session_id, "merge_id": merge_id}
-    _RECORD.change(conn, {"at": moment, "kind": kind, **about, "data": dict(data or {})})
+    _RECORD.change(conn, {"at": moment, "kind": EventKind(kind).value, **about, "data": dict(data or {})})
 
 
 def listing(conn: Connection, *, task_id: str | None = None, after_id: int = 0, limit: int = 200) -> list[Row]:
@@ -64,3 +66,16 @@ def recent(conn: Connection, limit: int = 20) -> list[Row]:
     """The last events but those of :data:`ROUTINE`, newest first."""
     query = select(events).where(events.c.kind.not_in(ROUTINE)).order_by(events.c.event_id.desc()).limit(limit)
     return [dict(row) for row in conn.execute(query).mappings()]
+
+
+def position(conn: Connection, reader: str) -> int | None:
+    """The ``event_id`` up to which a reader has handled the events; None if it never stored one."""
+    found = conn.execute(select(event_cursors.c.event_id).where(event_cursors.c.reader == reader)).scalar()
+    return None if found is None else int(found)
+
+
+def move_position(conn: Connection, reader: str, event_id: int) -> None:
+    """Store that a reader has handled every event up to this one."""
+    changed = update(event_cursors).where(event_cursors.c.reader == reader).values(event_id=event_id)
+    if conn.execute(changed).rowcount == 0:
+        conn.execute(insert(event_cursors).values(reader=reader, event_id=event_id))

@@ -11,18 +11,21 @@ from sqlalchemy import URL
 from sqlalchemy.exc import DBAPIError
 
 from corral.errors import DatabaseUnavailable
-from corral.store.engine import unavailable
+from corral.store.engine.connections import damaged, unavailable
 
 if TYPE_CHECKING:
     from alembic.config import Config
 
-HEAD = "0003"
+HEAD = "0005"
 """The newest revision in ``migrations/``. Said here so that a start with a current database needs no Alembic: it and what
 it imports (every dialect there is) are a fifth of a start, and 12 MB."""
 
 NEW = Path(__file__).with_name("new.sql")
 """What the migrations make of nothing, so that a new database does not need Alembic either; ``python -m tests.new_database``
 writes it after a change of ``migrations/``, and a test compares the two."""
+
+_SHRINKING = "PRAGMA auto_vacuum=INCREMENTAL"
+"""Lets the file become smaller, a few pages at a time, when rows go. A database that has tables takes it up with a VACUUM."""
 
 _SCRIPTS = Path(__file__).parent / "migrations"
 
@@ -48,19 +51,22 @@ def open_schema(path: Path) -> None:
         DatabaseUnavailable: The file is damaged, was written by a newer Corral, or cannot be written. It is left as it was.
     """
     try:
+        for unfinished in path.parent.glob(f"{path.name}.next*"):  # of a start that was killed
+            unfinished.unlink()
         current = _revision(path)
         if current is None:
             _make(path)
         elif current != HEAD:
             _upgrade(path, current)
     except (DBAPIError, OSError, sqlite3.Error) as error:
-        raise unavailable(error) from error
+        raise unavailable(error, path) from error
 
 
 def _make(path: Path) -> None:
     aside = _aside(path)
     conn = sqlite3.connect(aside)
     try:
+        conn.execute(_SHRINKING)
         conn.executescript(f"BEGIN;\n{NEW.read_text(encoding='utf-8')}COMMIT;")
     finally:
         conn.close()
@@ -83,7 +89,51 @@ def _upgrade(path: Path, current: str) -> None:
     _copy(path, path.with_name(f"{path.name}.before-{HEAD}"))
     _fold_log(path)
     command.upgrade(alembic_config(aside), HEAD)
+    _compact(aside)
     _move_in(aside, path)
+
+
+def _compact(aside: Path) -> None:
+    """Write a database that nobody has open yet without its free pages, and let it become smaller from now on."""
+    conn = sqlite3.connect(aside)
+    try:
+        conn.execute(_SHRINKING)
+        conn.execute("VACUUM")
+    finally:
+        conn.close()
+
+
+def move_aside(path: Path, aside: Path) -> None:
+    """Give a closed database another name, whole: its log is folded in first, so that one rename is all of it.
+
+    Raises:
+        DatabaseUnavailable: Another process has it open, or the folder cannot be written; nothing was renamed.
+    """
+    try:
+        _fold_log(path)
+        path.replace(aside)
+    except (OSError, sqlite3.Error) as error:
+        raise unavailable(error, path) from error
+
+
+def take_over(source: Path, path: Path) -> None:
+    """Make a copy of ``source`` the database at ``path``, where there is none, in the schema of this version.
+
+    Raises:
+        DatabaseUnavailable: It is no sound database of this or an earlier version, or cannot be read or written.
+    """
+    try:
+        if _revision(source) is None:
+            raise DatabaseUnavailable(
+                f"{source} is not a database of Corral's.",
+                remedy="Name a file that was set aside: `ls .corral/corral.db.of-*`.",
+            )
+        aside = _aside(path)
+        _copy(source, aside)
+        _move_in(aside, path)
+    except (DBAPIError, OSError, sqlite3.Error) as error:
+        raise unavailable(error, source) from error
+    open_schema(path)
 
 
 def _aside(path: Path) -> Path:
@@ -109,11 +159,7 @@ def _revision(path: Path) -> str | None:
         conn.execute("PRAGMA wal_autocheckpoint=0")
         verdict = conn.execute("PRAGMA quick_check(1)").fetchone()[0]
         if verdict != "ok":
-            raise DatabaseUnavailable(
-                "The database file is damaged.",
-                cause=str(verdict),
-                remedy=f"Move {path} aside (do not delete it) and start again; `corral doctor` tells what can be saved.",
-            )
+            raise damaged(path, str(verdict))
         known = conn.execute("SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'").fetchone()
         row = conn.execute("SELECT version_num FROM alembic_version").fetchone() if known else None
         return str(row[0]) if row else None

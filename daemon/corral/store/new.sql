@@ -23,7 +23,7 @@ CREATE TABLE agent_sessions (
     started_at VARCHAR(24) NOT NULL,
     last_heartbeat VARCHAR(24) NOT NULL,
     ended_at VARCHAR(24),
-    end_reason VARCHAR(64), transcript_path TEXT, agent VARCHAR(128), heir_session_id VARCHAR(128),
+    end_reason VARCHAR(64), transcript_path TEXT, agent VARCHAR(128), heir_session_id VARCHAR(128), stalled_since_at VARCHAR(24),
     CONSTRAINT pk_agent_sessions PRIMARY KEY (session_id),
     CONSTRAINT ck_agent_sessions_ended CHECK ((status = 'disconnected') = (ended_at IS NOT NULL)),
     CONSTRAINT ck_agent_sessions_status CHECK (status IN ('active', 'idle', 'disconnected')),
@@ -44,7 +44,7 @@ CREATE TABLE landing_intents (
     old_sha VARCHAR(64) NOT NULL,
     new_sha VARCHAR(64) NOT NULL,
     merge_ids JSON NOT NULL,
-    created_at VARCHAR(24) NOT NULL,
+    created_at VARCHAR(24) NOT NULL, failed_at VARCHAR(24),
     CONSTRAINT pk_landing_intents PRIMARY KEY (target)
 );
 CREATE TABLE receipts (
@@ -104,7 +104,7 @@ CREATE TABLE tasks (
     error_message TEXT,
     created_at VARCHAR(24) NOT NULL,
     started_at VARCHAR(24),
-    completed_at VARCHAR(24), agent VARCHAR(128), description TEXT, agent_requirements JSON, deadline_at VARCHAR(24), thread_id VARCHAR(128),
+    completed_at VARCHAR(24), agent VARCHAR(128), description TEXT, agent_requirements JSON, deadline_at VARCHAR(24), thread_id VARCHAR(128), crashes INTEGER DEFAULT '0' NOT NULL, faults INTEGER DEFAULT '0' NOT NULL, dismissed_at VARCHAR(24), retries_chosen BOOLEAN DEFAULT 0 NOT NULL,
     CONSTRAINT pk_tasks PRIMARY KEY (seq),
     CONSTRAINT ck_tasks_leased CHECK ((status = 'running') = (lease_expires_at IS NOT NULL)),
     CONSTRAINT ck_tasks_completed CHECK ((status IN ('completed', 'failed', 'cancelled', 'dead')) = (completed_at IS NOT NULL)),
@@ -134,7 +134,7 @@ CREATE TABLE worktrees (
     note TEXT,
     salvage_ref TEXT,
     created_at VARCHAR(24) NOT NULL,
-    removed_at VARCHAR(24),
+    removed_at VARCHAR(24), folder_id VARCHAR(48),
     CONSTRAINT pk_worktrees PRIMARY KEY (worktree_id),
     CONSTRAINT ck_worktrees_removed CHECK ((state = 'removed') = (removed_at IS NOT NULL)),
     CONSTRAINT ck_worktrees_purpose CHECK (purpose IN ('task', 'session', 'verify', 'person')),
@@ -187,7 +187,7 @@ CREATE TABLE merge_requests (
     not_before_at VARCHAR(24),
     created_at VARCHAR(24) NOT NULL,
     updated_at VARCHAR(24) NOT NULL,
-    finished_at VARCHAR(24),
+    finished_at VARCHAR(24), approved_sha VARCHAR(64), replaced_by VARCHAR(36), dismissed_at VARCHAR(24),
     CONSTRAINT pk_merge_requests PRIMARY KEY (seq),
     CONSTRAINT ck_merge_requests_landed CHECK ((state = 'landed') = (landed_sha IS NOT NULL)),
     CONSTRAINT ck_merge_requests_finished CHECK ((state IN ('queued', 'verifying', 'held')) = (finished_at IS NULL)),
@@ -391,5 +391,32 @@ CREATE TABLE message_recipients (
 CREATE INDEX ix_message_recipients_seq ON message_recipients (seq);
 CREATE INDEX ix_message_recipients_waiting ON message_recipients (session_id, injected_at, read_at, acknowledged_at) WHERE injected_at IS NULL AND read_at IS NULL AND acknowledged_at IS NULL;
 CREATE INDEX ix_events_session_id ON events (session_id) WHERE kind NOT IN ('lock.acquired', 'message.acknowledged', 'message.read', 'message.sent', 'session.changed');
-INSERT INTO alembic_version VALUES ('0003');
+CREATE TABLE project_identity (
+    id INTEGER NOT NULL,
+    project_id VARCHAR(36) NOT NULL,
+    root TEXT NOT NULL,
+    common_dir TEXT NOT NULL,
+    folder_id VARCHAR(48) NOT NULL,
+    created_at VARCHAR(24) NOT NULL,
+    CONSTRAINT pk_project_identity PRIMARY KEY (id),
+    CONSTRAINT ck_project_identity_single CHECK (id = 1)
+);
+CREATE TABLE target_pauses (
+    target TEXT NOT NULL,
+    reason TEXT NOT NULL,
+    failures INTEGER NOT NULL,
+    since_at VARCHAR(24) NOT NULL,
+    look_at VARCHAR(24) NOT NULL,
+    CONSTRAINT pk_target_pauses PRIMARY KEY (target)
+);
+CREATE INDEX ix_merge_requests_receipt_id ON merge_requests (receipt_id);
+CREATE TABLE work_pause (
+    id INTEGER NOT NULL,
+    reason TEXT,
+    since_at VARCHAR(24) NOT NULL,
+    CONSTRAINT pk_work_pause PRIMARY KEY (id),
+    CONSTRAINT ck_work_pause_single CHECK (id = 1)
+);
+CREATE UNIQUE INDEX uq_merge_requests_open_branch ON merge_requests (branch, target) WHERE state IN ('queued', 'verifying', 'held') AND replaced_by IS NULL;
+INSERT INTO alembic_version VALUES ('0005');
 INSERT INTO event_cursors VALUES ('announcements', 0);

@@ -20,6 +20,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    false,
     func,
     text,
 )
@@ -77,6 +78,7 @@ agent_sessions = Table(
     Column("ended_at", String(24), nullable=True),
     Column("end_reason", String(64), nullable=True),
     Column("heir_session_id", String(128), nullable=True),
+    Column("stalled_since_at", String(24), nullable=True),
     CheckConstraint(one_of("status", SessionStatus.values()), name="status"),
     CheckConstraint("(status = 'disconnected') = (ended_at IS NOT NULL)", name="ended"),
 )
@@ -133,7 +135,10 @@ tasks = Table(
     Column("timeout_s", Float, nullable=True),
     Column("limits", JSON, nullable=False),
     Column("max_retries", Integer, nullable=False),
+    Column("retries_chosen", Boolean, nullable=False, server_default=false()),
     Column("attempts", Integer, nullable=False),
+    Column("crashes", Integer, nullable=False, server_default="0"),
+    Column("faults", Integer, nullable=False, server_default="0"),
     Column("ignore_dependency_failure", Boolean, nullable=False),
     Column("idempotency_key", String(128), nullable=True, unique=True),
     Column("session_id", String(128), nullable=True),
@@ -156,6 +161,7 @@ tasks = Table(
     Column("created_at", String(24), nullable=False),
     Column("started_at", String(24), nullable=True),
     Column("completed_at", String(24), nullable=True),
+    Column("dismissed_at", String(24), nullable=True),
     CheckConstraint(one_of("status", TaskStatus.values()), name="status"),
     CheckConstraint(f"runner IS NULL OR {one_of('runner', RunnerName.values())}", name="runner"),
     CheckConstraint("priority BETWEEN 0 AND 10", name="priority"),
@@ -204,6 +210,7 @@ worktrees = Table(
     Column("provision", JSON, nullable=False),
     Column("note", Text, nullable=True),
     Column("salvage_ref", Text, nullable=True),
+    Column("folder_id", String(48), nullable=True),
     Column("created_at", String(24), nullable=False),
     Column("removed_at", String(24), nullable=True),
     CheckConstraint(one_of("state", WorktreeState.values()), name="state"),
@@ -265,18 +272,30 @@ merge_requests = Table(
     Column("tip_sha", String(64), nullable=True),
     Column("receipt_id", String(36), ForeignKey("receipts.receipt_id"), nullable=True),
     Column("landed_sha", String(64), nullable=True),
+    Column("approved_sha", String(64), nullable=True),
     Column("tries", Integer, nullable=False),
     Column("not_before_at", String(24), nullable=True),
     Column("created_at", String(24), nullable=False),
     Column("updated_at", String(24), nullable=False),
     Column("finished_at", String(24), nullable=True),
+    # The newer request of the same branch; of an open one: it is landing, and beyond recall.
+    Column("replaced_by", String(36), nullable=True),
+    Column("dismissed_at", String(24), nullable=True),
     CheckConstraint(one_of("state", MergeState.values()), name="state"),
     CheckConstraint("(state = 'landed') = (landed_sha IS NOT NULL)", name="landed"),
     CheckConstraint("state <> 'landed' OR receipt_id IS NOT NULL", name="receipt"),
     CheckConstraint("(state IN ('queued', 'verifying', 'held')) = (finished_at IS NULL)", name="finished"),
     CheckConstraint("state NOT IN ('conflict', 'failed', 'held') OR reason IS NOT NULL", name="explained"),
 )
+Index(
+    "uq_merge_requests_open_branch",
+    merge_requests.c.branch,
+    merge_requests.c.target,
+    unique=True,
+    sqlite_where=text("state IN ('queued', 'verifying', 'held') AND replaced_by IS NULL"),
+)
 Index("ix_merge_requests_state_seq", merge_requests.c.state, merge_requests.c.seq)
+Index("ix_merge_requests_receipt_id", merge_requests.c.receipt_id)
 Index("ix_merge_requests_task_id", merge_requests.c.task_id)
 Index("ix_merge_requests_branch_seq", merge_requests.c.branch, merge_requests.c.seq)
 
@@ -287,7 +306,39 @@ landing_intents = Table(
     Column("old_sha", String(64), nullable=False),
     Column("new_sha", String(64), nullable=False),
     Column("merge_ids", JSON, nullable=False),
+    Column("failed_at", String(24), nullable=True),
     Column("created_at", String(24), nullable=False),
+)
+
+target_pauses = Table(
+    "target_pauses",
+    metadata,
+    Column("target", Text, primary_key=True),
+    Column("reason", Text, nullable=False),
+    Column("failures", Integer, nullable=False),
+    Column("since_at", String(24), nullable=False),
+    Column("look_at", String(24), nullable=False),
+)
+
+work_pause = Table(
+    "work_pause",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("reason", Text, nullable=True),
+    Column("since_at", String(24), nullable=False),
+    CheckConstraint("id = 1", name="single"),
+)
+
+project_identity = Table(
+    "project_identity",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("project_id", String(36), nullable=False),
+    Column("root", Text, nullable=False),
+    Column("common_dir", Text, nullable=False),
+    Column("folder_id", String(48), nullable=False),
+    Column("created_at", String(24), nullable=False),
+    CheckConstraint("id = 1", name="single"),
 )
 
 notices = Table(

@@ -1,7 +1,7 @@
 """The tables of what sessions tell each other: names, messages, handoffs, features, memory, and who waits for a lock.
 
 The conventions are those of :mod:`corral.store.schema`. What is searched by words has an index beside it that only the
-database knows (:mod:`corral.store.search`).
+database knows (:mod:`corral.store.engine.search`).
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import threading
 import time
@@ -160,3 +161,14 @@ def test_a_restarted_daemon_sees_the_bridge_again(repo: Path, sock: Path, start:
     with listening(sock) as heard:
         bridge.hook("Stop")
         until(lambda: heard.opened, timeout_s=20)
+
+
+def test_a_bridge_that_outlives_an_uninstall_creates_nothing(repo: Path, sock: Path, start: Start) -> None:
+    bridge = start(repo)
+    assert bridge.hook("PreToolUse") == {}
+    until(lambda: (repo / ".corral" / "summoned").exists())
+    shutil.rmtree(repo / ".corral")
+    assert bridge.hook("PreToolUse") == {}
+    assert "error" in bridge.ask("tools/call", {"name": "heartbeat", "arguments": {}})
+    assert not (repo / ".corral").exists()
+    assert bridge.close() == 0 and not (repo / ".corral").exists()

@@ -93,7 +93,7 @@ def test_the_price_of_a_bridge_is_measured(repo: Path, sock: Path, capsys: pytes
     with listening(sock):
         began = time.perf_counter()
         process = subprocess.Popen(
-            [sys.executable, "-m", "corral.bridge"],
+            [sys.executable, "-m", "corral.client.bridge"],
             cwd=repo,
             env={**os.environ, "PYTHONPATH": os.fspath(DAEMON)},
             stdin=subprocess.PIPE,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from corral.git.command import Git, open_repository
+from corral.git.process.command import Git, open_repository
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import datetime, timezone
 from pathlib import Path
 
-from corral.git import worktrees
-from corral.git.command import Git
+from corral.git.checkouts import worktrees
+from corral.git.process.command import Git
 from tests.conftest import git
 
 AT = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=timezone.utc)

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from corral.errors import GitFailed, InvalidInput, Unsupported
-from corral.git import candidates
-from corral.git.candidates import Candidate, Conflicted, Nothing
-from corral.git.command import Git, Identity, open_checkout, open_repository
+from corral.git.land import candidates
+from corral.git.land.candidates import Candidate, Conflicted, Nothing
+from corral.git.process.command import Git, Identity, open_checkout, open_repository
 from tests.conftest import commit, git
 
 ME = Identity("Me", "me@x")

@@ -12,15 +12,16 @@ from pathlib import Path
 import pytest
 
 from corral.errors import GitFailed
-from corral.git import landing
-from corral.git.command import open_repository
-from corral.git.landing import InTheWay, Landed, Moved
+from corral.git.land import landing
+from corral.git.land.landing import InTheWay, Landed, Moved
+from corral.git.process.command import open_repository
 from tests.conftest import commit, git
 from tests.integration.git.test_git_landing import MAIN, state
 
 NOTE = ".git/corral.landing"
 LAND = (
-    "import sys; from pathlib import Path; from corral.git import landing; from corral.git.command import open_repository;"
+    "import sys; from pathlib import Path; from corral.git.land import landing;"
+    "from corral.git.process.command import open_repository;"
     "landing.land(open_repository(Path(sys.argv[1], '.git')), 'refs/heads/main', *sys.argv[2:])"
 )
 
@@ -133,14 +134,14 @@ def test_a_landing_that_was_killed_with_its_git_is_put_back_by_the_next(repo: Pa
     assert killed(repo, new) == -9
     assert state(repo) != before and (repo / "m").read_text() == "new\n"
     (repo / "new/deep").write_text("mine, after\n")
+    assert (repo / ".git/index.lock").exists()
     held = land(repo, new)
-    assert isinstance(held, InTheWay) and "lock" in held.reason
-    assert (repo / "new/deep").read_text() == "mine, after\n"
+    assert isinstance(held, InTheWay) and held.paths == ["new/deep"]
+    assert (repo / "new/deep").read_text() == "mine, after\n" and not (repo / ".git/index.lock").exists()
     (repo / "new/deep").unlink()
     (repo / "new").rmdir()
     assert state(repo) == before
     correct()
-    (repo / ".git/index.lock").unlink()
     assert land(repo, new) == Landed(new) and git(repo, "status", "--porcelain") == ""
 
 
@@ -148,7 +149,6 @@ def test_a_landing_that_was_killed_with_its_git_is_put_back_by_the_next(repo: Pa
 def test_a_file_that_was_cut_short_is_put_back(repo: Path, new: str) -> None:
     before = state(repo)
     killed(repo, new, limit=100_000)
-    (repo / ".git/index.lock").unlink(missing_ok=True)
     assert state(repo) == before
     assert land(repo, new) == Landed(new) and len((repo / "z").read_text()) == 200_000
 

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from corral.git import candidates, commits, doctor, landing, refs, salvage, status, worktrees
-from corral.git.candidates import Candidate
-from corral.git.command import Identity, discovered_top, open_checkout, open_repository
-from corral.git.landing import Landed
+from corral.git import commits, doctor, refs
+from corral.git.checkouts import salvage, status, worktrees
+from corral.git.land import candidates, landing
+from corral.git.land.candidates import Candidate
+from corral.git.land.landing import Landed
+from corral.git.process.command import Identity, discovered_top, open_checkout, open_repository
 from tests.conftest import commit, git
 
 ME = Identity("Me", "me@x")
@@ -127,6 +129,7 @@ def test_refs_and_files_with_hostile_names_are_data(
     assert not list(tmp_path.rglob("pwned"))
 
 
+@pytest.mark.req("X7")
 def test_the_doctor_names_what_it_finds(repo: Path, tmp_path: Path) -> None:
     me = open_repository(repo / ".git")
     assert doctor.problems(me) == []

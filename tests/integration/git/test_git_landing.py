@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 from corral.errors import InvalidInput
-from corral.git import landing, refs
-from corral.git.command import open_repository
-from corral.git.landing import InTheWay, Landed, Moved
+from corral.git import refs
+from corral.git.land import landing
+from corral.git.land.landing import InTheWay, Landed, Moved
+from corral.git.process.command import open_repository
 from tests.conftest import commit, git
 
 MAIN = "refs/heads/main"
@@ -160,20 +162,24 @@ def test_a_target_that_moved_is_left_to_its_user(repo: Path, new: str) -> None:
 
 
 @pytest.mark.req("G9")
+@pytest.mark.parametrize("moved_by", ["merge --ff-only", "update-ref"])
 def test_a_commit_between_the_look_and_the_move_is_kept(
-    repo: Path, new: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    repo: Path, new: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moved_by: str
 ) -> None:
     from tests.integration.git.test_git_wrapper import shim
 
+    if moved_by == "update-ref":  # where nobody has the target checked out
+        git(repo, "checkout", "-q", "--detach")
     old = git(repo, "rev-parse", MAIN)
-    inject = f'"$REAL" -C {repo} -c user.name=u -c user.email=u@x commit -q --allow-empty -m theirs'
+    theirs = git(repo, "commit-tree", "-p", old, "-m", "theirs", f"{old}^{{tree}}")
+    inject = f'"$REAL" -C {repo} update-ref refs/heads/main {theirs}'  # which takes no lock on the index
     shim(
         tmp_path / "bin", monkeypatch,
-        f'case " $* " in *" merge --ff-only "*) env -u GIT_DIR {inject};; esac; exec "$REAL" "$@"',
+        f'case " $* " in *" {moved_by} "*) env -u GIT_DIR -u GIT_INDEX_FILE {inject};; esac; exec "$REAL" "$@"',
     )  # fmt: skip
     moved = landing.land(open_repository(repo / ".git"), MAIN, new, old)
     assert moved == Moved()
-    assert git(repo, "log", "-1", "--format=%s") == "theirs" and git(repo, "status", "--porcelain") == ""
+    assert git(repo, "log", "-1", "--format=%s", MAIN) == "theirs" and git(repo, "status", "--porcelain") == ""
 
 
 def test_a_target_checked_out_twice_is_in_the_way(repo: Path, new: str, tmp_path: Path) -> None:
@@ -201,19 +207,43 @@ def test_a_target_in_the_middle_of_a_rebase_or_merge_is_in_the_way(repo: Path, n
 
 
 @pytest.mark.req("G3")
-def test_a_deleted_worktree_that_had_the_target_is_no_hindrance(repo: Path, new: str, tmp_path: Path) -> None:
+def test_a_checkout_that_was_moved_away_holds_the_landing_until_it_is_back_or_given_up(
+    repo: Path, new: str, tmp_path: Path
+) -> None:
+    """Had the target moved, the checkout would show what landed as deleted when it is back, and a commit would undo it."""
     git(repo, "checkout", "-q", "--detach")
     git(repo, "worktree", "add", "-q", str(tmp_path / "w"), "main")
     (tmp_path / "w").rename(tmp_path / "away")
+    held = land(repo, new)
+    assert (
+        isinstance(held, InTheWay)
+        and "cannot be reached" in held.reason
+        and held.remedy.endswith(": git worktree prune")
+    )
+    (tmp_path / "away").rename(tmp_path / "w")
+    assert land(repo, new) == Landed(new)
+    assert git(tmp_path / "w", "status", "--porcelain") == ""
+
+
+@pytest.mark.req("G3")
+def test_a_checkout_that_is_gone_for_good_is_no_hindrance_once_git_has_forgotten_it(
+    repo: Path, new: str, tmp_path: Path
+) -> None:
+    git(repo, "checkout", "-q", "--detach")
+    git(repo, "worktree", "add", "-q", str(tmp_path / "w"), "main")
+    shutil.rmtree(tmp_path / "w")
+    assert isinstance(land(repo, new), InTheWay)
+    git(repo, "worktree", "prune")
     assert land(repo, new) == Landed(new)
 
 
 @pytest.mark.req("G5")
-def test_a_lock_in_the_users_checkout_holds_the_landing(repo: Path, new: str) -> None:
-    lock = repo / ".git/index.lock"
+@pytest.mark.parametrize("name", ["index.lock", "refs/heads/main.lock"])
+def test_a_lock_in_the_users_checkout_holds_the_landing(repo: Path, new: str, name: str) -> None:
+    lock = repo / ".git" / name
     lock.touch()
     held = land(repo, new)
-    assert isinstance(held, InTheWay) and "lock" in held.reason
+    assert isinstance(held, InTheWay) and f"type `rm {lock}`" in held.reason
     assert lock.exists() and git(repo, "rev-parse", MAIN) != new
     lock.unlink()
     assert land(repo, new) == Landed(new)

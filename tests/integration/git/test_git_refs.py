@@ -9,7 +9,7 @@ import pytest
 
 from corral.errors import GitFailed, InvalidInput, NotFound
 from corral.git import refs
-from corral.git.command import open_checkout, open_repository
+from corral.git.process.command import open_checkout, open_repository
 from tests.conftest import commit, git
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from corral.errors import Conflict, NotFound
-from corral.git import salvage
-from corral.git.command import open_checkout, open_repository
+from corral.git.checkouts import salvage
+from corral.git.process.command import open_checkout, open_repository
 from tests.conftest import commit, git
 
 AT = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=timezone.utc)

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from corral.errors import Conflict
-from corral.git import commits, status
-from corral.git.command import Identity, open_checkout
+from corral.git import commits
+from corral.git.checkouts import status
+from corral.git.process.command import Identity, open_checkout
 from tests.conftest import commit, git
 
 ME = Identity("Me", "me@x")

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from corral.errors import NotFound, WorkAtRisk
-from corral.git import salvage, worktrees
-from corral.git.command import Git, open_checkout
+from corral.git.checkouts import salvage, worktrees
+from corral.git.process.command import Git, open_checkout
 from tests.conftest import commit, git
 from tests.integration.git.places import AT, add, branches, nothing_stays
 

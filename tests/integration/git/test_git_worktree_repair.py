@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from corral.errors import WorkAtRisk
-from corral.git import salvage, status, worktrees
-from corral.git.command import Git, open_checkout
+from corral.git.checkouts import salvage, status, worktrees
+from corral.git.process.command import Git, open_checkout
 from tests.conftest import commit, git
 from tests.integration.git.places import add, branches, nothing_stays
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from corral.errors import Conflict, GitFailed, InvalidInput, Unsupported
-from corral.git import worktrees
-from corral.git.command import Git, open_checkout, open_repository
+from corral.git.checkouts import worktrees
+from corral.git.process.command import Git, open_checkout, open_repository
 from tests.conftest import commit, git
 from tests.integration.git.places import add, branches, head, nothing_stays
 
@@ -58,6 +58,7 @@ def test_what_exists_is_not_touched(me: Git, repo: Path, place: Path, taken: str
     assert taken in ("branch", "branch folder") or place.exists()
 
 
+@pytest.mark.req("X5")
 @pytest.mark.req("X6")
 def test_hostile_arguments_make_nothing(me: Git, repo: Path, place: Path) -> None:
     for branch in ("--x", "a/--output=x", "a\nb"):

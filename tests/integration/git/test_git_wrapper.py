@@ -10,9 +10,9 @@ import psutil
 import pytest
 
 from corral.errors import GitFailed, NotAProject
-from corral.git import process
-from corral.git.command import Git, Identity, Outcome, environ, open_checkout, open_repository
 from corral.git.identity import CORRAL, effective
+from corral.git.process import process
+from corral.git.process.command import Git, Identity, Outcome, environ, open_checkout, open_repository
 from tests.conftest import commit, git
 
 
@@ -40,6 +40,21 @@ def test_git_sees_an_environment_made_for_it(repo: Path, tmp_path: Path, monkeyp
     assert set(seen) - {"PWD", "_", "SHLVL", "OLDPWD"} == set(environ(Identity("Me", "me@x")))
     assert seen["GIT_AUTHOR_NAME"] == "Me" and seen["LC_ALL"] == "C"
     assert not {"GIT_DIR", "GIT_CONFIG_PARAMETERS", "SSH_AUTH_SOCK", "SECRET", "GIT_EXTERNAL_DIFF"} & set(seen)
+
+
+def test_a_killed_git_is_run_again_where_it_changes_nothing(
+    repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = tmp_path / "runs"
+    shim(
+        tmp_path / "bin", monkeypatch, f'echo >> {runs}; [ "$(wc -l < {runs})" -eq 1 ] && kill -9 $$; exec "$REAL" "$@"'
+    )
+    here = open_checkout(repo)
+    assert here.run("rev-parse", "--is-bare-repository").text == "false\n"
+    assert runs.read_text() == "\n\n"
+    runs.unlink()
+    assert here.run("update-ref", "refs/heads/new", "HEAD").rc == -9
+    assert runs.read_text() == "\n" and here.run("show-ref", "--verify", "refs/heads/new").rc != 0
 
 
 def test_a_git_that_hangs_is_ended_with_all_it_started(

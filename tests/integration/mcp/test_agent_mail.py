@@ -10,6 +10,7 @@ from typing import Any
 
 import anyio
 import httpx2 as httpx
+import pytest
 from mcp import ClientSession
 from mcp.client.streamable_http import streamable_http_client
 
@@ -48,7 +49,11 @@ def test_a_stored_conversation_of_an_agent_mail_client_plays_over_the_bridge(hou
     play(house, scene, profile="mail")
 
 
-def test_a_stored_conversation_of_an_agent_mail_client_plays_over_plain_http(house: Coordinated) -> None:
+@pytest.mark.req("X4")
+def test_a_stored_conversation_of_an_agent_mail_client_plays_over_plain_http(
+    coordinate: Callable[..., Coordinated],
+) -> None:
+    house = coordinate(config="daemon: {tcp: true}")
     house.run("daemon", "start")
     said = json.loads((house.root / ".corral/run/daemon.json").read_text())
     token = (house.root / ".corral/run/token").read_text().strip()

@@ -15,7 +15,6 @@ from tests.integration.mcp.client import Agent, play
 ME = {"program": "opencode", "model": "m"}
 
 
-@pytest.mark.req("REGISTER-1", "MESSAGE-1")
 def test_resources_take_the_project_by_its_path(house: Coordinated) -> None:
     async def scene(one: Agent) -> None:
         await one.call("register_agent", **ME, name="Ann")
@@ -34,7 +33,6 @@ def test_resources_take_the_project_by_its_path(house: Coordinated) -> None:
     play(house, scene, profile="mail")
 
 
-@pytest.mark.req("REGISTER-1")
 def test_what_agent_mails_clients_say_beyond_what_is_needed_is_ignored(house: Coordinated) -> None:
     async def scene(one: Agent) -> None:
         more = dict.fromkeys(IGNORED, "x")

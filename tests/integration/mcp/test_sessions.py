@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import time
+import uuid
 from collections.abc import Callable
 from datetime import datetime, timezone
 from typing import Any
@@ -19,7 +20,7 @@ from tests.faults.test_disk_and_database import no_room_for
 from tests.integration.mcp.client import Agent, play
 
 AGENT = {
-    "agent_id", "names", "agent_type", "session_id", "capabilities", "status", "current_task", "last_heartbeat",
+    "agent_id", "names", "agent_type", "session_id", "capabilities", "status", "unguarded", "current_task", "last_heartbeat",
     "started_at",
 }  # fmt: skip
 
@@ -29,7 +30,7 @@ def test_agents_find_each_other_by_what_they_can_do(house: Coordinated) -> None:
     async def scene(one: Agent, two: Agent) -> None:
         me = await one.call("register_session", capabilities=["Python", "review"], current_task="Fix the login")
         assert set(me) == {"success", "session_id", "agent_id", "agent_name"}
-        assert me["agent_id"] == me["agent_name"]
+        assert me["agent_id"] == me["agent_name"] and str(uuid.UUID(me["session_id"])) == me["session_id"]
         named = await two.call("register_session", agent_name="Sisyphus")
         assert (named["agent_id"], named["session_id"] != me["session_id"]) == ("Sisyphus", True)
         (found,) = (await two.call("discover_agents", capability="python"))["agents"]
@@ -128,7 +129,6 @@ def leave_a_dead_one(house: Coordinated) -> None:
             process.kill()
 
 
-@pytest.mark.req("HEARTBEAT-2", "HEARTBEAT-3")
 def test_a_cleanup_counts_the_dead_and_leaves_the_living_alone(house: Coordinated) -> None:
     nothing = {"success": True, "agents_cleaned": 0, "locks_released": 0}
     freed = {"success": True, "agents_cleaned": 1, "locks_released": 1}
@@ -162,7 +162,6 @@ def test_a_cleanup_counts_the_dead_and_leaves_the_living_alone(house: Coordinate
 
 
 @pytest.mark.faults
-@pytest.mark.req("HANDOFF-4", "HEARTBEAT-4")
 def test_a_database_that_cannot_be_written_is_said_and_the_session_goes_on(house: Coordinated) -> None:
     async def scene(one: Agent) -> None:
         me = (await one.call("register_session"))["session_id"]
@@ -181,6 +180,31 @@ def test_a_database_that_cannot_be_written_is_said_and_the_session_goes_on(house
         assert (await one.call("heartbeat"))["session_id"] == me
         assert (await one.call("write_handoff", summary="x"))["success"]
         assert house.daemon_pid() == pid
+
+    play(house, scene)
+
+
+@pytest.mark.faults
+@pytest.mark.req("HANDOFF-4", "HEARTBEAT-4")
+def test_a_database_that_cannot_be_opened_is_said_at_once_and_the_session_goes_on(house: Coordinated) -> None:
+    database = house.root / ".corral" / "corral.db"
+
+    async def scene(one: Agent) -> None:
+        me = (await one.call("register_session"))["session_id"]
+        house.stop()
+        database.rename(database.with_name("aside"))
+        database.mkdir()
+        for tool, arguments in (("heartbeat", {}), ("write_handoff", {"summary": "x"}), ("heartbeat", {})):
+            began = time.monotonic()
+            said = await one.call(tool, **arguments)
+            took_s = time.monotonic() - began
+            assert (said["success"], said["error"]) == (False, "database_unavailable"), said
+            assert said["message"] and said["cause"]
+        assert took_s < 1, "only the first waits for a daemon that cannot start"
+        database.rmdir()
+        database.with_name("aside").rename(database)
+        house.run("daemon", "start")
+        assert (await one.call("heartbeat"))["session_id"] == me
 
     play(house, scene)
 
@@ -235,7 +259,7 @@ def test_what_a_session_changed_is_shown_with_it(house: Coordinated) -> None:
     assert asked <= parse(over["ended_at"]) <= datetime.now(timezone.utc)
     house.hook("SessionStart", "idle", source="resume")
     back = house.json("session", "show", "idle")
-    assert (back["status"], back["ended_at"], back["started_at"]) == ("active", None, over["started_at"])
+    assert (back["status"], back["ended_at"], back["started_at"]) == ("idle", None, over["started_at"])
 
     with pytest.raises(NotFound):
         house.ask("GET", "/sessions/nobody")

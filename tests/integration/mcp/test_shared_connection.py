@@ -16,7 +16,7 @@ def _paths(said: dict[str, Any]) -> tuple[list[str], list[str]]:
     return [row["path_pattern"] for row in said["granted"]], [row["path"] for row in said["conflicts"]]
 
 
-@pytest.mark.req("REGISTER-1", "REGISTER-2", "RESERVE-1", "RESERVE-2", "RESERVE-3", "MESSAGE-1")
+@pytest.mark.req("REGISTER-2", "RESERVE-1", "RESERVE-2", "RESERVE-3")
 @pytest.mark.parametrize("chief_comes", [0, 2])
 def test_two_coders_and_their_chief_share_one_connection(house: Coordinated, chief_comes: int) -> None:
     async def scene(one: Agent) -> None:
@@ -127,7 +127,6 @@ def test_agents_of_a_connection_outlive_a_restart_of_the_daemon(house: Coordinat
     play(house, scene, profile="mail")
 
 
-@pytest.mark.req("REGISTER-1")
 def test_a_name_is_taken_up_again_when_its_session_is_over(house: Coordinated) -> None:
     async def yesterday(one: Agent, two: Agent, three: Agent) -> None:
         await one.call("register_session", agent_name="Sisyphus")

@@ -123,9 +123,9 @@ def test_the_team_goes_before_the_project_and_the_project_before_the_plugin(rost
     assert everybody.find("REVIEWER").source == "team"
     assert (everybody.find("builder").source, everybody.find("builder").model) == ("project", "opus")
     assert (everybody.find("corral:builder").source, everybody.find("corral:builder").model) == ("plugin", None)
-    assert everybody.names() == ["Reviewer", "builder", "OpenCode-Builder", "orchestrator", "resolver"]
+    assert everybody.names() == ["Reviewer", "builder", "orchestrator", "resolver"]
     for name in ("../builder", "corral:Reviewers", ""):
-        with pytest.raises(NotFound, match=r"there are: Reviewer, builder, OpenCode-Builder"):
+        with pytest.raises(NotFound, match=r"there are: Reviewer, builder, orchestrator"):
             everybody.find(name)
 
 
@@ -174,7 +174,7 @@ def test_a_member_that_could_not_be_started_says_why(roster: Callable[..., Roste
         broken="command: [x]",
     )
     for name, reason in (
-        ("Typo", "there is no runner 'mien'; there are: command, claude, fixed, mine, opencode"),
+        ("Typo", "there is no runner 'mien'; there are: command, claude, fixed, mine"),
         ("Fixed", "model: the command of the runner 'fixed' has no {model}"),
         ("broken", "go together"),
     ):

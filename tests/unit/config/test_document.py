@@ -41,6 +41,7 @@ def test_words_that_other_readers_turn_into_something_else_stay_words(word: str)
     assert read_mapping(f"key: {word}".encode()) == {"key": word}
 
 
+@pytest.mark.req("X14")
 @pytest.mark.parametrize(
     ("data", "reason"),
     [

@@ -79,6 +79,7 @@ def test_a_home_that_is_the_project_is_read_once(project: Project, loading: Load
 class TestLanding:
     """The file that is committed on the target branch decides how work lands."""
 
+    @pytest.mark.req("X10")
     def test_the_committed_section_replaces_the_working_copys(self, loading: Loading) -> None:
         loaded = loading(
             team="landing: {verify: ['true'], reruns: 5}\nsupervisor: {max_agents: 3}\n",

@@ -17,7 +17,7 @@ def test_the_defaults_are_those_of_the_requirements() -> None:
     settings = Settings()
     assert settings.supervisor.max_agents == 10
     assert settings.tasks.max_queue == 1000
-    assert settings.tasks.max_retries == 3
+    assert (settings.tasks.max_retries, settings.tasks.retries) == (None, 3)
     assert (settings.tasks.backoff_initial_s, settings.tasks.backoff_max_s) == (10, 300)
     assert settings.locks.ttl_s == 3600
     assert settings.sessions.stale_after_s == 15 * 60
@@ -70,7 +70,13 @@ def _values(schema: dict[str, Any]) -> str:
         return ", ".join(f"`{value}`" for value in schema.get("enum", [schema.get("const")]))
     if schema["type"] == "array":
         return "list of texts"
-    words = {"string": "text", "null": "null", "integer": "whole number", "number": "number"}
+    words = {
+        "string": "text",
+        "null": "null",
+        "integer": "whole number",
+        "number": "number",
+        "boolean": "true or false",
+    }
     return words[schema["type"]] + _range(schema)
 
 

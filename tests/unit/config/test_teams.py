@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from corral.config.teams import read_team
-from corral.coordination.teams import Teams
+from corral.coordination.sessions.teams import Teams
 from corral.errors import ConfigInvalid
 
 GOOD = """\

@@ -49,7 +49,6 @@ def say(text: str, at: datetime) -> None:
     )
 
 
-@pytest.mark.req("FR-MONITOR-001")
 def test_a_line_says_when_how_grave_who_what_and_about_what(lines: Lines) -> None:
     before = datetime.now(UTC)
     log = logs.logger("queue").bind(task_id="t-1")
@@ -70,7 +69,6 @@ def test_a_line_says_when_how_grave_who_what_and_about_what(lines: Lines) -> Non
     assert (second["level"], second["message"], second["task_id"]) == ("WARNING", "task slow", "t-1")
 
 
-@pytest.mark.req("FR-MONITOR-001")
 def test_the_level_is_respected_and_can_be_changed_while_running(lines: Lines) -> None:
     log = logs.logger("queue")
     for level in ("INFO", "DEBUG", "ERROR"):
@@ -151,7 +149,7 @@ def test_configuring_again_moves_the_log(lines: Lines, tmp_path: Path) -> None:
 class TestSecrets:
     """Nothing that is secret reaches the file, wherever in a line it stands."""
 
-    @pytest.mark.req("FR-MONITOR-001", "NFR-SEC-002")
+    @pytest.mark.req("NFR-SEC-002")
     def test_no_secret_is_found_in_the_file(self, log_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("SOME_API_KEY", "canary'from the\nenvironment")
         logs.configure(log_file, "DEBUG", 30, stderr=False)
@@ -206,7 +204,6 @@ class TestSecrets:
 class TestDays:
     """A file per UTC day, kept as long as was asked for."""
 
-    @pytest.mark.req("FR-MONITOR-001")
     def test_the_first_line_of_a_day_starts_a_file(self, lines: Lines, log_file: Path) -> None:
         say("evening", NOON.replace(hour=23, minute=59, second=59))
         say("night", NOON.replace(hour=0) + timedelta(days=1))
@@ -223,7 +220,6 @@ class TestDays:
         assert [line["message"] for line in read(log_file.with_name("corral.log.2031-03-01"))] == ["old"]
         assert [line["message"] for line in lines()] == ["new"]
 
-    @pytest.mark.req("FR-MONITOR-001")
     def test_a_month_is_kept_and_nothing_of_others_is_touched(self, lines: Lines, log_file: Path) -> None:
         for day in range(40):
             say(f"day {day}", NOON + timedelta(days=day))

@@ -72,7 +72,7 @@ def test_innocent_text_stays_as_it_is(text: str) -> None:
     assert redact(text) == text
 
 
-@pytest.mark.req("NFR-SEC-002")
+@pytest.mark.req("NFR-SEC-002", "X15")
 def test_what_the_environment_calls_a_secret_is_taken_out_wherever_it_occurs() -> None:
     remember_secrets(
         {
@@ -139,3 +139,15 @@ def test_no_text_takes_more_than_linear_time(part: str) -> None:
     started = time.process_time()
     redact(text)
     assert time.process_time() - started < 5
+
+
+@pytest.mark.req("X15")
+@pytest.mark.parametrize("between", ["\x1b[31m", "\x1b[0;1m", "\x9b1m", "\x1b]8;;http://x\x07", "\x1bM"])
+def test_a_secret_with_escape_sequences_in_it_is_one_too(between: str) -> None:
+    remember_secrets({"API_TOKEN": "correct-horse-battery"})
+    for secret in ("sk-ant-api03-abcdefghij0123", "correct-horse-battery"):
+        cut = f"{secret[:9]}{between}{secret[9:]}"
+        said = redact(f"it is {cut}, in colour")
+        assert said == "it is [redacted], in colour"
+    innocent = f"all {between}green"
+    assert redact(innocent) == innocent

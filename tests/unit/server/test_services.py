@@ -9,9 +9,9 @@ from pathlib import Path
 from sqlalchemy import Connection
 
 from corral.server.services import Services
-from corral.store.engine import Database
+from corral.store.engine.database import Database
+from corral.store.engine.writes import Write
 from corral.store.migrate import open_schema
-from corral.store.writes import Write
 
 
 def test_what_is_asked_for_by_a_request_that_went_away_is_not_written(tmp_path: Path) -> None:

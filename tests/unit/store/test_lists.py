@@ -7,12 +7,12 @@ from datetime import datetime, timedelta, timezone
 from sqlalchemy import Connection
 
 from corral.config.model import Tasks as TaskRules
-from corral.coordination import sessions
-from corral.coordination.sessions import Arrival
+from corral.coordination.sessions import registry as sessions
+from corral.coordination.sessions.registry import Arrival
 from corral.models.tasks import read_submissions
-from corral.store import sessions as session_rows
-from corral.store import tasks as task_rows
-from corral.work import tasks
+from corral.store.sessions import sessions as session_rows
+from corral.store.tasks import tasks as task_rows
+from corral.work.tasks import tasks
 
 NOW = datetime(2026, 11, 22, 8, 0, tzinfo=timezone.utc)
 

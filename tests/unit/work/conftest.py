@@ -13,10 +13,10 @@ from sqlalchemy import Connection
 
 from corral.config.model import Tasks as TaskRules
 from corral.models.tasks import read_submissions
-from corral.store.engine import Database
+from corral.store.engine.database import Database
 from corral.store.migrate import open_schema
-from corral.work import attempts, scheduling, tasks
-from corral.work.attempts import Ending, Harvest
+from corral.work.tasks import attempts, scheduling, tasks
+from corral.work.tasks.attempts import Ending, Harvest
 
 T = TypeVar("T")
 Row = dict[str, Any]

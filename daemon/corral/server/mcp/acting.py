@@ -14,14 +14,15 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BeforeValidator
 from sqlalchemy import Connection
 
-from corral.coordination import addresses, sessions
-from corral.coordination.addresses import Identity
-from corral.coordination.sessions import Arrival
+from corral.coordination.mail import addresses
+from corral.coordination.mail.addresses import Identity
+from corral.coordination.sessions import registry as sessions
+from corral.coordination.sessions.registry import Arrival
 from corral.errors import NotPermitted
-from corral.server.json_text import utf8
+from corral.server.http.json_text import utf8
 from corral.server.mcp.calls import Call, current
 from corral.server.projects import check_project
-from corral.store import names
+from corral.store.sessions import names
 
 T = TypeVar("T")
 Text = Annotated[str, BeforeValidator(lambda value: "" if value is None else value)]

@@ -18,19 +18,19 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection
 
 from corral.config.paths import find_checkout
-from corral.coordination import sessions
-from corral.coordination.locks import Holder
-from corral.coordination.sessions import Arrival
+from corral.coordination.locks.table import Holder
+from corral.coordination.sessions import registry as sessions
+from corral.coordination.sessions.registry import Arrival
 from corral.errors import CorralError, InvalidInput
 from corral.models.states import SessionStatus
-from corral.server.failures import failure
-from corral.server.hooks import started_at
-from corral.server.json_text import utf8
+from corral.server.hooks.events import started_at
+from corral.server.http.failures import failure
+from corral.server.http.json_text import utf8
+from corral.server.http.routes.locks import Speaker, speaker
 from corral.server.mcp.replays import Replays
-from corral.server.routes.locks import Speaker, speaker
 from corral.server.services import Services
-from corral.store import sessions as session_rows
-from corral.work import departures
+from corral.store.sessions import sessions as session_rows
+from corral.work.workers import departures
 
 Answer = dict[str, Any]
 T = TypeVar("T")

@@ -13,15 +13,16 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from corral.coordination import addresses, sessions
-from corral.coordination.sessions import Arrival
+from corral.coordination.mail import addresses
+from corral.coordination.sessions import registry as sessions
+from corral.coordination.sessions.registry import Arrival
 from corral.errors import InvalidInput
 from corral.models.identifiers import new_id
 from corral.server.mcp.acting import act, is_agent_of
 from corral.server.mcp.calls import Answer, Call, current
 from corral.server.projects import PROJECT_ID, check_project
-from corral.store import names as rows
-from corral.store import sessions as session_rows
+from corral.store.sessions import names as rows
+from corral.store.sessions import sessions as session_rows
 
 Row = dict[str, Any]
 
@@ -138,7 +139,7 @@ def profile(conn: Connection, name: str) -> Answer:
         "attachments_policy": "auto",
         "registration_token": None,
         "contact_policy": "open",
-        "status": row["status"],
+        "status": session_rows.shown_status(row),
         "names": [row["agent_name"], *(one["name"] for one in rows.of_session(conn, row["session_id"])
                                        if one["name"] != row["agent_name"])],
     }  # fmt: skip

@@ -7,12 +7,13 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from corral.coordination import features, locks
+from corral.coordination.features import registry as features
+from corral.coordination.locks import table as locks
+from corral.server.http.pages import MOST, SHOWN_BYTES, Page, page
 from corral.server.mcp import resources_handoffs, resources_mail, resources_work
 from corral.server.mcp.acting import contents
 from corral.server.mcp.calls import current
 from corral.server.mcp.tools.locks import as_the_coordinator
-from corral.server.pages import MOST, SHOWN_BYTES, Page, page
 
 
 async def locks_current() -> Any:

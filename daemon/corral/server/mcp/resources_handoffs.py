@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from corral.coordination import handoffs
+from corral.coordination.sessions import handoffs
+from corral.server.http.pages import SHOWN_BYTES, page
 from corral.server.mcp.acting import contents
 from corral.server.mcp.calls import current
-from corral.server.pages import SHOWN_BYTES, page
 
 SHOWN = 20
 

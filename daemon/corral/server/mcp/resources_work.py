@@ -9,10 +9,12 @@ from sqlalchemy import Connection
 
 from corral.models import merges as merge_shapes
 from corral.models.states import OPEN_MERGES, TaskStatus
+from corral.server.http.pages import MOST, SHOWN_BYTES, Page, page
 from corral.server.mcp.acting import contents
 from corral.server.mcp.calls import current
-from corral.server.pages import MOST, SHOWN_BYTES, Page, page
-from corral.store import merges, tasks, traces
+from corral.store.merges import merges
+from corral.store.sessions import traces
+from corral.store.tasks import tasks
 
 _SHOWN = ("task_id", "task_type", "title", "status", "priority", "thread_id", "created_at")
 _AT_ONCE = 32

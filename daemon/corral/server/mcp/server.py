@@ -42,5 +42,5 @@ def build(profile: str) -> Starlette:
         mcp.add_tool(_Tool.from_function(function, output_schema=None))
     for uri, read in resources.RESOURCES.items():
         mcp.resource(uri, mime_type="application/json")(read)
-    # Host and Origin are checked before a request comes here, by corral.server.access.
+    # Host and Origin are checked before a request comes here, by corral.server.http.access.
     return mcp.http_app(path="/mcp", stateless_http=True, json_response=True, host_origin_protection=False)

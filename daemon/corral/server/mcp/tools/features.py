@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from corral.coordination import features
+from corral.coordination.features import registry as features
+from corral.server.http.pages import SHOWN_BYTES, page
+from corral.server.http.routes.locks import parse
+from corral.server.http.routes.sessions.features import analyzed
 from corral.server.mcp.calls import Answer, Function, current, told
-from corral.server.pages import SHOWN_BYTES, page
-from corral.server.routes.features import analyzed
-from corral.server.routes.locks import parse
 
 
 @told

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from corral.coordination import handoffs
+from corral.coordination.sessions import handoffs
+from corral.server.http.pages import SHOWN_BYTES, page
 from corral.server.mcp.calls import Answer, Function, current, told
-from corral.server.pages import SHOWN_BYTES, page
 
 
 @told

@@ -12,12 +12,13 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from corral.coordination import changesets, contacts
-from corral.coordination.addresses import Identity
+from corral.coordination.mail import contacts
+from corral.coordination.mail.addresses import Identity
+from corral.coordination.sessions import changesets
+from corral.server.http.pages import SHOWN_BYTES, Page, page
 from corral.server.mcp.acting import Text, act, listed, look
 from corral.server.mcp.calls import Answer, Function, current, raised
 from corral.server.mcp.registration import profile, registered
-from corral.server.pages import SHOWN_BYTES, Page, page
 from corral.server.projects import check_project, project_of
 
 MOST_COMMITS = 100

@@ -7,18 +7,18 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from corral.coordination import locks
-from corral.coordination.keys import LockKey
-from corral.coordination.lock_waits import Wish
+from corral.coordination.locks import table as locks
+from corral.coordination.locks.keys import LockKey
+from corral.coordination.locks.waits import Wish
 from corral.errors import CorralError, InvalidInput, LockHeld, NotPermitted
 from corral.models.instants import iso
 from corral.server import lock_waiting
+from corral.server.http.pages import MOST, SHOWN_BYTES, Page, page
+from corral.server.http.routes.locks import parse
 from corral.server.mcp.acting import listed
 from corral.server.mcp.calls import Answer, Function, current, refusal, told
 from corral.server.mcp.paths import inside
-from corral.server.pages import MOST, SHOWN_BYTES, Page, page
-from corral.server.routes.locks import parse
-from corral.store import sessions as session_rows
+from corral.store.sessions import sessions as session_rows
 
 USUAL_TTL_MINUTES = 120
 """As the coordinator has it."""

@@ -6,16 +6,18 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
-from corral.coordination import mailbox, threads
-from corral.coordination.addresses import Identity
+from corral.coordination.mail import mailbox, threads
+from corral.coordination.mail.addresses import Identity
+from corral.models.instants import iso
+from corral.server.http.pages import SHOWN_BYTES, Page, page
 from corral.server.mcp.acting import Text, Texts, act, look
 from corral.server.mcp.calls import Answer, Function, current, raised
 from corral.server.mcp.registration import registered
 from corral.server.mcp.tools.mail import entry, shown
 from corral.server.mcp.tools.reservations import give_back, reserve
-from corral.server.pages import SHOWN_BYTES, Page, page
 from corral.server.projects import check_project, project_of
-from corral.store import mailbox as rows
+from corral.store.sessions import locks as lock_rows
+from corral.store.sessions import mailbox as rows
 
 
 @raised
@@ -94,11 +96,16 @@ async def macro_file_reservation_cycle(
     project_key: Text = "",
     agent_name: Text = "",
 ) -> Answer:
-    """Reserve paths; with auto_release give those that were granted up again at once."""
+    """Reserve paths; with auto_release give up again at once those that you did not hold before."""
+    mine = await act(project_key, agent_name, _held_by)
     held = await reserve(project_key, agent_name, paths, ttl_seconds, exclusive, reason)
-    granted = [str(row["id"]) for row in held["granted"]]
+    granted = [str(row["id"]) for row in held["granted"] if row["id"] not in mine]
     released = await give_back(project_key, agent_name, None, granted) if auto_release and granted else None
     return {"file_reservations": held, "released": released}
+
+
+def _held_by(conn: Connection, me: Identity, now: datetime) -> frozenset[str]:
+    return frozenset(row["lock_id"] for row in lock_rows.listing(conn, iso(now), [me.session_id]))
 
 
 async def _inbox(name: str, limit: int, *, bodies: bool = False) -> Answer:

@@ -6,11 +6,12 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from corral.coordination import memory, sessions
-from corral.coordination.locks import Holder
-from corral.coordination.memory import Memory, Question
+from corral.coordination.locks.table import Holder
+from corral.coordination.sessions import memory
+from corral.coordination.sessions import registry as sessions
+from corral.coordination.sessions.memory import Memory, Question
+from corral.server.http.pages import SHOWN_BYTES, page
 from corral.server.mcp.calls import Answer, Function, current, told
-from corral.server.pages import SHOWN_BYTES, page
 
 
 @told

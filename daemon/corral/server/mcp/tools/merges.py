@@ -6,29 +6,33 @@ from pathlib import Path
 
 from sqlalchemy import Connection
 
-from corral.coordination.locks import Holder
+from corral.coordination.locks.table import Holder
 from corral.errors import InvalidInput
-from corral.git.command import open_checkout
-from corral.git.status import changes
+from corral.git.checkouts.status import changes
+from corral.git.process.command import open_checkout
 from corral.landing import requests
 from corral.models import merges as shapes
 from corral.models.states import OPEN_MERGES
+from corral.server.http.pages import MOST, SHOWN_BYTES, Page, page
 from corral.server.mcp.calls import Answer, Function, current, told
-from corral.server.pages import MOST, SHOWN_BYTES, Page, page
-from corral.store import merges as rows
-from corral.store import sessions as session_rows
+from corral.store.merges import merges as rows
+from corral.store.sessions import sessions as session_rows
+from corral.work.tasks import tasks
 
 
 @told
-async def request_merge(branch: str | None = None, target: str | None = None) -> Answer:
+async def request_merge(branch: str | None = None, target: str | None = None, task_id: str | None = None) -> Answer:
     """Queue a branch (default: that of your worktree) for its target; what is committed lands once it verifies green."""
     call = current.get()
     services, now = call.services, call.services.now()
     me, worktree = await call.write(_place)
     onto = target or services.settings.target().removeprefix("refs/heads/")
+    owner = (await services.read(lambda conn: tasks.find(conn, task_id)))["task_id"] if task_id else None
     chosen, uncommitted = (branch, []) if branch else await services.work(lambda: _checked_out(worktree))
     row = await services.work(
-        lambda: requests.submit(services.db, services.git, branch=chosen, target=onto, now=now, session_id=me)
+        lambda: requests.submit(
+            services.db, services.git, branch=chosen, target=onto, now=now, session_id=me, task_id=owner
+        )
     )
     answer: Answer = {"success": True, "merge_id": None, "branch": chosen, "target": onto, "state": None}
     if row is None:

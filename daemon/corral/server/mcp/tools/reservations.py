@@ -9,20 +9,22 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator
 from sqlalchemy import Connection
 
-from corral.coordination import locks, sessions, stale_holders
-from corral.coordination.addresses import Identity
-from corral.coordination.keys import LockKey
-from corral.coordination.locks import Holder
+from corral.coordination.locks import stale_holders
+from corral.coordination.locks import table as locks
+from corral.coordination.locks.keys import LockKey
+from corral.coordination.locks.table import Holder
+from corral.coordination.mail.addresses import Identity
+from corral.coordination.sessions import registry as sessions
 from corral.errors import CorralError, InvalidInput, NotPermitted
 from corral.models.instants import iso
 from corral.server import lock_activity
+from corral.server.http.routes.locks import EXTEND_S, MAX_KEYS, parse
 from corral.server.mcp.acting import Text, Texts, act, known_as
 from corral.server.mcp.calls import Answer, Function, complaint, current, raised
 from corral.server.mcp.paths import inside
 from corral.server.projects import slug
-from corral.server.routes.locks import EXTEND_S, MAX_KEYS, parse
 from corral.server.services import Services
-from corral.store import sessions as session_rows
+from corral.store.sessions import sessions as session_rows
 
 Row = dict[str, Any]
 Some = Annotated[

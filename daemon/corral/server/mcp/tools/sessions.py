@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from sqlalchemy import Connection
 
-from corral.coordination import discovery, sessions
-from corral.coordination.locks import Holder
-from corral.coordination.sessions import Arrival
+from corral.coordination.locks.table import Holder
+from corral.coordination.sessions import discovery
+from corral.coordination.sessions import registry as sessions
+from corral.coordination.sessions.registry import Arrival
 from corral.errors import InvalidInput
+from corral.server.http.pages import SHOWN_BYTES, Page, page
+from corral.server.http.routes.sessions.sessions import clean_up, team_capabilities
 from corral.server.mcp.calls import Answer, Function, current, told
-from corral.server.pages import SHOWN_BYTES, Page, page
-from corral.server.routes.sessions import clean_up, team_capabilities
 
 MAX_TASK = 2000
 _SHOWN = (
@@ -20,6 +21,7 @@ _SHOWN = (
     "session_id",
     "capabilities",
     "status",
+    "unguarded",
     "current_task",
     "last_heartbeat",
     "started_at",
@@ -63,7 +65,7 @@ async def heartbeat() -> Answer:
 
 @told
 async def discover_agents(capability: str | None = None, status: str | None = None) -> Answer:
-    """Who is here and what they do. status: active, idle or disconnected (left out unless asked for)."""
+    """Who is here and what they do. status: active, idle, stalled or disconnected (left out unless asked for)."""
     services = current.get().services
 
     def look(conn: Connection) -> Page:

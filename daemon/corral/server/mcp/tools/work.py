@@ -7,12 +7,13 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from corral.coordination.locks import Holder
+from corral.coordination.locks.table import Holder
 from corral.errors import LeaseLost, NotFound
 from corral.models import tasks as shapes
+from corral.server import completion
+from corral.server.http.routes.work.tasks import Reason, call_off, claimed, handed_over, settled
 from corral.server.mcp.calls import Answer, Function, current, refusal, told
-from corral.server.routes.tasks import Reason, call_off, claimed, handed_over, settled
-from corral.work import leases, tasks
+from corral.work.tasks import tasks
 
 Row = dict[str, Any]
 
@@ -77,20 +78,14 @@ async def get_work(task_types: list[str] | None = None) -> Answer:
 async def complete_work(
     task_id: str, success: bool, result: dict[str, Any] | None = None, error_message: str | None = None
 ) -> Answer:
-    """End a task that you claimed. A failed one is not tried again by itself; result.error_code says why."""
+    """End a task that you claimed; what you committed in a worktree that Corral made for you lands. A failed task is not tried
+    again by itself; result.error_code says why."""
     call = current.get()
-    now, rules = call.services.now(), call.services.settings().tasks
     said = {"success": success, "result": result, "error_message": error_message}
-
-    def end(conn: Connection, me: Holder) -> Row:
-        return leases.complete(conn, task_id, (me.session_id, *me.kin), now, rules, **said)  # type: ignore[arg-type]
-
     try:
-        row = await call.write(end)
+        return await completion.complete(call.services, call.write, task_id, **said)
     except (LeaseLost, NotFound) as error:
         return {**refusal(error), "reason": "task_not_found_or_not_claimed_by_agent", "task_id": task_id}
-    call.services.nudge("supervisor")
-    return {"success": True, "status": row["status"], "task_id": row["task_id"]}
 
 
 @told

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-from corral.store.search import create_indexes
+from corral.store.engine.search import create_indexes
 
 revision = "0002"
 down_revision = "0001"

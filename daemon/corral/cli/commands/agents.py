@@ -1,0 +1,57 @@
+"""``corral agent``: whom a task can be given to by name."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Annotated, Any
+
+import typer
+
+from corral.cli.help import Grouped
+from corral.cli.terminal.options import Json, client
+from corral.cli.terminal.output import emit, fact, paint, say, table
+from corral.client.connection import segment
+from corral.models.visible import one_line
+
+app = typer.Typer(cls=Grouped, help="Who does tasks: the team, and agent definitions.", no_args_is_help=True)
+
+
+@app.command("list")
+def listing(as_json: Json = False) -> None:
+    """List everybody whom `corral task submit --agent` can name."""
+    rows = client().request("GET", "/agents")
+    if as_json:
+        emit(rows)
+        return
+    show_table(rows, [("FROM", "source", 8)])
+
+
+def show_table(rows: list[dict[str, Any]], more: list[tuple[str, str, int]], *, empty: str = "") -> None:
+    """Agents, and under them what is wrong with those that could do nothing here."""
+    for row in rows:
+        row["able"] = ", ".join(row.get("capabilities") or ())
+    columns = [("NAME", "name", 24), *more, ("RUNNER", "runner", 16), ("MODEL", "model", 28)]
+    table(rows, [*columns, ("CAPABILITIES", "able", 40), ("FOR", "description", 60)], empty=empty)
+    for row in rows:
+        if row["problem"]:
+            say(paint(one_line(f"{row['name']} cannot start here: {row['problem']}"), "yellow"))
+
+
+@app.command()
+def show(
+    name: Annotated[str, typer.Argument(help="As `corral agent list` names it.", metavar="NAME")], as_json: Json = False
+) -> None:
+    """Show what a task that names this agent would be executed by."""
+    agent = client().request("GET", f"/agents/{segment(name)}")
+    if as_json:
+        emit(agent)
+        return
+    say(paint(one_line(agent["name"]), "bold"))
+    told = {
+        **{field: agent.get(field) for field in ("description", "runner", "model", "source", "file", "problem")},
+        "able": ", ".join(agent.get("capabilities") or ()),
+        "command": shlex.join(agent.get("command") or ()),
+    }
+    for field, value in told.items():
+        if value:
+            fact(field, value, 11)

@@ -1,0 +1,149 @@
+"""``corral feature``."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+from corral.cli.help import Grouped
+from corral.cli.terminal.keys import from_the_top
+from corral.cli.terminal.options import Json, client, json_object, session_id
+from corral.cli.terminal.output import emit, say, table
+from corral.models.visible import one_line
+
+app = typer.Typer(cls=Grouped, help="Lines of work, what they claim, and which go side by side.", no_args_is_help=True)
+SEQUENTIAL = 4
+FeatureId = Annotated[str, typer.Argument(help="The feature's name, such as FEAT-123.", metavar="ID")]
+CLAIM_HELP = "A path, a glob, or a logical key such as 'api:GET /v1/users'; repeatable."
+
+
+@app.command()
+def register(
+    feature_id: FeatureId,
+    claim: Annotated[list[str], typer.Option("--claim", help=CLAIM_HELP, metavar="KEY")],
+    title: Annotated[str | None, typer.Option("--title", help="What it is about.", metavar="TEXT")] = None,
+    branch: Annotated[str | None, typer.Option("--branch", help="Where it is worked on.", metavar="NAME")] = None,
+    priority: Annotated[
+        int | None,
+        typer.Option("--priority", help="For whoever orders the merges; 5 if not said.", min=-1000, max=1000),
+    ] = None,
+    metadata: Annotated[
+        str | None, typer.Option("--metadata", help="What else is to be kept: a JSON object.", metavar="JSON")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Register a feature, or replace what an active one claims."""
+    body = {
+        "feature_id": feature_id,
+        "resource_claims": from_the_top(claim),
+        "title": title,
+        "branch_name": branch,
+        "metadata": json_object("--metadata", metadata) or {},
+        "session_id": session_id(),
+        **({"merge_priority": priority} if priority is not None else {}),
+    }
+    answer = client().request("POST", "/features", body)
+    if as_json:
+        emit(answer)
+    else:
+        say(one_line(f"{answer['feature_id']}: {answer['action']}, {', '.join(answer['resource_claims'])}"))
+
+
+@app.command("list")
+def listing(as_json: Json = False) -> None:
+    """List the active features."""
+    rows = client().listing("/features")
+    if as_json:
+        emit(rows)
+        return
+    for row in rows:
+        row["claims"] = ", ".join(row["resource_claims"])
+    columns = [
+        ("FEATURE", "feature_id", 32),
+        ("TITLE", "title", 40),
+        ("BY", "registered_by", 24),
+        ("CLAIMS", "claims", 80),
+    ]
+    table(rows, columns, empty="No feature is registered.")
+
+
+@app.command()
+def show(feature_id: FeatureId, as_json: Json = False) -> None:
+    """Show one feature, whether active or not."""
+    row = client().request("GET", f"/features/{_quoted(feature_id)}")
+    if as_json:
+        emit(row)
+        return
+    for name in (
+        "feature_id",
+        "title",
+        "status",
+        "registered_by",
+        "branch_name",
+        "merge_priority",
+        "registered_at",
+        "completed_at",
+    ):
+        if row[name] is not None:
+            say(f"{name.replace('_', ' ')}: {one_line(str(row[name]))}")
+    if row["metadata"]:
+        say(f"metadata: {one_line(json.dumps(row['metadata'], ensure_ascii=False))}")
+    for claim in row["resource_claims"]:
+        say(f"claims: {one_line(claim)}")
+
+
+@app.command()
+def analyze(
+    feature_id: Annotated[
+        str | None, typer.Argument(help="A registered feature.", metavar="ID", show_default=False)
+    ] = None,
+    claim: Annotated[list[str] | None, typer.Option("--claim", help=CLAIM_HELP, metavar="KEY")] = None,
+    as_json: Json = False,
+) -> None:
+    """Tell whether a feature, or claims, can go beside the active ones; exits with 4 if only one after the other."""
+    answer = client().request(
+        "POST", "/features/analyze", {"feature_id": feature_id, "claims": from_the_top(claim) if claim else None}
+    )
+    if as_json:
+        emit(answer)
+    else:
+        _explain(answer)
+    if answer["feasibility"] == "SEQUENTIAL":
+        raise typer.Exit(SEQUENTIAL)
+
+
+def _explain(answer: dict[str, Any]) -> None:
+    contended, total = answer["total_conflicting_claims"], answer["total_candidate_claims"]
+    say(f"{answer['feasibility']}: {contended} of {total} claims overlap with those of active features.")
+    for conflict in answer["conflicts"]:
+        for mine, theirs in conflict["claims"]:
+            same = mine if mine == theirs else f"{mine} meets {theirs}"
+            say(one_line(f"  {conflict['feature_id']} ({conflict['feasibility']}): {same}"))
+        if "left_out" in conflict:
+            say(one_line(f"  {conflict['feature_id']}: and {conflict['left_out']} more"))
+    if "left_out" in answer:
+        say(f"  and {answer['left_out']} more features")
+
+
+@app.command()
+def deregister(
+    feature_id: FeatureId,
+    cancelled: Annotated[bool, typer.Option("--cancelled", help="It was given up, not completed.")] = False,
+    as_json: Json = False,
+) -> None:
+    """End a feature: its claims count no more."""
+    status = "cancelled" if cancelled else "completed"
+    body = {"feature_id": feature_id, "status": status, "session_id": session_id()}
+    answer = client().request("POST", "/features/deregister", body)
+    if as_json:
+        emit(answer)
+    else:
+        say(one_line(f"{answer['feature_id']}: {answer['status']}"))
+
+
+def _quoted(text: str) -> str:
+    from urllib.parse import quote
+
+    return quote(text, safe="")

@@ -1,0 +1,101 @@
+"""``corral handoff``."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from corral.cli.help import Grouped
+from corral.cli.terminal.options import Json, client, session_id
+from corral.cli.terminal.output import emit, fact, paint, say, table
+from corral.client.connection import segment
+from corral.models.visible import one_line
+
+app = typer.Typer(cls=Grouped, help="What one session leaves for the next.", no_args_is_help=True)
+_PARTS = (
+    ("done", "completed_work"),
+    ("doing", "in_progress"),
+    ("decided", "decisions"),
+    ("next", "next_steps"),
+    ("files", "relevant_files"),
+)
+
+
+def _items(what: str) -> Any:
+    return typer.Option(help=f"{what}; repeatable.", metavar="TEXT")
+
+
+@app.command("list")
+def listing(
+    agent: Annotated[str | None, typer.Option("--agent", help="Only of this agent.", metavar="NAME")] = None,
+    limit: Annotated[int, typer.Option("--limit", help="At most so many.", min=1, max=100)] = 20,
+    as_json: Json = False,
+) -> None:
+    """List handoffs, newest first."""
+    rows = client().request("GET", "/handoffs", query={"agent_name": agent, "limit": limit})["handoffs"]
+    if as_json:
+        emit(rows)
+        return
+    for row in rows:
+        row["when"] = row["created_at"][:19].replace("T", " ")
+        row["by"] = "Corral" if row["automatic"] else "itself"
+    columns = [
+        ("ID", "handoff_id", 8),
+        ("WHEN (UTC)", "when", 19),
+        ("OF", "agent_name", 24),
+        ("BY", "by", 6),
+        ("SUMMARY", "summary", 80),
+    ]
+    for row in rows:
+        row["handoff_id"] = row["handoff_id"][:8]
+    table(rows, columns, empty="No handoff yet. One is written when a session ends that did something.")
+
+
+@app.command()
+def show(
+    handoff_id: Annotated[str, typer.Argument(help="A handoff's id, or its first characters.", metavar="ID")],
+    as_json: Json = False,
+) -> None:
+    """Show a handoff."""
+    row = client().request("GET", f"/handoffs/{segment(handoff_id)}")
+    if as_json:
+        emit(row)
+        return
+    by = ", written by Corral when it ended" if row["automatic"] else ""
+    say(f"{paint(one_line(row['agent_name']), 'bold')}  {row['created_at'][:19].replace('T', ' ')} UTC{by}")
+    where = " on ".join(part for part in (row["worktree"], row["branch"]) if part)
+    if where:
+        say(f"  {'in':<8} {one_line(where)}")
+    fact("", row["summary"], 0)
+    for label, name in _PARTS:
+        for item in row[name]:
+            say(f"  {label:<8} {one_line(item)}")
+
+
+@app.command()
+def write(
+    summary: Annotated[str, typer.Argument(help="Where the work stands; '-' reads it from standard input.")],
+    done: Annotated[list[str] | None, _items("What is done")] = None,
+    doing: Annotated[list[str] | None, _items("What is half done")] = None,
+    decided: Annotated[list[str] | None, _items("What was decided, and why")] = None,
+    next_step: Annotated[list[str] | None, typer.Option("--next", help="What to do next; repeatable.")] = None,
+    file: Annotated[list[str] | None, _items("A file to look at")] = None,
+    as_json: Json = False,
+) -> None:
+    """Leave a handoff for whoever comes next."""
+    body = {
+        "summary": sys.stdin.read() if summary == "-" else summary,
+        "completed_work": done,
+        "in_progress": doing,
+        "decisions": decided,
+        "next_steps": next_step,
+        "relevant_files": file,
+        "session_id": session_id(),
+    }
+    answer = client().request("POST", "/handoffs", body)
+    if as_json:
+        emit(answer)
+    else:
+        say(f"{answer['handoff_id']}  written")

@@ -1,0 +1,86 @@
+"""``corral memory``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from corral.cli.help import Grouped
+from corral.cli.terminal.options import Json, client, json_object, session_id
+from corral.cli.terminal.output import emit, say, table
+
+app = typer.Typer(cls=Grouped, help="What sessions found out, for those who come later.", no_args_is_help=True)
+Tags = Annotated[list[str] | None, typer.Option("--tag", help="A tag; repeatable.", metavar="WORD")]
+Type = Annotated[str | None, typer.Option("--type", help="Only this kind, such as discovery or error.", metavar="WORD")]
+Limit = Annotated[int, typer.Option("--limit", help="At most so many.", min=1, max=100)]
+
+
+@app.command()
+def add(
+    summary: Annotated[str, typer.Argument(help="What is worth knowing, in a sentence.")],
+    kind: Annotated[str, typer.Option("--type", help="What kind of thing it is.", metavar="WORD")] = "discovery",
+    outcome: Annotated[str | None, typer.Option("--outcome", help="What came of it.", metavar="TEXT")] = None,
+    lesson: Annotated[
+        list[str] | None, typer.Option("--lesson", help="What to do next time; repeatable.", metavar="TEXT")
+    ] = None,
+    tag: Tags = None,
+    details: Annotated[
+        str | None, typer.Option("--details", help="What else belongs to it: a JSON object.", metavar="JSON")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Keep something for later sessions."""
+    body = {
+        "summary": summary,
+        "event_type": kind,
+        "outcome": outcome,
+        "lessons": lesson or [],
+        "tags": tag or [],
+        "details": json_object("--details", details),
+        "session_id": session_id(),
+    }
+    answer = client().request("POST", "/memory", body)
+    if as_json:
+        emit(answer)
+    else:
+        say(f"{answer['memory_id']}  {answer['action']}")
+
+
+@app.command()
+def search(
+    query: Annotated[str, typer.Argument(help="Words to look for.")],
+    tag: Tags = None,
+    kind: Type = None,
+    limit: Limit = 10,
+    min_relevance: Annotated[float, typer.Option("--min-relevance", help="From 0 to 1.", min=0, max=1)] = 0,
+    as_json: Json = False,
+) -> None:
+    """Find what is known, the most relevant first."""
+    _show({"query": query, "tag": tag, "event_type": kind, "limit": limit, "min_relevance": min_relevance}, as_json)
+
+
+@app.command("list")
+def listing(tag: Tags = None, kind: Type = None, limit: Limit = 20, as_json: Json = False) -> None:
+    """List what is known, newest first."""
+    _show({"tag": tag, "event_type": kind, "limit": limit}, as_json)
+
+
+def _show(query: dict[str, Any], as_json: bool) -> None:
+    rows = client().request("GET", "/memory", query=query)["memories"]
+    if as_json:
+        emit(rows)
+        return
+    for row in rows:
+        row["when"] = row["seen_at"][:10]
+        row["tagged"] = ", ".join(row["tags"])
+        row["learnt"] = "; ".join(row["lessons"])
+    columns = [
+        ("WHEN", "when", 10),
+        ("BY", "agent_name", 20),
+        ("TYPE", "event_type", 12),
+        ("SUMMARY", "summary", 80),
+        ("LESSONS", "learnt", 60),
+        ("TAGS", "tagged", 30),
+    ]
+    table(rows, columns, empty="Nothing is known of that. `corral memory add` keeps something.")

@@ -1,0 +1,281 @@
+"""``corral message``."""
+
+from __future__ import annotations
+
+import sys
+import uuid
+from typing import Annotated, Any
+
+import typer
+
+from corral.cli.help import Grouped
+from corral.cli.terminal.options import Json, client, session_id
+from corral.cli.terminal.output import emit, paint, say, state, table
+from corral.client.connection import Client, segment
+from corral.errors import InvalidInput
+from corral.models.states import Importance
+from corral.models.visible import one_line, visible
+
+app = typer.Typer(cls=Grouped, help="Mail between sessions, and with you.", no_args_is_help=True)
+ROUND_S = 20.0
+"""How long one question for news stays open, seconds."""
+Row = dict[str, Any]
+Message = Annotated[str, typer.Argument(help="Its number, or its id.", metavar="MESSAGE")]
+Body = Annotated[str | None, typer.Argument(help="What to say; `-` or nothing: read it from stdin.", metavar="TEXT")]
+Cc = Annotated[list[str] | None, typer.Option("--cc", help="Gets a copy; repeatable.", metavar="AGENT")]
+Bcc = Annotated[
+    list[str] | None, typer.Option("--bcc", help="Gets a copy that no other is shown; repeatable.", metavar="AGENT")
+]
+Attach = Annotated[
+    list[str] | None, typer.Option("--attach", help="A path in the repository; repeatable.", metavar="PATH")
+]
+Key = Annotated[str | None, typer.Option("--idempotency-key", help="Sent once, however often.", metavar="KEY")]
+
+
+@app.command()
+def send(
+    to: Annotated[str, typer.Argument(help="Agents, roles or `all`, separated by commas.", metavar="AGENT")],
+    subject: Annotated[str, typer.Argument(help="What it is about.", metavar="SUBJECT")],
+    text: Body = None,
+    cc: Cc = None,
+    bcc: Bcc = None,
+    importance: Annotated[
+        Importance,
+        typer.Option("--importance", help="low, normal, high, or urgent (holds a Stop once).", metavar="HOW"),
+    ] = Importance.NORMAL,
+    acknowledge: Annotated[bool, typer.Option("--ack", help="Ask for an acknowledgement.")] = False,
+    thread: Annotated[str | None, typer.Option("--thread", help="The thread it belongs to.", metavar="ID")] = None,
+    attach: Attach = None,
+    key: Key = None,
+    as_json: Json = False,
+) -> None:
+    """Send a message. It reaches a session with its next step."""
+    body = {
+        "session_id": session_id(),
+        "to": [name.strip() for name in to.split(",") if name.strip()],
+        "cc": cc or [],
+        "bcc": bcc or [],
+        "subject": subject,
+        "body": _said(text),
+        "importance": importance.value,
+        "ack_required": acknowledge,
+        "thread_id": thread,
+        "attachments": attach or [],
+        "idempotency_key": key or str(uuid.uuid4()),  # the client asks again when an answer is lost
+    }
+    _sent(client().request("POST", "/messages", body), as_json)
+
+
+@app.command()
+def reply(
+    message: Message,
+    text: Body = None,
+    to: Annotated[
+        list[str] | None, typer.Option("--to", help="Not its sender, but this one; repeatable.", metavar="AGENT")
+    ] = None,
+    cc: Cc = None,
+    bcc: Bcc = None,
+    attach: Attach = None,
+    key: Key = None,
+    as_json: Json = False,
+) -> None:
+    """Answer a message, in its thread, to its sender."""
+    body = {
+        "session_id": session_id(),
+        "to": to or [],
+        "cc": cc or [],
+        "bcc": bcc or [],
+        "body": _said(text),
+        "attachments": attach or [],
+        "idempotency_key": key or str(uuid.uuid4()),  # the client asks again when an answer is lost
+    }
+    _sent(client().request("POST", f"/messages/{segment(message)}/reply", body), as_json)
+
+
+def _said(text: str | None) -> str:
+    if text not in (None, "-"):
+        return str(text)
+    if sys.stdin.isatty():
+        raise InvalidInput("The message has no text.", remedy="Give it as an argument, or on standard input.")
+    return sys.stdin.read()
+
+
+def _sent(answer: Row, as_json: bool) -> None:
+    if as_json:
+        emit(answer)
+        return
+    names = ", ".join(one["name"] for one in answer["recipients"])
+    say(f"sent {answer['id']} to {one_line(names)}")
+    if answer["bounced"]:
+        say(f"gone, and will read it only when back: {one_line(', '.join(answer['bounced']))}")
+
+
+@app.command()
+def inbox(
+    agent: Annotated[str | None, typer.Option("--agent", help="Whose (default: yours).", metavar="AGENT")] = None,
+    everyone: Annotated[bool, typer.Option("--all", help="The mail of the whole project.")] = False,
+    urgent: Annotated[bool, typer.Option("--urgent", help="Only what is high or urgent.")] = False,
+    unread: Annotated[bool, typer.Option("--unread", help="Only what was not read.")] = False,
+    overdue: Annotated[
+        bool, typer.Option("--overdue", help="Only what is to be acknowledged, and was not in half an hour.")
+    ] = False,
+    since: Annotated[str | None, typer.Option("--since", help="Only after this instant.", metavar="TIME")] = None,
+    limit: Annotated[int, typer.Option("--limit", help="At most so many.", min=1, max=1000, metavar="N")] = 20,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes, until interrupted.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Show an inbox, the newest first. With --follow: the oldest first, then each message as it comes."""
+    query = {
+        "session_id": session_id(),
+        "agent": agent,
+        "everyone": everyone or None,
+        "urgent_only": urgent or None,
+        "unread_only": unread or None,
+        "ack_overdue_only": overdue or None,
+        "since_ts": since,
+        "limit": limit,
+    }
+    speaker = client()
+    rows = _mail(speaker, query)
+    if follow:
+        _follow(speaker, query, rows, as_json)
+    elif as_json:
+        emit(rows)
+    else:
+        for row in rows:
+            row["sent"] = _instant(row)
+        columns = [
+            ("ID", "id", 8), ("SENT (UTC)", "sent", 19), ("FROM", "from", 24), ("TO", "to", 24),
+            ("HOW", "importance", 8), ("STATE", "state", 12), ("SUBJECT", "subject", 60),
+        ]  # fmt: skip
+        table(rows, columns, empty="No mail.")
+
+
+def _mail(speaker: Client, query: Row, timeout_s: float = 30) -> list[Row]:
+    """As many messages as ``limit`` says, in as many answers as they come in."""
+    rows: list[Row] = []
+    while page := speaker.request("GET", "/messages", query=query, timeout_s=timeout_s):
+        rows += page
+        if len(rows) >= query["limit"]:
+            break
+        query = {**query, "before": rows[-1]["id"], "before_to": rows[-1]["to"], "wait_s": None}
+    return rows[: query["limit"]]
+
+
+def _follow(speaker: Client, query: Row, rows: list[Row], as_json: bool) -> None:
+    """Ask again and again for what is new; each question stays open until there is something, or for a while."""
+    last = 0
+    while True:
+        for row in reversed(rows):
+            last = max(last, row["id"])
+            if as_json:
+                emit(row, indent=None)
+            else:
+                _show(row)
+            sys.stdout.flush()
+        news = {**query, "after": last, "limit": 1000, "wait_s": ROUND_S}
+        rows = _mail(speaker, news, ROUND_S + 15)
+
+
+@app.command()
+def show(message: Message, as_json: Json = False) -> None:
+    """Show a message, and what became of it at each recipient."""
+    row = client().request("GET", f"/messages/{segment(message)}")
+    if as_json:
+        emit(row)
+        return
+    _show(row)
+
+
+@app.command()
+def thread(
+    identifier: Annotated[str, typer.Argument(help="The thread, or one of its messages.", metavar="THREAD")],
+    as_json: Json = False,
+) -> None:
+    """Show a thread, the oldest message first."""
+    parts = [*client().parts(f"/messages/threads/{segment(identifier)}")]  # the last messages come first
+    rows = [row for part in parts[::-1] for row in part]
+    if as_json:
+        emit(rows)
+        return
+    for row in rows:
+        _show(row)
+
+
+@app.command()
+def read(message: Message, as_json: Json = False) -> None:
+    """Mark a message of yours as read."""
+    _marked("read", message, as_json)
+
+
+@app.command()
+def ack(message: Message, as_json: Json = False) -> None:
+    """Acknowledge a message of yours; that also marks it as read."""
+    _marked("acknowledge", message, as_json)
+
+
+def _marked(verb: str, message: str, as_json: bool) -> None:
+    answer = client().request("POST", f"/messages/{segment(message)}/{verb}", {"session_id": session_id()})
+    if as_json:
+        emit(answer)
+        return
+    say(f"{answer['id']}: {state(answer['state'])}")
+
+
+@app.command()
+def contacts(
+    agent: Annotated[str | None, typer.Option("--agent", help="Whose (default: yours).", metavar="AGENT")] = None,
+    as_json: Json = False,
+) -> None:
+    """List with whom mail was exchanged, the latest first. Anybody may write to anybody."""
+    rows = client().listing("/contacts", {"session_id": session_id(), "agent": agent})
+    if as_json:
+        emit(rows)
+        return
+    for row in rows:
+        row["here"] = "yes" if row["active"] else "no"
+        row["last"] = row["updated_at"][:19].replace("T", " ")
+    table(rows, [("AGENT", "to", 24), ("HERE", "here", 4), ("LAST (UTC)", "last", 19)], empty="No mail was exchanged.")
+
+
+@app.command()
+def search(
+    words: Annotated[list[str], typer.Argument(help="All of them must be in it.", metavar="WORD")],
+    agent: Annotated[
+        str | None, typer.Option("--agent", help="Only what this one sent or got.", metavar="AGENT")
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", help="At most so many.", min=1, max=200, metavar="N")] = 20,
+    as_json: Json = False,
+) -> None:
+    """Find messages by their words."""
+    query = {"q": " ".join(words), "agent": agent, "limit": limit}
+    rows = client().request("GET", "/messages/search", query=query)
+    if as_json:
+        emit(rows)
+        return
+    for row in rows:
+        row["sent"] = _instant(row)
+    columns = [
+        ("ID", "id", 8), ("SENT (UTC)", "sent", 19), ("FROM", "from", 24), ("THREAD", "thread_id", 36),
+        ("SUBJECT", "subject", 60),
+    ]  # fmt: skip
+    table(rows, columns, empty="Nothing holds all of these words.")
+
+
+def _instant(row: Row) -> str:
+    return str(row["created_at"])[:19].replace("T", " ")
+
+
+def _show(row: Row) -> None:
+    """A message on the screen: whatever its text holds, every line of it is indented."""
+    to = row.get("recipients") or [{"name": row.get("to", ""), "state": row.get("state", "")}]
+    marks = [] if row["importance"] == Importance.NORMAL else [row["importance"]]
+    marks += ["acknowledge"] if row["ack_required"] else []
+    say(paint(f"{row['id']}  {one_line(row['subject'])}" + (f"  [{', '.join(marks)}]" if marks else ""), "bold"))
+    say(f"  {one_line(row['from'])}, {_instant(row)} UTC, thread {row['thread_id']}")
+    say("  to " + ", ".join(f"{one_line(one['name'])} ({state(one['state'])})" for one in to))
+    if row["attachments"]:
+        say(f"  with {one_line(', '.join(row['attachments']))}")
+    for line in visible(row["body"]).split("\n"):
+        say(f"    {line}")
+    say("")

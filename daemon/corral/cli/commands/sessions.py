@@ -1,0 +1,201 @@
+"""``corral session``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from corral.cli.help import Grouped
+from corral.cli.terminal.options import Json, client, session_id
+from corral.cli.terminal.output import emit, fact, paint, say, state, table
+from corral.client.connection import segment
+from corral.errors import InvalidInput
+from corral.models.states import ShownStatus
+from corral.models.visible import one_line
+
+app = typer.Typer(cls=Grouped, help="Who is at work.", no_args_is_help=True)
+_STATES = f"Only these; repeatable. One of: {', '.join(ShownStatus.values())}."
+
+
+@app.command("list")
+def listing(
+    status: Annotated[list[ShownStatus] | None, typer.Option("--status", help=_STATES, metavar="STATE")] = None,
+    capability: Annotated[
+        str | None, typer.Option("--capability", help="Only those that can do this.", metavar="WORD")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """List the sessions, disconnected ones included."""
+    rows = client().listing("/sessions", {"status": status or [], "capability": capability})
+    rows.sort(key=lambda row: str(row["last_heartbeat"]), reverse=True)
+    if as_json:
+        emit(rows)
+        return
+    for row in rows:
+        marks = [f"also {', '.join(row['names'])}"] if row["names"] else []
+        marks += ["unguarded"] if row["unguarded"] else []
+        marks += [f"waits for {row['waiting_for']}"] if row["waiting_for"] else []
+        row["notes"] = "; ".join(marks)
+        row["seen"] = row["last_heartbeat"][:19].replace("T", " ")
+    columns = [
+        ("NAME", "agent_name", 24),
+        ("STATUS", "status", 12),
+        ("TYPE", "agent_type", 12),
+        ("TASK", "current_task", 40),
+        ("LAST SEEN (UTC)", "seen", 19),
+        ("NOTES", "notes", 50),
+    ]
+    table(rows, columns, empty="No session has been here yet. Start `claude` in this repository.")
+
+
+@app.command()
+def show(
+    session: Annotated[str, typer.Argument(help="A session's name, or its id.", metavar="NAME")],
+    as_json: Json = False,
+) -> None:
+    """Show a session, with the commits and merge requests it made."""
+    row = client().request("GET", f"/sessions/{segment(session)}")
+    if as_json:
+        emit(row)
+        return
+    say(f"{paint(one_line(row['agent_name']), 'bold')}  {state(row['status'])}")
+    facts = [
+        ("id", row["session_id"]),
+        ("also", ", ".join(row["names"])),
+        ("runs", ", ".join(_runs(one) for one in row["registered"] if one["program"])),
+        ("type", row["agent_type"]),
+        ("task", row["current_task"]),
+        ("can", ", ".join(row["capabilities"])),
+        ("in", " on ".join(part for part in (row["worktree"], row["branch"]) if part)),
+        ("ended", row["end_reason"]),
+    ]
+    for name, value in facts:
+        if value:
+            fact(name, value, 8)
+    for commit in row["changesets"]["commits"]:
+        say(f"  {'commit':<8} {commit['sha'][:12]} {one_line(commit['subject'])}")
+    if "left_out" in row["changesets"]:
+        say(f"  {'':<8} and {row['changesets']['left_out']} older commits and merges")
+    for merge in row["changesets"]["merges"]:
+        say(
+            f"  {'merge':<8} {merge['merge_id']}  {state(merge['state'])}  {one_line(merge['branch'])} → {merge['target']}"
+        )
+
+
+def _runs(registered: dict[str, Any]) -> str:
+    """As what a session goes by a name."""
+    model = f" with {registered['model']}" if registered["model"] else ""
+    return f"{registered['program']}{model} as {registered['name']}"
+
+
+@app.command()
+def register(
+    name: Annotated[
+        str | None, typer.Option("--name", help="What the others call you (default: one is found).", metavar="NAME")
+    ] = None,
+    capability: Annotated[
+        list[str] | None, typer.Option("--capability", help="What you can do; repeatable.", metavar="WORD")
+    ] = None,
+    task: Annotated[str | None, typer.Option("--task", help="What you are doing.", metavar="TEXT")] = None,
+    program: Annotated[str | None, typer.Option("--program", help="As what program.", metavar="NAME")] = None,
+    model: Annotated[str | None, typer.Option("--model", help="With which model.", metavar="NAME")] = None,
+    as_json: Json = False,
+) -> None:
+    """Tell the others who you are, what you can do and what you are doing; again when that changes."""
+    mine = session_id()
+    body = {
+        "session_id": mine,
+        "agent_type": None if mine else "shell",
+        "agent_name": name,
+        "capabilities": capability or [],
+        "current_task": task,
+    }
+    speaker = client()
+    row = speaker.request("POST", "/sessions", body)
+    about = {"program": program, "model": model, "task_description": task}
+    if program is not None or model is not None:
+        row = {**row, **speaker.request("POST", f"/sessions/{segment(row['session_id'])}/names", about)}
+    if as_json:
+        emit(row)
+        return
+    say(f"{paint(one_line(row['agent_name']), 'bold')}  {state(row['status'])}")
+    if mine is None:
+        say(f"To act as it: export CORRAL_SESSION_ID={row['session_id']}")
+
+
+@app.command()
+def name(
+    session: Annotated[str, typer.Argument(help="A session's name, or its id.", metavar="SESSION")],
+    called: Annotated[
+        str | None, typer.Argument(help="What else it is called; none: its own.", metavar="NAME", show_default=False)
+    ] = None,
+    new: Annotated[
+        bool, typer.Option("--new", help="One that nobody has: NAME if it is free, else one that is found.")
+    ] = False,
+    program: Annotated[str | None, typer.Option("--program", help="As what program.", metavar="NAME")] = None,
+    model: Annotated[str | None, typer.Option("--model", help="With which model.", metavar="NAME")] = None,
+    task: Annotated[str | None, typer.Option("--task", help="What it is doing.", metavar="TEXT")] = None,
+    as_json: Json = False,
+) -> None:
+    """Give a session a further name: mail to it arrives there too. Or say as what it goes by one that it has."""
+    speaker = client()
+    found = speaker.request("GET", f"/sessions/{segment(session)}")["session_id"]
+    about = {"name": called, "new": new, "program": program, "model": model, "task_description": task}
+    answer = speaker.request("POST", f"/sessions/{segment(found)}/names", about)
+    if as_json:
+        emit(answer)
+    else:
+        say(f"{answer['session_id']} goes by {paint(one_line(answer['name']), 'bold')}")
+
+
+@app.command()
+def end(
+    session: Annotated[
+        str | None,
+        typer.Argument(help="A session's name, or its id; none: your own.", metavar="SESSION", show_default=False),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """End a session: what it holds comes free. A session ends only itself and its subagents; you end any."""
+    mine, speaker = session_id(), client()
+    if session is None and mine is None:
+        raise InvalidInput("Say which session ends.", remedy="Name it; `corral session list` shows all.")
+    found = speaker.request("GET", f"/sessions/{segment(session)}")["session_id"] if session is not None else str(mine)
+    answer = speaker.request("POST", f"/sessions/{segment(found)}/end", {"caller": mine})
+    if as_json:
+        emit(answer)
+    else:
+        say(f"{answer['session_id']} {'has ended' if answer['ended'] else 'had ended before'}.")
+
+
+@app.command()
+def heartbeat(as_json: Json = False) -> None:
+    """Give a sign of life; whatever else a session does is one too."""
+    mine = session_id()
+    if mine is None:
+        raise InvalidInput(
+            "There is no session whose sign of life this is.",
+            cause="Neither CORRAL_SESSION_ID nor CLAUDE_CODE_SESSION_ID is set.",
+            remedy="`corral session register` makes one, and says how to act as it.",
+        )
+    answer = client().request("POST", f"/sessions/{segment(mine)}/heartbeat")
+    if as_json:
+        emit(answer)
+    else:
+        say(f"{answer['session_id']} is alive.")
+
+
+@app.command()
+def cleanup(
+    threshold: Annotated[
+        float, typer.Option("--silent-for", help="Who was silent for so long is given up.", metavar="MINUTES", min=1)
+    ] = 15,
+    as_json: Json = False,
+) -> None:
+    """End the sessions that are dead: what they hold comes free."""
+    answer = client().request("POST", "/sessions/cleanup", {"stale_threshold_minutes": threshold})
+    if as_json:
+        emit(answer)
+    else:
+        say(f"{answer['agents_cleaned']} session(s) ended, {answer['locks_released']} lock(s) came free.")

@@ -1,0 +1,345 @@
+"""``corral task``."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from corral.cli.help import Grouped
+from corral.cli.terminal.options import Json, author, client, json_object, session_id
+from corral.cli.terminal.output import coloured, emit, fact, paint, say, state, table
+from corral.client.connection import segment
+from corral.errors import InvalidInput
+from corral.models.events import EventKind
+from corral.models.states import RunnerName, TaskStatus
+from corral.models.visible import log_text, one_line
+
+app = typer.Typer(cls=Grouped, help="Work to be done: submit it, follow it, take it back.", no_args_is_help=True)
+_STATES = f"Only these; repeatable. One of: {', '.join(TaskStatus.values())}."
+Id = Annotated[str, typer.Argument(help="A task id, or its first four or more characters.", metavar="ID")]
+
+
+@app.command()
+def submit(
+    title: Annotated[
+        str, typer.Option("--title", "-t", help="What it is about; the commit's subject.", metavar="TEXT")
+    ],
+    command: Annotated[
+        str | None, typer.Option("--command", "-c", help="A shell command, run in its own worktree.", metavar="CMD")
+    ] = None,
+    description: Annotated[
+        str | None,
+        typer.Option(
+            "--description", "-d", help="Alone: work that a session claims (`corral task claim`).", metavar="TEXT"
+        ),
+    ] = None,
+    prompt: Annotated[
+        str | None,
+        typer.Option("--prompt", "-p", help="What a Claude Code worker is asked; - reads stdin.", metavar="TEXT"),
+    ] = None,
+    agent: Annotated[
+        str | None,
+        typer.Option("--agent", "-a", help="Who does it: one of the team, or an agent definition.", metavar="NAME"),
+    ] = None,
+    runner: Annotated[
+        RunnerName | None, typer.Option("--runner", help="What executes it; by default as the three above say.")
+    ] = None,
+    task_type: Annotated[
+        str | None, typer.Option("--type", help="What kind of work it is, for whoever claims it.", metavar="TYPE")
+    ] = None,
+    input_data: Annotated[
+        str | None,
+        typer.Option("--input", help="What it is about, for whoever claims it: a JSON object.", metavar="JSON"),
+    ] = None,
+    priority: Annotated[int, typer.Option("--priority", min=0, max=10, help="10 first.")] = 5,
+    wait_for: Annotated[
+        list[str] | None, typer.Option("--wait-for", help="A task that must land first; repeatable.", metavar="ID")
+    ] = None,
+    claims: Annotated[
+        list[str] | None, typer.Option("--claims", help="A path or key it will change; repeatable.", metavar="KEY")
+    ] = None,
+    requires: Annotated[
+        list[str] | None,
+        typer.Option("--requires", help="What its agent must be able to do; repeatable.", metavar="WORD"),
+    ] = None,
+    timeout: Annotated[
+        float | None, typer.Option("--timeout", help="How long one attempt may take.", metavar="SECONDS")
+    ] = None,
+    max_turns: Annotated[int | None, typer.Option("--max-turns", min=1, help="Turns of a Claude Code worker.")] = None,
+    max_cost_usd: Annotated[
+        float | None, typer.Option("--max-cost-usd", help="Dollars of a Claude Code worker.")
+    ] = None,
+    thread: Annotated[
+        str | None, typer.Option("--thread", help="The thread of messages its batch is spoken of in.", metavar="ID")
+    ] = None,
+    target: Annotated[str | None, typer.Option("--target", help="Land on this branch.", metavar="BRANCH")] = None,
+    retries: Annotated[
+        int | None, typer.Option("--retries", min=0, help="Tries after a failure, instead of tasks.max_retries.")
+    ] = None,
+    ignore_dependency_failure: Annotated[
+        bool, typer.Option("--ignore-dependency-failure", help="Start even if a task it waits for fails.")
+    ] = False,
+    key: Annotated[
+        str | None, typer.Option("--idempotency-key", help="The same key again gives the same task.", metavar="KEY")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Hand over one task. It is worked on in its own worktree, and what it changes is merged and verified."""
+    if prompt == "-":
+        prompt = typer.get_text_stream("stdin").read()
+    if command is prompt is description is agent is input_data is None:
+        raise InvalidInput(
+            "The task says nothing but its title.",
+            remedy="Give --command, --prompt or --agent; or --description or --input, for work that a session claims.",
+        )
+    body = {
+        "title": title,
+        "description": description,
+        "thread_id": thread,
+        "command": command,
+        "prompt": prompt,
+        "agent": agent,
+        "runner": runner,
+        "input_data": json_object("--input", input_data),
+        "priority": priority,
+        "wait_for": wait_for or [],
+        "claims": claims or [],
+        "agent_requirements": {"capabilities": requires} if requires else None,
+        "timeout_s": timeout,
+        "limits": {"max_turns": max_turns, "max_cost_usd": max_cost_usd},
+        "target": target,
+        "max_retries": retries,
+        "ignore_dependency_failure": ignore_dependency_failure,
+        # A key of our own makes the client's retry after a lost answer safe.
+        "idempotency_key": key or str(uuid.uuid4()),
+        "submitted_by": session_id(),
+        **({"task_type": task_type} if task_type is not None else {}),
+        **author(),
+    }
+    answer = client().request("POST", "/tasks", body)
+    if as_json:
+        emit(answer)
+    else:
+        say(f"{answer['task_id']}  {state(answer['status'])}  {one_line(answer['title'])}")
+
+
+@app.command("batch-submit")
+def batch_submit(
+    file: Annotated[Path, typer.Option("--file", "-f", help="YAML or JSON: a list of tasks, or {tasks: [...]}.")],
+    as_json: Json = False,
+) -> None:
+    """Hand over several tasks from a file, all or none; they may wait for each other by `name`."""
+    import yaml
+
+    try:
+        content: Any = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"{file} cannot be read.", cause=str(error), remedy="Name a readable file.") from error
+    except yaml.YAMLError as error:
+        raise InvalidInput(
+            f"{file} is not YAML or JSON.", cause=str(error), remedy="Correct the file; nothing was submitted."
+        ) from error
+    items = content.get("tasks") if isinstance(content, dict) else content
+    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+        raise InvalidInput(f"{file} holds no list of tasks.", remedy="Write a list of {title, command or prompt, …}.")
+    common = {"submitted_by": session_id(), **author()}
+    tasks = [{**common, "idempotency_key": str(uuid.uuid4()), **item} for item in items]
+    answer = client().request("POST", "/tasks/batch", {"tasks": tasks})
+    if as_json:
+        emit(answer)
+        return
+    for task_id in answer["task_ids"]:
+        say(task_id)
+
+
+@app.command("list")
+def listing(
+    status: Annotated[list[TaskStatus] | None, typer.Option("--status", help=_STATES, metavar="STATE")] = None,
+    priority: Annotated[int, typer.Option("--priority", min=0, max=10, help="Only this and above.")] = 0,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="At most so many.")] = None,
+    as_json: Json = False,
+) -> None:
+    """List tasks, highest priority first."""
+    rows = client().listing("/tasks", {"status": status or [], "min_priority": priority}, limit)
+    if as_json:
+        emit(rows)
+        return
+    for row in rows:
+        row["submitted"] = row["created_at"][:19].replace("T", " ")
+    columns = [
+        ("ID", "task_id", 36),
+        ("OUTCOME", "outcome", 15),
+        ("PRIO", "priority", 4),
+        ("SUBMITTED (UTC)", "submitted", 19),
+        ("TITLE", "title", 70),
+    ]
+    table(rows, columns, empty="No tasks. Submit one: corral task submit --title … --command …")
+
+
+@app.command()
+def detail(task_id: Id, as_json: Json = False) -> None:
+    """Show everything about a task: how it went, what it used, where its work landed."""
+    task = client().request("GET", f"/tasks/{segment(task_id)}/detail")
+    if as_json:
+        emit(task)
+        return
+    say(f"{paint(one_line(task['title']), 'bold')}  {state(task['outcome'])}")
+    rows = [("id", task["task_id"]), ("priority", task["priority"]), ("attempts", task["attempts"])]
+    rows += [
+        ("agent", task["agent"] or _assigned(task)),
+        ("thread", task["thread_id"]),
+        ("worktree", task["worktree"]),
+        ("branch", task["branch"]),
+    ]
+    if task["error_code"]:
+        rows.append(("error", f"{task['error_code']}: {task['error_message']}"))
+    rows.append(("delay", task["delay"]))
+    usage = task["usage"]
+    if usage["turns"]:
+        tokens = f"{usage['input_tokens']} in, {usage['output_tokens']} out"
+        rows.append(("usage", f"{tokens}, {usage['turns']} turns, ${usage['cost_usd']:.4f}"))
+    for name, value in rows:
+        if value is not None:
+            fact(name, value, 9)
+    _merge(task["merge"])
+    for event in task.get("history", [])[-12:]:
+        say(paint(f"  {event['at'][11:23]}  {event['kind']}", "dim"))
+
+
+def _assigned(task: dict[str, Any]) -> str | None:
+    """Who was found to be capable of what it requires, when it started last."""
+    given = [event["data"]["agent"] for event in task["history"] if event["kind"] == EventKind.TASK_ASSIGNED]
+    return given[-1] if given else None
+
+
+def _merge(merge: dict[str, Any] | None) -> None:
+    if merge is None:
+        return
+    say(f"  {'merge':<9} {state(merge['state'])}  {merge['merge_id']}")
+    if merge["reason"]:
+        fact("", merge["reason"], 9)
+    if merge["landed_sha"]:
+        say(f"  {'landed':<9} {merge['landed_sha'][:12]}")
+    receipt = merge["receipt"]
+    if receipt:
+        tests = f", {receipt['tests']} tests" if receipt["tests"] is not None else ""
+        say(f"  {'receipt':<9} {state(receipt['status'])} in {receipt['duration_s']:.1f} s{tests}")
+
+
+@app.command()
+def claim(
+    task_types: Annotated[
+        list[str] | None, typer.Option("--type", help="Only of this type; repeatable.", metavar="TYPE")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Take the next task that no worker executes; it is yours until you complete it, or are gone."""
+    body = {"task_types": task_types or [], "session_id": session_id(), "idempotency_key": str(uuid.uuid4())}
+    answer = client().request("POST", "/tasks/claim", body)
+    if as_json:
+        emit(answer)
+        return
+    if answer["success"]:
+        say(f"{answer['task_id']}  {one_line(answer['title'])}")
+        fact("", answer["description"], 0)
+        if answer["input_data"]:
+            say(f"input: {one_line(json.dumps(answer['input_data'], ensure_ascii=False))}")
+    else:
+        say("There is nothing to claim.")
+    for task in answer.get("also_held", ()):
+        say(paint(f"Yours already: {task['task_id']}  {one_line(task['title'])}", "dim"))
+
+
+@app.command()
+def complete(
+    task_id: Id,
+    failed: Annotated[bool, typer.Option("--failed", help="It failed; it is not tried again.")] = False,
+    result: Annotated[
+        str | None, typer.Option("--result", help="What it yields: a JSON object.", metavar="JSON")
+    ] = None,
+    error: Annotated[str | None, typer.Option("--error", help="Why it failed.", metavar="TEXT")] = None,
+    as_json: Json = False,
+) -> None:
+    """Say that a task you claimed is done, or has failed."""
+    value = json_object("--result", result)
+    body = {"success": not failed, "result": value, "error_message": error, "session_id": session_id()}
+    _acted("complete", task_id, body, as_json)
+
+
+@app.command()
+def cancel(
+    task_id: Id,
+    reason: Annotated[str, typer.Option("--reason", help="Why; kept with the task.")] = "Cancelled.",
+    convention: Annotated[
+        bool, typer.Option("--convention", help="It ends failed, with error_code cancelled_by_orchestrator.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Cancel a task; a running one is stopped, and its work saved."""
+    _acted("cancel", task_id, {"reason": reason, "convention": convention}, as_json)
+
+
+@app.command()
+def retry(task_id: Id, as_json: Json = False) -> None:
+    """Run a task again on the present tip; what failed because of it revives."""
+    _acted("retry", task_id, None, as_json)
+
+
+@app.command()
+def reprioritize(
+    task_id: Id, priority: Annotated[int, typer.Argument(min=0, max=10, help="10 first.")], as_json: Json = False
+) -> None:
+    """Give a task that has not begun another priority."""
+    answer = client().request("POST", f"/tasks/{segment(task_id)}/reprioritize", {"priority": priority})
+    if as_json:
+        emit(answer)
+    else:
+        say(f"{answer['task_id']}  priority {answer['priority']}")
+
+
+def _acted(verb: str, task_id: str, body: dict[str, Any] | None, as_json: bool) -> None:
+    answer = client().request("POST", f"/tasks/{segment(task_id)}/{verb}", body)
+    if as_json:
+        emit(answer)
+    else:
+        say(f"{answer['task_id']}  {state(answer['status'])}")
+        if answer.get("merge_id"):
+            say(f"Your branch was handed in as {answer['merge_id']}: corral wait {answer['task_id'][:8]}")
+        if answer.get("uncommitted"):
+            left = ", ".join(one_line(path) for path in answer["uncommitted"])
+            say(paint(f"Not committed, and not handed in: {left}. Commit it, then: corral merge submit", "yellow"))
+
+
+@app.command()
+def logs(
+    task_id: Id,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as it grows.")] = False,
+    attempt: Annotated[
+        int | None, typer.Option("--attempt", min=1, help="Not the last attempt's, but this one's.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Show what a task's worker printed."""
+    print_log(f"/tasks/{segment(task_id)}/log", follow=follow, attempt=attempt, as_json=as_json)
+
+
+def print_log(path: str, *, follow: bool, attempt: int | None = None, as_json: bool = False) -> None:
+    """Print a log from the daemon, to its present end or as it grows; as JSON in one piece: ``{text, complete}``."""
+    speaker, offset = client(), 0
+    pieces: list[str] = []
+    while True:
+        query = {"offset": offset, "wait_s": 20 if follow else 0, "attempt": attempt}
+        part = speaker.request("GET", path, query=query, timeout_s=40)
+        if as_json:
+            pieces.append(part["text"])
+        else:
+            print(log_text(part["text"], colours=coloured()), end="", flush=True)
+        offset = part["next_offset"]
+        if not part["text"] and (part["complete"] or not follow):
+            break
+    if as_json:
+        emit({"text": "".join(pieces), "complete": part["complete"]})

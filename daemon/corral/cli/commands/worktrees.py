@@ -1,0 +1,108 @@
+"""``corral worktree``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from corral.cli.help import Grouped
+from corral.cli.terminal.options import Json, client, session_id
+from corral.cli.terminal.output import emit, progress, say, table
+from corral.client.connection import segment
+from corral.errors import WorkAtRisk
+
+app = typer.Typer(
+    cls=Grouped, help="Worktrees of tasks and sessions, and the work that was saved from them.", no_args_is_help=True
+)
+
+
+@app.command("list")
+def listing(as_json: Json = False) -> None:
+    """List the worktrees that Corral allocated."""
+    rows = client().listing("/worktrees")
+    if as_json:
+        emit(rows)
+        return
+    columns = [
+        ("NAME", "name", 40),
+        ("STATE", "state", 12),
+        ("FOR", "purpose", 8),
+        ("BRANCH", "branch", 40),
+        ("PATH", "path", 80),
+        ("NOTE", "note", 240),
+    ]
+    table(rows, columns, empty="No worktrees are allocated.")
+
+
+@app.command()
+def create(
+    name: Annotated[str, typer.Argument(help="Its folder and, below corral/, its branch.", metavar="NAME")],
+    base: Annotated[
+        str | None, typer.Option("--base", help="Begin at this commit (default: the target's tip).", metavar="COMMIT")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Make a worktree that is ready to work in: dependencies, environment files, ports."""
+    body = {"name": name, "base": base, "session_id": session_id()}
+    with progress(f"making {name}"):
+        answer = client().request("POST", "/worktrees", body, timeout_s=600)
+    if as_json:
+        emit(answer)
+    else:
+        say(answer["path"])
+
+
+@app.command()
+def remove(
+    name: Annotated[str, typer.Argument(help="As `corral worktree list` shows it.", metavar="NAME")],
+    as_json: Json = False,
+) -> None:
+    """Remove a worktree. What is found nowhere else is saved first; `recover` brings it back."""
+    with progress(f"removing {name}"):
+        answer = client().request("DELETE", f"/worktrees/{segment(name)}", timeout_s=300)
+    if not answer["removed"]:
+        why, _, what_to_do = (answer["note"] or "").partition("\n")
+        raise WorkAtRisk(
+            f"{name} was not removed.",
+            cause=why,
+            remedy=what_to_do,
+            details={"worktree": answer},
+        )
+    if as_json:
+        emit(answer)
+        return
+    saved = f"; its state is saved as {answer['salvage_ref']}" if answer.get("salvage_ref") else ""
+    say(f"removed {answer['name']}{saved}")
+
+
+@app.command()
+def recover(
+    name: Annotated[
+        str | None, typer.Argument(help="A worktree's name or a salvage ref; without it: list.", metavar="NAME")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """List the work that was saved, or bring some of it back into a worktree of its own."""
+    if name is not None:
+        with progress(f"recovering {name}"):
+            answer = client().request("POST", f"/worktrees/{segment(name)}/recover", timeout_s=300)
+        if as_json:
+            emit(answer)
+        else:
+            say(f"{answer['path']}  (branch {answer['branch']}, from {answer['ref']})")
+        return
+    rows = client().listing("/salvage")
+    if as_json:
+        emit(rows)
+        return
+    columns = [
+        ("NAME", "name", 40),
+        ("SAVED (UTC)", "at", 20),
+        ("FILES", "files", 6),
+        ("WHY", "reason", 50),
+        ("REF", "ref", 90),
+    ]
+    table(
+        [{**row, "files": len(row["files"])} for row in rows], columns, empty="Nothing was saved: nothing was at risk."
+    )

@@ -1,0 +1,226 @@
+"""``corral daemon``."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shlex
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from corral import __version__
+from corral.cli.help import Grouped
+from corral.cli.terminal.options import Json, client, project
+from corral.cli.terminal.output import emit, progress, say
+from corral.cli.terminal.person import confirm, refuse_agents
+from corral.client.connection import Client, adopt_database
+from corral.config.paths import Project
+from corral.errors import Conflict, DaemonUnreachable, NotFound, OwnDaemon
+from corral.models.marks import started_by_work_of
+from corral.models.visible import one_line
+
+app = typer.Typer(cls=Grouped, help="The process that owns the database and the worktrees.", no_args_is_help=True)
+
+STOP_S = 20.0
+"""The daemon itself is done within 15 seconds."""
+
+
+@app.command()
+def start(
+    as_json: Json = False,
+    detach: Annotated[bool, typer.Option("--detach", hidden=True, help="It always is.")] = True,
+) -> None:
+    """Start the daemon; nothing happens if it runs."""
+    health = client().ensure_daemon()
+    if as_json:
+        emit(_state(project(), health))
+    else:
+        say(f"running (pid {health['pid']}, version {health['version']})")
+
+
+@app.command()
+def stop(
+    drain: Annotated[bool, typer.Option("--drain", help="Let running tasks finish first.")] = False,
+    as_json: Json = False,
+) -> None:
+    """End the workers, mark their tasks interrupted, and wait until the daemon is gone."""
+    stopped = stop_and_wait(project(), drain=drain, until_asked=True)
+    if as_json:
+        emit({"stopped": stopped, "running": False})
+    else:
+        say("stopped" if stopped else "It was not running.")
+
+
+def stop_and_wait(where: Project, *, drain: bool = False, until_asked: bool = False) -> bool:
+    """Stop a project's daemon and wait for its death; False if none ran.
+
+    Args:
+        drain: Let running tasks finish first.
+        until_asked: Looking does not start it again (:attr:`Project.stopped_file`).
+
+    Raises:
+        OwnDaemon: This process is part of the work of that daemon.
+        DaemonUnreachable: It did not leave in time.
+    """
+    refuse_own_work(where)
+    speaker = Client(where, autostart=False)
+    health = speaker.health()
+    if health is None:
+        return False
+    if until_asked:
+        where.stopped_file.touch(0o600)
+    with progress("stopping the daemon") as update:
+        speaker.request("POST", "/daemon/stop", {"drain": drain})
+        speaker.close()
+        began = time.monotonic()
+        while _lives(where, int(health["pid"])) or _runs(int(health["pid"])):
+            if not drain and time.monotonic() - began > STOP_S:
+                raise DaemonUnreachable(
+                    "The daemon did not leave in time.",
+                    cause=f"Process {health['pid']} still holds {where.lock_file}.",
+                    remedy="Read `corral daemon logs`.",
+                )
+            update("stopping the daemon" + (", waiting for running tasks" if drain else ""))
+            time.sleep(0.05)
+    return True
+
+
+def refuse_own_work(where: Project) -> None:
+    """Raise :class:`OwnDaemon` where this process is part of the work of a project's daemon, which it would take down."""
+    if who := started_by_work_of(os.environ, str(where.root)):
+        raise OwnDaemon(f"{who} may not stop the daemon that runs it.")
+
+
+def _lives(where: Project, pid: int) -> bool:
+    """Whether that very daemon still holds the lock: its lock is the last thing it gives up."""
+    try:
+        with where.lock_file.open() as handle:
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return _announced_pid(where) in (pid, None)
+    return False
+
+
+def _runs(pid: int) -> bool:
+    """Whether the process is still there; one that is dead and waits to be reaped is not."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return False  # the id belongs to somebody else by now
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (OSError, IndexError):
+        return not Path("/proc/self").exists()  # without /proc the signal is all there is to go by
+
+
+def _announced_pid(where: Project) -> int | None:
+    try:
+        return int(json.loads(where.daemon_json.read_text(encoding="utf-8"))["pid"])
+    except (OSError, ValueError, KeyError):
+        return None
+
+
+@app.command()
+def restart(
+    drain: Annotated[bool, typer.Option("--drain", help="Let running tasks finish first.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Stop the daemon if it runs, and start it."""
+    where = project()
+    stop_and_wait(where, drain=drain)
+    health = Client(where).ensure_daemon()
+    if as_json:
+        emit(_state(where, health))
+    else:
+        say(f"running (pid {health['pid']}, version {health['version']})")
+
+
+@app.command()
+def status(as_json: Json = False) -> None:
+    """Tell whether it runs. Starts nothing; exits with 5 if it does not run."""
+    where = project()
+    answer = _state(where, Client(where, autostart=False).health())
+    if as_json:
+        emit(answer)
+    elif answer["running"]:
+        say(f"running (pid {answer['pid']}, version {answer['version']}) at {answer['address'] or answer['socket']}")
+    else:
+        say("not running")
+    if not answer["running"]:
+        raise typer.Exit(DaemonUnreachable.exit_code)
+
+
+def _state(where: Project, health: dict[str, Any] | None) -> dict[str, Any]:
+    if health is None:
+        return {"running": False, "pid": None, "address": None, "version": __version__}
+    try:
+        said = json.loads(where.daemon_json.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        said = {}
+    return {
+        "running": True,
+        "pid": health["pid"],
+        "address": said.get("address"),
+        "socket": said.get("socket"),
+        "version": health["version"],
+        "started_at": health["started_at"],
+    }
+
+
+@app.command()
+def adopt(
+    file: Annotated[Path, typer.Argument(help="A database that was set aside, or one of a backup.", metavar="FILE")],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Take over the tasks of a copied or restored repository's database."""
+    where = project()
+    refuse_agents("Adopting a database", f"corral daemon adopt {shlex.quote(str(file))}")
+    if Client(where, autostart=False).health() is not None:
+        raise Conflict("The daemon is running.", remedy="`corral daemon stop`, then again.")
+    question = (
+        f"Its open tasks will run in {where.root}. If another repository still uses it, they run there too. Adopt it?"
+    )
+    if not yes and not confirm(question, default=False):
+        raise typer.Exit(1)
+    answer = adopt_database(where, file.absolute())
+    if as_json:
+        emit(answer)
+    else:
+        kept = f" What was here is now {answer['replaced']}." if answer["replaced"] else ""
+        say(f"adopted {answer['adopted']}.{kept} `corral status` starts the daemon and shows it.")
+
+
+@app.command()
+def logs(
+    lines: Annotated[int, typer.Option("--lines", "-n", help="How many of the last lines.", min=1)] = 50,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as it grows.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Show the daemon's log (JSON, one event a line)."""
+    file = project().logs_dir / "corral.log"
+    if not file.exists():
+        raise NotFound(
+            "There is no log yet.", cause="The daemon has not run here.", remedy="Run `corral daemon start`."
+        )
+    with file.open(encoding="utf-8", errors="replace") as handle:
+        last = handle.readlines()[-lines:]
+        if as_json and not follow:
+            emit([json.loads(line) for line in last if line.endswith("}\n")])
+            return
+        for line in last:
+            say(one_line(line.rstrip("\n")))
+        while follow:
+            line = handle.readline()
+            if line:
+                say(one_line(line.rstrip("\n")))
+            else:
+                time.sleep(0.2)

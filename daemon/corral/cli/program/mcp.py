@@ -1,0 +1,34 @@
+"""``corral mcp``: usually the bridge runs before any of this is loaded."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated
+
+import typer
+
+from corral.cli.terminal.options import here
+from corral.instructions import PROFILES
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the command."""
+    app.command("mcp")(mcp)
+
+
+def mcp(
+    profile: Annotated[
+        str,
+        typer.Option(
+            "--profile",
+            help=f"Which tools are offered: {', '.join(PROFILES)}; the first, if none of these.",
+            metavar="NAME",
+            envvar="CORRAL_MCP_PROFILE",
+        ),
+    ] = PROFILES[0],
+) -> None:
+    """The stdio MCP bridge that Claude Code starts for each session."""
+    from corral.client.bridge import serve
+
+    os.chdir(here())
+    raise typer.Exit(serve(profile))

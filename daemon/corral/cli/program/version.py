@@ -1,0 +1,15 @@
+"""``corral --version``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from corral import __version__
+
+
+def show() -> int:
+    """Print the version, the Python it runs on, and where it is installed."""
+    python = ".".join(str(part) for part in sys.version_info[:3])
+    print(f"corral {__version__} (Python {python}, {Path(__file__).parents[2]})")
+    return 0

@@ -1,0 +1,261 @@
+"""What ``corral init`` adds to ``.claude/settings.json``, and how it is taken out again.
+
+Only what a plugin cannot do: ``claude --worktree`` asks the project's settings, not a plugin, for its worktree; and with
+``locks.on_daemon_down: deny``, only a command hook can refuse an edit while no daemon answers. What stands in
+the file is never changed, and taking ours out gives the file back byte for byte where nobody edited it meanwhile.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from corral.errors import InvalidInput
+
+MARK = "corral hook"
+"""Every command of ours contains it; nothing else is ever taken out."""
+
+ALLOW = "mcp__plugin_corral_corral"
+"""The rule by which Claude Code does not ask before each use of Corral's own tools."""
+
+# Read by a POSIX shell on machines of colleagues who may not have Corral: they get what the client does without a hook.
+_CREATE = (
+    "input=$(cat); "
+    "if command -v corral >/dev/null 2>&1; then printf '%s' \"$input\" | corral hook WorktreeCreate && exit 0; fi; "
+    'name=$(printf \'%s\' "$input" | sed -n \'s/.*"name" *: *"\\([A-Za-z0-9._-]*\\)".*/\\1/p\'); '
+    '[ -n "$name" ] || exit 1; '
+    'common=$(cd "$(git rev-parse --git-common-dir)" && pwd -P) && top=$(git rev-parse --show-toplevel) && '
+    '{ [ "$(git rev-parse --absolute-git-dir)" = "$common" ] || top=$(dirname "$common"); } && '
+    'path="$top/.claude/worktrees/$name" && '
+    '{ [ -e "$path/.git" ] || git -C "$top" worktree add --no-track -b "worktree-$name" "$path" HEAD >&2 || '
+    'git -C "$top" worktree add "$path" "worktree-$name" >&2; } && printf \'%s\\n\' "$path"'
+)
+_REMOVE = (
+    "input=$(cat); "
+    "if command -v corral >/dev/null 2>&1; then printf '%s' \"$input\" | corral hook WorktreeRemove && exit 0; fi; "
+    'path=$(printf \'%s\' "$input" | sed -n \'s/.*"worktree_path" *: *"\\([^"]*\\)".*/\\1/p\'); '
+    '[ -n "$path" ] || exit 0; '
+    'common=$(cd "$path" && cd "$(git rev-parse --git-common-dir)" && pwd) && '
+    'git -C "$(dirname "$common")" worktree remove "$path" >&2'
+)
+STRICT = "corral hook PreToolUse --deny-when-down"
+_DENY = (
+    f"if command -v corral >/dev/null 2>&1; then {STRICT} || "
+    "{ echo 'Corral does not work here, so nothing is edited. Run `corral doctor`.' >&2; exit 2; }; fi"
+)
+_STRICT_GROUP = {
+    "matcher": "Write|Edit|MultiEdit|NotebookEdit|Bash",
+    "hooks": [{"type": "command", "command": _DENY, "timeout": 30}],
+}
+_TIMEOUTS = {"WorktreeCreate": 300, "WorktreeRemove": 60}
+_COMMANDS = {"WorktreeCreate": _CREATE, "WorktreeRemove": _REMOVE}
+
+
+@dataclass(frozen=True)
+class Edit:
+    """A change of the settings file: what stands there (None: no file), what will, and remarks for the person."""
+
+    before: bytes | None
+    after: bytes
+    remarks: tuple[str, ...]
+
+    @property
+    def changes(self) -> bool:
+        """Whether anything is to be written."""
+        return self.before != self.after
+
+
+def plan(file: Path, *, strict: bool, allow: bool = False) -> Edit:
+    """Work out the file with our hooks in it.
+
+    Args:
+        strict: Whether an edit is refused while no daemon answers; where not, that hook is taken out.
+        allow: Whether :data:`ALLOW` is added; one that is there stays.
+
+    Raises:
+        InvalidInput: The file is not a JSON object, or cannot be read; it is left as it is.
+    """
+    try:
+        before = file.read_bytes()
+    except FileNotFoundError:
+        before = None
+    except OSError as error:
+        raise InvalidInput(f"{file} cannot be read.", cause=str(error)) from error
+    settings = _parse(file, before)
+    remarks: list[str] = []
+    hooks = settings.setdefault("hooks", {})
+    if not isinstance(hooks, dict):
+        raise InvalidInput(
+            f"`hooks` in {file} is not an object.", remedy="Mend the file, then run `corral init` again."
+        )
+    changed = _set_strict(file, hooks, strict)
+    if allow and not allows(settings):
+        _rules(file, settings).append(ALLOW)
+        changed = True
+    for event, command in _COMMANDS.items():
+        groups = _groups(file, hooks, event)
+        if groups:
+            if not any(MARK in text for text in _commands(groups)):
+                remarks.append(f"{file.name} has a {event} hook of its own; it stays, and `claude --worktree` uses it.")
+            continue
+        hooks[event] = [{"hooks": [{"type": "command", "command": command, "timeout": _TIMEOUTS[event]}]}]
+        changed = True
+    if not changed:
+        return Edit(before, before if before is not None else b"", tuple(remarks))
+    return Edit(before, _format(settings, before), tuple(remarks))
+
+
+def allows(settings: dict[str, Any]) -> bool:
+    """Whether these settings have the rule :data:`ALLOW`."""
+    permissions = settings.get("permissions")
+    rules = permissions.get("allow") if isinstance(permissions, dict) else None
+    return isinstance(rules, list) and ALLOW in rules
+
+
+def read(file: Path) -> dict[str, Any]:
+    """The settings in a file; none where there is no file.
+
+    Raises:
+        InvalidInput: The file is not a JSON object.
+    """
+    return _parse(file, file.read_bytes() if file.is_file() else None)
+
+
+def _rules(file: Path, settings: dict[str, Any]) -> list[Any]:
+    permissions = settings.setdefault("permissions", {})
+    rules = permissions.setdefault("allow", []) if isinstance(permissions, dict) else None
+    if not isinstance(rules, list):
+        raise InvalidInput(
+            f"`permissions.allow` in {file} is not a list.", remedy="Mend the file, then run `corral init` again."
+        )
+    return rules
+
+
+def _without_rule(settings: dict[str, Any]) -> bool:
+    """Take the rule out of settings that were edited since it was added; whether that was a change."""
+    if not allows(settings):
+        return False
+    permissions = settings["permissions"]
+    permissions["allow"] = [rule for rule in permissions["allow"] if rule != ALLOW]
+    if not permissions["allow"]:
+        del permissions["allow"]
+    if not permissions:
+        del settings["permissions"]
+    return True
+
+
+def changed_hooks(file: Path) -> list[str]:
+    """The events whose hook calls Corral by another command than the one that :func:`plan` writes; none in a broken file."""
+    try:
+        hooks = _parse(file, file.read_bytes()).get("hooks", {})
+        expected = {**_COMMANDS, "PreToolUse": _DENY}
+        found = {event: _commands(groups) for event, groups in hooks.items() if isinstance(groups, list)}
+    except (OSError, InvalidInput, AttributeError):
+        return []
+    ours = {event: [text for text in commands if MARK in text] for event, commands in found.items()}
+    return sorted(event for event, texts in ours.items() if any(text != expected.get(event) for text in texts))
+
+
+def _groups(file: Path, hooks: dict[str, Any], event: str) -> list[Any]:
+    groups = hooks.get(event, [])
+    if not isinstance(groups, list):
+        raise InvalidInput(f"`hooks.{event}` in {file} is not a list.", remedy="Mend the file, then try again.")
+    return groups
+
+
+def _set_strict(file: Path, hooks: dict[str, Any], strict: bool) -> bool:
+    """Have the strict hook among those before a tool, or not; whether that was a change."""
+    groups = _groups(file, hooks, "PreToolUse")
+    others = [group for group in groups if not any(MARK in text for text in _commands([group]))]
+    wanted = [*others, _STRICT_GROUP] if strict else others
+    if wanted == groups:
+        return False
+    hooks["PreToolUse"] = wanted
+    if not wanted:
+        del hooks["PreToolUse"]
+    return True
+
+
+def record(edit: Edit, original: bytes | None, *, allow: bool = False) -> dict[str, Any]:
+    """What must be remembered to undo an edit (JSON-serialisable).
+
+    Args:
+        original: The file without anything of ours; None: there was none.
+        allow: Whether the rule :data:`ALLOW` in it is ours.
+    """
+    return {
+        "original": None if original is None else base64.b64encode(original).decode(),
+        "written_sha256": hashlib.sha256(edit.after).hexdigest(),
+        "allow": allow,
+    }
+
+
+def undo(file: Path, recorded: dict[str, Any] | None) -> bytes | None:
+    """The content to give back: byte for byte where nobody edited the file since, else without what is ours.
+
+    Returns:
+        The new content, or None: the file shall not exist.
+    """
+    try:
+        now = file.read_bytes()
+    except FileNotFoundError:
+        return None
+    if recorded and hashlib.sha256(now).hexdigest() == recorded["written_sha256"]:
+        original = recorded["original"]
+        return None if original is None else base64.b64decode(original)
+    settings = _parse(file, now)
+    found = bool(recorded and recorded.get("allow")) and _without_rule(settings)
+    hooks = settings.get("hooks", {})
+    if not isinstance(hooks, dict):
+        return now
+    for event in list(hooks):
+        groups = hooks[event]
+        if not isinstance(groups, list) or not any(MARK in text for text in _commands(groups)):
+            continue
+        found = True
+        hooks[event] = [group for group in groups if not any(MARK in text for text in _commands([group]))]
+        if not hooks[event]:
+            del hooks[event]
+    if not found:
+        return now
+    if not hooks:
+        settings.pop("hooks", None)
+    return _format(settings, now) if settings or (recorded and recorded["original"] is not None) else None
+
+
+def _commands(groups: list[Any]) -> list[str]:
+    return [
+        str(hook.get("command", ""))
+        for group in groups
+        if isinstance(group, dict)
+        for hook in group.get("hooks", [])
+        if isinstance(hook, dict)
+    ]
+
+
+def _parse(file: Path, content: bytes | None) -> dict[str, Any]:
+    if content is None or not content.strip():
+        return {}
+    try:
+        settings = json.loads(content)
+    except ValueError as error:
+        raise InvalidInput(f"{file} is not JSON.", cause=str(error), remedy="Mend the file, then try again.") from error
+    if not isinstance(settings, dict):
+        raise InvalidInput(f"{file} is not a JSON object.", remedy="Mend the file, then try again.")
+    return settings
+
+
+def _format(settings: dict[str, Any], before: bytes | None) -> bytes:
+    """JSON in the file's own indentation."""
+    indent: int | str = 2
+    for line in (before or b"").decode("utf-8", "replace").splitlines():
+        stripped = line.lstrip(" \t")
+        if stripped and stripped != line:
+            lead = line[: len(line) - len(stripped)]
+            indent = "\t" if lead[0] == "\t" else len(lead)
+            break
+    return (json.dumps(settings, indent=indent, ensure_ascii=False) + "\n").encode()

@@ -1,0 +1,64 @@
+"""Whether Claude Code loads the plugin: the client is asked, since only it knows."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from corral.config.paths import bundle_dir
+
+ANSWER_S = 30.0
+"""For the client's answer, seconds; as a rule it takes one."""
+
+
+def status_of(cwd: Path) -> tuple[str, str, str]:
+    """Ask the client on the PATH which plugins it has in a folder.
+
+    Returns:
+        ``ok`` or ``warning``, what is the case, and what to type; the last is empty where all is well.
+    """
+    claude = shutil.which("claude")
+    bundle = bundle_dir()
+    if claude is None:
+        return (
+            "warning",
+            "there is no `claude` on the PATH: no session has the plugin",
+            "Install Claude Code, then run ./install.sh",
+        )
+    try:
+        done = subprocess.run(
+            [claude, "plugin", "list", "--json"],
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=ANSWER_S,
+            check=True,
+        )
+        listed: list[dict[str, Any]] = json.loads(done.stdout)
+        found = [plugin for plugin in listed if str(plugin["id"]).partition("@")[0] == "corral"]
+        enabled = [plugin for plugin in found if plugin.get("enabled")]
+    except (OSError, subprocess.SubprocessError, ValueError, KeyError, TypeError, AttributeError) as error:
+        return "warning", f"Claude Code did not say which plugins it has: {error}", "Run: claude plugin list"
+    if enabled:
+        return _working(enabled[0])
+    if found:
+        return (
+            "warning",
+            f"Claude Code has {found[0]['id']}, but disabled",
+            f"Run: claude plugin enable {found[0]['id']}",
+        )
+    return (
+        "warning",
+        "Claude Code has no plugin `corral`: its sessions are not guarded",
+        f"Run ./install.sh again, or start sessions with: claude --plugin-dir {bundle}",
+    )
+
+
+def _working(plugin: dict[str, Any]) -> tuple[str, str, str]:
+    if errors := plugin.get("errors"):
+        return "warning", f"Claude Code cannot load {plugin['id']}: {errors}", "Run ./install.sh again."
+    return "ok", f"Claude Code loads {plugin['id']} {plugin.get('version', '')}".rstrip(), ""

@@ -1,0 +1,200 @@
+"""``corral demo``: a batch of tasks on a small real project, in a temporary folder, from nothing to an account of what landed."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from corral.cli.program.daemon import stop_and_wait
+from corral.cli.project import trust as approvals
+from corral.cli.project.demo_project import FILES, TASKS, DemoTask
+from corral.cli.terminal.output import paint, say, state
+from corral.client.connection import Client, segment
+from corral.config.initial import default_config
+from corral.config.paths import Project, find_project
+from corral.errors import CorralError, RunnerUnavailable
+from corral.git.process.command import environ
+
+IDENTITY = {
+    "GIT_AUTHOR_NAME": "Corral Demo",
+    "GIT_AUTHOR_EMAIL": "demo@localhost",
+    "GIT_COMMITTER_NAME": "Corral Demo",
+    "GIT_COMMITTER_EMAIL": "demo@localhost",
+}
+LIMIT_S = {"command": 90.0, "claude": 1200.0}
+EXPECTED_FAILURES = {"broken"}
+PAIRS = ({"bread-300", "bread-320"}, {"rename", "receipt"})
+"""Of each pair exactly one can land."""
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the command."""
+    app.command("demo")(demo)
+
+
+def demo(
+    claude: Annotated[bool, typer.Option("--claude", help="Real Claude Code workers, with your own login.")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave the folder for a look around.")] = False,
+) -> None:
+    """Hand over a batch of tasks on a small project and show what lands, what comes back and why."""
+    if claude and shutil.which("claude") is None:
+        raise RunnerUnavailable(
+            "`claude` was not found on the PATH.", remedy="Install Claude Code, or run the demo without it."
+        )
+    folder = Path(tempfile.mkdtemp(prefix="corral-demo-")).resolve()
+    if not keep:  # what is approved for a project that goes, goes with it
+        os.environ["XDG_STATE_HOME"] = str(folder / "state")
+    began = time.monotonic()
+    try:
+        project = _make_project(folder / "bakery")
+        verdict = _run(project, "claude" if claude else "command", keep=keep)
+    finally:
+        stop_and_wait(Project(folder / "bakery", folder / "bakery/.git", folder / "bakery/.corral", False))
+        if not keep:
+            approvals.store().revoke(folder / "bakery/.git")
+            shutil.rmtree(folder)
+    say(
+        f"\n{time.monotonic() - began:.1f} s; the daemon is stopped"
+        + (f"; look around in {project.root}" if keep else " and the folder removed.")
+    )
+    if keep:
+        say(f"Look around:  cd {shlex.quote(str(project.root))} && corral status   (remove {folder} when you are done)")
+    installed = "" if shutil.which("corral") else "./install.sh, then "
+    say(f"Next:         {installed}cd YOUR-REPOSITORY && corral init --verify 'YOUR TEST COMMAND'")
+    if not verdict:
+        raise typer.Exit(1)
+
+
+def _git(cwd: Path, *arguments: str) -> str:
+    done = subprocess.run(
+        ["git", *arguments],
+        cwd=cwd,
+        env={**environ(), **IDENTITY},
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+    )
+    if done.returncode != 0:
+        raise CorralError(f"git {arguments[0]} failed.", cause=done.stderr.strip())
+    return done.stdout.strip()
+
+
+def _make_project(root: Path) -> Project:
+    """A repository with a test suite, coordinated by Corral, the settings committed."""
+    for name, text in FILES.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text, encoding="utf-8")
+    verify = f"{shlex.quote(sys.executable)} -m unittest discover -v"
+    config = default_config("main", [verify]) + "\ntasks:\n  # The demo shows a failure once.\n  max_retries: 0\n"
+    (root / ".corral").mkdir()
+    (root / ".corral" / "config.yaml").write_text(config, encoding="utf-8")
+    (root / ".corral" / ".gitignore").write_text("*\n!.gitignore\n!config.yaml\n", encoding="utf-8")
+    _git(root, "init", "-q", "-b", "main")
+    _git(root, "add", ".")
+    _git(root, "commit", "-q", "-m", "A small bakery")
+    project = find_project(root)
+    approvals.store().approve(project.common_dir, approvals.claims(project))
+    return project
+
+
+def _run(project: Project, runner: str, *, keep: bool) -> bool:
+    os.environ.setdefault("DEMO_PYTHON", sys.executable)
+    client = Client(project)
+    say(
+        paint(
+            f"A project with {len(FILES)} files and a test suite; {len(TASKS)} tasks, worked on in parallel worktrees.",
+            "bold",
+        )
+    )
+    answer = client.request("POST", "/tasks/batch", {"tasks": [_submission(task, runner) for task in TASKS]})
+    ids = dict(zip(answer["task_ids"], TASKS, strict=True))
+    _follow(client, ids, LIMIT_S[runner])
+    details = {task.name: client.request("GET", f"/tasks/{segment(task_id)}/detail") for task_id, task in ids.items()}
+    _account(client, details, keep=keep)
+    return _prove(project, client, details, strict=runner == "command")
+
+
+def _submission(task: DemoTask, runner: str) -> dict[str, Any]:
+    use_prompt = runner == "claude" and task.prompt
+    command = f"DEMO_PYTHON={shlex.quote(sys.executable)}\n{task.command}"
+    work = {"prompt": task.prompt} if use_prompt else {"command": command}
+    return {"title": task.title, "name": task.name, "wait_for": list(task.wait_for), **work}
+
+
+def _follow(client: Client, ids: dict[str, DemoTask], limit_s: float) -> None:
+    """Print each change until everything is settled."""
+    seen: dict[str, str] = {}
+    began = time.monotonic()
+    while True:
+        answer = client.request("GET", "/wait", query={"task": list(ids), "timeout_s": 0.5})
+        for row in answer["tasks"]:
+            now = row["merge_state"] or row["status"]
+            if now != seen.get(row["task_id"]) and now not in ("waiting", "pending", "queued"):
+                seen[row["task_id"]] = now
+                say(f"  {time.monotonic() - began:5.1f} s  {state(now):<20} {ids[row['task_id']].title}")
+        if answer["settled"]:
+            return
+        if time.monotonic() - began > limit_s:
+            raise CorralError(
+                "The demo did not settle in time.", remedy="Run it again with --keep and look at `corral status`."
+            )
+
+
+def _account(client: Client, details: dict[str, Any], *, keep: bool) -> None:
+    shows = {task.name: task.shows for task in TASKS}
+    say(paint("\nWhat became of each task", "bold"))
+    for name, task in details.items():
+        merge = task["merge"]
+        outcome = merge["state"] if merge else task["status"]
+        say(f"  {state(outcome):<{9 + len(state(outcome)) - len(outcome)}}  {task['title']}  ({shows[name]})")
+        reason = (merge and merge["reason"]) or task["error_message"]
+        if outcome != "landed" and reason:
+            lines = str(reason).strip().splitlines()
+            for line in [lines[0], *lines[1:][-3:]]:
+                say(paint(f"             {line[:150]}", "dim"))
+    saved = client.request("GET", "/salvage")
+    if saved and keep:
+        say(f"  Salvaged: {', '.join(one['ref'] for one in saved[:3])} (`corral worktree recover` brings it back)")
+    elif saved:
+        say(
+            f"  Salvaged: the work of {len(saved)} failed task(s); it goes with the folder (`corral demo --keep` leaves both)"
+        )
+
+
+def _prove(project: Project, client: Client, details: dict[str, Any], *, strict: bool) -> bool:
+    """Run the tests once more on a fresh clone of the target, and compare its tree with the last receipt."""
+    landed = [task["merge"] for task in details.values() if task["merge"] and task["merge"]["state"] == "landed"]
+    receipts = {merge["receipt"]["tree"]: merge["receipt"] for merge in landed}
+    tree = _git(project.root, "rev-parse", "main^{tree}")
+    say(paint("\nProof", "bold"))
+    receipt = receipts.get(tree)
+    if receipt:
+        proof = f"{state(receipt['status'])}, {receipt['tests']} tests, {receipt['duration_s']:.1f} s"
+        say(f"  main is tree {tree[:12]}; its receipt: {proof}")
+    with tempfile.TemporaryDirectory(prefix="corral-demo-proof-") as fresh:
+        _git(project.root, "clone", "-q", str(project.root), f"{fresh}/clone")
+        run = subprocess.run(
+            [sys.executable, "-m", "unittest", "discover"], cwd=f"{fresh}/clone", capture_output=True, text=True
+        )
+    green = run.returncode == 0
+    last = run.stderr.strip().splitlines()
+    say(f"  a fresh clone of main: {state('passed' if green else 'failed')} ({last[-3] if len(last) > 2 else ''})")
+    for line in _git(project.root, "log", "--oneline", "--first-parent", "-12", "main").splitlines():
+        say(paint(f"    {line}", "dim"))
+    say(f"  {len(landed)} of {len(details)} landed; main is {state('passed') if green else state('failed')}.")
+    return green and receipt is not None and (not strict or _as_expected(details))
+
+
+def _as_expected(details: dict[str, Any]) -> bool:
+    landed = {name for name, task in details.items() if task["merge"] and task["merge"]["state"] == "landed"}
+    free = set(details) - EXPECTED_FAILURES - PAIRS[0] - PAIRS[1]
+    return free <= landed and not (landed & EXPECTED_FAILURES) and all(len(pair & landed) == 1 for pair in PAIRS)

@@ -1,0 +1,27 @@
+"""What ``corral init`` remembers in ``.corral/metadata.json`` of what it wrote: to undo it, and to see what has changed."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from corral.config.paths import Project
+
+
+def settings(project: Project) -> dict[str, Any] | None:
+    """What an earlier init did to the client's settings; None: nothing."""
+    return _remembered(project, "claude_settings")
+
+
+def copies(project: Project) -> dict[str, str]:
+    """What an earlier init copied: path to digest."""
+    return _remembered(project, "copies") or {}
+
+
+def _remembered(project: Project, what: str) -> dict[str, Any] | None:
+    try:
+        said = json.loads((project.home / "metadata.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    found = said.get(what) if isinstance(said, dict) else None
+    return found if isinstance(found, dict) else None

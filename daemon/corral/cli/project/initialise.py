@@ -1,0 +1,301 @@
+"""``corral init``: prepare a repository."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from corral import __version__
+from corral.cli.project import claude_settings, init_record, own_files, project_copies, verification
+from corral.cli.project import trust as approvals
+from corral.cli.project.project_copies import Copies
+from corral.cli.terminal.options import Json, here
+from corral.cli.terminal.output import emit, paint, say
+from corral.cli.terminal.person import confirm, is_terminal, refuse_agents
+from corral.client.connection import Client
+from corral.config import account
+from corral.config.initial import default_config
+from corral.config.paths import Checkout, Project, bundle_dir, find_checkout, find_project
+from corral.config.trust import Claim
+from corral.errors import Conflict, InvalidInput, NotFound, Unsupported
+from corral.git import refs
+from corral.git.process.command import Git, open_repository
+
+IGNORED = """\
+# Shared with the team: the settings, the teams, the templates, the roadmap. Everything else belongs to this machine.
+*
+!.gitignore
+!config.yaml
+!teams.yaml
+!templates/
+!templates/**
+!state/
+state/*
+!state/roadmap.yaml
+"""
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the command."""
+    app.command("init")(init)
+
+
+def init(
+    path: Annotated[Path | None, typer.Argument(help="The repository; by default this one.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    target: Annotated[str | None, typer.Option("--target", help="Work lands on this branch.", metavar="BRANCH")] = None,
+    verify: Annotated[
+        list[str] | None, typer.Option("--verify", help="Must pass before anything lands; repeatable.", metavar="CMD")
+    ] = None,
+    no_copies: Annotated[
+        bool, typer.Option("--no-copies", help="Put no agent and no skill into .claude/; the plugin has them.")
+    ] = False,
+    with_opencode: Annotated[
+        bool | None,
+        typer.Option(
+            "--with-opencode/--without-opencode",
+            help="Write the agent OpenCode-Builder, which sends code to Google; by default asked for, and no.",
+        ),
+    ] = None,
+    allow_tools: Annotated[
+        bool | None,
+        typer.Option(
+            "--allow-tools/--ask-for-tools",
+            help="Let Claude Code use Corral's own tools without asking; by default asked for.",
+        ),
+    ] = None,
+    check: Annotated[
+        bool, typer.Option("--check/--no-check", help="Try the verifications in a fresh worktree, for 20 s at most.")
+    ] = True,
+    as_json: Json = False,
+) -> None:
+    """Prepare a repository: write .corral/, and after showing it, hooks, an agent and a skill into .claude/."""
+    project = find_project(path or here(), initialised=False)
+    git = open_repository(project.common_dir)
+    _refuse_unknown_checkout(project, find_checkout(path or here()), git)
+    branch = _target(git, target or _configured_target(project))
+    files = _files(project, branch, verify, target_chosen=target is not None)
+    settings = None if project.bare else project.root / ".claude" / "settings.json"
+    wanted = not project.bare and not no_copies
+    ask = not yes and not as_json
+    opencode = wanted and _wants_opencode(project, with_opencode, ask=ask)
+    allow = settings is not None and _wants_tools_allowed(settings, allow_tools, ask=ask)
+    edit = claude_settings.plan(settings, strict=_strict(project), allow=allow) if settings else None
+    recorded = init_record.copies(project)
+    copies = project_copies.plan(project.root, recorded, with_opencode=opencode) if wanted else Copies({})
+    files |= copies.texts
+    brought = approvals.untrusted(project)
+    if not as_json:
+        _show(project, branch, files, settings, edit, copies)
+        if brought:
+            say("The repository has files that would run this on your machine:")
+            approvals.show(brought)
+    if brought:
+        refuse_agents("Approving commands", "corral init")
+    if not yes and (files or brought or (edit and edit.changes)) and not confirm("Write these files?", default=True):
+        raise typer.Exit(1)
+    own_files.write(project, _contents(project, files, settings, edit, copies, allow=allow))
+    _approve(project, brought, {os.path.relpath(file, project.root) for file in files})
+    if as_json:
+        emit({"project": str(project.root), "target": branch, "written": [str(file) for file in files]})
+        return
+    _next_steps(project, unverified=project.config_file in files and not verify)
+    if verify and check:
+        verification.report(Client(project))
+
+
+def _wants_opencode(project: Project, said: bool | None, *, ask: bool) -> bool:
+    """Whether a person wants the agent that sends code to another provider; silence means no."""
+    if said is not None or not ask or not is_terminal() or (project.root / project_copies.OPENCODE).exists():
+        return bool(said)
+    say(
+        "The agent OpenCode-Builder does tasks by OpenCode with google/gemini-3-flash: Google gets the code that it reads."
+    )
+    return confirm(f"Write {project_copies.OPENCODE} too?", default=False)
+
+
+def _wants_tools_allowed(settings: Path, said: bool | None, *, ask: bool) -> bool:
+    """Whether Corral's own tools are to be used without a question each time."""
+    if said is not None or not ask or not is_terminal() or claude_settings.allows(claude_settings.read(settings)):
+        return bool(said)
+    say(f"Claude Code asks before each use of Corral's own tools, unless its settings allow {claude_settings.ALLOW}.")
+    return confirm("Allow them in .claude/settings.json?", default=True)
+
+
+def _approve(project: Project, shown: Sequence[Claim], written: set[str]) -> None:
+    """Store the yes to what was shown, and to what init itself has written.
+
+    Args:
+        written: Repository-relative paths.
+    """
+    own = [claim for claim in approvals.claims(project) if claim.source in written]
+    approvals.store().approve(project.common_dir, [*shown, *own])
+    approvals.tell_daemon(project)
+
+
+def _strict(project: Project) -> bool:
+    """Whether an edit is to be refused while no daemon answers."""
+    from corral.config.load import load  # the schema is heavy, and only this command needs it here
+
+    return load(project, environ=os.environ, home=account.home()).settings.locks.on_daemon_down == "deny"
+
+
+def _refuse_unknown_checkout(project: Project, checkout: Checkout | None, git: Git) -> None:
+    """A main checkout that only knows where its git directory is, and not the other way round, would not see what lands."""
+    elsewhere = project.bare and checkout is not None and checkout.git_dir == project.common_dir
+    if checkout is None or not elsewhere or git.run("config", "--get", "core.worktree").ok:
+        return
+    raise Unsupported(
+        f"Git does not know that {checkout.top} belongs to {project.common_dir}.",
+        cause="The repository was made with --separate-git-dir, so that landings could not be brought into the checkout.",
+        remedy=f"Tell it, then run `corral init` again: git config core.worktree {shlex.quote(str(checkout.top))}",
+    )
+
+
+def _configured_target(project: Project) -> str | None:
+    """Where work lands by the configuration that stands there, whatever is checked out now."""
+    from corral.config.load import load  # the schema is heavy, and only this command needs it here
+
+    if not project.config_file.exists():
+        return None
+    return load(project, environ={}, home=account.home()).settings.landing.target
+
+
+def _target(git: Git, named: str | None) -> str:
+    """The branch where work lands; it must have a commit."""
+    if named is not None:
+        ref = refs.branch_ref(named)
+        if refs.read(git, ref) is None:
+            raise NotFound(f"There is no branch {named!r}.", remedy="Name an existing branch, or make it first.")
+        return named
+    ref_name = refs.default_branch(git)
+    if ref_name is None:
+        raise InvalidInput(
+            "No branch is checked out here, so the branch where work shall land is not known.",
+            cause="HEAD is detached.",
+            remedy="Name it: `corral init --target BRANCH`.",
+        )
+    if refs.read(git, ref_name) is None:
+        raise Unsupported(
+            "The repository has no commit yet.",
+            cause="Worktrees and merges begin at a commit.",
+            remedy="Make a first commit, then run `corral init` again.",
+        )
+    return ref_name.removeprefix("refs/heads/")
+
+
+def _says_so_already(project: Project, branch: str, verify: list[str] | None, *, target_chosen: bool) -> bool:
+    """Whether the configuration that stands there gives the same answers."""
+    from corral.config.load import load  # the schema is heavy, and only this command needs it here
+
+    landing = load(project, environ={}, home=account.home()).settings.landing
+    return (not target_chosen or landing.target == branch) and (not verify or list(landing.verify) == verify)
+
+
+def _files(project: Project, branch: str, verify: list[str] | None, *, target_chosen: bool) -> dict[Path, str]:
+    """What is missing of ``.corral/``; a configuration that stands there is never overwritten."""
+    chosen = target_chosen or bool(verify)
+    files: dict[Path, str] = {}
+    if not project.config_file.exists():
+        files[project.config_file] = default_config(branch, verify or [])
+    elif chosen and not _says_so_already(project, branch, verify, target_chosen=target_chosen):
+        raise Conflict(
+            f"{project.config_file} exists already, and says something else.",
+            cause="This repository was initialised before, with another target or other verifications.",
+            remedy="Edit `landing.target` and `landing.verify` in that file; the daemon takes it over at once.",
+        )
+    ignore = project.home / ".gitignore"
+    if not ignore.exists():
+        files[ignore] = IGNORED
+    return files
+
+
+def _show(
+    project: Project,
+    branch: str,
+    files: dict[Path, str],
+    settings: Path | None,
+    edit: claude_settings.Edit | None,
+    copies: Copies,
+) -> None:
+    """Show whole what a yes writes. A copy of a file of the plugin is named with that file instead."""
+    if not files and not (edit and edit.changes):
+        say("Everything is in place already.")
+    elif project.config_file in files:
+        say(f"Finished work will land on the branch {paint(branch, 'bold')} (another one: --target BRANCH).")
+    for file, text in files.items():
+        name = file.relative_to(project.root).as_posix()
+        if file in copies.texts:
+            say(f"{paint('will write', 'bold')} {name}, a copy of {bundle_dir() / project_copies.COPIES[name]}")
+            continue
+        say(f"{paint('will write', 'bold')} {name}:")
+        for line in text.splitlines():
+            say(f"    {line}")
+    if settings and edit and edit.changes:
+        verb = "will write" if edit.before is None else "will add to"
+        say(
+            f"{paint(verb, 'bold')} .claude/settings.json, what a plugin cannot do (worktrees, denials without a daemon):"
+        )
+        before = (edit.before or b"").decode("utf-8", "replace").splitlines()
+        after = edit.after.decode("utf-8", "replace").splitlines()
+        for line in difflib.unified_diff(before, after, lineterm="", n=1):
+            if not line.startswith(("---", "+++", "@@")):
+                say("    " + line)
+    for remark in (*(edit.remarks if edit else ()), *copies.remarks):
+        say(paint(f"note: {remark}", "yellow"))
+
+
+def _contents(
+    project: Project,
+    files: dict[Path, str],
+    settings: Path | None,
+    edit: claude_settings.Edit | None,
+    copies: Copies,
+    *,
+    allow: bool,
+) -> dict[Path, bytes]:
+    """Everything that is to be written; the marker of an initialised repository comes last: half an init is no init."""
+    metadata = project.home / "metadata.json"
+    contents = {file: text.encode() for file, text in files.items()}
+    known = init_record.settings(project)
+    if settings and edit and edit.changes:
+        contents[settings] = edit.after
+        added = allow and not claude_settings.allows(claude_settings.read(settings))
+        ours = added or bool(known and known.get("allow"))
+        known = claude_settings.record(edit, claude_settings.undo(settings, known), allow=ours)
+    if settings in contents or copies.texts or not metadata.exists():
+        said = {
+            "version": __version__,
+            "template": "built-in",
+            "claude_settings": known,
+            "copies": project_copies.record(project.root, copies, init_record.copies(project)),
+        }
+        contents[metadata] = (json.dumps(said, indent=2) + "\n").encode()
+    if project.config_file in contents:
+        contents[project.config_file] = contents.pop(project.config_file)
+    return contents
+
+
+def _next_steps(project: Project, *, unverified: bool) -> None:
+    say(paint(f"{project.root} is ready.", "green"))
+    if unverified:
+        say("  landing.verify in .corral/config.yaml is empty: work lands unverified until you name your test command.")
+    if not project.bare:
+        copied = [name for name in project_copies.COPIES if (project.root / name).exists()]
+        shared = " ".join([".corral", ".claude/settings.json", *copied])
+        # With the paths named, what else somebody has staged stays out of it.
+        commit = f"git add {shared} && git commit -m 'Coordinate with Corral' -- {shared}"
+        say(f"  Share it with your team: {commit}")
+    if not project.bare and not claude_settings.allows(
+        claude_settings.read(project.root / ".claude" / "settings.json")
+    ):
+        say("  Have Claude Code use Corral's tools without asking each time:  corral init --allow-tools")
+    say("  Hand over a task:        corral task submit --title 'Say hello' --command 'echo hello > hello.txt'")
+    say("  Or just start sessions:  claude   (see `corral status` from another terminal)")

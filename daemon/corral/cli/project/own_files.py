@@ -1,0 +1,63 @@
+"""Writing what Corral adds to a repository as a whole or not at all, and giving back what stood there."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from pathlib import Path
+
+from corral.config.paths import Project
+from corral.errors import InvalidInput
+
+
+def write(project: Project, contents: dict[Path, bytes]) -> None:
+    """Write all of it, or leave everything as it was."""
+    fresh = not project.home.exists()
+    before: dict[Path, bytes | None] = {}
+    try:
+        for folder in (project.home, project.run_dir, project.logs_dir, project.database.parent):
+            folder.mkdir(mode=0o755 if folder == project.home else 0o700, parents=True, exist_ok=True)
+        for file, content in contents.items():
+            file.parent.mkdir(parents=True, exist_ok=True)
+            before[file] = file.read_bytes() if file.exists() else None
+            _replace(file, content)
+    except OSError as error:
+        for file, content_before in before.items():
+            with contextlib.suppress(OSError):
+                give_back(file, content_before)
+        if fresh:
+            shutil.rmtree(project.home, ignore_errors=True)
+        raise InvalidInput(
+            f"{error.filename or project.home} cannot be written.",
+            cause=str(error.strerror),
+            remedy="Make it writable for you, or free space, and run `corral init` again; nothing was changed.",
+        ) from error
+
+
+def _replace(file: Path, content: bytes) -> None:
+    """Write beside and move in; through a symlink, to where it points."""
+    target = Path(os.path.realpath(file))
+    partial = target.with_name(f".{target.name}.corral-new")
+    try:
+        partial.write_bytes(content)
+        if target.exists():
+            shutil.copymode(target, partial)
+        partial.replace(target)
+    except OSError:
+        partial.unlink(missing_ok=True)
+        raise
+
+
+def give_back(file: Path, content: bytes | None) -> None:
+    """Bring a file back to what it held; None: it, and the folders that hold nothing else, shall not exist."""
+    if content is not None:
+        if file.exists() and file.read_bytes() != content:
+            _replace(file, content)
+        return
+    if not file.is_symlink():
+        file.unlink(missing_ok=True)
+    for folder in file.parents:
+        if not folder.is_dir() or any(folder.iterdir()):
+            break
+        folder.rmdir()

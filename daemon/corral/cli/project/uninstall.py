@@ -1,0 +1,93 @@
+"""``corral uninstall``: take back all that ``corral init`` and the daemon have made in a repository."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from corral.cli.program.daemon import refuse_own_work, stop_and_wait
+from corral.cli.project import claude_settings, init_record, project_copies
+from corral.cli.project import trust as approvals
+from corral.cli.project.own_files import give_back
+from corral.cli.terminal.options import Json, here
+from corral.cli.terminal.output import emit, paint, say
+from corral.cli.terminal.person import confirm
+from corral.client.connection import Client
+from corral.config.paths import Project, find_project
+from corral.errors import NotFound, WorkAtRisk
+
+MOST_NAMED = 5
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the command."""
+    app.command("uninstall")(uninstall)
+
+
+def uninstall(
+    path: Annotated[Path | None, typer.Argument(help="The repository; by default this one.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Stop the daemon, take .corral/ away and give .claude/ back as it was. Salvaged work stays in refs/corral/."""
+    project = find_project(path or here(), initialised=False)
+    if not project.home.is_dir():
+        raise NotFound(f"There is no .corral in {project.root}.", remedy="Nothing is to be done.")
+    refuse_own_work(project)
+    _refuse_if_at_risk(project)
+    if not as_json:
+        say(f"{paint('will remove', 'bold')} {project.home} with its database, logs and worktrees; refs/corral/ stays.")
+    if not yes and not confirm("Go on?", default=True):
+        raise typer.Exit(1)
+    if project.initialised:
+        answer = Client(project).request("POST", "/worktrees/retire", timeout_s=600)
+        if answer["at_risk"]:
+            raise WorkAtRisk("Some worktrees could not be given back.", details={"at_risk": answer["at_risk"]})
+    stop_and_wait(project)
+    settings = project.root / ".claude" / "settings.json"
+    if not project.bare:
+        give_back(settings, claude_settings.undo(settings, init_record.settings(project)))
+        for file in project_copies.unchanged(project.root, init_record.copies(project)):
+            give_back(file, None)
+    approvals.store().revoke(project.common_dir)
+    shutil.rmtree(project.home)
+    if project.database.parent != project.home:
+        shutil.rmtree(project.database.parent, ignore_errors=True)
+    notes = ("corral.worktrees", "corral.landed")  # the lock of the list of worktrees, the state after the last landing
+    for file in (project.lock_file, *(project.common_dir / name for name in notes)):
+        file.unlink(missing_ok=True)
+    shutil.rmtree(project.common_dir / "corral-tmp", ignore_errors=True)
+    if as_json:
+        emit({"removed": str(project.home)})
+    else:
+        say(f"Corral is gone from {project.root}. `git for-each-ref refs/corral` lists what was saved.")
+
+
+def _refuse_if_at_risk(project: Project) -> None:
+    if not project.initialised:
+        return
+    client = Client(project)
+    client.ensure_daemon()  # a question that needs it, also where a person has stopped it
+    risks = client.request("GET", "/worktrees/at-risk", timeout_s=120)
+    if risks:
+        named = "; ".join(f"{risk['what']}: {risk['why']}" for risk in risks[:MOST_NAMED])
+        raise WorkAtRisk(
+            f"There is work that is neither landed nor salvaged ({named}).",
+            remedy="Wait for it (`corral wait --all`), or give it up: " + "; ".join(_giving_up(risks)),
+            details={"at_risk": risks},
+        )
+
+
+def _giving_up(risks: list[dict[str, str]]) -> list[str]:
+    """The commands that settle each of these; a worktree's work is saved by its own."""
+    commands = {"task": "corral task cancel", "merge": "corral merge cancel", "worktree": "corral worktree remove"}
+    found = []
+    for what, _, which in (risk["what"].partition(" ") for risk in risks[:MOST_NAMED]):
+        found.append(f"{commands[what]} {shlex.quote(which)}" if what in commands else f"move away {which}")
+    if len(risks) > MOST_NAMED:
+        found.append(f"and {len(risks) - MOST_NAMED} more")
+    return found

@@ -1,0 +1,60 @@
+"""Trying the verification commands in a fresh worktree, and telling a person what is missing there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from corral.cli.terminal.output import paint, say
+from corral.client.connection import Client
+from corral.errors import CorralError
+
+INCLUDE_FILE = ".worktreeinclude"
+INIT_LIMIT_S = 20.0
+"""How long ``corral init`` tries: it is to be done in half a minute."""
+
+
+def dry_run(client: Client, timeout_s: float) -> dict[str, Any]:
+    """Have the daemon run the commands on the target's tip in a fresh worktree; its answer.
+
+    Args:
+        timeout_s: Seconds.
+    """
+    answer = client.request("POST", "/verification/dry-run", {"timeout_s": timeout_s}, timeout_s=timeout_s + 120)
+    assert isinstance(answer, dict)
+    return answer
+
+
+def remedy(found: dict[str, Any]) -> str:
+    """What to type after a dry run that was not green at once."""
+    files = found["needed"] or found["suspected"]
+    ignored = [one["path"] for one in files if one["ignored"]]
+    uncommitted = [one["path"] for one in files if not one["ignored"]]
+    parts = []
+    if ignored:
+        lines = " ".join(f"'{path}'" for path in ignored)
+        parts.append(f"put into {INCLUDE_FILE} what git ignores: printf '%s\\n' {lines} >> {INCLUDE_FILE}")
+    if uncommitted:
+        parts.append("commit what is not committed: git add -- " + " ".join(f"'{path}'" for path in uncommitted))
+    if not parts:
+        return f"Correct landing.verify in .corral/config.yaml, or the target; the whole output: {found['log']}"
+    if found["needed"]:
+        return "With these files it passes: " + "; ".join(parts)
+    return f"It may lack files that only the main checkout has: {'; '.join(parts)}. The whole output: {found['log']}"
+
+
+def report(client: Client) -> None:
+    """Try the commands that ``corral init`` was given, and say how it went; a failure of the try is no failure of init."""
+    say("  Trying the verification in a fresh worktree …")
+    try:
+        found = dry_run(client, INIT_LIMIT_S)
+    except CorralError as error:
+        say(paint(f"  It could not be tried: {error.message} {error.remedy}", "yellow"))
+        return
+    if found["status"] == "passed" and not found["needed"]:
+        say(paint("  The verification passes in a fresh worktree.", "green"))
+        return
+    say(paint("  The verification does not pass in a fresh worktree, so nothing would land:", "red"))
+    for line in str(found["reason"]).splitlines():
+        say(f"      {line}")
+    say(f"  {remedy(found)}")
+    say("  Then try it again, without the limit of 20 s: corral doctor --verify")

@@ -1,0 +1,28 @@
+"""What somebody types as paths, globs and logical keys, as the daemon takes them: from the top of the repository."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from corral.cli.terminal.place import here
+from corral.config.paths import find_checkout
+
+
+def from_the_top(keys: list[str]) -> list[str]:
+    """Paths as git's own commands take them: absolute, or relative to the folder one stands in. Logical keys stay."""
+    folder = here().absolute()
+    checkout = find_checkout(folder)
+    if checkout is None:
+        return keys
+    below = os.path.relpath(folder, checkout.top)
+    return [_keyed(key, checkout.top, "" if below == "." else below) for key in keys]
+
+
+def _keyed(key: str, top: Path, below: str) -> str:
+    if key.startswith("/") and key.startswith(f"{top}/"):
+        return key[len(f"{top}/") :]
+    if not below or not key or key.startswith("/") or ":" in key.partition("/")[0]:
+        return key
+    slash = "/" if key.endswith("/") else ""  # so a folder is written
+    return os.path.normpath(f"{below}/{key}") + slash

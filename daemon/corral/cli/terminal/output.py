@@ -1,0 +1,183 @@
+"""How the command line speaks: JSON for programs, plain aligned text for people, errors with cause and remedy to stderr."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TextIO
+
+from corral.cli.terminal.outlet import writes
+from corral.errors import CorralError
+from corral.models.visible import one_line, visible
+
+Row = Mapping[str, Any]
+_STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
+_COLOURS = {
+    "landed": "green",
+    "completed": "green",
+    "passed": "green",
+    "active": "green",
+    "running": "cyan",
+    "verifying": "cyan",
+    "held": "yellow",
+    "waiting": "yellow",
+    "unverified": "yellow",
+    "interrupted": "yellow",
+    "conflict": "red",
+    "failed": "red",
+    "red": "red",
+    "dead": "red",
+    "cancelled": "dim",
+    "dismissed": "dim",
+    "superseded": "dim",
+    "disconnected": "dim",
+}
+
+
+def coloured(stream: Any = None) -> bool:
+    """Whether to use colour: a terminal, and nobody said no."""
+    stream = stream or sys.stdout
+    return bool(stream.isatty()) and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+
+
+def paint(text: str, style: str, stream: Any = None) -> str:
+    """Text in a style, where colour is welcome."""
+    return f"\033[{_STYLES[style]}m{text}\033[0m" if style in _STYLES and coloured(stream) else text
+
+
+def state(text: str) -> str:
+    """A state in its colour."""
+    return paint(text, _COLOURS.get(text, ""))
+
+
+def say(text: str) -> None:
+    """A line for people. Control characters of other people's text are shown, not obeyed."""
+    print(text)
+
+
+def fact(name: str, value: Any, width: int = 8) -> None:
+    """A named value; its further lines are indented, so that none of them looks like a fact of its own."""
+    say(f"  {name:<{width}} {_indented(str(value), width + 3)}")
+
+
+def _indented(text: str, by: int) -> str:
+    return visible(text).replace("\n", "\n" + " " * by)
+
+
+def emit(value: Any, *, indent: int | None = 2) -> None:
+    """A value for programs: one JSON document on stdout; without an indent on a line."""
+    print(_json(value, sys.stdout, indent))
+
+
+def _json(value: Any, stream: TextIO, indent: int | None = None) -> str:
+    text = json.dumps(value, indent=indent, ensure_ascii=False)
+    return text if writes(stream, text) else json.dumps(value, indent=indent)
+
+
+def table(rows: Sequence[Row], columns: Sequence[tuple[str, str, int]], *, empty: str) -> None:
+    """Aligned columns: ``(heading, key, widest)``; a value that is wider is cut. States come in colour."""
+    if not rows:
+        say(empty)
+        return
+    cells = [[_cell(row.get(key), widest) for _heading, key, widest in columns] for row in rows]
+    widths = [max(len(columns[i][0]), *(len(line[i]) for line in cells)) for i in range(len(columns))]
+    say(paint("  ".join(columns[i][0].ljust(widths[i]) for i in range(len(columns))).rstrip(), "bold"))
+    for line in cells:
+        shown = [state(text) + " " * (widths[i] - len(text)) for i, text in enumerate(line)]
+        say("  ".join(shown).rstrip())
+
+
+def _cell(value: Any, widest: int) -> str:
+    text = "" if value is None else visible(str(value)).replace("\n", " ")
+    return text if len(text) <= widest else text[: widest - 1] + "…"
+
+
+def fail(error: CorralError, *, as_json: bool = False, debug: bool = False) -> int:
+    """Show an error on stderr and return the exit code for it."""
+    if as_json:
+        print(_json(error.to_wire(), sys.stderr), file=sys.stderr)
+        return error.exit_code
+    print(f"{paint('error', 'red', sys.stderr)}: {_indented(error.message, 9)} [{error.code}]", file=sys.stderr)
+    problems = error.details.get("errors")
+    if isinstance(problems, list):
+        for problem in problems[:20]:
+            if isinstance(problem, dict):
+                where = problem.get("field") or problem.get("path") or ""
+                what = problem.get("reason") or problem.get("message") or ""
+                place = f"{one_line(str(where))}: " if where else ""
+                print(f"  {place}{one_line(str(what))}", file=sys.stderr)
+    if error.cause:
+        print(f"  cause:  {_indented(error.cause, 10)}", file=sys.stderr)
+    if error.remedy:
+        print(f"  remedy: {_indented(error.remedy, 10)}", file=sys.stderr)
+    if debug:
+        import traceback
+
+        traceback.print_exception(error, file=sys.stderr)
+    return error.exit_code
+
+
+INTERRUPTED = 130
+
+
+class Interrupted(BaseException):
+    """Control-C; not KeyboardInterrupt, which the framework would turn into a plain failure."""
+
+
+def guarded(command: Callable[[], int], *, as_json: bool, debug: Callable[[], bool]) -> int:
+    """Run a command: whatever ends it becomes what is shown, and an exit code."""
+    try:
+        return command()
+    except CorralError as error:
+        return fail(error, as_json=as_json, debug=debug())
+    except (Interrupted, KeyboardInterrupt):
+        print("interrupted", file=sys.stderr)
+        return INTERRUPTED
+
+
+class Progress:
+    """What goes on: called with a text it changes that; ``tell`` prints a line above it that stays.
+
+    Args:
+        change: Shows another text.
+        tell: Prints a line on stderr.
+    """
+
+    def __init__(self, change: Callable[[str], None], tell: Callable[[str], None]) -> None:
+        self._change = change
+        self.tell = tell
+
+    def __call__(self, text: str) -> None:
+        """Show another text."""
+        self._change(text)
+
+
+@contextlib.contextmanager
+def progress(text: str) -> Iterator[Progress]:
+    """Say what goes on, on stderr, once it has lasted a second: a spinner on a terminal, else only what is told.
+
+    Yields:
+        Changes the text, and tells what is to stay.
+    """
+    if not sys.stderr.isatty() or os.environ.get("CORRAL_QUIET"):
+        yield Progress(lambda _text: None, lambda line: print(line, file=sys.stderr, flush=True))
+        return
+    from rich import progress as bars
+    from rich.console import Console
+    from rich.table import Column
+    from rich.text import Text
+
+    # The column counts by itself: nobody who waits for minutes sees seconds that stand still.
+    # Only the text gives way: one that is longer than the terminal is wide would push the others out of it.
+    given = Column(ratio=1, no_wrap=True, overflow="ellipsis")
+    words = bars.TextColumn("{task.description}", markup=False, table_column=given)
+    columns = (bars.SpinnerColumn(), bars.TimeElapsedColumn(), words)
+    with bars.Progress(*columns, console=Console(stderr=True), transient=True, expand=True) as bar:
+        shown = bar.add_task(text, total=None)
+        yield Progress(
+            lambda more: bar.update(shown, description=more),
+            lambda line: bar.console.print(Text.from_ansi(line), soft_wrap=True),
+        )

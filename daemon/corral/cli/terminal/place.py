@@ -1,0 +1,58 @@
+"""Where a command acts, and for which session. No framework is needed to know that: some commands run without it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import ClassVar
+
+from corral.client.connection import Client
+from corral.config.paths import Project, find_project
+from corral.errors import InvalidInput
+
+
+class Common:
+    """The options before the noun; set once per process."""
+
+    directory: ClassVar[str] = ""
+    debug: ClassVar[bool] = False
+
+    @classmethod
+    def set(cls, *, directory: str, quiet: bool, debug: bool) -> None:
+        """Take over what the command line said."""
+        cls.directory, cls.debug = directory, debug
+        if quiet:
+            os.environ["CORRAL_QUIET"] = "1"
+
+
+def here() -> Path:
+    """The folder the command acts in."""
+    try:
+        folder = Path(Common.directory or Path.cwd())
+    except FileNotFoundError as error:
+        raise InvalidInput("The current folder does not exist any more.", remedy="Go into one that does.") from error
+    if not folder.is_dir():
+        raise InvalidInput(f"{folder} is not a folder.")
+    return folder
+
+
+def project() -> Project:
+    """The coordinated project the command acts on."""
+    return find_project(here())
+
+
+def client(*, autostart: bool = True) -> Client:
+    """A client of that project's daemon."""
+    return Client(project(), autostart=autostart)
+
+
+def session_id() -> str | None:
+    """The Claude Code session that runs this command, if one does."""
+    return os.environ.get("CORRAL_SESSION_ID") or os.environ.get("CLAUDE_CODE_SESSION_ID") or None
+
+
+def author() -> dict[str, str]:
+    """Who submits, for the commits made in his name where git's configuration names nobody."""
+    name = os.environ.get("GIT_AUTHOR_NAME") or os.environ.get("GIT_COMMITTER_NAME")
+    email = os.environ.get("GIT_AUTHOR_EMAIL") or os.environ.get("GIT_COMMITTER_EMAIL")
+    return {"author_name": name, "author_email": email} if name and email else {}

@@ -1,0 +1,191 @@
+"""``corral mcp``: the session's own end of the daemon, an MCP server on standard input and output. Standard library only.
+
+Claude Code keeps one bridge per session and sends the hot hook events through it, as calls of a tool that is hidden from
+the model: that costs a session nothing, where a process started for each event costs tens of milliseconds.
+
+A dead bridge opens the gate for the rest of a session without a word, so the bridge is a shim that cannot die: it knows
+no rule, catches everything, answers every event in time whatever the daemon does (:mod:`corral.client.gate`), and finds
+a restarted daemon again by itself. Where there is no ``.corral`` it answers, and touches nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from corral import __version__
+from corral.client.gate import AWAKE_S, LIST_AWAKE_S, Gate, Refused
+from corral.config.paths import find_project
+from corral.errors import DatabaseUnavailable, NotAProject
+from corral.instructions import INSTRUCTIONS, PROFILES
+
+SPOKEN = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
+"""The MCP versions that are echoed, the newest first."""
+
+
+class Bridge:
+    """An MCP server: one JSON-RPC message a line.
+
+    Args:
+        gate: Where hook events go.
+        output: File descriptor for the answers.
+        profile: The set of tools that is offered.
+    """
+
+    def __init__(self, gate: Gate, output: int, profile: str = "core") -> None:
+        self._gate = gate
+        self._profile = profile
+        self._output = output
+        self._lock = threading.Lock()
+        self._unlisted = False
+        gate.on_daemon = self._list_again
+
+    def serve(self, lines: Iterable[bytes]) -> None:
+        """Answer until the input ends; calls of tools run side by side, and the process outlives those in flight."""
+        for line in lines:
+            try:
+                message = json.loads(line)
+            except (ValueError, RecursionError):
+                self._send({"id": None, "error": {"code": -32700, "message": "not JSON"}})
+                continue
+            if not isinstance(message, dict) or "method" not in message:
+                continue
+            if message["method"] == "notifications/cancelled":
+                self._cancel(message.get("params"))
+            if "id" not in message:
+                continue
+            if message["method"] not in _SLOW:
+                self._answer(message)
+                continue
+            try:
+                threading.Thread(target=self._answer, args=(message,)).start()
+            except RuntimeError:  # no more threads: late is better than dead
+                self._answer(message)
+
+    def _cancel(self, params: Any) -> None:
+        request = params.get("requestId") if isinstance(params, dict) else None
+        if isinstance(request, str | int):
+            self._gate.cancel(request)
+
+    def _answer(self, message: dict[str, Any]) -> None:
+        try:
+            outcome = self._outcome(message)
+        except DatabaseUnavailable as error:
+            outcome = _unavailable(error, is_tool=message["method"] == "tools/call")
+        except Refused as refusal:
+            outcome = {"error": {"code": refusal.args[0], "message": refusal.args[1]}}
+        except Exception as error:  # noqa: BLE001 - the edge: a call that fails is answered like any other
+            outcome = {"error": {"code": -32603, "message": repr(error)}}
+        self._send({"id": message["id"], **outcome})
+
+    def _outcome(self, message: dict[str, Any]) -> dict[str, Any]:
+        name, params = message["method"], message.get("params") or {}
+        if name == "tools/call" and params.get("name") == HOOK:
+            return {"result": {"content": [{"type": "text", "text": self._gate.ask(params.get("arguments") or {})}]}}
+        if name in _LISTS and self._gate.is_open:
+            # A list that fails is a server that failed, to the client; and with the server the hooks would be gone.
+            with contextlib.suppress(Refused, DatabaseUnavailable):
+                return self._forwarded(message, LIST_AWAKE_S)
+            self._unlisted = True
+        elif name in _SLOW and self._gate.is_open:
+            return self._forwarded(message, AWAKE_S)
+        method = _METHODS.get(name)
+        if method is None:
+            raise Refused(-32601, f"no method {name!r}")
+        return {"result": method(self, params)}
+
+    def _forwarded(self, message: dict[str, Any], awake_s: float) -> dict[str, Any]:
+        answer = self._gate.forward(message, self._profile, awake_s)
+        return {key: answer[key] for key in ("result", "error") if key in answer}
+
+    def _list_again(self) -> None:
+        """There is a daemon: a client that was shown nothing shall ask once more."""
+        if self._unlisted:
+            self._unlisted = False
+            for what in ("tools", "resources"):
+                self._send({"method": f"notifications/{what}/list_changed"})
+
+    def _send(self, message: dict[str, Any]) -> None:
+        data = json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n"
+        # A client that is gone reads no answer; the end of the input follows.
+        with self._lock, contextlib.suppress(OSError):
+            while data:
+                data = data[os.write(self._output, data) :]
+
+    def initialize(self, params: dict[str, Any]) -> dict[str, Any]:
+        """Agree on a version of the protocol."""
+        asked = params.get("protocolVersion")
+        return {
+            "protocolVersion": asked if asked in SPOKEN else SPOKEN[0],
+            "capabilities": {"tools": {"listChanged": True}, "resources": {"listChanged": True}},
+            "serverInfo": {"name": "corral", "version": __version__},
+            **({"instructions": INSTRUCTIONS} if self._gate.is_open else {}),
+        }
+
+    def unknown(self, params: dict[str, Any]) -> dict[str, Any]:
+        """A tool or a resource where nothing is coordinated."""
+        raise Refused(-32602, f"no {params.get('name') or params.get('uri')!r} here: this is no coordinated repository")
+
+
+def _unavailable(error: DatabaseUnavailable, *, is_tool: bool) -> dict[str, Any]:
+    """What the daemon answers for a tool whose database fails, where for the same reason there is no daemon."""
+    wire: dict[str, Any] = error.to_wire()["error"]
+    if not is_tool:
+        return {"error": {"code": -32603, "message": f"{error.message} {error.cause} {error.remedy}"}}
+    told = {"success": False, "error": wire["name"], **{key: wire[key] for key in ("message", "cause", "remedy")}}
+    content = [{"type": "text", "text": json.dumps(told)}]
+    return {"result": {"content": content, "structuredContent": told, "isError": False}}
+
+
+HOOK = "hook"
+"""The tool that carries the hook events; it is not listed, so that no model sees or pays for it."""
+_METHODS: dict[str, Callable[[Bridge, dict[str, Any]], dict[str, Any]]] = {
+    "initialize": Bridge.initialize,
+    "ping": lambda _bridge, _params: {},
+    "tools/list": lambda _bridge, _params: {"tools": []},
+    "tools/call": Bridge.unknown,
+    "resources/list": lambda _bridge, _params: {"resources": []},
+    "resources/templates/list": lambda _bridge, _params: {"resourceTemplates": []},
+    "resources/read": Bridge.unknown,
+    "prompts/list": lambda _bridge, _params: {"prompts": []},
+}
+"""What is answered here, where there is no daemon to ask."""
+_LISTS = ("tools/list", "resources/list", "resources/templates/list")
+_SLOW = (*_LISTS, "tools/call", "resources/read")
+"""What the daemon answers, each in a thread of its own."""
+
+
+def main() -> int:
+    """Serve as the command line says."""
+    return serve(_asked(sys.argv[1:]))
+
+
+def serve(profile: str) -> int:
+    """Serve a profile (if there is none of that name: the usual one) on standard input and output until the client goes away."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: os._exit(0))
+    project, cwd = None, ""
+    with contextlib.suppress(NotAProject, OSError):
+        cwd = os.fspath(Path.cwd())
+        project = find_project(Path(cwd))
+    known = profile if profile in PROFILES else PROFILES[0]  # a bridge never refuses to start
+    Bridge(Gate(project, cwd), sys.stdout.fileno(), known).serve(sys.stdin.buffer)
+    return 0
+
+
+def _asked(arguments: list[str]) -> str:
+    """What ``--profile NAME`` or ``--profile=NAME`` asks for, else the environment."""
+    given = dict(itertools.pairwise(part for argument in arguments for part in argument.split("=", 1)))
+    return given.get("--profile") or os.environ.get("CORRAL_MCP_PROFILE", "")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

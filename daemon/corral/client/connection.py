@@ -1,0 +1,311 @@
+"""The blocking client that the command line and the bridge use: HTTP over the daemon's socket. Standard library only.
+
+Everything goes to the daemon; there is no second way. A daemon that is not running is started, detached, once: its lock
+decides who wins, and a client only waits for an answer.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from corral import PROTOCOL
+from corral.client import wire
+from corral.config.links import make_own_folder
+from corral.config.paths import Project, find_socket
+from corral.errors import CorralError, DaemonUnreachable, InvalidInput, from_wire
+from corral.log_files import open_log
+
+START_TIMEOUT_S = 20.0
+"""How long a client waits for a daemon that it started (or that somebody else is starting)."""
+
+
+class Client:
+    """Talks to one project's daemon. Not for use by several threads at once; make one each.
+
+    Args:
+        project: Where the daemon is.
+        autostart: Whether :meth:`request` starts a daemon that is not there.
+    """
+
+    def __init__(self, project: Project, *, autostart: bool = True) -> None:
+        self.project = project
+        self._autostart = autostart
+        self._link: socket.socket | None = None
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        query: dict[str, Any] | None = None,
+        timeout_s: float = 30.0,
+    ) -> Any:
+        """Ask the daemon, starting it if need be, and return the decoded JSON.
+
+        Args:
+            method: ``GET``, ``POST`` or ``DELETE``.
+            path: Below ``/api/v1``, with a leading slash.
+            body: JSON-serialisable, or None.
+            query: Query parameters; None values are left out, lists repeat.
+            timeout_s: For the answer, seconds.
+
+        Raises:
+            DaemonUnreachable: No daemon, and none could be started.
+            CorralError: What the daemon answered.
+        """
+        data = None if body is None else json.dumps(body).encode()
+        return self._ask(method, _target(path, query), data, timeout_s)[0]
+
+    def parts(self, path: str, query: dict[str, Any] | None = None) -> Iterator[list[Any]]:
+        """A list, in as many answers as it comes in; what is not looked at is not asked for.
+
+        Raises:
+            DaemonUnreachable: No daemon, and none could be started.
+            CorralError: What the daemon answered.
+        """
+        target = _target(path, query)
+        while target:
+            rows, target = self._ask("GET", target, None, 30.0)
+            yield rows
+
+    def listing(self, path: str, query: dict[str, Any] | None = None, most: int | None = None) -> list[Any]:
+        """A list from its beginning on, whole or as much of it as is wanted; raises as :meth:`parts` does."""
+        rows = (row for part in self.parts(path, query) for row in part)
+        return [*itertools.islice(rows, most)]
+
+    def _ask(self, method: str, target: str, data: bytes | None, timeout_s: float) -> tuple[Any, str]:
+        try:
+            return self._exchange(method, target, data, timeout_s)
+        except (ConnectionError, FileNotFoundError, NotADirectoryError):
+            self.close()
+        except PermissionError as error:
+            self.close()
+            raise DaemonUnreachable(
+                "The daemon's socket may not be used.",
+                cause=f"{error.strerror or error}: {find_socket(self.project)}",
+                remedy=f"Work as the owner of {self.project.home}, or mend its permissions and remove what is not yours.",
+            ) from error
+        except TimeoutError as error:
+            raise self._silent(timeout_s) from error
+        # The connection was refused or had gone stale. Nothing was answered; calls are idempotent by key or by state.
+        if self._autostart:
+            if method == "GET":
+                self._refuse_look()
+            self.ensure_daemon()
+        try:
+            return self._exchange(method, target, data, timeout_s)
+        except TimeoutError as error:
+            raise self._silent(timeout_s) from error
+        except OSError as error:
+            self.close()
+            raise DaemonUnreachable("The daemon is not running.", cause=str(error)) from error
+
+    def _silent(self, timeout_s: float) -> DaemonUnreachable:
+        self.close()
+        return DaemonUnreachable(
+            f"The daemon did not answer within {timeout_s:g} s.",
+            cause="It is overloaded, stopped by a debugger, or stuck.",
+            remedy="Run `corral daemon status`; `corral daemon restart` if it stays so.",
+        )
+
+    def _refuse_look(self) -> None:
+        """Looking starts no work: a daemon that a person stopped stays away until somebody wants something done."""
+        if self.project.stopped_file.exists() and self.health() is None:
+            raise DaemonUnreachable(
+                "The daemon is not running: it was stopped with `corral daemon stop`.",
+                cause="Looking does not start it, and nothing is claimed, landed or guarded meanwhile.",
+                remedy="Run `corral daemon start`; to look without any work being started: `corral pause` first.",
+            )
+
+    def _exchange(self, method: str, target: str, data: bytes | None, timeout_s: float) -> tuple[Any, str]:
+        """Ask once; returns the decoded answer, and where a list goes on."""
+        if self._link is None:
+            self._link = wire.dial(os.fspath(find_socket(self.project)), timeout_s)
+        try:
+            answer = wire.exchange(self._link, wire.request(method, target, data), time.monotonic() + timeout_s)
+            decoded = json.loads(answer.body) if answer.body else None
+        except ValueError as error:
+            self.close()
+            raise DaemonUnreachable("The daemon's answer could not be read.", cause=str(error)) from error
+        if not answer.keep:
+            self.close()
+        if answer.status >= 400:
+            raise from_wire(decoded if isinstance(decoded, dict) else {})
+        return decoded, answer.following
+
+    def close(self) -> None:
+        """Drop the connection; the next request opens another."""
+        if self._link is not None:
+            self._link.close()
+            self._link = None
+
+    # -- the daemon itself --------------------------------------------------------------------------------------
+
+    def health(self, timeout_s: float = 5.0) -> dict[str, Any] | None:
+        """What the running daemon says of itself, or None if none answers. Never starts one."""
+        try:
+            answer: dict[str, Any] = self._exchange("GET", "/api/v1/health", None, timeout_s)[0]
+        except (OSError, CorralError):
+            self.close()
+            return None
+        return answer
+
+    def ensure_daemon(self, timeout_s: float = START_TIMEOUT_S) -> dict[str, Any]:
+        """Return the health of a running daemon, starting one if none answers.
+
+        Any number of clients may do this at once: every starter but one loses the daemon's lock and leaves.
+
+        Raises:
+            DaemonUnreachable: It did not come up; the message holds the reason it gave.
+        """
+        health = self.health()
+        if health is None:
+            start_daemon(self.project, timeout_s)
+            health = self.health()
+        if health is None:
+            raise DaemonUnreachable(
+                "The daemon was started and does not answer.", remedy=f"Read {_start_log(self.project)}."
+            )
+        if health.get("protocol") != PROTOCOL:
+            raise DaemonUnreachable(
+                f"The daemon speaks protocol {health.get('protocol')}, this command {PROTOCOL}.",
+                cause="Corral was upgraded while its daemon kept running.",
+                remedy="Run `corral daemon restart`.",
+            )
+        return health
+
+
+_ONE_WORKERS = frozenset(
+    {
+        "CORRAL_TASK_ID",
+        "CORRAL_SESSION_ID",
+        "CORRAL_MERGE_ID",
+        "CORRAL_VERIFICATION",
+        "CORRAL_WORKTREE",
+        "CORRAL_PROJECT",
+        "CORRAL_PROJECT_ID",
+    }
+)
+
+
+def start_daemon(project: Project, timeout_s: float = START_TIMEOUT_S) -> None:
+    """Start a daemon, fully detached, and wait until it (or one that somebody else started) answers.
+
+    The process started here forks the daemon away and ends when the daemon is ready, so that no child stays behind. Its
+    complaints stand in ``logs/daemon-start.log``, a failure as the last line, as JSON.
+
+    Raises:
+        DaemonUnreachable: It did not come up in time.
+        CorralError: The reason it gave for not starting.
+    """
+    import subprocess  # most commands start nothing
+
+    # What says whose child a process is would mark the daemon as a worker's, and it would end with that worker.
+    environ = {k: v for k, v in os.environ.items() if not k.startswith("GIT_") and k not in _ONE_WORKERS}
+    try:
+        make_own_folder(project.logs_dir, project.root)
+        out = open_log(_start_log(project))
+        began = os.fstat(out).st_size
+    except OSError as error:
+        raise DaemonUnreachable(
+            "The daemon could not be started.",
+            cause=f"{project.home} cannot be written: {error.strerror}.",
+            remedy=f"Make {project.home} writable.",
+        ) from error
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "corral.server", "--project", os.fspath(project.root)],
+            cwd="/",
+            env=environ,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            start_new_session=True,
+            timeout=timeout_s,
+            check=False,
+        )
+        if done.returncode != 0:
+            raise _start_failure(project, os.pread(out, os.fstat(out).st_size - began, began))
+    except subprocess.TimeoutExpired as error:
+        raise DaemonUnreachable(
+            f"The daemon did not come up within {timeout_s:g} s.", remedy=f"Read {_start_log(project)}."
+        ) from error
+    finally:
+        os.close(out)
+
+
+def adopt_database(project: Project, source: Path, timeout_s: float = 120.0) -> dict[str, Any]:
+    """Make a copy of another database the project's own; a process that holds the daemon's lock does it.
+
+    Returns:
+        ``adopted``, and ``replaced``: where the database that was here is now, or None.
+
+    Raises:
+        Conflict: The daemon runs.
+        CorralError: The file cannot be taken over.
+    """
+    import subprocess
+
+    argv = [sys.executable, "-m", "corral.server", "--project", os.fspath(project.root), "--adopt", os.fspath(source)]
+    try:
+        done = subprocess.run(
+            argv, cwd="/", stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout_s, check=False
+        )
+        answer: dict[str, Any] = json.loads(done.stdout.decode("utf-8", "replace").splitlines()[-1])
+    except (subprocess.TimeoutExpired, IndexError, ValueError) as error:
+        raise CorralError(f"{source} could not be adopted.", cause=str(error)) from error
+    if done.returncode != 0:
+        raise from_wire(answer)
+    return answer
+
+
+def _start_log(project: Project) -> Path:
+    return project.logs_dir / "daemon-start.log"
+
+
+def _start_failure(project: Project, complaints: bytes) -> CorralError:
+    """The error that a failed start left as the last line of its complaints, else a general one."""
+    lines = complaints.decode("utf-8", "replace").strip().splitlines()
+    for line in reversed(lines):
+        try:
+            envelope = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(envelope, dict) and "error" in envelope:
+            return from_wire(envelope)
+    return DaemonUnreachable(
+        "The daemon could not be started.",
+        cause=lines[-1] if lines else "It gave no reason.",
+        remedy=f"Read {_start_log(project)}.",
+    )
+
+
+def _target(path: str, query: dict[str, Any] | None) -> str:
+    """The address of a request below ``/api/v1``; None values are left out, lists repeat."""
+    if not query:
+        return f"/api/v1{path}"
+    from urllib.parse import urlencode  # costs as much as the rest of a small command
+
+    return f"/api/v1{path}?" + urlencode({k: v for k, v in query.items() if v is not None}, doseq=True)
+
+
+def segment(text: str) -> str:
+    """Quote a value for use as one segment of a request path.
+
+    Raises:
+        InvalidInput: It is empty: the path would be another one.
+    """
+    from urllib.parse import quote
+
+    if not text:
+        raise InvalidInput("What is meant is empty.", remedy="Name it; the list of its kind shows what there is.")
+    return quote(text, safe="")

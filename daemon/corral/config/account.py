@@ -1,0 +1,34 @@
+"""Who runs this process, and their home folder, also where the system has no account for the user id (in containers)."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from corral.errors import NotFound
+
+
+def user_name() -> str:
+    """The account's name; ``uid-N`` where the system knows none."""
+    import getpass  # the bridge and the hooks' clients never need it
+
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # OSError from Python 3.13 on
+        return f"uid-{os.getuid()}"
+
+
+def home() -> Path:
+    """The home folder.
+
+    Raises:
+        NotFound: Neither HOME nor the account names one.
+    """
+    try:
+        return Path.home()
+    except RuntimeError as error:
+        raise NotFound(
+            f"There is no home folder for user id {os.getuid()}.",
+            cause="HOME is not set, and the system has no account for this id.",
+            remedy="Set HOME to a folder that this user can write, e.g. `export HOME=/tmp/home`.",
+        ) from error

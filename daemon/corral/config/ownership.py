@@ -1,0 +1,152 @@
+"""Whether a repository, and what Corral keeps in it, is this user's own. Standard library only.
+
+Whoever owns a repository decides what is run in it: git's configuration names programs, Corral's database names tasks. So
+what is another user's is refused before it is read, by git's rule (``ensure_valid_ownership`` in its setup.c): the owner
+is this user or, for root, the user who called sudo; ``safe.directory`` in the user's or the system's git configuration
+makes an exception, never one in the repository's own. The database and ``run/`` must be this user's own even there.
+
+git asks the same of a repository that it finds, but not of one that it is given with ``--git-dir``, as Corral does.
+``hooks/hook.py`` and ``hooks/ownership.py`` follow the same rule without importing this module.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from corral.errors import DubiousOwnership
+
+PRIVATE = ("run", "corral.db")
+"""How the names begin, in ``.corral``, of what must be this user's own even where ``safe.directory`` allows the rest."""
+TRUSTED_SCOPES = ("system", "global", "command")
+"""Where git believes ``safe.directory``: not in the configuration of a repository or a worktree."""
+
+
+def is_own(uid: int) -> bool:
+    """Whether a user id is this user's: the effective one, or for root that of the user who called sudo."""
+    me = os.geteuid()
+    return uid == me or (me == 0 and str(uid) == os.environ.get("SUDO_UID"))
+
+
+def is_foreign(path: str) -> bool:
+    """Whether another user owns what lies there, or what it links to. What does not exist is nobody's."""
+    try:
+        return any(not is_own(uid) for uid in _owners(path))
+    except OSError:
+        return False  # what this user cannot look at they cannot read or start either
+
+
+def require_repository(directory: Path, parts: Iterable[Path]) -> None:
+    """Insist that a repository is this user's own, or covered by ``safe.directory``.
+
+    Args:
+        directory: What git calls it: the top of a checkout, else the git directory. It is checked as well.
+        parts: Its ``.git`` and its git directories.
+
+    Raises:
+        DubiousOwnership: Another user owns it.
+    """
+    # The folder may be named by a link of somebody else's, as /home is on some machines: with "/." it counts where it leads.
+    for path in (f"{directory}/.", *map(os.fspath, parts)):
+        if is_foreign(path) and not is_safe(directory):
+            raise DubiousOwnership(
+                f"detected dubious ownership in repository at '{_shown(directory)}'",
+                cause=f"{_owned(path)} Whoever owns a repository decides what is run in it, as you.",
+                remedy=f"If you trust them: git config --global --add safe.directory {_quoted(directory)}",
+            )
+
+
+def require_files(directory: Path, home: Path, database: Path) -> None:
+    """Insist that ``.corral`` and everything that lies directly in it is this user's own.
+
+    Args:
+        directory: The repository as git calls it: ``safe.directory`` covers ``home`` with it, except what is private.
+        home: Its ``.corral`` folder; it may be missing.
+        database: Its database, in ``home`` or in a folder of its own.
+
+    Raises:
+        DubiousOwnership: Another user owns something of it.
+    """
+    try:
+        names = os.listdir(home)  # noqa: PTH208
+    except OSError:  # there is none, or it cannot be read at all
+        names = []
+    elsewhere = () if database.parent == home else (os.fspath(database.parent), os.fspath(database))
+    for path in (*elsewhere, os.fspath(home), *(f"{home}/{name}" for name in names)):
+        if not is_foreign(path):
+            continue
+        is_private = path in elsewhere or path.startswith(tuple(f"{home}/{name}" for name in PRIVATE))
+        if is_private or not is_safe(directory):
+            raise DubiousOwnership(
+                f"detected dubious ownership of '{_shown(path)}'",
+                cause=f"{_owned(path)} Whoever owns it decides what Corral runs as you"
+                + ("; safe.directory makes no exception here." if is_private else "."),
+                remedy=f"Remove it, or make it yours: sudo chown -R {os.geteuid()} {_quoted(path)}",
+            )
+
+
+def is_safe(*directories: Path) -> bool:
+    """Whether ``safe.directory`` in the user's or the system's git configuration covers one of these. Runs git.
+
+    A value is the repository's path, ``path/*`` for all below, or ``*`` for all; an empty one takes back those before it.
+    """
+    real, safe = {os.path.realpath(directory) for directory in directories}, False
+    for value in _safe_directories():
+        allowed = os.path.expanduser(value)  # noqa: PTH111 - a path object has no trailing /*
+        if not value:
+            safe = False
+        elif value == "*":
+            safe = True
+        elif allowed.startswith("/") and allowed.endswith("/*"):
+            above = os.path.realpath(allowed[:-2]).rstrip("/") + "/"
+            safe = safe or any(directory.startswith(above) for directory in real)
+        elif allowed.startswith("/"):
+            safe = safe or os.path.realpath(allowed) in real
+    return safe
+
+
+def _safe_directories() -> list[str]:
+    """The values of ``safe.directory`` that count, in git's order; none where git cannot be asked."""
+    import subprocess  # only where something is another user's
+
+    # No repository is asked for its configuration: the one here may be the very one in question.
+    environ = {**os.environ, "GIT_DIR": os.devnull}
+    environ.pop("GIT_CONFIG", None)
+    argv = ["git", "config", "--show-scope", "--null", "--get-all", "safe.directory"]
+    try:
+        done = subprocess.run(
+            argv, cwd="/", env=environ, stdin=subprocess.DEVNULL, capture_output=True, timeout=10, check=False
+        )
+    except (OSError, subprocess.SubprocessError):
+        return []
+    fields = os.fsdecode(done.stdout).split("\0")
+    return [value for scope, value in zip(fields[::2], fields[1::2], strict=False) if scope in TRUSTED_SCOPES]
+
+
+def _owners(path: str) -> Iterator[int]:
+    """Who owns a path, and for a link who owns what it leads to."""
+    status = os.lstat(path)
+    yield status.st_uid
+    if stat.S_ISLNK(status.st_mode):
+        yield os.stat(path).st_uid  # noqa: PTH116 - paths are text here: objects cost as much as the rest of discovery
+
+
+def _owned(path: str) -> str:
+    """Whose a foreign path is, as a sentence."""
+    owner = next((uid for uid in _owners(path) if not is_own(uid)), "unknown")
+    return f"{_shown(path.removesuffix('/.'))} belongs to uid {owner}; you are uid {os.geteuid()}."
+
+
+def _shown(path: Path | str) -> str:
+    """A path without what could steer a terminal: another user chose it."""
+    from corral.models.visible import one_line  # only in an error
+
+    return one_line(os.fspath(path))
+
+
+def _quoted(path: Path | str) -> str:
+    import shlex  # only in an error
+
+    return shlex.quote(_shown(path))

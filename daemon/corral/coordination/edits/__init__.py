@@ -1,0 +1,1 @@
+"""Edits: the verdict on each before it is made, and which session made a change that was only seen afterwards."""

@@ -1,0 +1,141 @@
+"""Whose the files are that changed while nobody could be asked: somebody's only with evidence, else nobody's.
+
+Evidence is, in this order: the session's own transcript tells of an edit of that very file; the worktree was made for that
+session alone; the file changed while a shell command of that session ran in the checkout, and no other session's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection
+
+from corral.coordination.edits import verdicts as edits
+from corral.coordination.edits.verdicts import Policy, Target
+from corral.coordination.locks import table as locks
+from corral.coordination.locks.table import Holder
+from corral.coordination.sessions.registry import IDLE_LOCKS_S
+from corral.models.events import EventKind
+from corral.models.instants import after, iso
+from corral.models.states import SessionStatus
+from corral.store import events
+from corral.store.sessions import locks as lock_rows
+from corral.store.sessions import sessions as session_rows
+
+Row = dict[str, Any]
+
+EDIT_TOOL, SHELL_COMMAND, OWN_WORKTREE = "edit tool", "shell command", "own worktree"
+"""The kinds of evidence, as events name them."""
+
+
+@dataclass(frozen=True)
+class Edit:
+    """An edit tool of a session wrote a file."""
+
+    session_id: str
+    target: Target
+    at: datetime
+
+
+@dataclass(frozen=True)
+class Command:
+    """A shell command of a session ran in a checkout, and may have written.
+
+    Attributes:
+        claims: Whether it is evidence; else it only keeps another command from being one.
+    """
+
+    session_id: str
+    checkout: str
+    began: datetime
+    ended: datetime
+    claims: bool = True
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What is known of the time in which nobody could be asked.
+
+    Attributes:
+        unknown_commands: Whether some session may have run commands that are not among these.
+        owners: By checkout, the session that it was made for, and that works there alone.
+        silent_since: By session, the last sign of it that was heard.
+    """
+
+    edits: tuple[Edit, ...] = ()
+    commands: tuple[Command, ...] = ()
+    unknown_commands: bool = False
+    owners: Mapping[str, str] = field(default_factory=dict)
+    silent_since: Mapping[str, datetime] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A session that wrote a file, and how that is known."""
+
+    session_id: str
+    target: Target
+    evidence: str
+
+
+def claims(target: Target, changed_at: datetime | None, evidence: Evidence) -> list[Claim]:
+    """Who wrote a file, the first to do so first; nobody without evidence.
+
+    Args:
+        target: A file that differs from HEAD.
+        changed_at: When it was last written; None if it is there no more.
+    """
+    found = sorted((edit for edit in evidence.edits if edit.target == target), key=lambda edit: edit.at)
+    if found:
+        return [Claim(who, target, EDIT_TOOL) for who in dict.fromkeys(edit.session_id for edit in found)]
+    if changed_at is None:
+        return []
+    owner = evidence.owners.get(target.checkout)
+    if owner is not None and evidence.silent_since[owner] <= changed_at:
+        return [Claim(owner, target, OWN_WORKTREE)]
+    ran = [one for one in evidence.commands if one.began <= changed_at <= one.ended]
+    if evidence.unknown_commands or len({one.session_id for one in ran}) != 1:
+        return []
+    mine = [one for one in ran if one.claims and one.checkout == target.checkout]
+    return [Claim(mine[0].session_id, target, SHELL_COMMAND)] if mine else []
+
+
+def settle(conn: Connection, found: Iterable[Claim], policy: Policy, now: datetime) -> None:
+    """Give each session the lock that its edit would have had; where another one holds it meanwhile, tell both."""
+    for claim in found:
+        row = session_rows.get(conn, claim.session_id)
+        if row is None or row["status"] == SessionStatus.DISCONNECTED:
+            continue
+        kin = (row["parent_session_id"],) if row["parent_session_id"] else ()
+        holder = Holder(session_id=claim.session_id, task_id=row["task_id"], kin=kin)
+        key, checkout = claim.target.key, claim.target.checkout
+        other = edits.holder_of(conn, key, holder, checkout, now)
+        data = {"paths": [key.file_path], "checkout": checkout, "evidence": claim.evidence}
+        if other is not None:
+            data["holder"] = other["agent_name"]
+        events.record(conn, iso(now), EventKind.CHANGE_ATTRIBUTED, session_id=claim.session_id, data=data)
+        if other is not None:
+            _tell(conn, row, other, claim, now)
+            continue
+        locks.hold(conn, [key], holder, checkout, now, ttl_s=policy.ttl_s)
+        if row["status"] == SessionStatus.IDLE:
+            lock_rows.shorten(conn, claim.session_id, after(now, IDLE_LOCKS_S))
+
+
+def _tell(conn: Connection, writer: Row, other: Row, claim: Claim, now: datetime) -> None:
+    path = claim.target.key.file_path
+    text = (
+        f"You changed {path} while Corral's daemon was away; {other['agent_name']} holds it now{edits.for_task(other)}, "
+        f"{edits.until(other, now)}. Read the file again, and leave it to its holder unless you are certain."
+    )
+    session_rows.notify(conn, writer["session_id"], text, iso(now))
+    text = f"{writer['agent_name']} changed {path}, which you hold, while Corral's daemon was away. "
+    session_rows.notify(conn, other["session_id"], text + "Read the file again before you edit it.", iso(now))
+
+
+def is_locked(conn: Connection, target: Target, now: datetime) -> bool:
+    """Whether a lock explains why a file differs from HEAD: somebody holds it there, or reserved it."""
+    return edits.holder_of(conn, target.key, Holder(session_id=""), target.checkout, now) is not None

@@ -1,0 +1,256 @@
+"""What happens to one edit: before it the lock is taken or the edit refused; after a shell command its traces are found.
+
+Every text here is read by a model: it names the repository-relative path, the holder, the holder's task and the time, and
+says what to do instead.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection
+
+from corral.coordination.locks import table as locks
+from corral.coordination.locks.keys import LockKey
+from corral.coordination.locks.table import Holder
+from corral.coordination.shell.danger import Danger
+from corral.models.events import EventKind
+from corral.models.instants import iso, parse
+from corral.models.states import SessionStatus
+from corral.models.visible import embedded
+from corral.store import events
+from corral.store.sessions import locks as lock_rows
+from corral.store.sessions import sessions as session_rows
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Policy:
+    """``locks.enforcement`` (``enforce | warn | off``) and ``locks.ttl_s`` of the settings."""
+
+    enforcement: str
+    ttl_s: float
+
+
+@dataclass(frozen=True)
+class Target:
+    """What an edit writes to: a key, in a checkout (its top folder's path)."""
+
+    key: LockKey
+    checkout: str
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether an edit may go on, and what the model is told."""
+
+    denial: str | None = None
+    remarks: tuple[str, ...] = ()
+
+
+def before_edit(conn: Connection, holder: Holder, target: Target, policy: Policy, now: datetime) -> Verdict:
+    """Take the lock for an edit, or refuse the edit.
+
+    In the same checkout whatever another session holds refuses it. What is held in another checkout refuses it only if it
+    was reserved on purpose and exclusively; else it is a remark.
+    """
+    if policy.enforcement == "off":
+        return Verdict()
+    found = locks.overlapping(conn, target.key, holder, now)
+    blocking = [row for row in found if _blocks(row, target.checkout)]
+    if blocking and policy.enforcement == "enforce":
+        row = blocking[-1]
+        told = locks.conflict(row, target.key, now)
+        events.record(conn, iso(now), EventKind.EDIT_DENIED, session_id=holder.session_id, data=told)
+        return Verdict(denial=_denial(row, target.key, now) + _idle(conn, row, target.key))
+    remarks = [_remark(row, target, now) for row in found[-3:]]
+    if not locks.hold(conn, [target.key], holder, target.checkout, now, ttl_s=policy.ttl_s):
+        remarks.append(
+            f"Corral did not lock {embedded(target.key.file_path)} for you: you hold {locks.MOST_OF_A_SESSION} locks "
+            "already. Release what you no longer need with release_lock."
+        )
+    return Verdict(remarks=tuple(remarks))
+
+
+def _blocks(row: Row, checkout: str) -> bool:
+    if row["checkout"] == checkout:
+        return True
+    return not row["automatic"] and bool(row["exclusive"])
+
+
+def until(row: Row, now: datetime) -> str:
+    """``until 14:05 UTC (52 min)``: when a lock expires, for people and models."""
+    expires = parse(row["expires_at"])
+    minutes = max(1, round((expires - now).total_seconds() / 60))
+    return f"until {expires:%H:%M} UTC ({minutes} min)"
+
+
+def for_task(row: Row) -> str:
+    """`` for "…"``: what the holder of a lock does with it; empty where that is not known."""
+    doing = row["current_task"] or row["reason"]
+    return f' for "{embedded(str(doing))}"' if doing else ""
+
+
+def _denial(row: Row, key: LockKey, now: datetime) -> str:
+    held = "" if row["file_path"] == key.file_path else f" (as part of {embedded(row['file_path'])})"
+    kind = "is editing it" if row["automatic"] else "has reserved it"
+    if row["stalled_since_at"] is not None:
+        return (
+            f"{key.file_path} is held by {row['agent_name']}{held}{for_task(row)}, whose session is stalled: no sign of it since "
+            f"{parse(row['stalled_since_at']):%H:%M} UTC. The edit was not made. Look whether what is in the file is worth "
+            f"keeping; `corral lock force-release {shlex.quote(row['file_path'])}` takes the lock from it."
+        )
+    return (
+        f"{key.file_path} is held by {row['agent_name']}{held}, who {kind}{for_task(row)}, {until(row, now)}. "
+        "The edit was not made. Work on something else first and try again later, or leave this file out and say so in your "
+        f"report; do not write it another way. `corral lock check {key.file_path}` tells when it is free."
+    )
+
+
+def _idle(conn: Connection, row: Row, key: LockKey) -> str:
+    """Since when the holder is idle, and how a person takes the lock; empty while it is at work."""
+    session = session_rows.get(conn, row["session_id"])
+    if session is None or session["status"] != SessionStatus.IDLE:
+        return ""
+    since = f"{parse(session['last_heartbeat']):%H:%M}"
+    take = shlex.join(["corral", "lock", "force-release", row["file_path"], "--yes"])
+    return f" {row['agent_name']} has been idle since {since} UTC; a person may take the lock: `{take}`."
+
+
+def _remark(row: Row, target: Target, now: datetime) -> str:
+    where = "in this checkout" if row["checkout"] == target.checkout else "in another worktree"
+    return (
+        f"Note: {row['agent_name']} also works on {embedded(row['file_path'])} {where}{for_task(row)}, {until(row, now)}. "
+        "Keep your change small; the merge will be checked."
+    )
+
+
+def refuse_danger(
+    conn: Connection, holder: Holder, danger: Danger, checkout: str, salvage_ref: str | None, now: datetime
+) -> Verdict:
+    """Refuse a command that would sweep up other sessions' work in this checkout; allow it if nobody else is at work."""
+    others = lock_rows.others_in_checkout(conn, checkout, [holder.session_id, *holder.kin], iso(now))
+    if not others:
+        return Verdict()
+    names = sorted({row["agent_name"] for row in others})
+    files = sorted({row["file_path"] for row in others})
+    shown = ", ".join(embedded(file) for file in files[:5]) + (f" and {len(files) - 5} more" if len(files) > 5 else "")
+    events.record(
+        conn,
+        iso(now),
+        EventKind.COMMAND_DENIED,
+        session_id=holder.session_id,
+        data={"kind": danger.kind, "holders": names, "files": files[:50], "salvage_ref": salvage_ref},
+    )
+    saved = f" The state was saved as {salvage_ref} to be safe." if salvage_ref else ""
+    return Verdict(
+        denial=(
+            f"`{danger.kind}` would touch work of {', '.join(names)} in this checkout ({shown}). "
+            f"The command was not run.{saved} Instead: {danger.alternative}"
+        )
+    )
+
+
+@dataclass(frozen=True)
+class ShellChanges:
+    """What differs in a checkout (its path) since a shell command began.
+
+    Attributes:
+        own: Keys of the files that only this command can have changed.
+        shared: Of those that others' commands may have changed, with the sessions that ran them.
+        edited_by: match_key to the session whose edit tool wrote the file meanwhile: such a file is not the command's.
+        gone: The match keys of those that are there no more: no edit tool deletes.
+        restore: match_key to the command that brings back what the file held before.
+    """
+
+    checkout: str
+    own: tuple[LockKey, ...]
+    shared: Mapping[LockKey, frozenset[str]]
+    edited_by: Mapping[str, str]
+    gone: frozenset[str]
+    restore: Mapping[str, str]
+
+
+def after_shell(
+    conn: Connection, holder: Holder, name: str, changes: ShellChanges, policy: Policy, now: datetime
+) -> list[str]:
+    """Attribute the files that a shell command changed: lock what is free, tell both sides about what is not.
+
+    What others may have changed as well is nobody's: no lock, and a neutral notice to those whom it may concern.
+
+    Args:
+        name: The session's readable name.
+
+    Returns:
+        Remarks for the session that ran the command.
+    """
+    if policy.enforcement == "off":
+        return []
+    remarks, free = list[str](), list[LockKey]()
+    for key in changes.own:
+        is_gone = key.match_key in changes.gone
+        if changes.edited_by.get(key.match_key, holder.session_id) != holder.session_id and not is_gone:
+            continue
+        row = holder_of(conn, key, holder, changes.checkout, now)
+        if row is None:
+            free.append(key)
+            continue
+        data = {"path": key.file_path, "holder": row["agent_name"], "checkout": changes.checkout}
+        events.record(conn, iso(now), EventKind.LOCK_VIOLATED, session_id=holder.session_id, data=data)
+        did = "deleted" if is_gone else "changed"
+        remarks.append(
+            f"Your shell command {did} {key.file_path}, which {row['agent_name']} holds{for_task(row)}, {until(row, now)}. "
+            "Undo your change to that file unless you are certain, and leave the file to its holder."
+            + _restoring(changes, key, "What it held before")
+        )
+        told = f"{name} {did} {key.file_path} by a shell command while you hold it."
+        told += _restoring(changes, key, "What it held before") or " Read the file again before you edit it."
+        session_rows.notify(conn, row["session_id"], told, iso(now))
+    locks.hold(conn, free, holder, changes.checkout, now, ttl_s=policy.ttl_s)
+    return [*remarks, *_ambiguous(conn, holder, name, changes, now)]
+
+
+def holder_of(conn: Connection, key: LockKey, holder: Holder, checkout: str, now: datetime) -> Row | None:
+    """The lock of another session that refuses an edit in a checkout; None if it is free."""
+    hits = [row for row in locks.overlapping(conn, key, holder, now) if _blocks(row, checkout)]
+    return hits[-1] if hits else None
+
+
+def _restoring(changes: ShellChanges, key: LockKey, what: str) -> str:
+    command = changes.restore.get(key.match_key)
+    return f" {what} was saved; this brings it back: `{command}`" if command else ""
+
+
+def _ambiguous(conn: Connection, holder: Holder, name: str, changes: ShellChanges, now: datetime) -> list[str]:
+    """Tell that files changed under several commands, of which nobody can say which one it was; a line, or none."""
+    shared = {
+        key: who
+        for key, who in changes.shared.items()
+        if changes.edited_by.get(key.match_key) is None or key.match_key in changes.gone
+    }
+    if not shared:
+        return []
+    rows = (session_rows.get(conn, other) for other in sorted(set().union(*shared.values())))
+    others = ", ".join(row["agent_name"] for row in rows if row is not None) or "another session"
+    data = {"paths": [key.file_path for key in shared][:50], "others": others, "checkout": changes.checkout}
+    events.record(conn, iso(now), EventKind.CHANGE_UNATTRIBUTED, session_id=holder.session_id, data=data)
+    told = list[str]()
+    for key, who in shared.items():
+        row = holder_of(conn, key, holder, changes.checkout, now)
+        held = f" (held by {row['agent_name']})" if row is not None else ""
+        told.append(f"{key.file_path}{held}{_restoring(changes, key, 'what it held before')}")
+        if row is not None and row["session_id"] not in who:
+            text = f"{key.file_path}, which you hold, changed while shell commands of {name} and {others} ran; "
+            text += "which of them did it is not known."
+            text += _restoring(changes, key, "What it held before") or " Read the file again before you edit it."
+            session_rows.notify(conn, row["session_id"], text, iso(now))
+    more = f"; and {len(told) - 5} more" if len(told) > 5 else ""
+    return [
+        f"These files changed while your shell command and one of {others} ran: {'; '.join(told[:5])}{more}. Which of you did "
+        "it is not known, and nobody was given a lock. If it was not you, leave them alone."
+    ]

@@ -1,0 +1,240 @@
+"""What the daemon has seen of its sessions since it started: bridges, tool calls, and what checkouts looked like.
+
+Memory only. Everything here may be lost at any time: a restarted daemon knows less for one event and harms nobody.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from datetime import datetime
+
+from corral.coordination.edits.attribution import ShellCall
+from corral.git.checkouts.salvage import Kept
+from corral.git.checkouts.status import Signature
+
+JUMP_S = 63.0
+"""Seconds between two looks that are more than a busy machine's delay."""
+REMEMBERED = 4096
+"""Tool calls, snapshots and edits that are remembered; the oldest are forgotten first."""
+
+
+class Witness:
+    """Thread-safe; every method is a dictionary operation."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._bridges: dict[str, str] = {}
+        self._open: dict[str, int] = {}
+        self._client_of: dict[str, int] = {}
+        self._awaited: dict[str, tuple[int, datetime]] = {}
+        self._announced: OrderedDict[tuple[str, str], None] = OrderedDict()
+        self._actors: OrderedDict[str, str] = OrderedDict()
+        self._known: set[str] = set()
+        self._shell: OrderedDict[tuple[str, str], ShellCall] = OrderedDict()
+        self._shell_ended: list[ShellCall] = []
+        self._needed: OrderedDict[str, None] = OrderedDict()
+        self._kept: dict[str, tuple[Kept, dict[str, Signature]]] = {}
+        self._edits: OrderedDict[tuple[str, str], tuple[str, datetime | None]] = OrderedDict()
+        self._looked_at: datetime | None = None
+        self._woke_at: datetime | None = None
+
+    # -- the machine
+
+    def looks(self, now: datetime, jump_s: float = JUMP_S) -> float:
+        """Somebody looks whether sessions live; the seconds that the clock jumped since the last look, 0 where it did not.
+
+        A jump is a machine that slept, or a clock that was set: silence before it does not count.
+
+        Args:
+            jump_s: What is a jump where less than :data:`JUMP_S` is so long that sessions would stall over it.
+        """
+        with self._lock:
+            passed_s = (now - self._looked_at).total_seconds() if self._looked_at is not None else 0.0
+            self._looked_at = now
+            if abs(passed_s) <= min(JUMP_S, jump_s):
+                return 0.0
+            self._woke_at = now
+            return passed_s
+
+    def rests(self) -> None:
+        """Nobody looks any more until somebody lives: the time until then is no jump."""
+        with self._lock:
+            self._looked_at = None
+
+    def awake_since(self, started_at: datetime) -> datetime:
+        """When the machine last woke up, or the daemon began to listen."""
+        with self._lock:
+            return self._woke_at or started_at
+
+    # -- bridges
+
+    def bridge_opened(self, bridge: str, session_id: str, client: int = 0) -> None:
+        """A bridge connected; ``session_id`` is only its first guess (stale after /clear, wrong after --continue).
+
+        Args:
+            client: The process that started the bridge.
+        """
+        with self._lock:
+            self._open[bridge] = self._open.get(bridge, 0) + 1
+            self._bridges.setdefault(bridge, session_id)
+            self._client_of[bridge] = client
+            self._awaited = {who: one for who, one in self._awaited.items() if one[0] != client}
+
+    def bridge_closed(self, bridge: str) -> str | None:
+        """A bridge's last connection closed; returns the session it served, if it is now without one."""
+        with self._lock:
+            self._open[bridge] = self._open.get(bridge, 1) - 1
+            if self._open[bridge] > 0:
+                return None
+            del self._open[bridge]
+            self._client_of.pop(bridge, None)
+            return self._bridges.pop(bridge, None)
+
+    def await_bridge(self, session_id: str, client: int, until: datetime) -> None:
+        """A session's bridge is expected to connect by an instant, unless one of the same client is connected."""
+        with self._lock:
+            if client not in self._client_of.values():
+                self._awaited[session_id] = (client, until)
+
+    def next_missing(self) -> datetime | None:
+        """When the next bridge that is expected is to be thought missing; None where none is expected."""
+        with self._lock:
+            return min((until for _client, until in self._awaited.values()), default=None)
+
+    def take_missing(self, now: datetime) -> list[str]:
+        """The sessions whose bridge did not connect in time; each once."""
+        with self._lock:
+            missing = [who for who, (_client, until) in self._awaited.items() if until <= now]
+            for who in missing:
+                del self._awaited[who]
+            return missing
+
+    def serves(self, bridge: str, session_id: str) -> None:
+        """A hook event of this session came through this bridge: from now on the bridge is the session's."""
+        with self._lock:
+            self._bridges[bridge] = session_id
+
+    def served_by(self, bridge: str) -> str | None:
+        """The session whose hooks came through this bridge last; None if none did."""
+        with self._lock:
+            return self._bridges.get(bridge) or None
+
+    def connected(self) -> frozenset[str]:
+        """Sessions whose bridge is connected."""
+        with self._lock:
+            return frozenset(self._bridges[bridge] for bridge in self._open if bridge in self._bridges)
+
+    # -- tool calls
+
+    def announced(self, session_id: str, use_id: str) -> None:
+        """A tool call was asked about before it ran: whichever way that came, the session is guarded."""
+        with self._lock:
+            self._known.add(session_id)
+            self._awaited.pop(session_id, None)
+            if not use_id:  # nobody can be known by that
+                return
+            self._announced[(session_id, use_id)] = None
+            self._actors[use_id] = session_id
+            for seen in (self._announced, self._actors):
+                while len(seen) > REMEMBERED:
+                    seen.popitem(last=False)
+
+    def actor_of(self, use_id: str) -> str | None:
+        """The session or subagent whose tool call this is, if it was announced."""
+        with self._lock:
+            return self._actors.get(use_id)
+
+    def came_unannounced(self, session_id: str, use_id: str) -> bool:
+        """Whether a tool call ran without having been asked about, although the session's calls usually are."""
+        with self._lock:
+            unknown = (session_id, use_id) not in self._announced
+            first = session_id not in self._known
+            self._known.add(session_id)
+            return unknown and not first and bool(use_id)
+
+    # -- checkouts
+
+    def shell_began(self, use_id: str, call: ShellCall) -> None:
+        """Remember a command that is about to run, and how the checkouts look."""
+        with self._lock:
+            self._shell[(call.actor, use_id)] = call
+            while len(self._shell) > REMEMBERED // 16:
+                self._shell.popitem(last=False)
+
+    def shell_ended(self, session_id: str, use_id: str, at: datetime) -> ShellCall | None:
+        """What was remembered of a command that is over; once."""
+        with self._lock:
+            call = self._shell.pop((session_id, use_id), None)
+            if call is not None:
+                call.ended = at
+                self._shell_ended.append(call)
+                self._forget_ended()
+            return call
+
+    def turn_ended(self, session_id: str) -> None:
+        """No command of a session runs in the foreground any more, and no edit: those whose end was not told are over."""
+        with self._lock:
+            for known in [known for known in self._shell if known[0] == session_id]:
+                del self._shell[known]
+            for key in [key for key, (who, at) in self._edits.items() if who == session_id and at is None]:
+                del self._edits[key]
+
+    def shell_calls(self) -> list[ShellCall]:
+        """Commands that run, and those that ended while one of these ran."""
+        with self._lock:
+            return [*self._shell.values(), *self._shell_ended]
+
+    def _forget_ended(self) -> None:
+        """Forget the commands that were over before each of those began whose changes are still to be told."""
+        told = [call for call in self._shell_ended if call.after]
+        waiting = [*self._shell.values(), *(call for call in self._shell_ended if not call.after)]
+        oldest = min((look.started for call in waiting for look in call.before.values()), default=None)
+        over = {id(call) for call in told if oldest is None or (call.ended and call.ended < oldest)}
+        self._shell_ended = [call for call in self._shell_ended if id(call) not in over][-REMEMBERED // 16 :]
+
+    def keep(self, checkout: str, kept: Kept, signatures: dict[str, Signature]) -> None:
+        """Remember which copies of files in a checkout were made last, and of which state."""
+        with self._lock:
+            self._kept[checkout] = kept, signatures
+
+    def kept(self, checkout: str) -> tuple[Kept, dict[str, Signature]] | None:
+        """What :meth:`keep` was told last."""
+        with self._lock:
+            return self._kept.get(checkout)
+
+    def need(self, ref: str) -> None:
+        """A command changed what the copies on this ref are of."""
+        with self._lock:
+            self._needed[ref] = None
+            while len(self._needed) > REMEMBERED:
+                self._needed.popitem(last=False)
+
+    def is_needed(self, ref: str) -> bool:
+        """Whether :meth:`need` was told of it."""
+        with self._lock:
+            return ref in self._needed
+
+    def editing(self, checkout: str, match_key: str, session_id: str) -> None:
+        """An edit tool of a session is about to write a file."""
+        self._note_edit(checkout, match_key, session_id, None)
+
+    def edited(self, checkout: str, match_key: str, session_id: str, at: datetime) -> None:
+        """An edit tool of a session wrote a file."""
+        self._note_edit(checkout, match_key, session_id, at)
+
+    def _note_edit(self, checkout: str, match_key: str, session_id: str, at: datetime | None) -> None:
+        with self._lock:
+            self._edits[(checkout, match_key)] = (session_id, at)
+            self._edits.move_to_end((checkout, match_key))
+            while len(self._edits) > REMEMBERED:
+                self._edits.popitem(last=False)
+
+    def edited_since(self, checkout: str, began: datetime) -> dict[str, str]:
+        """match_key to session of the files that edit tools wrote in a checkout since an instant, or are about to."""
+        with self._lock:
+            return {
+                key: session
+                for (where, key), (session, at) in self._edits.items()
+                if where == checkout and (at is None or at >= began)
+            }

@@ -1,0 +1,227 @@
+"""The registry of features: which line of work claims what, and which of them can go side by side.
+
+A feature is one line of work that lasts longer than a task: registered before it begins, deregistered when it has landed or was
+given up. Its claims hold nobody back; they are what :mod:`corral.coordination.features.feasibility` judges by.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection
+
+from corral.coordination.features.feasibility import Feasibility, Ground, Meeting
+from corral.coordination.locks.keys import LockKey
+from corral.errors import InvalidInput, NotFound
+from corral.models.events import EventKind
+from corral.models.instants import iso
+from corral.models.states import FeatureStatus
+from corral.store import events
+from corral.store.sessions import features as rows
+from corral.store.sessions import sessions
+
+Row = dict[str, Any]
+
+MAX_CLAIMS = 1000
+MAX_ID = 128
+MAX_TEXT_BYTES = 20_000
+USUAL_PRIORITY = 5
+MOST_PAIRS = 50
+"""Overlaps with one feature that are told, of those that there are."""
+
+
+@dataclass(frozen=True)
+class Registration:
+    """A feature as it is registered.
+
+    Attributes:
+        merge_priority: Kept and shown for whoever orders the merges; nothing here goes by it.
+        metadata: Kept and shown (JSON-serialisable).
+    """
+
+    feature_id: str
+    claims: Sequence[LockKey]
+    title: str | None = None
+    branch_name: str | None = None
+    merge_priority: int = USUAL_PRIORITY
+    metadata: Row = field(default_factory=dict)
+
+
+def register(conn: Connection, feature: Registration, session_id: str, now: datetime) -> tuple[Row, str]:
+    """Register a feature; one that is known gets these claims and this description in place of its own.
+
+    Args:
+        session_id: Who registers it.
+
+    Returns:
+        The feature as it is shown, and ``registered`` or ``updated``.
+
+    Raises:
+        InvalidInput: No usable name, no claim, too many of them, or too much said about it.
+    """
+    _check(feature.feature_id, feature.claims)
+    for name in ("title", "branch_name", "metadata"):
+        _check_text(name, getattr(feature, name))
+    known = rows.get(conn, feature.feature_id)
+    goes_on = known is not None and known["status"] == FeatureStatus.ACTIVE
+    action = "updated" if goes_on else "registered"
+    described = {
+        "title": feature.title,
+        "status": FeatureStatus.ACTIVE,
+        "registered_by": _name_of(conn, session_id),
+        "branch": feature.branch_name,
+        "data": {"merge_priority": feature.merge_priority, "metadata": feature.metadata},
+        "created_at": known["created_at"] if known and goes_on else iso(now),
+        "updated_at": iso(now),
+        "ended_at": None,
+    }
+    if known is None:
+        rows.create(conn, {"feature_id": feature.feature_id, **described})
+    else:
+        rows.change(conn, feature.feature_id, described)
+    keys = {key.file_path: key for key in feature.claims}.values()
+    claims = [{"claim": key.file_path, "match_key": key.match_key, "is_pattern": key.is_pattern} for key in keys]
+    rows.replace_claims(conn, feature.feature_id, claims)
+    data = {"feature_id": feature.feature_id, "claims": len(claims)}
+    events.record(conn, now, f"feature.{action}", session_id=session_id, data=data)
+    return detail(conn, feature.feature_id), action
+
+
+def deregister(conn: Connection, feature_id: str, status: str, session_id: str, now: datetime) -> Row:
+    """End a feature: its claims count no more. One that has ended already stays as it ended.
+
+    Args:
+        status: ``completed`` or ``cancelled``.
+
+    Raises:
+        NotFound: It was never registered.
+        InvalidInput: No such status.
+    """
+    if status not in (FeatureStatus.COMPLETED, FeatureStatus.CANCELLED):
+        raise InvalidInput(f"A feature cannot end as {status[:40]!r}.", remedy="Use completed or cancelled.")
+    ended = rows.end(conn, feature_id, status, iso(now))
+    if ended is not None:
+        data = {"feature_id": feature_id, "status": status}
+        events.record(conn, now, EventKind.FEATURE_DEREGISTERED, session_id=session_id, data=data)
+    return detail(conn, feature_id)
+
+
+def detail(conn: Connection, feature_id: str) -> Row:
+    """One feature as it is shown.
+
+    Raises:
+        NotFound: It was never registered.
+    """
+    row = rows.get(conn, feature_id)
+    if row is None:
+        raise NotFound(
+            f"There is no feature {feature_id[:80]!r}.", remedy="`corral feature list` shows the active ones."
+        )
+    return wire(row, [claim["claim"] for claim in rows.claims_of(conn, feature_id)])
+
+
+def active(conn: Connection) -> list[Row]:
+    """Every active feature as it is shown, oldest first."""
+    claims = rows.active_claims(conn)
+    return [wire(row, [claim["claim"] for claim in claims[row["feature_id"]]]) for row in rows.active(conn)]
+
+
+def analyze(conn: Connection, feature_id: str | None, candidate: Sequence[LockKey] | None) -> Row:
+    """Judge how a feature, or one that is only thought of, goes beside the active ones.
+
+    Args:
+        feature_id: Whose claims they are; a feature is not in its own way.
+        candidate: The claims; None: those that it is registered with.
+
+    Returns:
+        ``{candidate_feature_id, feasibility, total_candidate_claims, total_conflicting_claims, conflicts}``, the gravest
+        conflict first; each is ``{feature_id, feasibility, claims: [[mine, theirs]], overlapping_keys: [mine]}``, with the
+        number of further pairs as ``left_out`` where there are more than are told.
+
+    Raises:
+        InvalidInput: Neither a feature nor claims; or no usable claims.
+        NotFound: No such feature, and no claims given.
+    """
+    claimed = rows.active_claims(conn)
+    mine = list(candidate) if candidate is not None else _own(conn, feature_id)
+    _check(feature_id or "candidate", mine)
+    others = {name: [_key(row) for row in found] for name, found in claimed.items() if name != feature_id}
+    judgement = Ground(others).judge(mine)
+    gravest_first = sorted(judgement.meetings.items(), key=lambda met: met[1].feasibility is Feasibility.PARTIAL)
+    return {
+        "candidate_feature_id": feature_id,
+        "feasibility": judgement.feasibility.value,
+        "total_candidate_claims": len(set(mine)),
+        "total_conflicting_claims": judgement.contended,
+        "conflicts": [_conflict(name, meeting) for name, meeting in gravest_first],
+    }
+
+
+def wire(row: Row, claims: list[str]) -> Row:
+    """A feature as every surface shows it."""
+    return {
+        "feature_id": row["feature_id"],
+        "title": row["title"],
+        "status": row["status"],
+        "registered_by": row["registered_by"],
+        "resource_claims": claims,
+        "branch_name": row["branch"],
+        "merge_priority": row["data"]["merge_priority"],
+        "metadata": row["data"]["metadata"],
+        "registered_at": row["created_at"],
+        "updated_at": row["updated_at"],
+        "completed_at": row["ended_at"],
+    }
+
+
+def _conflict(name: str, meeting: Meeting) -> Row:
+    return {
+        "feature_id": name,
+        "feasibility": meeting.feasibility.value,
+        "claims": [[mine.file_path, theirs.file_path] for mine, theirs in meeting.pairs[:MOST_PAIRS]],
+        "overlapping_keys": sorted({mine.file_path for mine, _ in meeting.pairs})[:MOST_PAIRS],
+        **({"left_out": len(meeting.pairs) - MOST_PAIRS} if len(meeting.pairs) > MOST_PAIRS else {}),
+    }
+
+
+def _own(conn: Connection, feature_id: str | None) -> list[LockKey]:
+    if feature_id is None:
+        raise InvalidInput("Say what is to be judged.", remedy="Name a registered feature, or give claims.")
+    detail(conn, feature_id)
+    return [_key(row) for row in rows.claims_of(conn, feature_id)]
+
+
+def _key(row: Row) -> LockKey:
+    return LockKey(row["claim"], row["match_key"], bool(row["is_pattern"]))
+
+
+def _name_of(conn: Connection, session_id: str) -> str | None:
+    row = sessions.get(conn, session_id)
+    return row["agent_name"] if row else None
+
+
+def _check(feature_id: str, claims: Sequence[LockKey]) -> None:
+    if not feature_id.strip() or len(feature_id) > MAX_ID or not feature_id.isprintable():
+        raise InvalidInput(
+            f"{feature_id[:80]!r} cannot be the name of a feature.",
+            cause=f"A name has 1 to {MAX_ID} printable characters.",
+        )
+    if not 1 <= len(claims) <= MAX_CLAIMS:
+        raise InvalidInput(
+            f"A feature claims 1 to {MAX_CLAIMS} keys, not {len(claims)}.",
+            remedy="Name folders or globs in place of many files.",
+        )
+
+
+def _check_text(name: str, value: Any) -> None:
+    """Refuse what could not be stored, or not be told again as JSON."""
+    try:
+        size = len(json.dumps(value, ensure_ascii=False, allow_nan=False).encode())
+    except ValueError as error:
+        raise InvalidInput(f"The {name} cannot be stored.", cause=f"{error}.") from error
+    if size > MAX_TEXT_BYTES:
+        raise InvalidInput(f"The {name} is larger than {MAX_TEXT_BYTES} bytes.", remedy="Name a file in it instead.")

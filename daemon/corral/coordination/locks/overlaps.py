@@ -1,0 +1,94 @@
+"""Which locks of others overlap what a session asks for.
+
+A key that lies somewhere is looked up by index. A glob that begins with a wildcard may meet anything: for those that one call
+names, all locks are read once, and each glob finds the plain paths among them in one go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from datetime import datetime
+from functools import cached_property
+from itertools import islice
+from typing import Any
+
+from sqlalchemy import Connection
+
+from corral.coordination.locks.keys import (
+    Crowd,
+    LockKey,
+    ancestors,
+    first_character,
+    keys_overlap,
+    meets_all,
+    reach,
+    stored_key,
+)
+from corral.errors import InvalidInput
+from corral.models.instants import iso
+from corral.store.sessions import locks as rows
+
+Row = dict[str, Any]
+MOST_COMPARED = 10_000_000
+"""Characters of the keys of locks that the globs of one call are compared with, if those may be anywhere."""
+
+
+class Overlaps:
+    """The live locks of others, for the keys of one request.
+
+    Args:
+        mine: The sessions whose locks do not count: the one that asks, and those that it belongs to.
+        exclusive_only: What is shared does not count.
+    """
+
+    def __init__(self, conn: Connection, mine: Collection[str], now: datetime, *, exclusive_only: bool = False) -> None:
+        self._conn = conn
+        self._mine = mine
+        self._now = iso(now)
+        self._exclusive_only = exclusive_only
+        self._compared = 0
+
+    def of(self, key: LockKey, most: int | None = None) -> list[Row]:
+        """Those that overlap a key, the longest lasting last.
+
+        Args:
+            most: So many of them, those that expire first.
+
+        Raises:
+            InvalidInput: There are too many locks for globs that may be anywhere.
+        """
+        below = reach(key)
+        near: Iterable[Row]
+        if meets_all(key):
+            near = rows.by_expiry(self._conn, self._now)
+        elif below:
+            near = rows.candidates(self._conn, below, ancestors(below), first_character(below), now=self._now)
+        else:
+            near = [*self._globs, *self._on_paths(key, most)]
+        met = (row for row in self._others(near) if keys_overlap(key, stored_key(row)))
+        found = islice(met, most) if meets_all(key) else met
+        return sorted(found, key=lambda row: (row["expires_at"], row["lock_id"]))[:most]
+
+    def _others(self, found: Iterable[Row]) -> Iterator[Row]:
+        for row in found:
+            if row["session_id"] not in self._mine and (row["exclusive"] or not self._exclusive_only):
+                yield row
+
+    @cached_property
+    def _globs(self) -> list[Row]:
+        return rows.globs(self._conn, self._now)
+
+    @cached_property
+    def _plain(self) -> Crowd:
+        return Crowd(rows.plain_keys(self._conn, self._now, self._mine, exclusive_only=self._exclusive_only))
+
+    def _on_paths(self, key: LockKey, most: int | None) -> list[Row]:
+        self._compared += len(self._plain.text)
+        if self._compared > MOST_COMPARED:
+            raise InvalidInput(
+                f"There are too many locks to compare {key.file_path!r} with.",
+                cause=f"It may mean anything, anywhere, and {self._plain.count} paths are locked.",
+                remedy="Begin it with a folder, or name fewer such globs at once.",
+            )
+        met = list(islice(self._plain.met(key), most))
+        return rows.named(self._conn, self._now, match_keys=met) if met else []

@@ -1,0 +1,91 @@
+"""Who waits for a lock, and in whose way that is.
+
+The queue is fair: nobody takes what somebody waits for who came first, unless both only share it. Each waits for the whole of
+what was asked for and is given it at once. A session that holds something may wait for something else; the one that would
+close a circle of sessions waiting for each other is refused instead, so nobody waits for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection
+
+from corral.coordination.locks.keys import LockKey, key_covers, keys_overlap, stored_key
+from corral.models.instants import iso
+from corral.store.sessions import lock_waits as rows
+from corral.store.sessions import locks as lock_rows
+
+Row = dict[str, Any]
+
+
+class Ahead:
+    """Those who wait and came first, for one request: the queue is read once, what the session holds only if it matters.
+
+    Args:
+        kin: Those in whose way the session does not stand, nor they in its.
+        exclusive: Whether the session asks for locks that nobody else shares.
+        before: The session's own place in the queue; None: it comes now.
+    """
+
+    def __init__(
+        self,
+        conn: Connection,
+        session_id: str,
+        kin: Collection[str],
+        now: datetime,
+        *,
+        exclusive: bool,
+        before: int | None = None,
+    ) -> None:
+        self._conn = conn
+        self._session_id = session_id
+        self._now = now
+        self._held: list[LockKey] | None = None
+        self._waits = [
+            (wait, [stored_key(key) for key in wait["keys"]])
+            for wait in rows.waiting(conn, iso(now))
+            if wait["session_id"] != session_id
+            and wait["session_id"] not in kin
+            and (exclusive or wait["exclusive"])
+            and (before is None or wait["seq"] < before)
+        ]
+
+    def of(self, key: LockKey) -> Iterator[Row]:
+        """Those who wait for something that overlaps the key, as rows like those of locks; ``file_path`` is what they want.
+
+        What the session has already it may take anew: then it is the session that the others wait for.
+        """
+        for wait, wanted in self._waits:
+            met = next((other for other in wanted if keys_overlap(key, other)), None)
+            if met is not None and not self._has(key):
+                nothing = {"automatic": False, "checkout": None, "task_id": None}
+                yield {**wait, **nothing, "file_path": met.file_path}
+
+    def _has(self, key: LockKey) -> bool:
+        if self._held is None:
+            mine = lock_rows.listing(self._conn, iso(self._now), [self._session_id])
+            self._held = [stored_key(row) for row in mine if not row["automatic"]]
+        return any(key_covers(held, key) for held in self._held)
+
+
+def circle(first: str, obstacles: Callable[[str], Sequence[Row]]) -> list[Row]:
+    """The obstacles by which a session waits for itself, one for each session on the way round; empty if it does not.
+
+    Args:
+        obstacles: What stands in a session's way (``session_id`` says whose it is); asked once for each session on a way.
+    """
+    ways: list[list[Row]] = [[]]
+    seen = {first}
+    while ways:
+        way = ways.pop()
+        for obstacle in obstacles(way[-1]["session_id"] if way else first):
+            whose = obstacle["session_id"]
+            if whose == first:
+                return [*way, obstacle]
+            if whose not in seen:
+                seen.add(whose)
+                ways.append([*way, obstacle])
+    return []

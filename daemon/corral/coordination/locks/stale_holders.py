@@ -1,0 +1,167 @@
+"""Taking a lock from a holder who shows no sign of life, or is stalled. One who is at work keeps it, whoever asks."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection
+
+from corral.coordination.locks.keys import LockKey, spellings
+from corral.coordination.locks.table import Holder, wire
+from corral.errors import LockHeld
+from corral.models.events import EventKind
+from corral.models.instants import iso, parse
+from corral.models.states import SessionStatus
+from corral.models.visible import embedded
+from corral.store import events
+from corral.store.sessions import locks as rows
+from corral.store.sessions import sessions as session_rows
+
+Row = dict[str, Any]
+INACTIVE_S = 1800.0
+"""After so long without a sign of life a session may be thought gone."""
+QUIET_S = 900.0
+"""Mail, file and git activity that is more recent than this says that somebody works on it all the same."""
+
+
+class ReservationActive(LockHeld):
+    """A lock is not taken away: its holder is at work."""
+
+    name = "reservation_active"
+    default_remedy = "Ask the holder by message to release it, or wait for it (`corral lock acquire --wait`)."
+
+
+@dataclass(frozen=True)
+class Activity:
+    """When something was last seen to happen; None: never.
+
+    Attributes:
+        mail_at: The holder sent, read or acknowledged a message.
+        file_at: A file that the lock covers was written.
+        git_at: A commit that touches what the lock covers was made.
+    """
+
+    mail_at: datetime | None = None
+    file_at: datetime | None = None
+    git_at: datetime | None = None
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """Why a holder is thought gone, or what says that it is not; ``stale`` if nothing does."""
+
+    reasons: tuple[str, ...]
+    signs: tuple[str, ...]
+
+    @property
+    def stale(self) -> bool:
+        """Whether the lock may be taken away."""
+        return not self.signs
+
+
+def judge(lock: Row, activity: Activity, now: datetime) -> Judgement:
+    """Whether a holder is gone.
+
+    Args:
+        lock: With ``status``, ``last_heartbeat`` and ``stalled_since_at`` of its session.
+    """
+    reasons, signs = [], []
+    silent_s = (now - parse(lock["last_heartbeat"])).total_seconds()
+    # What a stalled session did before it stalled says nothing of now.
+    stalled_s = QUIET_S
+    if lock["stalled_since_at"] is not None:
+        stalled_s = min(QUIET_S, (now - parse(lock["stalled_since_at"])).total_seconds())
+        reasons.append(f"its session is stalled: no sign of it for {_short(silent_s)}, in the middle of a turn")
+    elif lock["status"] == SessionStatus.DISCONNECTED:
+        reasons.append("its session is disconnected")
+    elif silent_s > INACTIVE_S:
+        reasons.append(f"its session has been inactive for {_minutes(silent_s)}")
+    else:
+        signs.append(f"its session gave a sign of life {_minutes(silent_s)} ago")
+    for what, at in (("mail", activity.mail_at), ("file", activity.file_at), ("git", activity.git_at)):
+        ago_s = None if at is None else (now - at).total_seconds()
+        if ago_s is not None and ago_s <= stalled_s:
+            signs.append(f"{what} activity {_minutes(ago_s)} ago")
+        else:
+            reasons.append(f"no {what} activity in the last {_short(stalled_s)}")
+    return Judgement(tuple(reasons), tuple(signs))
+
+
+def force_release(
+    conn: Connection,
+    keys: Sequence[LockKey],
+    lock_ids: Sequence[str],
+    activities: dict[str, Activity],
+    by: Holder,
+    now: datetime,
+    *,
+    note: str = "",
+    notify: bool = True,
+    by_person: bool = False,
+) -> list[Row]:
+    """Take the locks on the keys and with the ids from their holders, all or none; the caller's own are left alone.
+
+    Args:
+        activities: By ``lock_id``, as it was looked up a moment ago; a lock that is not in it came since, and is alive.
+        note: Why, for the former holder.
+        notify: Whether the former holder is told.
+        by_person: A person is certain: then a holder who is at work loses them too.
+
+    Returns:
+        The former locks, each with ``stale_reasons`` and the four ``last_…_activity_at``.
+
+    Raises:
+        ReservationActive: A holder is at work; ``details`` says who, and by what sign.
+    """
+    found = rows.named(conn, iso(now), match_keys=[one for key in keys for one in spellings(key)], lock_ids=lock_ids)
+    others = [row for row in found if row["session_id"] != by.session_id]
+    told = []
+    for lock in others:
+        activity = activities.get(lock["lock_id"])
+        judged = judge(lock, activity, now) if activity else Judgement((), ("it was taken a moment ago",))
+        if by_person and not judged.stale:
+            judged = Judgement(("a person took it",), ())
+        if not judged.stale:
+            raise _active(lock, judged)
+        told.append({**wire(lock), **_seen(lock, activity or Activity()), "stale_reasons": list(judged.reasons)})
+    rows.release_these(conn, [lock["lock_id"] for lock in others])
+    who = (session_rows.get(conn, by.session_id) or {}).get("agent_name")
+    for lock, facts in zip(others, told, strict=True):
+        data = {"path": lock["file_path"], "by": by.session_id, "note": note, "reasons": facts["stale_reasons"]}
+        events.record(conn, iso(now), EventKind.LOCK_FORCE_RELEASED, session_id=lock["session_id"], data=data)
+        if notify:
+            why = "; ".join(facts["stale_reasons"])
+            text = f"{who} released your lock on {embedded(lock['file_path'])}: {why}." + (
+                f" {who} says: {embedded(note)}" if note else ""
+            )
+            session_rows.notify(conn, lock["session_id"], f"{text} Acquire it again before you go on.", iso(now))
+    return told
+
+
+def _active(lock: Row, judged: Judgement) -> ReservationActive:
+    who = lock["agent_name"]
+    return ReservationActive(
+        f"{lock['file_path']} is not taken from {who}, who is at work.",
+        cause=f"Signs of life: {'; '.join(judged.signs)}.",
+        remedy=f"Ask {who} by message to release it, or wait: it expires at {lock['expires_at']} at the latest. A person takes "
+        f"it all the same: `{shlex.join(['corral', 'lock', 'force-release', lock['file_path'], '--yes'])}`.",
+        details={"holder": who, "session_id": lock["session_id"], "signs": list(judged.signs), "lock": wire(lock)},
+    )
+
+
+def _seen(lock: Row, activity: Activity) -> Row:
+    seen = {"mail": activity.mail_at, "filesystem": activity.file_at, "git": activity.git_at}
+    dated = {f"last_{what}_activity_at": iso(at) if at else None for what, at in seen.items()}
+    return {"last_agent_activity_at": lock["last_heartbeat"], **dated}
+
+
+def _minutes(seconds: float) -> str:
+    return f"{max(0, round(seconds / 60))} min"
+
+
+def _short(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 60 else _minutes(seconds)

@@ -1,0 +1,392 @@
+"""Locks: who may write what.
+
+One engine for two uses. A *reservation* is taken on purpose and holds in every checkout. An *automatic* lock comes with a
+session's first edit of a file and holds in that checkout: elsewhere it is only a warning, since most merges that touch a
+common file are clean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import islice
+from typing import Any
+
+from sqlalchemy import Connection
+
+from corral.coordination.locks.keys import LockKey, spellings
+from corral.coordination.locks.overlaps import Overlaps
+from corral.coordination.locks.queue import Ahead
+from corral.errors import Conflict, InvalidInput, LimitReached, LockHeld, NotFound
+from corral.models.events import EventKind
+from corral.models.identifiers import ordered_id
+from corral.models.instants import after, iso, parse
+from corral.store import events
+from corral.store.sessions import locks as rows
+
+Row = dict[str, Any]
+EVERYWHERE = ""
+"""The checkout of a reservation."""
+
+MOST_TOLD = 50
+"""Of those that stand in the way of one key."""
+MOST_IN_ALL = 200
+"""Of those that stand in the way of all the keys of a request; of each key one is told beyond that."""
+MOST_GLOBS = 1000
+"""Of all sessions together."""
+MOST_OF_A_SESSION = 1000
+MAX_TTL_S = 30 * 24 * 3600.0
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Who asks: a session, and the sessions whose locks do not stand in its way (its own ancestors')."""
+
+    session_id: str
+    task_id: str | None = None
+    kin: tuple[str, ...] = ()
+
+    @property
+    def family(self) -> tuple[str, ...]:
+        """All of them."""
+        return (self.session_id, *self.kin)
+
+
+def overlapping(conn: Connection, key: LockKey, holder: Holder, now: datetime) -> list[Row]:
+    """Live locks of others that overlap a key, the longest lasting last."""
+    return Overlaps(conn, holder.family, now).of(key)
+
+
+def meeting(conn: Connection, keys: Sequence[LockKey], now: datetime) -> Iterator[Row]:
+    """The live locks that overlap any of the keys, as they are shown, each once, and as many as are asked for."""
+    overlaps, seen = Overlaps(conn, (), now), set[str]()
+    for key in keys:
+        for row in overlaps.of(key, MOST_IN_ALL):
+            if row["lock_id"] not in seen:
+                seen.add(row["lock_id"])
+                yield wire(row)
+
+
+def standing(conn: Connection, keys: Sequence[LockKey], holder: Holder, now: datetime) -> list[Row]:
+    """For each key, whether an edit of it would be free, and who holds what overlaps it; ``left_out`` where that is cut."""
+    overlaps, room, told = Overlaps(conn, holder.family, now), MOST_IN_ALL, []
+    for key in keys:
+        most = max(1, min(MOST_TOLD, room))
+        found = [conflict(row, key, now) for row in overlaps.of(key, most + 1)]
+        cut = {"left_out": True} if len(found) > most else {}
+        told.append({"file_path": key.file_path, "locked": bool(found), "conflicts": found[:most], **cut})
+        room -= len(found)
+    return told
+
+
+def obstacles(
+    conn: Connection,
+    keys: Sequence[LockKey],
+    holder: Holder,
+    now: datetime,
+    *,
+    exclusive: bool,
+    before: int | None = None,
+) -> dict[LockKey, list[Row]]:
+    """What stands in the way of reserving keys: others' locks, then those who wait and came first; free keys are not in it.
+
+    Args:
+        exclusive: False: what is shared stands in nobody's way.
+        before: The place of the one who asks among those who wait; None: it comes now.
+    """
+    ahead = Ahead(conn, holder.session_id, holder.kin, now, exclusive=exclusive, before=before)
+    overlaps = Overlaps(conn, holder.family, now, exclusive_only=not exclusive)
+    found: dict[LockKey, list[Row]] = {}
+    room = MOST_IN_ALL
+    for key in dict.fromkeys(keys):
+        most = max(1, min(MOST_TOLD, room))
+        told = [conflict(row, key, now) for row in overlaps.of(key, most)]
+        told += [{**conflict(row, key, now), "waiting": True} for row in islice(ahead.of(key), most)]
+        if told:
+            found[key] = told
+            room -= len(told)
+    return found
+
+
+def acquire(
+    conn: Connection,
+    keys: Sequence[LockKey],
+    holder: Holder,
+    now: datetime,
+    *,
+    ttl_s: float,
+    exclusive: bool = True,
+    reason: str | None = None,
+) -> list[Row]:
+    """Reserve several keys, all or none, in every checkout.
+
+    Args:
+        ttl_s: Seconds until they expire by themselves, 1 to 30 days' worth.
+        exclusive: False: others may hold them too, as long as they also only share.
+
+    Raises:
+        LockHeld: Something overlaps what another session holds, or waits for and came first; nothing was taken.
+        Conflict: More globs would be locked than every edit can be compared with.
+        LimitReached: The session would have too many locks.
+        InvalidInput: No key, or an impossible time.
+    """
+    taken, refused = acquire_each(conn, keys, holder, now, ttl_s=ttl_s, exclusive=exclusive, reason=reason, whole=True)
+    if refused:
+        raise held([row for found in refused.values() for row in found])
+    return taken
+
+
+def acquire_each(
+    conn: Connection,
+    keys: Sequence[LockKey],
+    holder: Holder,
+    now: datetime,
+    *,
+    ttl_s: float,
+    exclusive: bool = True,
+    reason: str | None = None,
+    whole: bool = False,
+    before: int | None = None,
+) -> tuple[list[Row], dict[LockKey, list[Row]]]:
+    """Reserve those of the keys that are free, each for itself; see :func:`acquire`.
+
+    Args:
+        whole: None of them unless all are free.
+        before: See :func:`obstacles`.
+
+    Returns:
+        The locks, and for each key that was not free what stands in its way.
+    """
+    if not keys:
+        raise InvalidInput("No path was given.", remedy="Name at least one path, glob or logical key.")
+    check_ttl(ttl_s)
+    refused = obstacles(conn, keys, holder, now, exclusive=exclusive, before=before)
+    free = [] if whole and refused else [key for key in keys if key not in refused]
+    taken = _take(conn, free, holder, now, EVERYWHERE, ttl_s, exclusive, False, reason)
+    if any(row["is_pattern"] for row in taken) and rows.count_globs(conn) > MOST_GLOBS:
+        raise Conflict(
+            f"{MOST_GLOBS} globs are locked already.",
+            cause="Every edit is compared with each of them.",
+            remedy="Reserve a folder or files, or release globs: `corral lock list` shows them.",
+        )
+    if taken and rows.has_more_than(conn, holder.session_id, MOST_OF_A_SESSION):
+        raise LimitReached(
+            f"A session can hold {MOST_OF_A_SESSION} locks.",
+            remedy="Reserve a folder or a glob instead of its files, or release what is not needed any more.",
+        )
+    return list({row["lock_id"]: row for row in taken}.values()), refused
+
+
+def check_ttl(ttl_s: float) -> None:
+    """Refuse a time to live that is none (InvalidInput)."""
+    if not 1 <= ttl_s <= MAX_TTL_S:
+        raise InvalidInput(f"A time to live of {ttl_s:g} s is not possible.", remedy="Use 1 s to 30 days.")
+
+
+def held(conflicts: Sequence[Row]) -> LockHeld:
+    """The refusal of whoever asks for what others have, or wait for."""
+    first = conflicts[0]
+    who, what = first["holder"], first["file_path"]
+    if first["waiting"]:
+        said, cause = f"is waited for by {who}, who came first", f"{who} is the next to have {what}"
+    else:
+        said, cause = f"is held by {who} until {first['expires_at']}", f"{who} works on {what}"
+    return LockHeld(
+        f"{first['requested']} {said}.", cause=cause + _doing(first), details={"conflicts": list(conflicts)}
+    )
+
+
+def hold(
+    conn: Connection, keys: Sequence[LockKey], holder: Holder, checkout: str, now: datetime, *, ttl_s: float
+) -> list[Row]:
+    """Take or renew the automatic locks that come with an edit. The caller has looked at :func:`overlapping`.
+
+    A session that holds too many gets no more of them, and its edits go on: the files are reported, and not locked.
+    """
+    if rows.has_more_than(conn, holder.session_id, MOST_OF_A_SESSION - len(keys)):
+        found = rows.named(conn, iso(now), match_keys=[key.match_key for key in keys])
+        own = {row["match_key"] for row in found if row["session_id"] == holder.session_id}
+        keys = [key for key in keys if key.match_key in own]
+    return _take(conn, keys, holder, now, checkout, ttl_s, True, True, None)
+
+
+def _take(
+    conn: Connection,
+    keys: Sequence[LockKey],
+    holder: Holder,
+    now: datetime,
+    checkout: str,
+    ttl_s: float,
+    exclusive: bool,
+    automatic: bool,
+    reason: str | None,
+) -> list[Row]:
+    """Take or renew a lock on each key; those that are new are one event."""
+    at, taken, new = iso(now), list[Row](), list[str]()
+    common = {
+        "checkout": checkout,
+        "session_id": holder.session_id,
+        "exclusive": exclusive,
+        "automatic": automatic,
+        "reason": reason,
+        "task_id": holder.task_id,
+        "ttl_s": ttl_s,
+        "acquired_at": at,
+        "expires_at": after(now, ttl_s),
+    }
+    for key in keys:
+        about = {"file_path": key.file_path, "match_key": key.match_key, "is_pattern": key.is_pattern}
+        wanted = {**common, **about, "lock_id": ordered_id(now)}
+        row = rows.upsert(conn, wanted)
+        taken.append(row)
+        if row["lock_id"] == wanted["lock_id"]:
+            new.append(key.file_path)
+    if new:
+        data = {"paths": new, "exclusive": exclusive, "automatic": automatic, "checkout": checkout or None}
+        events.record(conn, at, EventKind.LOCK_ACQUIRED, session_id=holder.session_id, data=data)
+    return taken
+
+
+def renew(
+    conn: Connection,
+    holder: Holder,
+    now: datetime,
+    *,
+    extend_s: float,
+    keys: Sequence[LockKey] = (),
+    lock_ids: Sequence[str] = (),
+    whole: bool = False,
+) -> list[Row]:
+    """Let a session's reservations last longer: those on the keys and with the ids, or all of them if none is named.
+
+    Args:
+        extend_s: Seconds from when they expire now; nothing lasts longer than 30 days from now.
+        whole: None of them unless all that were named are there (NotFound).
+
+    Returns:
+        The locks as they are now, each with ``old_expires_at``.
+    """
+    check_ttl(extend_s)
+    if keys or lock_ids:
+        found = rows.named(
+            conn, iso(now), match_keys=[one for key in keys for one in spellings(key)], lock_ids=lock_ids
+        )
+    else:
+        found = rows.listing(conn, iso(now), [holder.session_id])
+    mine = [row for row in found if row["session_id"] == holder.session_id and not row["automatic"]]
+    there = {row["match_key"] for row in mine}
+    missing = [key.file_path for key in keys if there.isdisjoint(spellings(key))]
+    if whole and missing:
+        raise NotFound(f"You hold no reservation of {missing[0]}.", remedy="Acquire it; `corral lock list` shows all.")
+    latest, renewed = after(now, MAX_TTL_S), []
+    for row in mine:
+        expires_at = max(row["expires_at"], min(latest, after(parse(row["expires_at"]), extend_s)))
+        renewed.append({**row, "expires_at": expires_at, "old_expires_at": row["expires_at"]})
+    rows.prolong(conn, {row["lock_id"]: row["expires_at"] for row in renewed})
+    return renewed
+
+
+def release(
+    conn: Connection,
+    keys: Sequence[LockKey],
+    holder: Holder,
+    now: datetime,
+    *,
+    by: str | None = None,
+    lock_ids: Sequence[str] = (),
+) -> list[Row]:
+    """Give up a session's locks on the keys and with the ids (all of them if none is named); returns what was released.
+
+    Args:
+        by: Who asked for it where that was somebody else: a session's id, or the person's; for the record.
+    """
+    if keys or lock_ids:
+        released = (
+            rows.release(conn, holder.session_id, [one for key in keys for one in spellings(key)]) if keys else []
+        )
+        named = rows.named(conn, iso(now), lock_ids=lock_ids) if lock_ids else []
+        mine = [row["lock_id"] for row in named if row["session_id"] == holder.session_id]
+        released += rows.release_these(conn, mine) if mine else []
+    else:
+        released = rows.release_all(conn, [holder.session_id])
+    if released:
+        data = {"paths": [row["file_path"] for row in released], **({"by": by} if by else {})}
+        events.record(conn, iso(now), EventKind.LOCK_RELEASED, session_id=holder.session_id, data=data)
+    return released
+
+
+def postpone(conn: Connection, seconds: float) -> None:
+    """Move every expiry: the machine slept, or its clock was set, and nobody could renew anything meanwhile."""
+    rows.reschedule(conn, lambda expires_at: after(parse(expires_at), seconds))
+
+
+def expire(conn: Connection, now: datetime) -> datetime | None:
+    """Remove what is over; returns when the next lock expires."""
+    for row in rows.expire(conn, iso(now)):
+        events.record(
+            conn, iso(now), EventKind.LOCK_EXPIRED, session_id=row["session_id"], data={"path": row["file_path"]}
+        )
+    upcoming = rows.next_expiry(conn)
+    return parse(upcoming) if upcoming else None
+
+
+def conflict(row: Row, key: LockKey, now: datetime) -> Row:
+    """One overlap as it is told to whoever asked; ``waiting``: it is not held but waited for."""
+    return {
+        "requested": key.file_path,
+        "file_path": row["file_path"],
+        "holder": row["agent_name"],
+        "session_id": row["session_id"],
+        "task": row["current_task"],
+        "task_id": row["task_id"],
+        "reason": row["reason"],
+        "exclusive": bool(row["exclusive"]),
+        "automatic": bool(row["automatic"]),
+        "waiting": False,
+        "checkout": row["checkout"] or None,
+        "expires_at": row["expires_at"],
+        "expires_in_s": max(0, round((parse(row["expires_at"]) - now).total_seconds())),
+    }
+
+
+def _doing(found: Row) -> str:
+    return f" ({found['task'] or found['reason']})." if found["task"] or found["reason"] else "."
+
+
+def place(row: Row) -> str:
+    """Where a lock stands in the list of all, the oldest first; for :func:`listing`."""
+    return f"{row['acquired_at']},{row['lock_id']}"
+
+
+def listing(conn: Connection, now: datetime, *, after: str | None, limit: int) -> list[Row]:
+    """So many live locks, as they are shown, the oldest first.
+
+    Args:
+        after: Only those behind this :func:`place`.
+
+    Raises:
+        InvalidInput: ``after`` is none.
+    """
+    acquired_at, comma, lock_id = (after or "").partition(",")
+    if after and not comma:
+        raise InvalidInput(f"{after[:80]!r} is no place in the list.", remedy="Take it from the answer before.")
+    behind = (acquired_at, lock_id) if after else None
+    return [wire(row) for row in rows.listing(conn, iso(now), after=behind, limit=limit)]
+
+
+def wire(row: Row) -> Row:
+    """A lock as every surface shows it."""
+    return {
+        "lock_id": row["lock_id"],
+        "file_path": row["file_path"],
+        "locked_by": row["agent_name"],
+        "session_id": row["session_id"],
+        "task_id": row["task_id"],
+        "exclusive": bool(row["exclusive"]),
+        "automatic": bool(row["automatic"]),
+        "checkout": row["checkout"] or None,
+        "reason": row["reason"],
+        "acquired_at": row["acquired_at"],
+        "expires_at": row["expires_at"],
+    }

@@ -1,0 +1,183 @@
+"""Waiting for locks: join the queue, take what was asked for when it is free, leave.
+
+Who waits is the server's business, with a connection and a clock; here is what may happen to the rows. See
+:mod:`corral.coordination.locks.queue` for the order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection
+
+from corral.coordination.locks import table as locks
+from corral.coordination.locks.keys import LockKey, reach, stored_key
+from corral.coordination.locks.queue import circle
+from corral.coordination.locks.table import Holder
+from corral.errors import Conflict, InvalidInput, LockHeld
+from corral.models.events import EventKind
+from corral.models.identifiers import new_id
+from corral.models.instants import after, iso, parse
+from corral.models.visible import embedded
+from corral.store import events
+from corral.store.sessions import lock_waits as rows
+from corral.store.sessions import sessions as session_rows
+
+Row = dict[str, Any]
+PLACE_S = 60.0
+"""How long a place in the queue is kept without a word: those of a daemon that was killed are soon in nobody's way."""
+FORGOTTEN_S = 3600.0
+"""Beyond that it is not even a place of somebody whose machine slept."""
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What is asked for: all of the keys at once; see :func:`corral.coordination.locks.table.acquire`."""
+
+    keys: tuple[LockKey, ...]
+    ttl_s: float
+    exclusive: bool = True
+    reason: str | None = None
+
+
+@dataclass(frozen=True)
+class Wait:
+    """A place in the queue."""
+
+    wait_id: str
+    seq: int
+    holder: Holder
+    wish: Wish
+
+
+def enter(conn: Connection, wish: Wish, holder: Holder, now: datetime) -> Wait:
+    """Join the queue; those who hold what is waited for are told, once. The place is kept by :func:`stay`.
+
+    Raises:
+        LockHeld: The session would wait for itself, by way of others; ``details['circle']`` names them.
+        InvalidInput: More than one glob that may mean anything, anywhere.
+    """
+    anywhere = [key.file_path for key in wish.keys if not reach(key)]
+    if len(anywhere) > 1:
+        raise InvalidInput(
+            f"{len(anywhere)} globs that begin with a wildcard are too many to wait for.",
+            cause="Each is compared with every lock whenever anybody's turn is decided; one is taken.",
+            remedy="Begin them with a folder, or wait for one glob that covers them.",
+        )
+    rows.forget(conn, after(now, -FORGOTTEN_S))
+    row = rows.enter(
+        conn,
+        {
+            "wait_id": new_id(),
+            "session_id": holder.session_id,
+            "keys": [vars(key) for key in wish.keys],
+            "exclusive": wish.exclusive,
+            "ttl_s": wish.ttl_s,
+            "reason": wish.reason,
+            "created_at": iso(now),
+            "expires_at": after(now, PLACE_S),
+        },
+    )
+    wait = Wait(row["wait_id"], row["seq"], holder, wish)
+    in_the_way = obstacles(conn, wait, now)
+    _refuse_circle(conn, wait, now)
+    name = (session_rows.get(conn, holder.session_id) or {}).get("agent_name")
+    paths = [key.file_path for key in wish.keys]
+    events.record(conn, iso(now), EventKind.LOCK_AWAITED, session_id=holder.session_id, data={"paths": paths})
+    for told in {found["session_id"]: found for found in in_the_way if not found["waiting"]}.values():
+        what = f" ({embedded(wish.reason)})" if wish.reason else ""
+        wanted, held = embedded(told["requested"]), embedded(told["file_path"])
+        text = f"{name} waits for {wanted}{what}, which you hold. Release {held} when you can."
+        session_rows.notify(conn, told["session_id"], text, iso(now))
+    return wait
+
+
+def obstacles(conn: Connection, wait: Wait, now: datetime) -> list[Row]:
+    """What stands in the way of somebody who waits, as :func:`corral.coordination.locks.table.conflict` tells it."""
+    wish = wait.wish
+    found = locks.obstacles(conn, wish.keys, wait.holder, now, exclusive=wish.exclusive, before=wait.seq)
+    return [row for of_key in found.values() for row in of_key]
+
+
+def next_expiry(found: Sequence[Row]) -> datetime | None:
+    """When the first of the locks that stand in the way expires."""
+    return min((parse(row["expires_at"]) for row in found if not row["waiting"]), default=None)
+
+
+def take(conn: Connection, wait: Wait, now: datetime) -> list[Row] | None:
+    """Give all that was waited for, and end the wait, if nothing stands in the way; None otherwise.
+
+    Raises:
+        Conflict: The session has ended.
+    """
+    _alive(conn, wait, now)
+    wish = wait.wish
+    taken, refused = locks.acquire_each(
+        conn,
+        wish.keys,
+        wait.holder,
+        now,
+        ttl_s=wish.ttl_s,
+        exclusive=wish.exclusive,
+        reason=wish.reason,
+        whole=True,
+        before=wait.seq,
+    )
+    if refused:
+        return None
+    rows.leave(conn, wait.wait_id)
+    return taken
+
+
+def stay(conn: Connection, wait: Wait, now: datetime) -> None:
+    """Keep one's place; and a sign of life of the session, which does nothing else meanwhile.
+
+    Raises:
+        Conflict: The session has ended.
+        LockHeld: An edit closed a circle since; see :func:`enter`.
+    """
+    _alive(conn, wait, now)
+    rows.prolong(conn, wait.wait_id, after(now, PLACE_S))
+    _refuse_circle(conn, wait, now)
+
+
+def _alive(conn: Connection, wait: Wait, now: datetime) -> None:
+    if session_rows.touch(conn, wait.holder.session_id, iso(now)) is None:
+        raise Conflict("The session ended while it waited for a lock.", cause="It was ended, or given up as dead.")
+
+
+def leave(conn: Connection, wait: Wait) -> None:
+    """Wait no more; no harm where the wait is over already."""
+    rows.leave(conn, wait.wait_id)
+
+
+def _refuse_circle(conn: Connection, wait: Wait, now: datetime) -> None:
+    """Raise LockHeld where sessions wait for each other and this one is the last who came."""
+    waits = rows.waiting(conn, iso(now))
+
+    def ways(session_id: str) -> list[Row]:
+        # Only of whom a way leads to: as a rule those who hold something wait for nothing.
+        mine = [row for row in waits if row["session_id"] == session_id]
+        return [{**one, "who": row["agent_name"]} for row in mine for one in obstacles(conn, _stored(row), now)]
+
+    around = circle(wait.holder.session_id, ways)
+    members = {one["session_id"] for one in around}
+    if not around or any(row["seq"] > wait.seq and row["session_id"] in members for row in waits):
+        return
+    hops = [{"agent_name": one["who"], "waits_for": one["requested"], "held_by": one["holder"]} for one in around]
+    said = ", ".join(f"{hop['agent_name']} waits for {hop['waits_for']} of {hop['held_by']}" for hop in hops)
+    raise LockHeld(
+        f"Waiting for {hops[0]['waits_for']} would never end.",
+        cause=f"{said}.",
+        remedy=f"Release what {hops[-1]['agent_name']} waits for, then ask again; or ask for all of it at once.",
+        details={"conflicts": around, "circle": hops},
+    )
+
+
+def _stored(row: Row) -> Wait:
+    kin = (row["parent_session_id"],) if row["parent_session_id"] else ()
+    wish = Wish(tuple(stored_key(key) for key in row["keys"]), row["ttl_s"], row["exclusive"], row["reason"])
+    return Wait(row["wait_id"], row["seq"], Holder(row["session_id"], kin=kin), wish)

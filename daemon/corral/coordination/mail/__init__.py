@@ -1,0 +1,1 @@
+"""Mail: messages between sessions and people, how they are addressed, and how they reach their readers."""

@@ -1,0 +1,272 @@
+"""Addresses: whom a name means, which names a session may use, and how it gets another one."""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection
+
+from corral.coordination.mail import seats
+from corral.coordination.sessions.names import agent_name, check_agent_name
+from corral.errors import Conflict, InvalidInput, NotFound, NotPermitted
+from corral.models.events import EventKind
+from corral.models.identifiers import new_id
+from corral.models.instants import iso
+from corral.models.states import RecipientRole, SessionStatus
+from corral.store import events
+from corral.store.sessions import messages as mail
+from corral.store.sessions import names as rows
+from corral.store.sessions import sessions as session_rows
+
+Row = dict[str, Any]
+Roles = Callable[[str], "Sequence[str] | None"]
+"""The names of the members of the team who have a role, or of the one who is called so; None: there is neither."""
+EVERYBODY = "all"
+SYSTEM = "Corral"
+"""The name under which Corral itself writes."""
+MOST_RECIPIENTS = 1000
+
+
+def no_roles(_role: str) -> Sequence[str] | None:
+    """Where there is no team."""
+    return None
+
+
+class RecipientNotFound(NotFound):
+    """A recipient does not exist; nothing was sent. ``details['unknown']`` names each."""
+
+    name = "recipient_not_found"
+
+
+class AgentNotFound(NotFound):
+    """Nobody goes by that name."""
+
+    name = "not_found"
+    default_cause = "The agent has not registered, or the name is mistyped."
+    default_remedy = "discover_agents, or `corral session list`, shows who is there."
+
+
+@dataclass(frozen=True)
+class Identity:
+    """A session under one of its names."""
+
+    session_id: str
+    name: str
+
+
+def identity(conn: Connection, session_id: str, name: str | None) -> Identity:
+    """The session under the name that it wants to act by; None: its own.
+
+    Raises:
+        AgentNotFound: Nobody goes by that name.
+        NotPermitted: Another session does.
+    """
+    if name is None:
+        row = session_rows.get(conn, session_id)
+        if row is None:
+            raise AgentNotFound(f"There is no session {session_id}.")
+        return Identity(session_id, row["agent_name"])
+    own = session_rows.get(conn, session_id)
+    if own is not None and own["agent"] and own["agent"].lower() == name.lower():
+        return Identity(session_id, own["agent"])
+    row = known(conn, name)
+    if row["session_id"] != session_id:
+        raise NotPermitted(
+            f"{name[:80]!r} is the name of another session; you cannot act for it.",
+            cause="A session speaks for itself only.",
+            remedy="Use your own name, or none; register_agent, or `corral session register`, gives you one.",
+            details={"agent_name": row["called"], "session_id": session_id},
+        )
+    return Identity(session_id, row["called"])
+
+
+def known(conn: Connection, name: str) -> Row:
+    """The session that goes by a name.
+
+    Raises:
+        AgentNotFound: None does.
+    """
+    row = rows.resolve(conn, name)
+    if row is None:
+        raise AgentNotFound(f"There is no agent {name[:80]!r}.")
+    return row
+
+
+def acting_for(conn: Connection, session_id: str, caller: str, person: str) -> str | None:
+    """Who acts for a session, for the record: itself (None), the one whose subagent it is, or the person.
+
+    Raises:
+        NotPermitted: It is another session.
+    """
+    if caller == session_id:
+        return None
+    row = session_rows.get(conn, session_id)
+    if caller != person and (row is None or row["parent_session_id"] != caller):
+        raise NotPermitted(
+            "What a session holds is its own; you cannot act for it.",
+            cause="A session speaks for itself only.",
+            remedy="Ask it with a message; `corral lock force-release` is for one that is gone.",
+            details={"session_id": session_id, "caller": caller},
+        )
+    return caller
+
+
+def refused(conn: Connection, session_id: str | None, error: NotPermitted, now: datetime) -> None:
+    """Put on record that a session tried to act for another."""
+    events.record(conn, now, EventKind.IDENTITY_REFUSED, session_id=session_id, data=error.details)
+
+
+def check_name(name: str) -> str:
+    """Accept a name that a session chose for itself, and return it.
+
+    Raises:
+        InvalidInput: It cannot be one, or means everybody or Corral.
+    """
+    if name.lower() in (EVERYBODY, SYSTEM.lower()):
+        raise InvalidInput(f"{name!r} cannot be the name of an agent.", cause="It means something else.")
+    return check_agent_name(name)
+
+
+def unused(conn: Connection, wish: str | None) -> str:
+    """The name that is wished for if nobody has it, else one that is found."""
+    if wish and rows.resolve(conn, wish) is None:
+        return wish
+    return agent_name(lambda name: rows.resolve(conn, name) is not None, new_id())
+
+
+def bind(conn: Connection, session_id: str, name: str, now: datetime, **about: str | None) -> Row:
+    """Give a session a further name, or change what is told of one it has. A name goes from a session that is over to the one
+    that goes on under it, and the unread mail to it goes with it.
+
+    Args:
+        about: ``program``, ``model``, ``task_description``.
+
+    Raises:
+        InvalidInput: The name cannot be one, or means everybody.
+        Conflict: A living session has it, or it is the id of another one.
+    """
+    known = rows.resolve(conn, name)
+    if known is not None and known["session_id"] == session_id:
+        name = known["called"]
+    succeed(conn, name, freed(conn, name, session_id), session_id)
+    row = rows.bind(conn, {"name": name, "session_id": session_id, "registered_at": iso(now), **about})
+    events.record(conn, now, EventKind.AGENT_REGISTERED, session_id=session_id, data={"agent_name": name})
+    return row
+
+
+def succeed(conn: Connection, name: str, before: Sequence[Row], session_id: str) -> None:
+    """A session goes on under a name: what waits for those that had it is its own, and so is what comes for them."""
+    for row in before:
+        mail.move(conn, name, row["session_id"], session_id)
+        session_rows.change(conn, row["session_id"], {"heir_session_id": session_id})
+
+
+def heir(conn: Connection, session_id: str) -> str:
+    """Who goes on under the name of a session that is over; itself, if it is not over or nobody does."""
+    seen: dict[str, None] = {}
+    while session_id not in seen:
+        seen[session_id] = None
+        row = session_rows.get(conn, session_id)
+        if row is None or row["status"] != SessionStatus.DISCONNECTED or row["heir_session_id"] is None:
+            break
+        session_id = row["heir_session_id"]
+    return session_id
+
+
+def freed(conn: Connection, name: str, session_id: str) -> list[Row]:
+    """Free a name for a session that goes on under it; returns the sessions that had it, whose unread mail is to follow.
+
+    Raises:
+        InvalidInput: It cannot be one, or means everybody or Corral.
+        Conflict: A living session has it, or it is the id of another one.
+    """
+    check_name(name)
+    before = [row for row in rows.holders(conn, name) if row["session_id"] != session_id]
+    for row in before:
+        if row["status"] != SessionStatus.DISCONNECTED or row["session_id"].lower() == name.lower():
+            raise Conflict(
+                f"The name {name} belongs to another session.",
+                remedy="Choose another name, or none: then one is found for you.",
+                details={"agent_name": name, "status": row["status"]},
+            )
+    for row in before:
+        if row["agent_name"].lower() == name.lower():
+            former = next(
+                past for past in map(f"{name}.{{}}".format, itertools.count(1)) if not rows.holders(conn, past)
+            )
+            session_rows.change(conn, row["session_id"], {"agent_name": former})
+    return before
+
+
+def recipients(
+    conn: Connection,
+    sender_session_id: str | None,
+    wanted: Sequence[tuple[str, RecipientRole]],
+    roles: Roles,
+    now: datetime,
+) -> list[Row]:
+    """The sessions that a message goes to: ``{session_id, name, role, status}``, each once, under its first role.
+
+    Args:
+        wanted: Agent names in any case, session ids, members and roles of the team, ``all``; each with how it is addressed.
+
+    Raises:
+        InvalidInput: There is nobody at all.
+        RecipientNotFound: An address means nobody.
+    """
+    found: dict[str, Row] = {}
+    unknown: list[str] = []
+    for address, role in wanted:
+        meant = _sessions(conn, sender_session_id, address.strip(), roles, now)
+        if meant is None:
+            unknown.append(address)
+        for row in meant or ():
+            status = SessionStatus.IDLE if row["agent_type"] == seats.SEAT else row["status"]  # nobody left: it waits
+            one = {"session_id": row["session_id"], "name": row["called"], "role": role.value, "status": status}
+            found.setdefault(row["session_id"], one)
+    if unknown:
+        raise _not_found(conn, unknown)
+    if not found:
+        raise InvalidInput(
+            "The message has no recipient.",
+            cause="Nobody else is at work." if wanted else "to, cc and bcc are empty.",
+            remedy="Name at least one agent; discover_agents, or `corral session list`, shows who is there.",
+        )
+    if len(found) > MOST_RECIPIENTS:
+        raise InvalidInput(f"{len(found)} recipients are too many.", remedy=f"At most {MOST_RECIPIENTS} are possible.")
+    return list(found.values())
+
+
+def _sessions(conn: Connection, sender: str | None, address: str, roles: Roles, now: datetime) -> list[Row] | None:
+    """Who is meant; None: nobody that is known.
+
+    A role may be known and nobody have come for it: that is nobody too. Mail to a member itself waits until it comes.
+    """
+    if address.lower() == EVERYBODY:
+        others = (row for row in session_rows.live(conn) if row["session_id"] != sender)
+        return [{**row, "called": row["agent_name"]} for row in others]
+    if not address:
+        return None
+    named = seats.holders(conn, address)
+    if named:
+        return named
+    members = roles(address) or ()
+    present = [row for name in members for row in seats.holders(conn, name)]
+    return present or [seats.make(conn, name, now) for name in members if name.lower() == address.lower()] or None
+
+
+def _not_found(conn: Connection, unknown: list[str]) -> RecipientNotFound:
+    living = [row["agent_name"] for row in session_rows.live(conn)]
+    shown = ", ".join(repr(name[:80]) for name in unknown[:20])
+    alike = difflib.get_close_matches(unknown[0], living, 3)
+    return RecipientNotFound(
+        f"Nobody goes by {shown}; nothing was sent.",
+        remedy=(f"Did you mean {', '.join(alike)}? " if alike else "")
+        + "discover_agents, or `corral session list`, shows who is there.",
+        details={"unknown": [name[:128] for name in unknown[:100]], "known": living[:50]},
+    )

@@ -1,0 +1,69 @@
+"""Contacts, as Agent Mail has them: inside a repository everybody may write to everybody, so what is asked for is granted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any, Literal, get_args
+
+from sqlalchemy import Connection
+
+from corral.coordination.mail import addresses
+from corral.coordination.mail.addresses import Identity
+from corral.errors import InvalidInput
+from corral.models.instants import after
+from corral.models.states import SessionStatus
+from corral.store.sessions import messages as mail
+from corral.store.sessions import sessions
+
+Row = dict[str, Any]
+Policy = Literal["open", "auto", "contacts_only", "block_all"]
+POLICIES: tuple[str, ...] = get_args(Policy)
+REQUEST_S = 7 * 24 * 3600
+"""How long a request holds where it is not said, seconds."""
+CONTACT_S = 30 * 24 * 3600
+"""How long a contact does."""
+
+
+def request(conn: Connection, me: Identity, to: str, now: datetime, ttl_s: float = REQUEST_S) -> Row:
+    """Ask to write to an agent: ``{from, to, status, expires_at}``.
+
+    Raises:
+        AgentNotFound: Nobody goes by that name.
+    """
+    other = addresses.known(conn, to)
+    return {"from": me.name, "to": other["called"], "status": "approved", "expires_at": after(now, ttl_s)}
+
+
+def respond(conn: Connection, me: Identity, to: str, now: datetime, ttl_s: float = CONTACT_S) -> Row:
+    """Answer whoever asked: ``{from, to, approved, expires_at}``; to refuse is not possible, and no error.
+
+    Raises:
+        AgentNotFound: Nobody goes by that name.
+    """
+    other = addresses.known(conn, to)
+    return {"from": other["called"], "to": me.name, "approved": True, "expires_at": after(now, ttl_s)}
+
+
+def listing(conn: Connection, session_id: str, *, blind: bool = True) -> Iterator[Row]:
+    """With whom a session has exchanged mail, the latest first: ``{to, status, active, updated_at}``.
+
+    Args:
+        blind: Blind copies among it: for itself only.
+    """
+    for partner in mail.last_between(conn, session_id, blind=blind):
+        row = sessions.get(conn, partner["session_id"])
+        assert row is not None
+        alive = row["status"] != SessionStatus.DISCONNECTED
+        yield {"to": row["agent_name"], "status": "approved", "active": alive, "updated_at": partner["at"]}
+
+
+def choose(me: Identity, policy: str) -> Row:
+    """Say who may write to one: ``{agent, policy}``, as it is and stays: open.
+
+    Raises:
+        InvalidInput: There is no such policy.
+    """
+    if policy not in POLICIES:
+        raise InvalidInput(f"{policy[:40]!r} is not a policy.", remedy=f"Use one of: {', '.join(POLICIES)}.")
+    return {"agent": me.name, "policy": POLICIES[0]}

@@ -1,0 +1,303 @@
+"""Messages between sessions: send, reply, get, mark as read, acknowledge (:mod:`corral.coordination.mail.mailbox` reads many).
+
+What a message says is data: it is stored as it came, within limits, and nobody's answer to a hook or a screen shows it without
+marking it as such (:mod:`corral.coordination.mail.mailing`). A receipt is ``queued``, ``injected`` (it entered
+the model's context), ``read``, ``acknowledged``, or ``bounced``: the recipient was gone.
+Bounced mail stays in the inbox for a session that comes back.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import datetime, timedelta
+from pathlib import PurePosixPath
+from typing import Any
+
+from sqlalchemy import Connection
+
+from corral.coordination.mail.addresses import SYSTEM, Identity, Roles, heir, no_roles, recipients
+from corral.errors import Conflict, IdempotencyKeyConflict, InvalidInput, NotFound
+from corral.models.events import EventKind
+from corral.models.identifiers import ordered_id
+from corral.models.instants import iso
+from corral.models.states import Importance, RecipientRole, SessionStatus
+from corral.store import events
+from corral.store.sessions import messages as rows
+
+Row = dict[str, Any]
+BODY_LIMIT = 64 * 1024
+"""Bytes of a body, as UTF-8."""
+SUBJECT_LIMIT = 500
+PATH_LIMIT = 1024
+"""Characters of an attachment's path."""
+PER_MINUTE = 300
+"""Messages that one sender may send within a minute."""
+_THREAD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+"""Control characters, and what separates lines and paragraphs."""
+_LISTED = "fetch_inbox lists what is there; so does `corral message inbox`."
+_IMPORTANCES = Importance.values()
+
+
+class QuotaExceeded(Conflict):
+    """A sender sends too much."""
+
+    status = 429
+    name = "resource_exhausted"
+    default_cause = f"A sender may send {PER_MINUTE} messages a minute."
+    default_remedy = "Wait a minute; put what belongs together into one message."
+
+
+class InvalidThread(InvalidInput):
+    """What cannot be a thread."""
+
+    name = "invalid_thread_id"
+
+
+@dataclass(frozen=True)
+class Letter:
+    """What is to be sent.
+
+    Attributes:
+        thread_id: None begins a thread of its own.
+        attachments: Paths relative to the repository's root.
+        idempotency_key: The same letter with the same key is sent once.
+        kind: ``message``, or what happened.
+        data: Facts for programs, in what Corral itself sends.
+    """
+
+    subject: str
+    body: str
+    to: tuple[str, ...] = ()
+    cc: tuple[str, ...] = ()
+    bcc: tuple[str, ...] = ()
+    importance: str = Importance.NORMAL.value
+    ack_required: bool = False
+    thread_id: str | None = None
+    reply_to: str | None = None
+    attachments: tuple[str, ...] = ()
+    idempotency_key: str | None = None
+    kind: str = "message"
+    data: Row = field(default_factory=dict)
+
+    @property
+    def digest(self) -> str:
+        """What two letters with one key must have in common: everything."""
+        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A message that is stored; ``replayed``: it was before, under the same key."""
+
+    message: Row
+    recipients: list[Row]
+    replayed: bool = False
+
+    @property
+    def bounced(self) -> list[str]:
+        """The names of the recipients that are gone."""
+        return [one["name"] for one in self.recipients if one["bounced_at"] is not None]
+
+
+def send(conn: Connection, sender: Identity | None, letter: Letter, now: datetime, *, roles: Roles = no_roles) -> Sent:
+    """Store a message for everybody it names, or for nobody.
+
+    Args:
+        sender: None: Corral itself.
+
+    Raises:
+        InvalidInput: It is too long, or something in it is malformed; there is no recipient.
+        RecipientNotFound: A recipient does not exist.
+        IdempotencyKeyConflict: The key was used for another letter.
+        QuotaExceeded: The sender sends too much.
+    """
+    _check(letter)
+    author = sender.session_id if sender is not None else None
+    if letter.idempotency_key is not None:
+        known = rows.by_key(conn, author, letter.idempotency_key)
+        if known is not None:
+            if known["digest"] != letter.digest:
+                raise IdempotencyKeyConflict(f"The key {letter.idempotency_key!r} was used for another message.")
+            return Sent(known, rows.recipients(conn, known["seq"]), replayed=True)
+    if author is not None:
+        _within_quota(conn, author, now)
+    wanted = [(address, role) for role, addresses in _addressed(letter) for address in addresses]
+    reached = recipients(conn, author, wanted, roles, now)
+    at, message_id = iso(now), ordered_id(now)
+    row, receipts = rows.create(
+        conn,
+        {
+            "message_id": message_id,
+            "thread_id": letter.thread_id or message_id,
+            "reply_to": letter.reply_to,
+            "sender_session_id": author,
+            "sender_name": sender.name if sender is not None else SYSTEM,
+            "kind": letter.kind,
+            "subject": _one_line(letter.subject),
+            "body": _storable(letter.body),
+            "data": letter.data,
+            "importance": letter.importance,
+            "ack_required": letter.ack_required,
+            "attachments": list(letter.attachments),
+            "idempotency_key": letter.idempotency_key,
+            "digest": letter.digest if letter.idempotency_key is not None else None,
+            "created_at": at,
+        },
+        [_recipient(one, at) for one in reached],
+    )
+    sent = Sent(row, receipts)
+    bounced = [one["name"] for one in sent.recipients if one["bounced_at"] and one["role"] != RecipientRole.BCC]
+    told = {"message_id": message_id, "seq": row["seq"], "thread_id": row["thread_id"], "bounced": bounced}
+    events.record(conn, at, EventKind.MESSAGE_SENT, session_id=author, data=told)
+    return sent
+
+
+def _addressed(letter: Letter) -> tuple[tuple[RecipientRole, tuple[str, ...]], ...]:
+    return ((RecipientRole.TO, letter.to), (RecipientRole.CC, letter.cc), (RecipientRole.BCC, letter.bcc))
+
+
+def _recipient(found: Row, at: str) -> Row:
+    gone = found["status"] == SessionStatus.DISCONNECTED
+    return {key: found[key] for key in ("session_id", "name", "role")} | {"bounced_at": at if gone else None}
+
+
+def reply(
+    conn: Connection, sender: Identity, reference: str, letter: Letter, now: datetime, *, roles: Roles = no_roles
+) -> Sent:
+    """Answer a message, in its thread and with its importance; without recipients, to its sender.
+
+    Args:
+        letter: Its subject is what comes before the original's.
+
+    Raises:
+        NotFound: No such message.
+    """
+    original = get(conn, reference)
+    if original["sender_session_id"] is None and not letter.to:
+        raise InvalidInput(
+            "Corral itself does not read mail.", remedy="Name who shall get the answer.", details={"to": []}
+        )
+    prefix, subject = letter.subject.strip(), original["subject"]
+    if prefix and not subject.lower().startswith(prefix.lower()):
+        subject = f"{prefix} {subject}"
+    answer = Letter(
+        subject=subject[:SUBJECT_LIMIT],
+        body=letter.body,
+        to=letter.to or (heir(conn, str(original["sender_session_id"])),),
+        cc=letter.cc,
+        bcc=letter.bcc,
+        importance=original["importance"],
+        ack_required=bool(original["ack_required"]),
+        thread_id=original["thread_id"],
+        reply_to=original["message_id"],
+        attachments=letter.attachments,
+        idempotency_key=letter.idempotency_key,
+    )
+    return send(conn, sender, answer, now, roles=roles)
+
+
+def get(conn: Connection, reference: str | int) -> Row:
+    """One message, by its number or its id.
+
+    Raises:
+        NotFound: No such message.
+    """
+    row = rows.find(conn, str(reference))
+    if row is None:
+        raise NotFound(f"There is no message {str(reference)[:80]!r}.", remedy=_LISTED)
+    return row
+
+
+def mark_read(conn: Connection, session_id: str, reference: str | int, now: datetime) -> Row:
+    """The recipient has read a message; returns the receipt. The first time counts.
+
+    Raises:
+        NotFound: It is not in this session's inbox.
+    """
+    return _mark(conn, session_id, reference, ("read_at",), now)
+
+
+def acknowledge(conn: Connection, session_id: str, reference: str | int, now: datetime) -> Row:
+    """The recipient acknowledges a message, and has read it; returns the receipt. The first time counts.
+
+    Raises:
+        NotFound: It is not in this session's inbox.
+    """
+    return _mark(conn, session_id, reference, ("read_at", "acknowledged_at"), now)
+
+
+def _mark(conn: Connection, session_id: str, reference: str | int, columns: Sequence[str], now: datetime) -> Row:
+    message = get(conn, reference)
+    before = rows.receipt(conn, session_id, message["seq"])
+    if before is None:
+        raise NotFound(
+            f"Message {message['seq']} is not in your inbox.", cause="Only a recipient can mark it.", remedy=_LISTED
+        )
+    rows.mark(conn, session_id, [message["seq"]], columns, iso(now))
+    if before[columns[-1]] is None and before["role"] != RecipientRole.BCC:
+        kind = EventKind.MESSAGE_ACKNOWLEDGED if "acknowledged_at" in columns else EventKind.MESSAGE_READ
+        events.record(conn, now, kind, session_id=session_id, data={"message_id": message["message_id"]})
+    receipt = rows.receipt(conn, session_id, message["seq"])
+    assert receipt is not None
+    return receipt
+
+
+# -- what a letter may hold
+
+
+def _check(letter: Letter) -> None:
+    if letter.importance not in _IMPORTANCES:
+        raise InvalidInput(
+            f"{letter.importance[:40]!r} is not an importance.", remedy=f"Use one of: {', '.join(_IMPORTANCES)}."
+        )
+    size = len(letter.body.encode("utf-8", "surrogatepass"))
+    if size > BODY_LIMIT:
+        raise InvalidInput(
+            f"The body has {size} bytes; {BODY_LIMIT} are possible.",
+            remedy="Write it to a file of the repository, and send its path as an attachment.",
+        )
+    if not _one_line(letter.subject) or len(letter.subject) > SUBJECT_LIMIT:
+        raise InvalidInput("The subject is empty or too long.", remedy=f"Use 1 to {SUBJECT_LIMIT} characters.")
+    if letter.thread_id is not None and not _THREAD.fullmatch(letter.thread_id):
+        raise InvalidThread(
+            f"{letter.thread_id[:80]!r} cannot be a thread.",
+            remedy="Use up to 128 letters, digits, dots, dashes or underscores, beginning with a letter or digit.",
+        )
+    if letter.idempotency_key is not None and not 1 <= len(letter.idempotency_key) <= 128:
+        raise InvalidInput("An idempotency key has 1 to 128 characters.")
+    if len(letter.attachments) > 100:
+        raise InvalidInput("At most 100 attachments are possible.")
+    for path in letter.attachments:
+        _check_attachment(path)
+
+
+def _check_attachment(path: str) -> None:
+    parts = PurePosixPath(path).parts
+    if len(path) > PATH_LIMIT:
+        raise InvalidInput(f"The path of an attachment has at most {PATH_LIMIT} characters.")
+    if not parts or path.startswith(("/", "~")) or ".." in parts or "\\" in path or not path.isprintable():
+        raise InvalidInput(
+            f"{path[:120]!r} cannot be attached.",
+            cause="An attachment is a path inside the repository, relative to its root.",
+            remedy="Put the file into the repository and name it like `src/a.py`.",
+        )
+
+
+def _within_quota(conn: Connection, session_id: str, now: datetime) -> None:
+    before = rows.sent_at(conn, session_id, PER_MINUTE - 1)
+    if before is not None and before > iso(now - timedelta(minutes=1)):
+        raise QuotaExceeded(f"More than {PER_MINUTE} messages within a minute; this one was not sent.")
+
+
+def _one_line(text: str) -> str:
+    return " ".join(_CONTROL.sub(" ", _storable(text)).split())
+
+
+def _storable(text: str) -> str:
+    """What a database can hold: half a surrogate pair and NUL are no text; each is shown as what it was."""
+    return text.replace("\0", "\u2400").encode("utf-8", "backslashreplace").decode()

@@ -1,0 +1,59 @@
+"""Seats: mail to an agent reaches whoever does its tasks, and waits for the next one while nobody does.
+
+A worker has a session and a name of its own with each attempt, and several may be at work for one agent. So mail to the agent
+goes to each of them, and where there is none to a session that nobody is: the agent's seat.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection
+
+from corral.models.identifiers import new_id
+from corral.models.instants import iso
+from corral.models.states import SessionStatus
+from corral.store.sessions import messages as mail
+from corral.store.sessions import names
+from corral.store.sessions import sessions as rows
+
+Row = dict[str, Any]
+SEAT = "seat"
+"""The ``agent_type`` of the session that nobody is."""
+
+
+def holders(conn: Connection, name: str) -> list[Row]:
+    """Whom a name means, with ``called``: the living session that goes by it and those at work for the agent that does; if
+    there is none, whoever went by it last, or the seat."""
+    named, workers = names.meant(conn, name)
+    if named is None or (workers and named["status"] == SessionStatus.DISCONNECTED):
+        return workers
+    return [named, *workers]
+
+
+def make(conn: Connection, agent: str, now: datetime) -> Row:
+    """The seat of an agent whose name nobody has."""
+    at = iso(now)
+    about = {"session_id": f"{SEAT}-{new_id()}", "agent_name": agent, "agent_type": SEAT, "capabilities": []}
+    over = {"status": SessionStatus.DISCONNECTED, "ended_at": at, "end_reason": "vacant"}
+    return {**rows.create(conn, {**about, **over, "started_at": at, "last_heartbeat": at}), "called": agent}
+
+
+def take(conn: Connection, agent: str, session_id: str, now: datetime) -> None:
+    """A worker begins: what waits for its agent is its own."""
+    had = names.holders(conn, agent)
+    if not had:
+        make(conn, agent, now)
+    for row in had:
+        if row["status"] == SessionStatus.DISCONNECTED:
+            mail.move(conn, agent, row["session_id"], session_id)
+
+
+def leave(conn: Connection, session_id: str, now: datetime) -> None:
+    """A worker is over: what was written to its agent, and it has not seen, is left to whoever has the agent's name now."""
+    row = rows.get(conn, session_id)
+    if row is None or row["agent"] is None:
+        return
+    heir = names.resolve(conn, row["agent"]) or make(conn, row["agent"], now)
+    mail.pass_on(conn, row["agent"], session_id, heir["session_id"], iso(now))

@@ -1,0 +1,27 @@
+"""Threads at a glance, for whoever joins one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Connection
+
+from corral.store.sessions import mailbox
+
+Row = dict[str, Any]
+EXAMPLES = 3
+"""Messages of a thread that whoever joins it is shown whole."""
+MOST_POINTS = 50
+"""Subjects in a summary, the latest."""
+
+
+def summary(conn: Connection, thread_id: str) -> Row:
+    """Who has written what: ``{summary: {participants, key_points, action_items}, total_messages}``; all empty where there is
+    no such thread yet."""
+    found = mailbox.headings(conn, thread_id)
+    said = {
+        "participants": list(dict.fromkeys(row["sender_name"] for row in found)),
+        "key_points": list(dict.fromkeys(row["subject"] for row in found))[-MOST_POINTS:],
+        "action_items": [row["subject"] for row in found if row["ack_required"]][-MOST_POINTS:],
+    }
+    return {"summary": said, "total_messages": mailbox.how_many(conn, thread_id)}

@@ -1,0 +1,144 @@
+"""The handoff that Corral writes for a session which ended without writing one: in the transaction that ends it.
+
+It is made of what is stored already; nothing is asked, and no file is read. None is left by whoever has nothing to hand over: a
+person, a command, a subagent (its parent speaks for both), a worker whose task is completed (the task tells), and a session that
+did nothing which somebody could go on with: no lock, no task, no commit, whatever it said (unless its process died: what it was
+about to do is in its last words). What it wrote to others is in inboxes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection
+
+from corral.coordination.locks.keys import NAMESPACES
+from corral.coordination.sessions import handoffs
+from corral.models.events import EventKind
+from corral.models.instants import after, parse
+from corral.models.states import OPEN_MERGES, MergeState, TaskStatus
+from corral.store.sessions import handoffs as rows
+from corral.store.sessions import traces
+from corral.store.tasks import tasks as task_rows
+
+Row = dict[str, Any]
+SPEECHLESS = ("person", "command")
+"""The ``agent_type`` of those who leave no handoff."""
+COMMITTED = EventKind.SESSION_COMMITTED
+"""The event of commits that a session made; ``data``: ``{branch, commits: [{sha, subject}]}``."""
+WORDS = 2000
+"""Characters of a session's last words that are kept."""
+_FREED = (EventKind.LOCK_RELEASED, EventKind.LOCK_EXPIRED, EventKind.SESSION_ENDED)
+"""The events that name paths which were held until then."""
+_DEEDS = (COMMITTED, "task.", "merge.", "feature.", "worktree.", EventKind.LOCK_FORCE_RELEASED, *_FREED[:2])
+"""How the events of work begin."""
+_ENDS = {
+    "silent": "fell silent",
+    "process_gone": "was gone: its process died",
+    "superseded": "was replaced by another session of its client",
+    "closed": "hung up",
+}
+
+
+def leave(conn: Connection, session: Row, family: Sequence[str], released: Sequence[Row], now: datetime) -> Row | None:
+    """Write the handoff of a session that has just ended; None where there is nothing to say, or it has said it itself.
+
+    Args:
+        session: Its row.
+        family: The ids of it and its subagents.
+        released: The locks that came free with it.
+    """
+    if session["agent_type"] in SPEECHLESS or session["parent_session_id"] or _has_delivered(conn, session):
+        return None
+    done = _deeds(conn, session["session_id"], family)
+    was_cut_off = session["end_reason"] == "process_gone" and session["last_words"]
+    if not (released or done or was_cut_off):
+        return None
+    own = rows.own(conn, session["session_id"])
+    if own is not None and own["created_at"] >= max(map(_touched, released), default=""):
+        return None
+    return handoffs.store(conn, session, _account(conn, session, done, released, own), now, automatic=True)
+
+
+def _has_delivered(conn: Connection, session: Row) -> bool:
+    task = task_rows.get(conn, session["task_id"]) if session["task_id"] else None
+    return task is not None and task["status"] == TaskStatus.COMPLETED
+
+
+def _deeds(conn: Connection, session_id: str, family: Sequence[str]) -> list[Row]:
+    """What a session and its subagents did since it came, or came back."""
+    seen = traces.events_of(conn, family)
+    back = [
+        at for at, row in enumerate(seen) if (row["kind"], row["session_id"]) == (EventKind.SESSION_RESUMED, session_id)
+    ]
+    return [row for row in seen[back[-1] if back else 0 :] if _is_deed(row)]
+
+
+def _is_deed(event: Row) -> bool:
+    return event["kind"].startswith(_DEEDS) or bool(event["data"].get("released"))
+
+
+def _touched(lock: Row) -> str:
+    """When a lock was taken or renewed last, which every edit does."""
+    return max(str(lock["acquired_at"]), after(parse(lock["expires_at"]), -lock["ttl_s"]))
+
+
+def _account(conn: Connection, session: Row, done: list[Row], released: Sequence[Row], own: Row | None) -> Row:
+    tasks = traces.tasks_of(conn, _named(done, "task_id") | ({session["task_id"]} - {None}))
+    merges = traces.merges_of(conn, _named(done, "merge_id"))
+    landed = [row for row in merges if row["state"] == MergeState.LANDED]
+    open_merges = [row for row in merges if row["state"] in OPEN_MERGES]
+    came_back = [row for row in merges if row["state"] in (MergeState.CONFLICT, MergeState.FAILED)]
+    open_tasks = [row for row in tasks if row["completed_at"] is None]
+    return {
+        "summary": _summary(conn, session),
+        "completed_work": [
+            *(f"Task completed: {row['title']}" for row in tasks if row["status"] == TaskStatus.COMPLETED),
+            *(f"Landed on {row['target']}: {row['title']} ({row['landed_sha'][:12]})" for row in landed),
+            *_commits(done),
+        ],
+        "in_progress": [
+            *(f"Task {row['task_id']} is {row['status']}: {row['title']}" for row in open_tasks),
+            *(f"Merge request {row['merge_id']} of {row['branch']} is {row['state']}" for row in open_merges),
+        ],
+        "decisions": list(own["decisions"]) if own is not None else [],
+        "next_steps": [
+            *(f"Merge request {row['merge_id']} of {row['branch']} came back: {row['reason']}" for row in came_back),
+            *(own["next_steps"] if own is not None else ()),
+        ],
+        "relevant_files": _files(done, released),
+    }
+
+
+def _named(done: list[Row], column: str) -> set[str]:
+    return {row[column] for row in done if row[column] is not None}
+
+
+def _summary(conn: Connection, session: Row) -> str:
+    ended = _ENDS.get(session["end_reason"], f"ended ({session['end_reason']})")
+    at_work = f" at work on: {session['current_task']}" if session["current_task"] else ""
+    said = (session["last_words"] or "").strip()
+    words = f"\nIts last words: {said[:WORDS]}" if said else ""
+    return f"{traces.called(conn, session)} {ended}{at_work}{words}"
+
+
+def _commits(done: list[Row]) -> Iterator[str]:
+    for row in done:
+        if row["kind"] == COMMITTED:
+            for commit in row["data"]["commits"]:
+                yield f"Committed {commit['sha'][:12]}: {commit['subject']}"
+
+
+def _files(done: list[Row], released: Sequence[Row]) -> list[str]:
+    """What was locked at the end, then what had been before, the latest first; each once."""
+    earlier = [row["data"] for row in reversed(done) if row["kind"] in _FREED]
+    before = [path for data in earlier for path in data.get("paths") or data.get("released") or [data.get("path")]]
+    paths = [*(row["file_path"] for row in released), *before]
+    return list(dict.fromkeys(path for path in paths if path and _is_file(path)))[:200]
+
+
+def _is_file(path: str) -> bool:
+    """Whether it is one file to look at, and neither a logical key nor a glob over many."""
+    return path.partition(":")[0] not in NAMESPACES and not set("*?") & set(path)

@@ -1,0 +1,95 @@
+"""Discovery: who is here, and who can do what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from sqlalchemy import Connection
+
+from corral.errors import InvalidInput
+from corral.models.states import ShownStatus
+from corral.store.sessions import names
+from corral.store.sessions import sessions as rows
+
+Row = dict[str, Any]
+Capabilities = Callable[[str], Sequence[str]]
+MAX_CAPABILITIES = 64
+
+
+def discover(conn: Connection, capability: str | None, status: str | None, of_team: Capabilities) -> list[Row]:
+    """The sessions that can do something, most recently alive first; those that are over only where they are asked for.
+
+    Args:
+        of_team: What the team's definition says that an agent can do, by its name.
+
+    Raises:
+        InvalidInput: There is no such status.
+    """
+    if status is not None and status not in ShownStatus.values():
+        raise InvalidInput(
+            f"There is no status {status[:80]!r}.", remedy=f"It is one of {', '.join(ShownStatus.values())}."
+        )
+    found = rows.listing(conn, [status]) if status else rows.live(conn)
+    return [row for row in able(conn, found, of_team) if not capability or _can(row, capability)]
+
+
+def everyone(
+    conn: Connection,
+    capability: str | None,
+    statuses: Sequence[str],
+    of_team: Capabilities,
+    *,
+    after: str | None = None,
+) -> Iterator[Row]:
+    """Sessions, those that are over too unless a status is asked for, the last to begin first.
+
+    Args:
+        after: Only those behind this :func:`place`.
+
+    Raises:
+        InvalidInput: There is no such place.
+    """
+    began, comma, session_id = (after or "").partition(",")
+    if after is not None and not comma:
+        raise InvalidInput(
+            f"{after[:80]!r} is no place in the list of sessions.", remedy="Go where the `Link` header says."
+        )
+    found = able(conn, rows.latest(conn, statuses, (began, session_id) if comma else None), of_team)
+    return (row for row in found if not capability or _can(row, capability))
+
+
+def place(row: Row) -> str:
+    """Where a session stands in the list of all."""
+    return f"{row['started_at']},{row['session_id']}"
+
+
+def able(conn: Connection, found: Iterable[Row], of_team: Capabilities) -> Iterator[Row]:
+    """Sessions with the ``names`` that they go by beside their own, and with what they can do: as they say themselves, and as
+    the team's definition says of any of their names."""
+    called = names.by_session(conn)
+    for row in found:
+        names_of = (*called.get(row["session_id"], ()), *([row["agent"]] if row["agent"] else ()))
+        others = [name for name in names_of if name != row["agent_name"]]
+        of_names = (one for name in (row["agent_name"], *others) for one in of_team(name))
+        yield {**row, "names": others, "capabilities": list(dict.fromkeys([*row["capabilities"], *of_names]))}
+
+
+def _can(row: Row, capability: str) -> bool:
+    return capability.strip().casefold() in (known.casefold() for known in row["capabilities"])
+
+
+def check_capabilities(told: Iterable[str]) -> tuple[str, ...]:
+    """Capabilities without blanks around them, each once.
+
+    Raises:
+        InvalidInput: Too many, or one that is empty or longer than 64 characters.
+    """
+    plain = tuple(dict.fromkeys(one.strip() for one in told))
+    if len(plain) > MAX_CAPABILITIES or any(not 0 < len(one) <= 64 for one in plain):
+        raise InvalidInput(
+            "The capabilities cannot be stored.",
+            cause=f"They are words of 1 to 64 characters, {MAX_CAPABILITIES} at most.",
+            remedy="Name a few, such as `python` or `review`.",
+        )
+    return plain

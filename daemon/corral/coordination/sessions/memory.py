@@ -1,0 +1,224 @@
+"""Memory: what agents found out, told once and found again by whoever needs it.
+
+How relevant a memory is, from 0 to 1::
+
+    relevance = words × tags × e^(−0.1 · days)
+
+``words``: the share of the query's words that occur in summary or lessons (1 without a query); ``tags``: the share of the tags
+asked for that it has (1 if none were); ``days`` since it was last told. What has none of the words, or none of the tags, is not
+found.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Connection
+
+from corral.errors import InvalidInput
+from corral.models.events import EventKind
+from corral.models.identifiers import new_id
+from corral.models.instants import iso, parse
+from corral.store import events
+from corral.store.sessions import memories as rows
+from corral.store.sessions import traces
+
+Row = dict[str, Any]
+SAME_FOR_S = 3600.0
+"""What an agent tells again within this time is the same memory, told once more."""
+DECAY_PER_DAY = 0.1
+LIMIT = 32_000
+"""Characters of a whole memory."""
+MAX_LESSONS = 200
+MAX_TAGS, MAX_TAG = 32, 128
+"""How many, and how many characters of one."""
+MAX_WORDS = 16
+"""Words of a query that count, the longest ones."""
+MAX_SHOWN = 100
+_TYPE = re.compile(r"[a-z][a-z0-9_.-]{0,31}")
+_WORD = re.compile(r"\w+")
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What somebody wants remembered.
+
+    Attributes:
+        event_type: What kind of thing: ``discovery``, ``decision``, ``error``, …
+        details: Anything that JSON can hold.
+    """
+
+    summary: str
+    event_type: str = "discovery"
+    details: Any = None
+    outcome: str | None = None
+    lessons: Sequence[str] = field(default=())
+    tags: Sequence[str] = field(default=())
+
+
+@dataclass(frozen=True)
+class Question:
+    """What somebody wants to know; empty: whatever is newest."""
+
+    query: str = ""
+    tags: Sequence[str] = ()
+    event_type: str | None = None
+    limit: int = 10
+    min_relevance: float = 0.0
+
+
+def remember(conn: Connection, session: Row, told: Memory, now: datetime) -> tuple[Row, bool]:
+    """Keep a memory. The same summary of the same kind from the same agent within an hour is one memory: ``times`` counts.
+
+    Args:
+        session: The row of who tells it.
+
+    Returns:
+        The memory, and whether it is a new one.
+
+    Raises:
+        InvalidInput: No summary, too much of something, or details that are no JSON.
+    """
+    told = _checked(told)
+    name = traces.called(conn, session)
+    digest = hashlib.sha256("\0".join((name, told.event_type, " ".join(told.summary.split()))).encode()).hexdigest()
+    twin = rows.recent_twin(conn, digest, iso(now - timedelta(seconds=SAME_FOR_S)))
+    if twin is not None:
+        return _stored(conn, rows.tell_again(conn, twin["memory_id"], _merged(twin, told, now)), session, now), False
+    values = {
+        **vars(told),
+        "memory_id": new_id(),
+        "session_id": session["session_id"],
+        "agent_name": name,
+        "digest": digest,
+        "times": 1,
+        "created_at": iso(now),
+        "seen_at": iso(now),
+    }
+    return _stored(conn, rows.create(conn, values), session, now), True
+
+
+def _stored(conn: Connection, row: Row, session: Row, now: datetime) -> Row:
+    about = {name: row[name] for name in ("memory_id", "agent_name", "event_type", "times")}
+    events.record(conn, now, EventKind.MEMORY_STORED, session_id=session["session_id"], data=about)
+    return row
+
+
+def recall(conn: Connection, asked: Question, now: datetime) -> list[Row]:
+    """Memories by their relevance, the most relevant first, the newest first among equals.
+
+    Raises:
+        InvalidInput: An impossible limit or threshold.
+    """
+    if not 1 <= asked.limit <= MAX_SHOWN or not 0 <= asked.min_relevance <= 1:
+        raise InvalidInput(
+            f"A limit of {asked.limit} and a relevance of {asked.min_relevance:g} are not possible together.",
+            remedy=f"The limit is 1 to {MAX_SHOWN}, the relevance 0 to 1.",
+        )
+    tags = _plain_tags(asked.tags)
+    shares = _shares(conn, asked.query) if asked.query.strip() else None
+    event_type = asked.event_type.strip().lower() if asked.event_type else None
+    limit = rows.LOOKED_AT if tags[1:] or shares is not None else asked.limit
+    relevant: dict[int, float] = {}
+    alike: Counter[float] = Counter()
+    for seq, seen_at, had in rows.candidates(conn, seqs=shares, tags=tags, event_type=event_type, limit=limit):
+        fits = (shares[seq] if shares is not None else 1.0) * (had / len(tags) if tags else 1.0)
+        alike[fits] += 1
+        if alike[fits] > asked.limit:
+            continue  # of those that fit alike the newest are the most relevant, and they came first
+        days = max(0.0, (now - parse(seen_at)).total_seconds() / 86_400)
+        relevance = fits * math.exp(-DECAY_PER_DAY * days)
+        if relevance >= asked.min_relevance:
+            relevant[seq] = relevance
+    best = sorted(relevant, key=lambda seq: relevant[seq], reverse=True)[: asked.limit]
+    whole = rows.whole(conn, best)
+    return [wire({**whole[seq], "relevance": round(relevant[seq], 4)}) for seq in best]
+
+
+def wire(row: Row) -> Row:
+    """A memory as every surface shows it."""
+    names = (
+        "memory_id", "agent_name", "session_id", "event_type", "summary", "details", "outcome", "lessons", "tags", "times",
+        "relevance", "created_at", "seen_at",
+    )  # fmt: skip
+    return {name: row[name] for name in names}
+
+
+def _shares(conn: Connection, query: str) -> dict[int, float]:
+    """By ``seq``: the share of the query's words that occur in a memory."""
+    words = sorted(dict.fromkeys(_WORD.findall(query.lower())), key=len, reverse=True)[:MAX_WORDS]
+    found = Counter(seq for word in words for seq in rows.with_words(conn, word))
+    # What has all of them may be older than the newest that have one.
+    found.update({seq: len(words) - found[seq] for seq in rows.with_words(conn, " ".join(words))} if words[1:] else {})
+    best = heapq.nlargest(rows.LOOKED_AT, ((count, seq) for seq, count in found.items()))
+    return {seq: count / len(words) for count, seq in best}
+
+
+def _merged(twin: Row, told: Memory, now: datetime) -> Row:
+    return {
+        "details": told.details if told.details is not None else twin["details"],
+        "outcome": told.outcome or twin["outcome"],
+        "lessons": _latest(twin["lessons"], told.lessons, MAX_LESSONS, LIMIT),
+        "tags": _latest(twin["tags"], told.tags, MAX_TAGS, MAX_TAGS * MAX_TAG),
+        "times": twin["times"] + 1,
+        "seen_at": iso(now),
+    }
+
+
+def _latest(before: Sequence[str], now: Sequence[str], most: int, characters: int) -> list[str]:
+    """What was told, each once, as much as is kept of it: what was told last."""
+    kept: list[str] = []
+    for text in reversed(dict.fromkeys([*(one for one in before if one not in now), *now])):
+        characters -= len(text)
+        if len(kept) == most or characters < 0:
+            break
+        kept.append(text)
+    return kept[::-1]
+
+
+def _checked(told: Memory) -> Memory:
+    kind = told.event_type.strip().lower()
+    if not told.summary.strip():
+        raise InvalidInput("A memory needs a summary.", remedy="Say in a sentence what is worth knowing.")
+    if not _TYPE.fullmatch(kind):
+        raise InvalidInput(
+            f"{told.event_type[:80]!r} cannot be the type of a memory.",
+            cause="A type is one word of at most 32 letters, digits, dots, dashes and underscores.",
+            remedy="Use `discovery`, `decision` or `error`, for example.",
+        )
+    lessons = [lesson.strip() for lesson in told.lessons if lesson.strip()]
+    size = len(told.summary) + len(told.outcome or "") + sum(map(len, lessons)) + len(_as_json(told.details))
+    if size > LIMIT:
+        raise InvalidInput(
+            f"A memory has at most {LIMIT} characters; this one has {size}.",
+            cause="Whoever finds it has to read it.",
+            remedy="Keep what was learnt, and name files for the rest.",
+        )
+    return Memory(told.summary.strip(), kind, told.details, told.outcome, lessons, _plain_tags(told.tags))
+
+
+def _as_json(details: Any) -> str:
+    try:
+        text = json.dumps(details, ensure_ascii=False, allow_nan=False)
+        text.encode()
+    except (ValueError, TypeError, RecursionError) as error:
+        raise InvalidInput("The details cannot be kept.", cause=f"They are no plain JSON: {error}.") from error
+    return text
+
+
+def _plain_tags(tags: Iterable[str]) -> list[str]:
+    plain = list(dict.fromkeys(tag.strip().lower() for tag in tags if tag.strip()))
+    if len(plain) > MAX_TAGS or any(len(tag) > MAX_TAG for tag in plain):
+        raise InvalidInput(
+            "The tags cannot be used.", cause=f"There are at most {MAX_TAGS}, of {MAX_TAG} characters each."
+        )
+    return plain

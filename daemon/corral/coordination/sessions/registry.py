@@ -1,0 +1,291 @@
+"""Sessions: arrival, signs of life, end.
+
+A session is known by Claude Code's own ``session_id`` (a subagent by its ``agent_id``). What ends it (its own goodbye, the
+death of its process, silence) goes through :mod:`corral.work.workers.departures`, which also takes its tasks from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection
+
+from corral.coordination.mail import addresses
+from corral.coordination.sessions import aftermath
+from corral.coordination.sessions.names import agent_name
+from corral.errors import Conflict, InvalidInput, LimitReached, NotFound
+from corral.models.events import EventKind
+from corral.models.identifiers import check_session_id, new_id
+from corral.models.instants import after, iso
+from corral.models.states import SessionStatus
+from corral.store import events
+from corral.store.sessions import locks as lock_rows
+from corral.store.sessions import names
+from corral.store.sessions import sessions as rows
+
+Row = dict[str, Any]
+CONNECTION = "mcp"
+"""The ``agent_type`` of a session that is nothing but the connection of an MCP client."""
+BY_HTTP = "http"
+"""The ``agent_type`` of a session that registered over plain HTTP, which has no connections: it is known by its name."""
+PERSON = "person"
+"""The ``agent_type`` of the person at the keyboard."""
+SILENT = "silent"
+"""Why a session was given up of which nothing was heard."""
+MOST_LIVE = 1000
+"""Sessions at a time, a person's and the workers' of tasks not counted against themselves."""
+ERRAND_LIMIT = 120
+"""Characters of a prompt that others are shown."""
+IDLE_LOCKS_S = 600.0
+"""Seconds that the automatic locks of a session last at most once it is idle."""
+
+
+@dataclass(frozen=True)
+class Cleaned:
+    """How many sessions were given up, and how many locks came free with them."""
+
+    agents: int
+    locks: int
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """What is known of a session when it appears; None and empty mean: not said.
+
+    Attributes:
+        agent: Whose tasks it does, where it is the worker of an agent that was named, or chosen, for a task.
+        transcript_path: Where its client writes down what is said.
+        client_pid: The process whose death ends the session, with ``client_started`` (Unix time) against reuse of the id.
+    """
+
+    session_id: str
+    agent_type: str = "claude"
+    agent_name: str | None = None
+    agent: str | None = None
+    parent_session_id: str | None = None
+    cwd: str | None = None
+    worktree: str | None = None
+    branch: str | None = None
+    client_pid: int | None = None
+    client_started: float | None = None
+    entrypoint: str | None = None
+    transcript_path: str | None = None
+    capabilities: tuple[str, ...] = field(default=())
+    current_task: str | None = None
+    task_id: str | None = None
+
+
+def register(conn: Connection, arrival: Arrival, now: datetime) -> Row:
+    """Create a session, or bring a known one back to life with what is new about it.
+
+    A name that is chosen goes from a session that is over to the one that goes on under it, and the unread mail to it goes
+    with it.
+
+    Raises:
+        Conflict: The name that was chosen belongs to another living session.
+        InvalidInput: The name cannot be one, or means everybody or Corral; the id cannot be one.
+        LimitReached: There are too many sessions.
+    """
+    at = iso(now)
+    known = rows.get(conn, check_session_id(arrival.session_id))
+    if known is None:
+        _check_room(conn, arrival)
+    name, before = _name(conn, arrival, known)
+    said = {
+        key: value
+        for key, value in vars(arrival).items()
+        if value not in (None, (), "") and key not in ("session_id", "agent_name")
+    }
+    if "capabilities" in said:
+        said["capabilities"] = list(arrival.capabilities)
+    alive = {"status": SessionStatus.ACTIVE, "last_heartbeat": at, "stalled_since_at": None}
+    alive |= {"ended_at": None, "end_reason": None}
+    if known is not None:
+        is_back = known["status"] == SessionStatus.DISCONNECTED
+        anew = {"waiting_for": None, **({"last_words": None} if is_back else {})}
+        row = rows.change(conn, arrival.session_id, {**said, **alive, **anew, "agent_name": name})
+        assert row is not None
+        _inherit(conn, name, before, arrival.session_id)
+        if is_back:
+            events.record(conn, at, EventKind.SESSION_RESUMED, session_id=arrival.session_id)
+        return row
+    row = rows.create(
+        conn,
+        {
+            "capabilities": [],
+            **said,
+            **alive,
+            "session_id": arrival.session_id,
+            "agent_name": name,
+            "agent_type": arrival.agent_type,
+            "started_at": at,
+        },
+    )
+    _inherit(conn, name, before, arrival.session_id)
+    events.record(conn, at, EventKind.SESSION_STARTED, session_id=arrival.session_id, data={"agent_name": name})
+    return row
+
+
+def _check_room(conn: Connection, arrival: Arrival) -> None:
+    if arrival.agent_type == PERSON or arrival.task_id is not None or not rows.more_live_than(conn, MOST_LIVE - 1):
+        return
+    raise LimitReached(
+        f"There are {MOST_LIVE} sessions already.",
+        remedy="`corral session list` shows them; `corral session end NAME` and `corral session cleanup` end them.",
+    )
+
+
+def _name(conn: Connection, arrival: Arrival, known: Row | None) -> tuple[str, list[Row]]:
+    """The name that a session gets, and the sessions that had it, all over."""
+    if arrival.agent_name is not None:
+        try:
+            return arrival.agent_name, addresses.freed(conn, arrival.agent_name, arrival.session_id)
+        except (Conflict, InvalidInput):
+            if arrival.agent_type != PERSON:  # whose name is that of the account, which nobody chose for this
+                raise
+    if known is not None:
+        return str(known["agent_name"]), []
+    return agent_name(lambda name: names.resolve(conn, name) is not None, arrival.session_id), []
+
+
+def _inherit(conn: Connection, name: str, before: list[Row], session_id: str) -> None:
+    addresses.succeed(conn, name, before, session_id)
+    if before:
+        names.rebind(conn, name, session_id)
+
+
+def predecessors(conn: Connection, arrival: Arrival) -> list[str]:
+    """The live sessions of the client process that a session arrives from: that one has one session at a time."""
+    if arrival.client_pid is None or arrival.parent_session_id is not None:
+        return []
+    process = (arrival.client_pid, arrival.client_started)
+    return [
+        other["session_id"]
+        for other in rows.of_process(conn, arrival.client_pid)
+        if (other["client_pid"], other["client_started"]) == process
+        and other["session_id"] != arrival.session_id
+        and other["parent_session_id"] is None
+    ]
+
+
+def alive(conn: Connection, arrival: Arrival, now: datetime) -> Row:
+    """A sign of life: cheap for a session that is known, a registration for one that is not (or was given up).
+
+    It ends nobody: a late event of the session before a ``/clear`` must not end the one after it.
+    """
+    return rows.beat(conn, arrival.session_id, iso(now)) or register(conn, arrival, now)
+
+
+def unguard(conn: Connection, session_ids: Iterable[str], now: datetime) -> None:
+    """Note that no hook of these sessions is heard, so that their edits are not checked; one that is over edits nothing."""
+    for session_id in session_ids:
+        row = rows.get(conn, session_id)
+        if row is not None and row["status"] != SessionStatus.DISCONNECTED and row["unguarded_since_at"] is None:
+            rows.change(conn, session_id, {"unguarded_since_at": iso(now)})
+
+
+def over_http(conn: Connection, name: str, now: datetime) -> Row:
+    """The session of plain HTTP with this name, made or brought back; without a name, a new one.
+
+    Raises:
+        Conflict: Somebody who lives and is connected has the name.
+        InvalidInput: The name cannot be one, or means everybody or Corral.
+    """
+    known = names.resolve(conn, name) if name else None
+    if known is not None and known["agent_type"] == BY_HTTP:
+        return alive(conn, Arrival(known["session_id"], BY_HTTP), now)
+    return register(conn, Arrival(f"{BY_HTTP}-{new_id()}", BY_HTTP, agent_name=name or None), now)
+
+
+def rest(conn: Connection, session_id: str, now: datetime, **values: Any) -> None:
+    """A session is idle: its automatic locks last no longer than :data:`IDLE_LOCKS_S` from now, unless it goes on."""
+    rows.change(conn, session_id, {"status": SessionStatus.IDLE, **values})
+    lock_rows.shorten(conn, session_id, after(now, IDLE_LOCKS_S))
+
+
+def errand(prompt: str) -> str:
+    """What a prompt asks for, in a line for others; empty for a command, or where the client talks to its own model."""
+    lines = (line.strip() for line in prompt.splitlines())
+    first = next((line for line in lines if line and not line.startswith("<pasted_content")), "")
+    if first.startswith(("/", "<", "[SYSTEM")):
+        return ""
+    return first if len(first) <= ERRAND_LIMIT else first[: ERRAND_LIMIT - 1] + "…"
+
+
+def change(conn: Connection, session_id: str, values: Row) -> Row:
+    """Set what a session says of itself.
+
+    Raises:
+        NotFound: No such session.
+    """
+    row = rows.change(conn, session_id, values)
+    if row is None:
+        raise NotFound(f"There is no session {session_id}.", remedy="`corral session list` shows all.")
+    return row
+
+
+def find(conn: Connection, who: str) -> Row:
+    """A session by its id, or by a name that it goes by.
+
+    Raises:
+        NotFound: No such session.
+    """
+    meant = names.resolve(conn, who)
+    row = rows.get(conn, meant["session_id"]) if meant is not None else None
+    if row is None:
+        raise NotFound(f"There is no session {who[:80]!r}.", remedy="`corral session list` shows all.")
+    return row
+
+
+def end(conn: Connection, session_id: str, reason: str, now: datetime, *, by: str | None = None) -> Row | None:
+    """The part of :mod:`corral.work.workers.departures` that this package knows: the session and its subagents end, their locks
+    come free, and what it leaves is written down (``aftermath``).
+
+    Args:
+        by: Who asked for it where that was somebody else: a session's id, or the person's; for the record.
+
+    Returns:
+        Its row, with the paths that came free as ``released``; None if it had ended before.
+    """
+    at = iso(now)
+    family = rows.family(conn, session_id)
+    row = rows.end(conn, session_id, reason, at)
+    if row is None:
+        return None
+    parent = rows.get(conn, row["parent_session_id"]) if row["parent_session_id"] else None
+    if parent is not None and parent["status"] != SessionStatus.DISCONNECTED and parent["worktree"]:
+        lock_rows.inherit(conn, session_id, parent["session_id"], parent["worktree"])
+    for child in rows.end_children(conn, session_id, reason, at):
+        events.record(conn, at, EventKind.SESSION_ENDED, session_id=child, data={"reason": reason, "released": []})
+    locks = lock_rows.release_all(conn, family)
+    released = [lock["file_path"] for lock in locks]
+    told = {"reason": reason, "released": released, **({"by": by} if by else {})}
+    aftermath.leave(conn, row, family, locks, now)
+    events.record(conn, at, EventKind.SESSION_ENDED, session_id=session_id, data=told)
+    return {**row, "released": released}
+
+
+def wire(row: Row) -> Row:
+    """A session as every surface shows it."""
+    return {
+        "session_id": row["session_id"],
+        "agent_id": row["agent_name"],
+        "agent_name": row["agent_name"],
+        "agent_type": row["agent_type"],
+        "status": rows.shown_status(row),
+        "current_task": row["current_task"],
+        "task_id": row["task_id"],
+        "worktree": row["worktree"],
+        "branch": row["branch"],
+        "capabilities": row["capabilities"],
+        "waiting_for": row["waiting_for"],
+        "unguarded": row["unguarded_since_at"] is not None,
+        "parent_session_id": row["parent_session_id"],
+        "started_at": row["started_at"],
+        "last_heartbeat": row["last_heartbeat"],
+        "ended_at": row["ended_at"],
+        "end_reason": row["end_reason"],
+    }

@@ -1,0 +1,1 @@
+"""Shell commands, read from their text: what they start, what they would destroy, whether they can change a file."""

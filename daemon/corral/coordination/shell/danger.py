@@ -1,0 +1,303 @@
+"""What a Bash command line would do to a checkout that several sessions share, told from its text.
+
+This protects colleagues from each other's habits, not from malice: whatever a command really did is found afterwards by
+comparing the checkout. Text inside quotes, comments and here-documents is data, unless a shell is made to run it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from corral.coordination.shell.calls import Call, calls, enter
+from corral.coordination.shell.lexer import Word
+from corral.coordination.shell.reading import is_read_only
+
+__all__ = ["Danger", "danger", "is_read_only", "target_directory"]
+
+
+@dataclass(frozen=True)
+class Danger:
+    """A command that sweeps up the work of everybody in its checkout.
+
+    Attributes:
+        kind: What it amounts to, as people know it, such as ``git add -A``.
+        alternative: What to run instead, limited to the caller's own files.
+    """
+
+    kind: str
+    alternative: str
+
+
+_OWN_WORKTREE = "Work on that in a worktree of your own: `corral worktree create <name> --base <branch>`."
+_ALTERNATIVES = {
+    "git stash": "Keep your work as a commit: `git add <your files> && git commit -m <message> -- <your files>`. "
+    "A stash takes everybody's changes, and all worktrees share one.",
+    "git reset --hard": "Take back your own files alone: `git restore --staged --worktree -- <your file>`.",
+    "git restore .": "Name your own files: `git restore -- <your file>`.",
+    "git clean -f": "Remove your own files by name: `rm -- <your file>`.",
+    "git rm": "Remove your own files by name: `git rm <your file>`.",
+    "git read-tree --reset": "Take back your own files alone: `git restore --staged --worktree -- <your file>`.",
+    "git switch": f"This checkout is shared, its branch stays. {_OWN_WORKTREE}",
+    "git add -A": "Name your own files: `git add <your files>`.",
+    "git commit -a": "Commit your own files: `git commit -m <message> -- <your files>`.",
+    "git rebase": f"A rebase moves the branch under everybody here. {_OWN_WORKTREE}",
+    "git merge": f"A merge moves the branch under everybody here. {_OWN_WORKTREE}",
+    "git pull": f"`git fetch` is safe; a pull moves the branch under everybody here. {_OWN_WORKTREE}",
+}
+
+_GLOBAL_OPTIONS_WITH_VALUE = frozenset(
+    {"-C", "-c", "--git-dir", "--work-tree", "--namespace", "--config-env", "--super-prefix", "--attr-source"}
+)
+_OPTIONS_WITH_VALUE = {
+    "add": "--chmod --pathspec-from-file",
+    "checkout": "-b -B --orphan --conflict --pathspec-from-file",
+    "clean": "-e --exclude",
+    "commit": "-m -F -C -c -t --message --file --reuse-message --reedit-message --template --author --date --fixup --squash "
+    "--cleanup --trailer --pathspec-from-file",
+    "rm": "--pathspec-from-file",
+    "checkout-index": "--stage",
+    "restore": "-s --source --conflict --pathspec-from-file",
+    "reset": "--pathspec-from-file",
+    "stash": "-m --message",
+}
+# Short options whose value, if any, is attached: `-uno` is not `-u -n -o`.
+_OPTIONAL_VALUE = {"commit": "-u -S", "rebase": "-S", "merge": "-S"}
+_HELP = ("-h", "--help")
+
+
+@dataclass
+class _Arguments:
+    options: list[str] = field(default_factory=list)
+    values: list[Word] = field(default_factory=list)
+    paths: list[Word] | None = None  # what follows `--`
+
+    def has(self, *names: str) -> bool:
+        """Whether one of the options is given; git takes unambiguous beginnings of long ones."""
+        return any(
+            option == name or (name.startswith("--") and len(option) > 3 and name.startswith(option))
+            for option in self.options
+            for name in names
+        )
+
+    @property
+    def named(self) -> list[Word]:
+        """Everything that is not an option, for verbs that take nothing but paths. None: they may come from ``xargs``."""
+        return self.values + (self.paths or [])
+
+
+def danger(command: str, *, is_folder: Callable[[str], bool] | None = None) -> Danger | None:
+    """Recognise a command that would sweep up, move or throw away other sessions' work in its checkout.
+
+    Args:
+        command: What is given to Bash.
+        is_folder: Whether a path, as written, is a folder; by default its look decides.
+
+    Returns:
+        The first danger in it, or None.
+    """
+    if "git" not in command:
+        return None
+    for call in calls(command, Path()):
+        kind = _kind(call, is_folder or _looks_like_folder)
+        if kind is not None:
+            return Danger(kind, _ALTERNATIVES[kind])
+    return None
+
+
+def target_directory(command: str, cwd: Path) -> Path:
+    """The folder that a command works in, as far as its text tells.
+
+    Args:
+        command: What is given to Bash.
+        cwd: Where Bash stands.
+
+    Returns:
+        Where its first dangerous git command works, else its first git command, else its last command. Not normalised, and
+        perhaps missing.
+    """
+    first: Path | None = None
+    last = cwd
+    for call in calls(command, cwd):
+        last = call.cwd
+        if call.name == "git":
+            place = _git(call)[2]
+            if _kind(call, _looks_like_folder) is not None:
+                return place
+            first = first or place
+    return first or last
+
+
+def _git(call: Call) -> tuple[str, Sequence[Word], Path]:
+    """The verb of a git command (empty if there is none), its arguments, and the folder it works in."""
+    words, at, place = call.words, 1, call.cwd
+    git_dir, work_tree = call.environment.get("GIT_DIR", ""), call.environment.get("GIT_WORK_TREE", "")
+    while at < len(words) and words[at].text.startswith("-"):
+        option, equals, value = words[at].text.partition("=")
+        at += 1
+        if option in _GLOBAL_OPTIONS_WITH_VALUE and not equals and at < len(words):
+            value = words[at].text
+            place = enter(place, words[at]) if option == "-C" else place
+            at += 1
+        git_dir = value if option == "--git-dir" else git_dir
+        work_tree = value if option == "--work-tree" else work_tree
+    if work_tree:
+        place = enter(place, Word(work_tree, expands="$" in work_tree))
+    elif git_dir:
+        place = enter(place, Word(git_dir.removesuffix("/").removesuffix(".git") or ".", expands="$" in git_dir))
+    return (words[at].text if at < len(words) else ""), words[at + 1 :], place
+
+
+def _kind(call: Call, is_folder: Callable[[str], bool]) -> str | None:
+    if call.name != "git":
+        return None
+    verb, words, _ = _git(call)
+    verb = "add" if verb == "stage" else verb
+    judge = _JUDGES.get(verb)
+    if judge is None:
+        return None
+    arguments = _split(words, verb)
+    return None if arguments.has(*_HELP) else judge(arguments, is_folder)
+
+
+def _split(words: Sequence[Word], verb: str) -> _Arguments:
+    valued = _OPTIONS_WITH_VALUE.get(verb, "").split()
+    attached = _OPTIONAL_VALUE.get(verb, "").split()
+    found = _Arguments()
+    skip = False
+    for at, word in enumerate(words):
+        text = word.text
+        if skip:
+            skip = False
+        elif text == "--":
+            found.paths = list(words[at + 1 :])
+            break
+        elif text.startswith("--"):
+            found.options.append(text.partition("=")[0])
+            skip = text in valued
+        elif text.startswith("-") and len(text) > 1:
+            for place, letter in enumerate(text[1:], 2):
+                found.options.append(f"-{letter}")
+                if f"-{letter}" in valued or f"-{letter}" in attached:
+                    skip = f"-{letter}" in valued and place == len(text)
+                    break
+        else:
+            found.values.append(word)
+    return found
+
+
+def _looks_like_folder(path: str) -> bool:
+    name = path.rsplit("/", 1)[-1]
+    return "." not in name and not name[:1].isupper()
+
+
+def _is_everything(word: Word) -> bool:
+    # `{}` is whatever `find` or `xargs` puts there.
+    return word.text in ("*", "./*", "{}") or word.text.startswith(":") or not word.text.strip("./")
+
+
+def _is_several(word: Word, is_folder: Callable[[str], bool]) -> bool:
+    if _is_everything(word) or "*" in word.text or "?" in word.text or word.text.endswith("/"):
+        return True
+    return not word.expands and is_folder(word.text)
+
+
+def _stash(found: _Arguments, is_folder: Callable[[str], bool]) -> str | None:
+    harmless = ("list", "show", "create", "store", "export")
+    return None if found.values and found.values[0].text in harmless else "git stash"
+
+
+def _reset(found: _Arguments, is_folder: Callable[[str], bool]) -> str | None:
+    return "git reset --hard" if found.has("--hard", "--merge", "--keep") else None
+
+
+def _checkout(found: _Arguments, is_folder: Callable[[str], bool]) -> str | None:
+    if found.has("-b", "-B", "--orphan", "--detach", "-d", "-t", "--track"):
+        return "git switch"
+    if found.has("-f", "--force"):
+        return "git restore ."
+    paths = found.paths
+    if paths is None and (len(found.values) > 1 or found.has("--ours", "--theirs")):
+        # The first may be a commit; `.` and the like cannot.
+        paths = [word for at, word in enumerate(found.values) if at or _is_everything(word)]
+    if paths is not None and (paths or not found.values):
+        return "git restore ." if not paths or any(_is_several(word, is_folder) for word in paths) else None
+    if not found.values:
+        return None if found.options else "git restore ."
+    only = found.values[0]
+    if _is_everything(only) or only.text.endswith("/") or "*" in only.text:
+        return "git restore ."
+    # `git checkout NAME`: a file has an extension, a branch rarely has one that begins with a letter.
+    extension = only.text.rsplit("/", 1)[-1].rpartition(".")[2]
+    is_file = found.paths is None and "." in only.text and extension[:1].isalpha()
+    return None if is_file or only.text.startswith("./") else "git switch"
+
+
+def _restore(found: _Arguments, is_folder: Callable[[str], bool]) -> str | None:
+    several = any(_is_several(word, is_folder) for word in found.named)
+    return "git restore ." if several or not found.named else None
+
+
+def _clean(found: _Arguments, is_folder: Callable[[str], bool]) -> str | None:
+    if not found.has("-f", "--force") or found.has("-n", "--dry-run"):
+        return None
+    own = found.named and not any(_is_several(word, is_folder) for word in found.named)
+    return None if own else "git clean -f"
+
+
+def _rm(found: _Arguments, is_folder: Callable[[str], bool]) -> str | None:
+    if found.has("-n", "--dry-run"):
+        return None
+    own = found.named and not any(_is_several(word, is_folder) for word in found.named)
+    return None if own else "git rm"
+
+
+def _read_tree(found: _Arguments, is_folder: Callable[[str], bool]) -> str | None:
+    harmless = found.has("-n", "--dry-run", "--index-output") or not found.has("--reset", "-u")
+    return None if harmless else "git read-tree --reset"
+
+
+def _checkout_index(found: _Arguments, is_folder: Callable[[str], bool]) -> str | None:
+    several = found.has("-a", "--all", "--stdin") or any(_is_several(word, is_folder) for word in found.named)
+    return "git restore ." if found.has("-f", "--force") and not found.has("--prefix", "--temp") and several else None
+
+
+def _add(found: _Arguments, is_folder: Callable[[str], bool]) -> str | None:
+    if found.has("-n", "--dry-run"):
+        return None
+    sweeps = not found.options or found.has("-A", "--all", "-u", "--update", "--no-ignore-removal")
+    everything = sweeps and not found.named
+    return "git add -A" if everything or any(_is_everything(word) for word in found.named) else None
+
+
+def _commit(found: _Arguments, is_folder: Callable[[str], bool]) -> str | None:
+    if found.has("--dry-run"):
+        return None
+    return "git commit -a" if found.has("-a", "--all") or any(_is_everything(word) for word in found.named) else None
+
+
+def _switch(found: _Arguments, is_folder: Callable[[str], bool]) -> str | None:
+    return "git switch" if found.options or found.values else None
+
+
+def _moves(kind: str, *harmless: str) -> Callable[[_Arguments, Callable[[str], bool]], str | None]:
+    return lambda found, is_folder: None if found.has(*harmless) else kind
+
+
+_JUDGES: dict[str, Callable[[_Arguments, Callable[[str], bool]], str | None]] = {
+    "stash": _stash,
+    "reset": _reset,
+    "checkout": _checkout,
+    "restore": _restore,
+    "clean": _clean,
+    "switch": _switch,
+    "rm": _rm,
+    "read-tree": _read_tree,
+    "checkout-index": _checkout_index,
+    "add": _add,
+    "commit": _commit,
+    "rebase": _moves("git rebase", "--show-current-patch", "--edit-todo", "--quit"),
+    "merge": _moves("git merge", "--quit"),
+    "pull": _moves("git pull", "--dry-run"),
+}

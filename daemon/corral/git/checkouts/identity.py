@@ -1,0 +1,197 @@
+"""Whether a folder is the very worktree that Corral made: known by what it is, not by where it lies.
+
+Everything that writes to, moves, resets, cleans, commits in or removes a worktree asks here right before it does. Proven is:
+the path is no symbolic link and leads through none; the folder is the recorded one (device and inode); its ``.git`` file
+names an entry of this repository, and that entry names this very folder. Which branch a folder that is proven so is on is its
+worker's business (``work/workers/heads.py``); where no folder was recorded, it has to be on the recorded branch.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import stat
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from corral.config.inodes import folder_id
+from corral.config.links import make_own_folder, refuse_links
+from corral.errors import Conflict, CorralError, NotAProject, PathReplaced
+from corral.git import refs
+from corral.git.checkouts.listing import folder_of
+from corral.git.process.command import Git, open_checkout
+
+
+@dataclass(frozen=True)
+class OwnWorktree:
+    """What is recorded of a worktree.
+
+    Attributes:
+        path: Absolute.
+        top: The project's root; no link may stand between it and ``path``. Where ``path`` does not lie below it, its parent
+            was named by a person, and may be reached through links.
+        folder_id: What :func:`folder_id` said when the folder was made; None for one made before that was recorded.
+        branch: Short name; None: on no branch.
+    """
+
+    path: Path
+    top: Path
+    folder_id: str | None
+    branch: str | None
+
+
+def real_place(path: Path) -> Path:
+    """The path with the links of its parents resolved, and its own last name as it is."""
+    return Path(os.path.realpath(path.parent)) / path.name
+
+
+def make_folder(path: Path, top: Path) -> str:
+    """Make the empty folder of a worktree, and return its :func:`folder_id`.
+
+    Raises:
+        Conflict: Something stands there, maybe another project's: it is not touched.
+        PathReplaced: The way there leads through a symbolic link.
+        OSError: It cannot be made.
+    """
+    if path.is_relative_to(top):
+        make_own_folder(path.parent, top)
+    else:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        path.mkdir()
+    except FileExistsError as error:
+        raise Conflict(
+            f"{path} exists already.",
+            cause=f"It is {describe(path)}.",
+            remedy="Choose another name, or move it away.",
+        ) from error
+    return folder_id(path)
+
+
+def prove(repo: Git, own: OwnWorktree) -> Git:
+    """Prove that a whole worktree is Corral's; call it right before each effect.
+
+    Returns:
+        The checkout.
+
+    Raises:
+        PathReplaced: It is not, and what stands there must not be touched; or nothing stands there.
+    """
+    _check_folder(own)
+    entry = _entry(repo, own.path)
+    if entry is None or not (entry / "gitdir").is_file():
+        raise _replaced(own.path)
+    _check_entry(repo, own.path, entry)
+    checkout = Git(entry, own.path)
+    if own.folder_id is None and not _is_on(checkout, own.branch):
+        raise _replaced(own.path)
+    return checkout
+
+
+def prove_remains(repo: Git, own: OwnWorktree) -> None:
+    """Prove that what is left of a worktree is Corral's: half made, damaged, whole, or nothing at all.
+
+    Raises:
+        PathReplaced: Something else stands there.
+    """
+    if not os.path.lexists(own.path):
+        refuse_links(own.path, own.top)
+        return
+    _check_folder(own)
+    if own.folder_id is None:
+        if any(own.path.iterdir()):
+            prove(repo, own)
+        return
+    entry = _entry(repo, own.path)
+    if entry is not None and (entry / "gitdir").is_file():
+        _check_entry(repo, own.path, entry)
+
+
+def _is_on(checkout: Git, branch: str | None) -> bool:
+    try:
+        return checkout.branch() == (refs.branch_ref(branch) if branch else None)
+    except NotAProject:  # its HEAD is gone
+        return False
+
+
+def prove_folder(own: OwnWorktree) -> None:
+    """Prove no more than that the folder is the recorded one, whatever its ``.git`` names: enough to empty it, not for git.
+
+    Raises:
+        PathReplaced: It is not, or none was recorded.
+    """
+    if own.folder_id is None:
+        raise _replaced(own.path)
+    _check_folder(own)
+
+
+def describe(path: Path) -> str:
+    """What stands at a path, for a person: ``a symbolic link to …``, ``a worktree of …``."""
+    if path.is_symlink():
+        return f"a symbolic link to {os.readlink(path)}"  # noqa: PTH115 - as it is written
+    if not path.exists():
+        return "gone"
+    if not path.is_dir():
+        return "a file"
+    if (path / ".git").is_dir():
+        return "another repository"
+    with suppress(CorralError, OSError):
+        found = open_checkout(path)
+        branch = (found.branch() or "").removeprefix("refs/heads/")
+        return f"a worktree of {found.common_dir}{f' on branch {branch}' if branch else ''}"
+    return "a folder of files" if any(path.iterdir()) else "an empty folder"
+
+
+def _check_folder(own: OwnWorktree) -> None:
+    if own.path.is_relative_to(own.top):
+        refuse_links(own.path.parent, own.top)
+    try:
+        found = own.path.lstat()
+    except OSError as error:
+        raise _replaced(own.path) from error
+    if not stat.S_ISDIR(found.st_mode):
+        raise _replaced(own.path)
+    # A device's number changes when it is mounted again; the folder's own number does not.
+    if own.folder_id is not None and own.folder_id.rpartition(":")[2] != str(found.st_ino):
+        raise _replaced(own.path)
+
+
+def _entry(repo: Git, path: Path) -> Path | None:
+    """The entry below the repository's ``worktrees/`` that the ``.git`` file names, there or not; None without a file."""
+    marker = path / ".git"
+    try:
+        if not stat.S_ISREG(marker.lstat().st_mode):
+            raise _repointed(path)
+        text = marker.read_text(errors="surrogateescape")
+    except FileNotFoundError:
+        return None
+    entry = Path(os.path.normpath(path / text.removeprefix("gitdir: ").rstrip("\n")))
+    known = Path(os.path.realpath(repo.common_dir / "worktrees"))
+    if not text.startswith("gitdir: ") or Path(os.path.realpath(entry.parent)) != known or entry.is_symlink():
+        raise _repointed(path)
+    return entry
+
+
+def _check_entry(repo: Git, path: Path, entry: Path) -> None:
+    """The entry has to name this very folder, and to belong to this repository."""
+    common = Git(entry, path).common_dir
+    if real_place(folder_of(entry)) != real_place(path) or os.path.realpath(common) != os.path.realpath(
+        repo.common_dir
+    ):
+        raise _repointed(path)
+
+
+def _replaced(path: Path) -> PathReplaced:
+    quoted = shlex.quote(str(path))
+    return PathReplaced(
+        f"{path} is not the worktree that Corral made: it is {describe(path)}.",
+        remedy=f"Move it away: `mv {quoted} {quoted}.mine`, a worktree with `git worktree move`; Corral then goes on.",
+    )
+
+
+def _repointed(path: Path) -> PathReplaced:
+    return PathReplaced(
+        f"The .git of {path} is not the one that Corral made: the folder is {describe(path)} now.",
+        remedy="`git worktree repair`, typed in the main checkout, leads it back to its own entry; else move the folder away.",
+    )

@@ -1,0 +1,67 @@
+"""The two files by which a linked worktree and its repository name each other, put right after a move.
+
+The folder's ``.git`` names its entry in the repository, the entry's ``gitdir`` names the folder. ``git worktree repair``
+would write into every folder that an entry names, also where another repository's worktree lies there by now.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from corral.git.checkouts.listing import admin_dirs, folder_of, list_lock, named_entry
+from corral.git.process.command import Git
+
+
+def reanchor(repo: Git, path: Path, *, was_at: Path, old_common_dir: Path) -> bool:
+    """Make a worktree and its entry name each other again after the repository, the worktree, or both were moved.
+
+    Safe to repeat, and after a kill in the middle. Only the worktree's ``.git`` file and its entry in this repository are
+    written, each whole or not at all. A worktree without an entry is left to :func:`corral.git.checkouts.worktrees.repair`.
+
+    Args:
+        repo: The repository at its present place.
+        path: Where the worktree is now; it may be missing.
+        was_at: Where it was.
+        old_common_dir: Where the repository's common directory was.
+
+    Returns:
+        False: what lies at ``path`` is not this repository's worktree; nothing was written.
+    """
+    with list_lock(repo):
+        named = named_entry(path)
+        entry = _entry_of(repo, path, was_at)
+        is_plain = not (path.is_symlink() or (path / ".git").is_symlink() or (path / ".git").is_dir())
+        if not is_plain or (named and not _is_ours(repo, named, old_common_dir, has_moved=path != was_at)):
+            return False
+        if entry is None:
+            return True
+        if named and named.name != entry.name:
+            return False
+        _write(entry / "gitdir", f"{path / '.git'}\n")
+        if named:
+            _write(path / ".git", f"gitdir: {entry}\n")
+    return True
+
+
+def _entry_of(repo: Git, path: Path, was_at: Path) -> Path | None:
+    places = {os.path.realpath(path), os.path.realpath(was_at)}
+    for admin in admin_dirs(repo)[1:]:
+        if (admin / "gitdir").is_file() and os.path.realpath(folder_of(admin)) in places:
+            return admin
+    return None
+
+
+def _is_ours(repo: Git, named: Path, old_common_dir: Path, *, has_moved: bool) -> bool:
+    """Whether the entry that a folder names is, or before the move was, one of this repository."""
+    if named.parent == repo.common_dir / "worktrees":
+        return True
+    # A folder that stayed where it was belongs to a repository that stands at the former place now.
+    return named.parent == old_common_dir / "worktrees" and (has_moved or not named.exists())
+
+
+def _write(file: Path, text: str) -> None:
+    partial = file.with_name(f"{file.name}.corral-new")
+    partial.unlink(missing_ok=True)
+    partial.write_text(text, encoding="utf-8", errors="surrogateescape")
+    partial.replace(file)

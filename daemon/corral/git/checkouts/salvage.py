@@ -1,0 +1,244 @@
+"""Salvage: the whole state of a worktree as one commit under ``refs/corral/salvage/``, its index untouched.
+
+The commit's tree is the work tree (untracked files included, ignored ones not), its first parent is HEAD; where the index
+held something that the work tree no longer has, a second parent holds the index.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from corral.errors import Conflict, NotFound
+from corral.git import commits, refs
+from corral.git.checkouts import staging, status, worktrees
+from corral.git.identity import CORRAL
+from corral.git.process import scratch
+from corral.git.process.command import Git
+from corral.models.identifiers import check_name
+from corral.models.instants import UTC
+
+PREFIX = "refs/corral/salvage/"
+MOST_KEPT = 200
+"""Files of which :func:`keep` makes copies at once."""
+LARGEST_KEPT = 8 * 1024 * 1024
+"""Bytes of a file that it copies."""
+LARGEST_IN_ALL = 32 * 1024 * 1024
+"""Bytes that it copies at once."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """What was saved. ``base_sha`` is HEAD's commit, ``""`` where there was none; ``files`` differ from it."""
+
+    sha: str
+    ref: str
+    files: list[str]
+    base_sha: str
+    exclude: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Copies of some files: ``files`` are on ``ref``, as they were; what is not in it was too much to be copied."""
+
+    sha: str
+    ref: str
+    files: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Salvage:
+    """A snapshot as found later. ``at`` is aware UTC, to the second."""
+
+    name: str
+    ref: str
+    sha: str
+    at: datetime
+    reason: str
+    files: list[str]
+
+
+def snapshot(
+    checkout: Git, name: str, at: datetime, *, reason: str, exclude: Sequence[str] = (), always: bool = False
+) -> Snapshot | None:
+    """Save the state of a checkout.
+
+    Args:
+        checkout: Any checkout; nothing in it changes.
+        name: The worktree's name, part of the ref.
+        at: Now (aware).
+        reason: One line for whoever finds it.
+        exclude: Repository-relative paths (files or folders, literally) that are not work.
+        always: Save it even where a ref holds all of it already.
+
+    Returns:
+        None where there is nothing that no ref holds.
+
+    Raises:
+        GitFailed: It could not be saved; then nothing may be removed.
+    """
+    found = staging.wanted(all_changes := status.changes(checkout), exclude)
+    head = checkout.head()
+    if not found and not always and (head is None or checkout.branch() or refs.holder(checkout, head)):
+        return None
+    parents = [head] if head else []
+    author = checkout.identity or CORRAL
+    with staging.copied_index(checkout) as index:
+        staged = checkout.run("write-tree", index_file=index)  # refused while conflicts are unresolved
+        unread = staging.add_all(checkout, all_changes, exclude, index)
+        tree = checkout.must("write-tree", index_file=index)
+    differs = staged.ok and staged.text.strip() != tree and any(c.code[0] not in ".?" for c in found)
+    staged_tree = staged.text.strip() if differs else None
+    files = sorted({c.path for c in found})
+    if always and (saved := _saved_before(checkout, name, tree, head, staged_tree)) is not None:
+        return Snapshot(saved.sha, saved.name, files, head or "", tuple(exclude))
+    if staged_tree is not None:
+        message = "The index of the salvaged worktree\n"
+        parents.append(commits.create(checkout, staged_tree, parents, message, author, at))
+    subject = " ".join(reason.split()) or "salvaged"
+    text = f"{subject}\n\nState of the worktree {name}, saved by Corral.\n"
+    text += f"\nNot readable:\n{unread}" if unread else ""
+    sha = commits.create(checkout, tree, parents, text, author, at)
+    return Snapshot(sha, _publish(checkout, name, sha, at), files, head or "", tuple(exclude))
+
+
+def keep(checkout: Git, name: str, at: datetime, paths: Sequence[str], *, reason: str) -> Kept | None:
+    """Save copies of some files of a checkout, beside what its HEAD holds; its index and all else in it stay as they are.
+
+    Args:
+        checkout: Any checkout.
+        name: Part of the ref.
+        at: Now (aware).
+        paths: Repository-relative; what is no file (any more) is passed over, and so is what is beyond the limits above.
+        reason: One line for whoever finds it.
+
+    Returns:
+        None where there is nothing to save.
+
+    Raises:
+        GitFailed: It could not be saved.
+    """
+    wanted = _affordable(checkout, paths)
+    if not wanted:
+        return None
+    head = checkout.head()
+    given = "".join(f"{path}\0" for path in wanted).encode("utf-8", "surrogateescape")
+    with scratch.folder(checkout) as folder:
+        index = folder / "index"
+        if head:
+            checkout.must("read-tree", head, index_file=index)
+        # `--remove`: what went away a moment ago is no error.
+        arguments = ("update-index", "--add", "--remove", "--replace", "-z", "--stdin")
+        checkout.must(*arguments, input=given, index_file=index, config={"core.sparseCheckout": "false"})
+        tree = checkout.must("write-tree", index_file=index)
+    if (saved := _saved_before(checkout, name, tree, head)) is not None:
+        return Kept(saved.sha, saved.name, frozenset(wanted))
+    text = f"{' '.join(reason.split())}\n\nFiles with uncommitted content, saved by Corral.\n"
+    sha = commits.create(checkout, tree, [head] if head else [], text, checkout.identity or CORRAL, at)
+    return Kept(sha, _publish(checkout, name, sha, at), frozenset(wanted))
+
+
+def drop(repo: Git, kept: Kept) -> bool:
+    """Delete copies that turned out to be needed by nobody; False where the ref has moved meanwhile."""
+    return refs.delete(repo, kept.ref, kept.sha)
+
+
+def _affordable(checkout: Git, paths: Sequence[str]) -> list[str]:
+    """Those paths that are files, as far as the limits allow."""
+    top, chosen, room = checkout.work_tree or Path(), list[str](), LARGEST_IN_ALL
+    for path in paths[:MOST_KEPT]:
+        try:
+            found = os.lstat(top / path)
+        except OSError:
+            continue
+        if stat.S_ISLNK(found.st_mode) or (stat.S_ISREG(found.st_mode) and found.st_size <= min(LARGEST_KEPT, room)):
+            chosen.append(path)
+            room -= found.st_size
+    return chosen
+
+
+def _saved_before(
+    checkout: Git, name: str, tree: str, head: str | None, staged_tree: str | None = None
+) -> refs.Ref | None:
+    """The newest saved state of a worktree, if it is this one: the same files, on the same commit, the same index."""
+    newest = max(refs.listing(checkout, f"{PREFIX}{name}/"), key=lambda ref: (ref.created_at, ref.name), default=None)
+    if newest is None:
+        return None
+    saved_tree, *parents = checkout.must("show", "-s", "--format=%T %P", newest.sha).split()
+    index = [parent for parent in parents if parent != head]
+    if saved_tree != tree or parents[:1] != ([head] if head else index[:1]):
+        return None
+    indexes = [checkout.must("rev-parse", f"{parent}^{{tree}}") for parent in index]
+    return newest if indexes == ([staged_tree] if staged_tree else []) else None
+
+
+def listing(repo: Git, name: str | None = None) -> list[Salvage]:
+    """All that was saved, oldest first for each name; of one worktree if ``name`` is given."""
+    prefix = PREFIX if name is None else f"{PREFIX}{check_name(name, 'worktree')}/"
+    text = repo.must(
+        "for-each-ref", "--format=%(refname)%00%(objectname)%00%(committerdate:unix)%00%(parent)%00%(subject)", prefix
+    )
+    rows = [line.split("\0", 4) for line in text.splitlines()]
+    files = _files(repo, [(sha, parents.split(" ")[0]) for _, sha, _, parents, _ in rows])
+    return [
+        Salvage(
+            ref.removeprefix(PREFIX).partition("/")[0],
+            ref,
+            sha,
+            datetime.fromtimestamp(int(when), UTC),
+            subject,
+            files[sha],
+        )
+        for ref, sha, when, _, subject in rows
+    ]
+
+
+def restore(repo: Git, ref: str, into: Path, branch: str, remake: worktrees.Remake = Path.mkdir) -> None:
+    """Make a worktree with a new branch at a salvaged state.
+
+    Args:
+        repo: The repository.
+        ref: The full ref of the snapshot.
+        into: A folder that does not exist yet.
+        branch: A branch that does not exist yet.
+        remake: As :func:`worktrees.add` takes it.
+
+    Raises:
+        NotFound: No such snapshot.
+        Conflict: The folder or the branch exists.
+    """
+    sha = refs.read(repo, ref) if ref.startswith(PREFIX) else None
+    if sha is None:
+        raise NotFound(f"There is no salvaged work {ref[:200]!r}.", remedy="`corral worktree recover` lists it.")
+    worktrees.add(repo, into, branch, sha, remake)
+
+
+def _publish(checkout: Git, name: str, sha: str, at: datetime) -> str:
+    stem = f"{PREFIX}{check_name(name, 'worktree')}/{at.astimezone(UTC):%Y%m%dT%H%M%S%fZ}"
+    for ref in (stem, *(f"{stem}-{n}" for n in range(1, 10))):
+        if refs.read(checkout, ref) == sha or refs.compare_and_swap(checkout, ref, sha, "", why="corral: salvage"):
+            return ref
+    raise Conflict(f"{stem} exists already.", cause="Ten snapshots of one worktree in one microsecond.")
+
+
+def _files(repo: Git, pairs: list[tuple[str, str]]) -> dict[str, list[str]]:
+    """For each ``(commit, parent or "")`` what it changed, in one process."""
+    found: dict[str, list[str]] = {sha: [] for sha, _ in pairs}
+    if not pairs:
+        return found
+    stdin = "".join(f"{sha} {parent}".strip() + "\n" for sha, parent in pairs).encode()
+    result = repo.check(
+        "diff-tree", "--stdin", "--root", "-r", "-z", "--name-only", "--no-renames", "--always", input=stdin
+    )
+    current = ""
+    for token in result.text.split("\0"):
+        if token in found:
+            current = token
+        elif token:
+            found[current].append(token)
+    return found

@@ -1,0 +1,110 @@
+"""What a checkout looks like right now: one git process, no lock taken, nothing written."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from corral.git import refs
+from corral.git.process.command import Git
+
+Signature = tuple[int, int, int] | None
+"""``(mtime_ns, size, mode)`` of a path that differs from HEAD; None: it is not there."""
+
+_FIELDS = {"1": 8, "2": 9, "u": 10}
+"""Blanks before the path in a line of porcelain v2, by kind of line."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """A path that differs from HEAD: ``code`` is git's XY (``.M``, ``A.``, ``UU``), or ``??`` for untracked.
+
+    The path of an untracked repository inside the checkout ends in ``/``.
+    """
+
+    path: str
+    code: str
+    dirty_inside: bool = False
+    """A submodule with changes or untracked files of its own, at whatever depth."""
+
+    @property
+    def unmerged(self) -> bool:
+        """Whether this is a conflict that nobody has resolved."""
+        return self.code in ("DD", "AU", "UD", "UA", "DU", "AA", "UU")
+
+    @property
+    def nested(self) -> bool:
+        """Whether this is a repository of its own, which git will not look into."""
+        return self.code == "??" and self.path.endswith("/")
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A look at a checkout: its HEAD, and every path that differs from it."""
+
+    head: str | None
+    files: dict[str, Signature]
+    checkout: Git = field(compare=False, repr=False)
+
+
+def changes(checkout: Git, *, untracked: bool = True) -> list[Change]:
+    """Every path that differs from HEAD, in the index or the work tree; untracked files one by one, ignored ones not."""
+    return _status(checkout, untracked=untracked)[1]
+
+
+def look(checkout: Git) -> Seen:
+    """Remember the state of a checkout, to compare it with a later one."""
+    head, found = _status(checkout)
+    assert checkout.work_tree is not None
+    return Seen(head, {change.path: signature(checkout.work_tree, change.path) for change in found}, checkout)
+
+
+def differences(before: Seen, after: Seen) -> list[str]:
+    """Paths whose state differs between two looks at one checkout, and paths committed between their heads.
+
+    A file that was only touched may be among them.
+    """
+    paths = {
+        path
+        for path in before.files.keys() | after.files.keys()
+        if before.files.get(path, "clean") != after.files.get(path, "clean")
+    }
+    if after.head and before.head != after.head:
+        paths.update(refs.changed_paths(after.checkout, before.head or empty_tree(after.checkout), after.head))
+    return sorted(paths)
+
+
+def empty_tree(git: Git) -> str:
+    """The object name of the tree without files."""
+    return git.must("hash-object", "-t", "tree", "--stdin", input=b"")
+
+
+def signature(top: Path, path: str) -> Signature:
+    """How a path of a checkout (its top folder) is right now."""
+    try:
+        found = os.lstat(top / path)
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_mode
+
+
+def _status(checkout: Git, *, untracked: bool = True) -> tuple[str | None, list[Change]]:
+    which = "all" if untracked else "no"
+    result = checkout.check(
+        "status", "--porcelain=v2", "-z", "--branch", f"--untracked-files={which}", "--no-renames",
+        "--ignore-submodules=none",  # .gitmodules may ask to pass over work
+    )  # fmt: skip
+    head: str | None = None
+    found = []
+    for line in result.text.split("\0"):
+        kind, _, rest = line.partition(" ")
+        if line.startswith("# branch.oid ") and not line.endswith("(initial)"):
+            head = line.removeprefix("# branch.oid ")
+        elif kind == "?":
+            found.append(Change(rest, "??"))
+        elif kind in _FIELDS:
+            submodule = rest[3:7]  # `N...`, or `S` and three marks: another commit, changes, untracked files
+            dirty_inside = submodule[0] == "S" and submodule[2:] != ".."
+            found.append(Change(line.split(" ", _FIELDS[kind])[-1], rest[:2], dirty_inside))
+    return head, found

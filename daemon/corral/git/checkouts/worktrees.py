@@ -1,0 +1,393 @@
+"""Allocated worktrees: made whole or not at all, repaired after a kill, removed only on proof.
+
+While a worktree is being made its entry is locked with the reason ``initializing``, as git itself does; whoever finds that
+after a crash calls :func:`repair`. Changes to the list of worktrees happen one at a time (a file lock in the git
+directory); files are checked out outside of that lock, by several workers.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from corral.config.inodes import folder_id
+from corral.errors import Conflict, CorralError, GitFailed, NotFound, Unsupported, WorkAtRisk
+from corral.git import refs
+from corral.git.checkouts import staging, status, submodules
+from corral.git.checkouts.identity import OwnWorktree, prove, real_place
+from corral.git.checkouts.listing import (
+    Entry,
+    admin_dirs,
+    checkout_of,
+    entries,
+    folder_of,
+    holding,
+    list_lock,
+)
+from corral.git.checkouts.submodules import unpublished_submodules
+from corral.git.identity import CORRAL, as_env
+from corral.git.process import stale
+from corral.git.process.command import OID, Git, Outcome, discovered_top, open_checkout
+
+if TYPE_CHECKING:
+    from corral.git.checkouts.salvage import Snapshot
+
+__all__ = [
+    "Entry", "add", "add_detached", "checkout_of", "drop_branch", "entries", "holding", "remove", "remove_salvaged", "repair",
+    "unpublished_submodules",
+]  # fmt: skip
+
+Check = Callable[[], object]
+"""Raises :class:`~corral.errors.PathReplaced` if the folder is not Corral's any more; called right before each effect."""
+
+Remake = Callable[[Path], object]
+"""Makes the folder again after git, which failed, has taken away the one that it was given."""
+
+INITIALIZING = "initializing"
+_PARALLEL = {"checkout.workers": "0", "checkout.thresholdForParallelism": "1000"}
+_CHECKOUT_S = 1800.0
+_ATTEMPTS = 10
+
+
+def add(repo: Git, path: Path, branch: str, base_sha: str, remake: Remake = Path.mkdir) -> None:
+    """Make a worktree on a new branch; on failure nothing stays.
+
+    Args:
+        repo: The repository.
+        path: Absolute; must not exist, or be an empty folder.
+        branch: Must not exist.
+        base_sha: Where the branch starts.
+        remake: Called before another attempt; what it raises is passed on.
+
+    Raises:
+        Conflict: The folder or the branch exists.
+        Unsupported: The repository's configuration would send a git in the new folder elsewhere.
+        GitFailed: Git could not make it.
+    """
+    ref = refs.branch_ref(branch)
+    _must_be_free(path)
+    # The branch is made first and by compare-and-swap, so that undoing never deletes somebody else's; `worktree add -b`
+    # would also write tracking configuration, and fail on the lock of `.git/config` when many are made at once.
+    if refs.read(repo, ref) is not None or not _branch_made(repo, ref, base_sha):
+        raise Conflict(
+            f"The branch {branch!r} cannot be created.",
+            cause="It exists, or a branch of which it would be a folder does.",
+            remedy="Choose another name.",
+        )
+    try:
+        _make(repo, path, [ref.removeprefix("refs/heads/")], remake)
+    except CorralError:
+        refs.delete(repo, ref, base_sha)
+        raise
+
+
+def _branch_made(repo: Git, ref: str, base_sha: str) -> bool:
+    try:
+        return refs.compare_and_swap(repo, ref, base_sha, "", why="corral: worktree")
+    except GitFailed:
+        refs.delete(repo, ref, base_sha)  # a git that is killed may have made it all the same
+        raise
+
+
+def add_detached(repo: Git, path: Path, sha: str, remake: Remake = Path.mkdir) -> None:
+    """Make a worktree on no branch; otherwise like :func:`add`."""
+    _must_be_free(path)
+    _make(repo, path, ["--detach", refs.oid(sha)], remake)
+
+
+def _must_be_free(path: Path) -> None:
+    if path.is_symlink() or (path.exists() and (not path.is_dir() or any(path.iterdir()))):
+        raise Conflict(f"{path} exists already.", remedy="Choose another name, or move the folder away.")
+
+
+def _unchecked() -> None:
+    """For a caller that knows the folder to be its own."""
+
+
+def _make(repo: Git, path: Path, what: list[str], remake: Remake) -> None:
+    *options, commit = what
+    path.mkdir(parents=True, exist_ok=True)
+    made = OwnWorktree(path, path.parent, folder_id(path), None)
+    try:
+        for attempt in range(_ATTEMPTS):
+            if not path.exists():
+                remake(path)
+                made = replace(made, folder_id=folder_id(path))
+            with list_lock(repo):
+                _forget_missing(repo, path)
+                result = repo.run(
+                    "worktree", "add", "--no-checkout", "--lock", "--reason", INITIALIZING, *options, "--", str(path), commit
+                )  # fmt: skip
+            if result.ok:
+                break
+            # A `worktree prune` of somebody's, a gc's for one, can take a new entry before git has locked it.
+            if result.rc < 0 or result.outcome is Outcome.REFUSED or attempt + 1 == _ATTEMPTS:
+                raise result.failure()
+        top = discovered_top(path)
+        if top is None:
+            raise GitFailed(
+                f"Git does not say which folder {path} belongs to.", cause="It was ended, or the folder is gone."
+            )
+        if top.resolve() != path.resolve():
+            raise Unsupported(
+                f"A git started in {path} would work on {top}.",
+                cause="core.worktree is set in the repository's shared configuration.",
+                remedy="`git config --unset core.worktree`, or move it to the main worktree's own configuration.",
+            )
+        _fill(prove(repo, made))
+    except CorralError:
+        _undo(repo, made)
+        raise
+
+
+def _fill(checkout: Git) -> None:
+    checkout.check("read-tree", "--reset", "-u", "HEAD", config=_PARALLEL, timeout_s=_CHECKOUT_S)
+    (checkout.git_dir / "locked").unlink(missing_ok=True)
+
+
+def _undo(repo: Git, made: OwnWorktree) -> None:
+    """Take away a worktree that never became usable: nobody but git has written into it."""
+    path = made.path
+    with list_lock(repo):
+        if path.is_symlink() or (path.exists() and folder_id(path) != made.folder_id):
+            return
+        admin = _admin_of(repo, path)
+        if admin is not None and not _is_initializing(admin):
+            return
+        if admin is not None or not (path / ".git").exists():
+            shutil.rmtree(path, ignore_errors=True)
+        if admin is not None:
+            shutil.rmtree(admin, ignore_errors=True)
+        _forget_missing(repo, path)  # killed before it said which folder it is for
+
+
+def remove(repo: Git, path: Path, check: Check = _unchecked) -> None:
+    """Remove a worktree that holds nothing of its own; its branch stays.
+
+    Raises:
+        PathReplaced: So says ``check``.
+        NotFound: There is no such linked worktree.
+        WorkAtRisk: It has changes, untracked files, initialised submodules, or a commit that no ref holds.
+        GitFailed: Git refused for another reason, e.g. the worktree is locked.
+    """
+    entry = _linked(repo, path)
+    if entry.branch is None and entry.head and refs.holder(repo, entry.head) is None:
+        raise WorkAtRisk(f"{path} is on a commit that no branch holds.", details={"head": entry.head})
+    with list_lock(repo):
+        check()
+        result = repo.run("worktree", "remove", str(entry.path), timeout_s=_CHECKOUT_S)
+    if result.ok:
+        return
+    if "contains modified or untracked" in result.stderr or "containing submodules" in result.stderr:
+        files = [change.path for change in status.changes(open_checkout(path))]
+        raise WorkAtRisk(f"{path} holds work that exists nowhere else.", details={"files": files[:100]})
+    raise result.failure()
+
+
+def remove_salvaged(
+    repo: Git, path: Path, snapshot: Snapshot, *, keep_branch: bool = False, check: Check = _unchecked
+) -> None:
+    """Remove one of our worktrees whose state is, provably, what was salvaged; and its branch, which the salvage holds.
+
+    Args:
+        keep_branch: Somebody else takes the branch away.
+
+    Raises:
+        PathReplaced: So says ``check``.
+        NotFound: There is no such linked worktree.
+        WorkAtRisk: Its state is no longer that of the snapshot, or a submodule holds what no snapshot has.
+    """
+    entry = _linked(repo, path)
+    checkout = open_checkout(path)
+    found = status.changes(checkout)
+    with staging.copied_index(checkout) as index:
+        unread = staging.add_all(checkout, found, snapshot.exclude, index)
+        tree = checkout.must("write-tree", index_file=index)
+    saved = repo.must("rev-parse", "--verify", f"{snapshot.sha}^{{tree}}")
+    nested = [change.path for change in found if change.nested]
+    if unread or nested or tree != saved or (checkout.head() or "") != snapshot.base_sha:
+        raise WorkAtRisk(
+            f"{path} has changed since it was salvaged.",
+            cause="Something still works there, or it holds another repository or files that cannot be read.",
+            details={"nested": nested, "unread": unread},
+        )
+    inside = submodules.at_risk(checkout, found)
+    if inside:
+        raise WorkAtRisk(
+            f"Submodules of {path} hold work that exists nowhere else: {', '.join(inside[:10])}.",
+            cause="It is uncommitted, or committed and not pushed; the submodule's repository would go with the worktree.",
+            remedy="Push it from there, or discard it there; then remove the worktree.",
+            details={"submodules": inside},
+        )
+    with list_lock(repo):
+        check()
+        repo.check("worktree", "remove", "--force", str(entry.path), timeout_s=_CHECKOUT_S)
+    if entry.branch is not None and not keep_branch:
+        drop_branch(repo, entry.branch)
+
+
+def repair(repo: Git, path: Path, branch: str | None, check: Check = _unchecked, *, keeps: bool = True) -> bool:
+    """Bring one worktree of ours right after a crash, or after somebody deleted part of it.
+
+    A half-made one is finished; one without its folder is forgotten, after what only its entry held is salvaged; one without its
+    entry gets a new one, its files untouched. Only this path's entry and this branch are looked at.
+
+    Args:
+        repo: The repository.
+        path: Absolute.
+        branch: The branch it was made on, None for a detached one.
+        check: Proves that what is left is Corral's.
+        keeps: Whether what only its entry held is salvaged; False where it is nobody's work.
+
+    Returns:
+        True: there is a usable worktree at ``path``. False: nothing is left there, and the branch is gone unless it has
+        commits of its own.
+
+    Raises:
+        WorkAtRisk: The folder holds files and neither its entry nor its branch exists.
+        PathReplaced: So says ``check``.
+        Conflict: A git is still at work there.
+    """
+    check()
+    ref = refs.branch_ref(branch) if branch is not None else None
+    occupied = path.is_dir() and any(path.iterdir())
+    admin = _admin_of(repo, path)
+    if admin is not None and occupied and not (path / ".git").exists():
+        (path / ".git").write_text(f"gitdir: {admin}\n", errors="surrogateescape")
+    if admin is not None and occupied and _names_a_commit(admin):
+        if _is_initializing(admin):
+            _finish(Git(admin, path))
+        return True
+    if occupied and not _is_bare_beginning(path):
+        _adopt(repo, path, ref)
+        return True
+    with list_lock(repo):
+        if admin is not None and admin.is_dir() and not _is_on_another_branch(admin, ref):
+            if keeps:
+                _keep_what_only_it_holds(repo, admin, path.name)
+            shutil.rmtree(admin)
+        _forget_missing(repo, path)
+    check()
+    (path / ".git").unlink(missing_ok=True)
+    with suppress(FileNotFoundError):
+        path.rmdir()
+    if ref is not None:
+        drop_branch(repo, ref)
+    return False
+
+
+def _finish(checkout: Git) -> None:
+    """Fill a worktree, unless a git does that already which has outlived the daemon that started it."""
+    at_work = Conflict(f"A git is still at work in {checkout.work_tree}.", remedy="Wait until it has finished.")
+    lock = checkout.git_dir / "index.lock"
+    if lock.exists():
+        if stale.is_open(lock):
+            raise at_work
+        lock.unlink(missing_ok=True)
+    try:
+        _fill(checkout)
+    except GitFailed as error:
+        if error.details["outcome"] == Outcome.LOCK.value:
+            raise at_work from error
+        raise
+
+
+def _adopt(repo: Git, path: Path, ref: str | None) -> None:
+    """Give a folder whose entry was deleted a new one. The index is built from the branch; no file is touched."""
+    if ref is None or refs.read(repo, ref) is None:
+        raise WorkAtRisk(
+            f"{path} holds files, but git knows neither the worktree nor its branch.",
+            remedy="Copy what is needed, then delete the folder.",
+        )
+    spare = path.with_name(f".{path.name}.corral-adopt")
+    with list_lock(repo):
+        if spare.is_dir():  # from an adoption that was killed; it never holds more than the .git file
+            (spare / ".git").unlink(missing_ok=True)
+            spare.rmdir()
+        _forget_missing(repo, spare)
+        repo.check("worktree", "add", "--no-checkout", "--", str(spare), ref.removeprefix("refs/heads/"))
+        (spare / ".git").replace(path / ".git")
+        repo.check("worktree", "repair", str(path))
+        spare.rmdir()
+    open_checkout(path).check("read-tree", "HEAD")
+
+
+def _keep_what_only_it_holds(repo: Git, admin: Path, name: str) -> None:
+    """Salvage a detached HEAD, and what was staged, of a worktree whose folder is gone."""
+    if not _names_a_commit(admin):
+        return
+    entry = Git(admin)
+    head = entry.head() or ""
+    staged = entry.run("write-tree") if (admin / "index").exists() else None
+    sha = head if refs.holder(repo, head) is None else None
+    if staged is not None and staged.ok and staged.text.strip() != entry.must("rev-parse", f"{head}^{{tree}}"):
+        text = b"the worktree's folder was deleted; this is what was staged in it\n"
+        sha = repo.must("commit-tree", staged.text.strip(), "-p", head, "-F", "-", input=text, env=as_env(CORRAL))
+    if sha is not None:
+        ref = refs.full_ref(f"refs/corral/salvage/{name}/{sha}")
+        if refs.read(repo, ref) is None and not refs.compare_and_swap(repo, ref, sha, ""):
+            raise GitFailed(f"{ref} could not be written.")
+
+
+def drop_branch(repo: Git, ref: str) -> None:
+    """Delete a branch (a full ref) that is checked out nowhere and whose commit another ref holds; else leave it."""
+    sha = refs.read(repo, ref)
+    if sha is not None and not holding(repo, ref) and refs.holder(repo, sha, besides=ref) is not None:
+        refs.delete(repo, ref, sha)
+
+
+def _linked(repo: Git, path: Path) -> Entry:
+    found = entries(repo)[1:]
+    for entry in found:
+        if real_place(entry.path) == real_place(path):  # a link in its place leads to somebody else's
+            return entry
+    raise NotFound(f"{path} is not a linked worktree of this repository.")
+
+
+def _admin_of(repo: Git, path: Path) -> Path | None:
+    for admin in admin_dirs(repo)[1:]:
+        if (admin / "gitdir").exists() and real_place(folder_of(admin)) == real_place(path):
+            return admin
+    return None
+
+
+def _forget_missing(repo: Git, path: Path) -> None:
+    """Drop an entry that git itself can no longer see, because it does not name its folder.
+
+    Git writes ``gitdir`` before HEAD: without both the entry was being made, with HEAD alone it was being removed.
+    """
+    admin = repo.common_dir / "worktrees" / path.name
+    gitdir = admin / "gitdir"
+    if admin.is_dir() and not (gitdir.exists() and gitdir.stat().st_size):
+        shutil.rmtree(admin)
+
+
+def _is_on_another_branch(admin: Path, ref: str | None) -> bool:
+    """Whether an entry without its folder may be of a worktree of somebody's that stood there, and was moved away by hand."""
+    with suppress(CorralError):
+        return ref is not None and Git(admin).branch() not in (None, ref)
+    return False
+
+
+def _is_initializing(admin: Path) -> bool:
+    try:
+        return (admin / "locked").read_text(errors="replace").strip() == INITIALIZING
+    except OSError:
+        return False
+
+
+def _names_a_commit(admin: Path) -> bool:
+    try:
+        head = Git(admin).head()
+    except CorralError:
+        return False
+    return bool(head and OID.fullmatch(head) and head.strip("0"))
+
+
+def _is_bare_beginning(path: Path) -> bool:
+    """Whether a folder holds the .git file and nothing else."""
+    return [item.name for item in path.iterdir()] == [".git"] and (path / ".git").is_file()

@@ -1,0 +1,207 @@
+"""What a fast-forward that failed half-way has left in a checkout: known for what it is, and given back.
+
+Git writes the files, then the index (aside: ``forward``), then the ref, and undoes nothing when a folder is read-only, the
+disk is full or it is killed. A note beside the index says which of the paths were the user's before; it outlives a crash.
+Only what is, byte for byte, the commit's (a file may have been cut short) is taken for git's work: nothing that exists
+nowhere else goes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from corral.git import refs
+from corral.git.checkouts import status
+from corral.git.process.command import Git
+
+_NOTE = "corral.landing"
+_GITLINK = "160000"
+ABSENT = "000000"
+
+
+@dataclass(frozen=True)
+class Step:
+    """One path of the fast-forward, a submodule's excepted: what it is before and after (``ABSENT``: not there)."""
+
+    path: str
+    old_mode: str
+    old_blob: str
+    new_mode: str
+    new_blob: str
+
+
+@dataclass(frozen=True)
+class Note:
+    """A fast-forward from ``old_sha`` (``""``: no commit yet); ``users`` are those of its paths that were the user's."""
+
+    old_sha: str
+    new_sha: str
+    users: list[str]
+
+    def steps(self, checkout: Git) -> list[Step]:
+        """What it changes, but for what is the user's."""
+        users = set(self.users)
+        return [step for step in _steps(checkout, self.old_sha, self.new_sha) if step.path not in users]
+
+    def has_arrived(self, checkout: Git) -> bool:
+        """Whether the checkout's HEAD has the commit."""
+        head = checkout.head()
+        return bool(head and refs.is_ancestor(checkout, self.new_sha, head))
+
+    def __str__(self) -> str:
+        return "\0".join((self.old_sha, self.new_sha, *self.users))
+
+
+def parse(text: str) -> Note:
+    """A note from its text."""
+    old_sha, new_sha, *users = text.split("\0")
+    return Note(old_sha, new_sha, users)
+
+
+def remember(checkout: Git, old_sha: str, new_sha: str) -> Note:
+    """Note, before a fast-forward, which of its paths are the user's.
+
+    Raises:
+        OSError: The note cannot be written.
+    """
+    dirty = {change.path for change in status.changes(checkout, untracked=False)}
+    users = [
+        step.path
+        for step in _steps(checkout, old_sha, new_sha)
+        if step.path in dirty or (step.old_mode == ABSENT and is_file(_top(checkout) / step.path))
+    ]
+    note = Note(old_sha, new_sha, users)
+    unfinished = checkout.git_dir / f"{_NOTE}.part"
+    unfinished.write_bytes(os.fsencode(str(note)))
+    unfinished.replace(checkout.git_dir / _NOTE)
+    return note
+
+
+def noted(checkout: Git) -> Note | None:
+    """The fast-forward that was begun in a checkout and neither arrived nor was given back."""
+    try:
+        return parse(os.fsdecode((checkout.git_dir / _NOTE).read_bytes()))
+    except FileNotFoundError:
+        return None
+
+
+def noted_at(checkout: Git) -> float:
+    """When the note was written, in seconds of the file system's clock: its git was started later."""
+    return (checkout.git_dir / _NOTE).stat().st_mtime
+
+
+def forget(checkout: Git) -> None:
+    """The fast-forward has arrived, or is given back: what is there is the checkout's."""
+    (checkout.git_dir / _NOTE).unlink(missing_ok=True)
+
+
+def give_back(checkout: Git, note: Note) -> list[str]:
+    """Put back the files that a noted fast-forward changed, if it did not arrive.
+
+    Returns:
+        Paths that could not be put back yet. Empty: the checkout is the user's own again.
+
+    Raises:
+        GitFailed: It could not be found out.
+    """
+    collected = checkout.run("cat-file", "-e", note.new_sha).rc == 1
+    return [] if collected or note.has_arrived(checkout) else _files_back(checkout, note.new_sha, note.steps(checkout))
+
+
+def _files_back(checkout: Git, new_sha: str, steps: Sequence[Step]) -> list[str]:
+    tracked = _names(checkout, "ls-files", "-z")
+    differs = _unstaged(checkout)
+    # All are compared before any changes: what a file is compared with may depend on a .gitattributes among them.
+    added = [
+        step.path
+        for step in steps
+        if step.path not in tracked and step.new_mode != ABSENT and is_commits(checkout, new_sha, step)
+    ]
+    changed = [
+        step.path
+        for step in steps
+        if step.path in tracked & differs
+        and (not is_file(_top(checkout) / step.path) or is_commits(checkout, new_sha, step))
+    ]
+    stuck = [path for path in added if not _removed(_top(checkout), path)]
+    changed = [path for path in changed if _is_free(_top(checkout), path)]
+    if changed and not checkout.run(
+        "checkout-index", "--force", "-z", "--stdin", input=os.fsencode("".join(f"{path}\0" for path in changed)),
+        timeout_s=600,
+    ).ok:  # fmt: skip
+        stuck += _unstaged(checkout).intersection(changed)
+    return sorted(stuck)
+
+
+def _unstaged(checkout: Git) -> set[str]:
+    """Paths whose index entry is HEAD's, and whose file is not."""
+    return {change.path for change in status.changes(checkout, untracked=False) if change.code[0] == "."}
+
+
+def is_commits(checkout: Git, new_sha: str, step: Step) -> bool:
+    """Whether what is at a path was written there from the commit, as a whole or up to where git was stopped."""
+    place = _top(checkout) / step.path
+    if not is_file(place) or step.new_mode == ABSENT:
+        return False
+    if step.new_mode == "120000":
+        blob = checkout.check("cat-file", "blob", step.new_blob).stdout
+        return place.is_symlink() and os.fsencode(os.readlink(place)) == blob  # noqa: PTH115 (a Path drops `./`)
+    if place.is_symlink() or not place.is_file():  # a pipe would be waited for
+        return False
+    whole = checkout.run("cat-file", "--filters", f"{new_sha}:{step.path}", timeout_s=600)
+    if whole.ok:
+        return whole.stdout.startswith(place.read_bytes())
+    # The filter that makes the file's content may be what failed; the one for the other direction needs no network.
+    cleaned = checkout.run("hash-object", f"--path={step.path}", "--", step.path, timeout_s=600)
+    return cleaned.text.strip() == step.new_blob
+
+
+def _removed(top: Path, path: str) -> bool:
+    place = top / path
+    try:
+        place.unlink(missing_ok=True)
+    except OSError:
+        return False
+    with suppress(OSError):  # the first folder that is not empty
+        for folder in place.parents:
+            if folder == top:
+                break
+            folder.rmdir()
+    return True
+
+
+def _is_free(top: Path, path: str) -> bool:
+    """Whether ``checkout-index --force`` would replace nothing at or above a path but, at most, the file itself."""
+    place = top / path
+    above = [folder for folder in place.parents if top in folder.parents]
+    return (is_file(place) or not os.path.lexists(place)) and not any(is_file(folder) for folder in above)
+
+
+def is_file(place: Path) -> bool:
+    """Whether something other than a folder is there."""
+    return os.path.lexists(place) and (place.is_symlink() or not place.is_dir())
+
+
+def _steps(checkout: Git, old_sha: str, new_sha: str) -> list[Step]:
+    old = old_sha or status.empty_tree(checkout)
+    raw = checkout.check("diff-tree", "-r", "-z", "--raw", "--no-abbrev", "--no-renames", old, refs.oid(new_sha)).text
+    tokens = raw.split("\0")
+    found = []
+    for meta, path in zip(tokens[0::2], tokens[1::2], strict=False):
+        old_mode, new_mode, old_blob, new_blob, _ = meta.removeprefix(":").split(" ")
+        if _GITLINK not in (old_mode, new_mode):  # git moves no submodule with the rest
+            found.append(Step(path, old_mode, old_blob, new_mode, new_blob))
+    return found
+
+
+def _names(checkout: Git, *command: str) -> set[str]:
+    return set(checkout.check(*command).text.split("\0")) - {""}
+
+
+def _top(checkout: Git) -> Path:
+    assert checkout.work_tree is not None
+    return checkout.work_tree

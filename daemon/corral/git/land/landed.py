@@ -1,0 +1,188 @@
+"""What Corral left in a checkout when it landed there: told from what others change later, and verified.
+
+A git that Corral could not see (in a container, or a library) may have read the index before a landing and written it
+after: then everything that has just landed is staged as taken back. That is recognised by its content, and put right.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from corral.git import refs
+from corral.git.checkouts import index_lock
+from corral.git.land import halfway
+from corral.git.land.halfway import ABSENT, Note
+from corral.git.process.command import Git
+from corral.models.instants import UTC
+
+_NOTHING = (ABSENT, "0" * 40)
+_LEFT = "corral.landed"
+_VERIFIED = "verified"
+
+LOOK_AFTER_S = 2.0
+"""Seconds after a landing until it is verified that nobody has undone it."""
+
+_RACE_S = 10.0
+"""Seconds after a landing within which a git may still write what it read before."""
+
+_SET_BACK_S = 120.0
+"""A file that seems to be written so much later than a moment ago was written before the clock was set back."""
+
+
+@dataclass(frozen=True)
+class Verified:
+    """A look at a checkout after a landing: paths that were put right, and landed paths that differ and were left alone."""
+
+    put_right: list[str]
+    differ: list[str]
+
+
+def leave(checkout: Git, note: Note, *, is_whole: bool = True) -> None:
+    """Remember the state in which a landing leaves a checkout.
+
+    Args:
+        is_whole: False: it is not certain that the index has what landed.
+    """
+    _write(checkout, _signature(checkout) if is_whole else "", str(note))
+
+
+def was_written(checkout: Git, since: datetime) -> bool:
+    """Whether anybody but Corral has written the index, HEAD or the branch of a checkout after an instant."""
+    newest = max((found.st_mtime for found in _stats(checkout) if found), default=0.0)
+    if not since.timestamp() < newest <= since.timestamp() + _SET_BACK_S:
+        return False
+    left = _read(checkout)
+    return left is None or left[0] != _signature(checkout)
+
+
+def due_at(checkout: Git) -> datetime | None:
+    """When a landing in a checkout is to be verified; None: it has been, or there was none."""
+    left = _read(checkout)
+    if left is None or left[1] == _VERIFIED:
+        return None
+    return datetime.fromtimestamp((checkout.git_dir / _LEFT).stat().st_mtime, UTC) + timedelta(seconds=LOOK_AFTER_S)
+
+
+def verify(checkout: Git) -> Verified | None:
+    """Look whether a landing was undone by a git that did not know of it, and put right what is provably that.
+
+    Everything that landed, but what was the user's, must be in the index as it was before, in the files as it was before or
+    as it landed, and the index written within seconds. Anything else is somebody's will.
+
+    Returns:
+        What was found; None if somebody has the index at the moment: look again.
+
+    Raises:
+        GitFailed: It could not be found out.
+    """
+    left = _read(checkout)
+    if left is None or left[1] == _VERIFIED:
+        return Verified([], [])
+    note, found = halfway.parse(left[1]), Verified([], [])
+    is_untouched = left[0] == _signature(checkout)
+    if not is_untouched and (not left[0] or _is_of_a_race(checkout)):
+        if not index_lock.take(checkout):
+            return None
+        try:
+            found = _put_right(checkout, note)
+        finally:
+            index_lock.release(checkout)
+            _write(checkout, _signature(checkout) if found.put_right else "", _VERIFIED)
+    else:
+        _write(checkout, left[0], _VERIFIED)
+    return found
+
+
+def _is_of_a_race(checkout: Git) -> bool:
+    index = _stat(checkout.git_dir / "index")
+    return index is None or index.st_mtime <= (checkout.git_dir / _LEFT).stat().st_mtime + _RACE_S
+
+
+def _put_right(checkout: Git, note: Note) -> Verified:
+    """Under the lock: have the index, and files that are as before, say what landed, if that is all that is wrong."""
+    head = checkout.head()
+    if not head or not note.has_arrived(checkout):
+        return Verified([], [])
+    changed_since = set(refs.changed_paths(checkout, note.new_sha, head))
+    steps = {step.path: step for step in note.steps(checkout) if step.path not in changed_since}
+    index = _entries(checkout)
+    undone = {path for path, step in steps.items() if index.get(path, _NOTHING) == (step.old_mode, step.old_blob)}
+    if not undone:
+        return Verified([], [])
+    sparse = checkout.run("config", "--type=bool", "--get", "core.sparseCheckout").text.strip() == "true"
+    if len(undone) < len(steps) or sparse:
+        return Verified([], sorted(undone))
+    private = index_lock.copy_index(checkout)
+    ordered = sorted(
+        steps.values(), key=lambda step: step.new_mode != ABSENT
+    )  # a file makes room for a folder, or reverse
+    lines = "".join(f"{step.new_mode} {step.new_blob}\t{step.path}\0" for step in ordered)
+    checkout.check("update-index", "-z", "--index-info", input=os.fsencode(lines), index_file=private)
+    unlike_landed, unlike_before = (_differing(checkout, file) & undone for file in (private, None))
+    # What is in neither index has no entry to differ from.
+    there = {path for path in undone if halfway.is_file((checkout.work_tree or Path()) / path)}
+    unlike_landed |= {path for path in there if steps[path].new_mode == ABSENT}
+    unlike_before |= {path for path in there if ABSENT in (steps[path].old_mode, steps[path].new_mode)}
+    if somebodys := unlike_landed & unlike_before:
+        shutil.rmtree(private.parent)
+        return Verified([], sorted(somebodys))
+    names = os.fsencode("".join(f"{path}\0" for path in sorted(unlike_landed)))
+    checkout.check("checkout-index", "--force", "-u", "-z", "--stdin", input=names, index_file=private, timeout_s=600)
+    index_lock.replace_index(checkout, private)
+    return Verified(sorted(undone), [])
+
+
+def _entries(checkout: Git) -> dict[str, tuple[str, str]]:
+    found = {}
+    for line in checkout.check("ls-files", "--stage", "-z").text.split("\0"):
+        if line:
+            about, path = line.split("\t", 1)
+            mode, blob, _stage = about.split(" ")
+            found[path] = mode, blob
+    return found
+
+
+def _differing(checkout: Git, index_file: Path | None) -> set[str]:
+    if index_file:
+        checkout.run("update-index", "-q", "--refresh", index_file=index_file)
+    found = checkout.check("diff-files", "--name-only", "--no-renames", "-z", index_file=index_file)
+    return set(found.text.split("\0")) - {""}
+
+
+def _signature(checkout: Git) -> str:
+    return " ".join(
+        f"{found.st_ino}:{found.st_size}:{found.st_mtime_ns}" if found else "-" for found in _stats(checkout)
+    )
+
+
+def _stats(checkout: Git) -> list[os.stat_result | None]:
+    """Index, HEAD and branch: one of them changes with everything that git writes there, but for files."""
+    branch = checkout.branch()
+    places = [checkout.git_dir / "index", checkout.git_dir / "HEAD"]
+    return [_stat(place) for place in (*places, *([checkout.common_dir / branch] if branch else []))]
+
+
+def _stat(place: Path) -> os.stat_result | None:
+    try:
+        return place.stat()
+    except OSError:
+        return None
+
+
+def _read(checkout: Git) -> tuple[str, str] | None:
+    """The signature, and the text of the note or that it is verified."""
+    try:
+        signature, _, rest = os.fsdecode((checkout.git_dir / _LEFT).read_bytes()).partition("\0")
+    except FileNotFoundError:
+        return None
+    return signature, rest
+
+
+def _write(checkout: Git, signature: str, rest: str) -> None:
+    unfinished = checkout.git_dir / f"{_LEFT}.part"
+    unfinished.write_bytes(os.fsencode(f"{signature}\0{rest}"))
+    unfinished.replace(checkout.git_dir / _LEFT)

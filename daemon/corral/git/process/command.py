@@ -1,0 +1,366 @@
+"""The wrapper around git: every git that Corral runs goes through :meth:`Git.run`.
+
+What it guarantees: git sees an environment made here (no inherited ``GIT_*``, no SSH agent), configuration that switches
+off everything a repository could make git execute for its own ends (hooks, fsmonitor, pagers, signing, prompts), the git
+directory and work tree that were asked for whatever the current folder is, and a time limit. What configuration cannot
+switch off are named filters and merge drivers; ``doctor.problems`` lists them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from corral.errors import GitFailed, NotAProject
+from corral.git.process import process
+
+_INHERITED = ("PATH", "HOME", "XDG_CONFIG_HOME", "TZ", "TMPDIR", "USER", "LOGNAME", "GIT_CONFIG_NOSYSTEM")
+"""All that is taken over. GIT_CONFIG_NOSYSTEM only ever takes configuration away."""
+
+_PINNED = {
+    "safe.bareRepository": "explicit",
+    "core.hooksPath": "/dev/null",
+    "core.fsmonitor": "false",
+    "core.pager": "cat",
+    "core.askPass": "",
+    "credential.helper": "",
+    "diff.external": "",
+    "protocol.ext.allow": "never",
+    "gc.auto": "0",
+    "maintenance.auto": "false",
+    "rerere.enabled": "false",
+    "commit.gpgSign": "false",
+    "merge.verifySignatures": "false",
+    "merge.autoStash": "false",
+    "merge.default": "text",
+    "log.showSignature": "false",
+    "submodule.recurse": "false",
+    "i18n.commitEncoding": "UTF-8",
+    # `worktree remove` looks for untracked files the way the user's `status` does.
+    "status.showUntrackedFiles": "all",
+    # Git itself waits for a ref lock that is held for a moment: milliseconds.
+    "core.filesRefLockTimeout": "5000",
+    "core.packedRefsTimeout": "10000",
+}
+
+_FIXED = {
+    "LANG": "C",
+    "LC_ALL": "C",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_EDITOR": ":",
+    "GIT_CONFIG_COUNT": str(len(_PINNED)),
+    **{f"GIT_CONFIG_KEY_{n}": key for n, key in enumerate(_PINNED)},
+    **{f"GIT_CONFIG_VALUE_{n}": value for n, value in enumerate(_PINNED.values())},
+}
+
+
+_READERS = frozenset(
+    {"cat-file", "check-attr", "check-ignore", "diff-files", "diff-index", "diff-tree", "for-each-ref", "log"}
+    | {
+        "ls-files",
+        "ls-tree",
+        "merge-base",
+        "merge-tree",
+        "rev-list",
+        "rev-parse",
+        "show",
+        "show-ref",
+        "status",
+        "version",
+    }
+)
+"""What changes nothing, or adds objects at most: run again where somebody killed it."""
+
+_KILLED = (-signal.SIGKILL, -signal.SIGTERM)
+
+
+class Outcome(Enum):
+    """How a git command ended, for code that branches on it."""
+
+    OK = "ok"
+    CONFLICT = "conflict"
+    """A merge was tried and has conflicts."""
+    REFUSED = "refused"
+    """Git said no (or, for a question: "no"), and changed nothing."""
+    LOCK = "lock"
+    """Another git holds, or a killed one left, a lock."""
+    INFRA = "infra"
+    """Anything else: a broken repository, a full disk, a signal, a time-out."""
+
+
+_LOCK = re.compile(r"\.lock': File exists|could not lock config file|Another git process seems to be running")
+_REFUSED = re.compile(
+    r"but expected|reference already exists|unable to resolve reference|cannot lock ref|Not possible to fast-forward"
+    r"|would be overwritten|would lose untracked|refusing to|already exists|contains modified or untracked"
+    r"|is already checked out|cannot be moved or removed|You have not concluded|not something we can merge"
+)
+
+
+_NO_INDEX = "corral.no-index"
+"""There is never such a file; to git that is an empty index."""
+
+
+def classify(verb: str, rc: int, stderr: str) -> Outcome:
+    """Decide the outcome from the exit code and, only where that is not enough, from the message (in C locale).
+
+    A non-zero exit is never by itself a conflict: only ``merge-tree`` says "conflict" by exiting 1.
+    """
+    if rc == 0:
+        return Outcome.OK
+    if _LOCK.search(stderr):
+        return Outcome.LOCK
+    if rc == 1 and verb == "merge-tree":
+        return Outcome.CONFLICT
+    if rc == 1 or _REFUSED.search(stderr):
+        return Outcome.REFUSED
+    return Outcome.INFRA
+
+
+@dataclass(frozen=True)
+class Result:
+    """What one git command did. ``argv`` is without the wrapper's own options; ``rc`` is negative for a signal."""
+
+    argv: tuple[str, ...]
+    rc: int
+    stdout: bytes
+    stderr: str
+    outcome: Outcome
+
+    @property
+    def text(self) -> str:
+        """Standard output as text; bytes that are not UTF-8 survive (``surrogateescape``)."""
+        return os.fsdecode(self.stdout)
+
+    @property
+    def ok(self) -> bool:
+        """Whether git exited 0."""
+        return self.outcome is Outcome.OK
+
+    def failure(self) -> GitFailed:
+        """The error to raise where this result cannot be lived with."""
+        lines = [line for line in self.stderr.splitlines() if line.strip()]
+        said = next((line for line in lines if line.startswith(("fatal: ", "error: "))), "".join(lines[:1]))
+        return GitFailed(
+            f"git {self.argv[0]} failed: {said[:300] or f'exit code {self.rc}'}",
+            cause="Another git command is running, or one was killed and left its lock file."
+            if self.outcome is Outcome.LOCK
+            else "",
+            details={
+                "argv": list(self.argv),
+                "rc": self.rc,
+                "stderr": self.stderr[-4000:],
+                "outcome": self.outcome.value,
+            },
+        )
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Who a commit is by."""
+
+    name: str
+    email: str
+
+
+class Git:
+    """One checkout, or one repository without a checkout. Holds no process and no open file; safe to share by threads.
+
+    Args:
+        git_dir: The worktree's own git directory; the common one for work on refs alone.
+        work_tree: Top of the checkout, or None.
+        identity: Who commits; None leaves it to git's configuration.
+    """
+
+    def __init__(self, git_dir: Path, work_tree: Path | None = None, *, identity: Identity | None = None) -> None:
+        self.git_dir = git_dir
+        self.work_tree = work_tree
+        self.identity = identity
+
+    def __repr__(self) -> str:
+        return f"Git({str(self.git_dir)!r}, {str(self.work_tree)!r})"
+
+    def run(
+        self,
+        *args: str,
+        input: bytes | None = None,
+        timeout_s: float = 60,
+        index_file: Path | None = None,
+        env: Mapping[str, str] | None = None,
+        config: Mapping[str, str] | None = None,
+    ) -> Result:
+        """Run ``git <args>`` here.
+
+        Args:
+            args: The verb first. What came from a user must already be a full object name, a full ref, or stand
+                behind ``--``.
+            input: Standard input; None is ``/dev/null``.
+            timeout_s: Seconds until git and all it started are ended.
+            index_file: An index to use instead of the checkout's.
+            env: Variables to add (an identity, dates).
+            config: Configuration to add for this command.
+        """
+        top = self.work_tree or self.git_dir
+        argv = ["git", "-C", str(top), "--no-pager", f"--git-dir={self.git_dir}"]
+        if self.work_tree is not None:
+            argv.append(f"--work-tree={self.work_tree}")
+        for key, value in (config or {}).items():
+            argv += ["-c", f"{key}={value}"]
+        environment = environ(self.identity)
+        if index_file is None and args[0] == "diff-tree":  # it compares commits, but fails where the index is damaged
+            index_file = self.git_dir / _NO_INDEX
+        if index_file is not None:
+            environment["GIT_INDEX_FILE"] = str(index_file)
+        environment.update(env or {})
+        return _run([*argv, *args], args, environment, input, timeout_s)
+
+    def must(self, *args: str, **kw: Any) -> str:
+        """Run, and return standard output without surrounding white space.
+
+        Raises:
+            GitFailed: Git did not exit 0.
+        """
+        return self.check(*args, **kw).text.strip()
+
+    def check(self, *args: str, **kw: Any) -> Result:
+        """Run, and return the result.
+
+        Raises:
+            GitFailed: Git did not exit 0.
+        """
+        result = self.run(*args, **kw)
+        if not result.ok:
+            raise result.failure()
+        return result
+
+    @cached_property
+    def common_dir(self) -> Path:
+        """The git directory that all worktrees of the repository share."""
+        try:
+            text = (self.git_dir / "commondir").read_text().rstrip("\n")
+        except FileNotFoundError:
+            return self.git_dir
+        return Path(os.path.normpath(self.git_dir / text))
+
+    def branch(self) -> str | None:
+        """The full ref that HEAD names, whether or not it has a commit; None when detached."""
+        text = self._head_text()
+        if text == "ref: refs/heads/.invalid":  # a reftable repository: HEAD is not in this file
+            result = self.run("symbolic-ref", "-q", "HEAD")
+            return result.text.strip() if result.ok else None
+        return text.removeprefix("ref: ") if text.startswith("ref: ") else None
+
+    def head(self) -> str | None:
+        """The commit that HEAD is at; None where there is no commit yet."""
+        text = self._head_text()
+        if not text.startswith("ref: "):
+            return text
+        loose = self.loose(text.removeprefix("ref: "))
+        if loose is not None:
+            return loose
+        result = self.run("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
+        return result.text.strip() if result.ok else None
+
+    def loose(self, ref: str) -> str | None:
+        """What a ref's own file says, without starting a process; None means: ask git.
+
+        Exact: git writes ``packed-refs`` before it deletes such a file, and never the other way round.
+        """
+        try:
+            text = (self.common_dir / ref).read_bytes().decode("ascii", "replace").rstrip("\n")
+        except OSError:
+            return None
+        return text if OID.fullmatch(text) else None
+
+    def _head_text(self) -> str:
+        try:
+            return (self.git_dir / "HEAD").read_text(errors="surrogateescape").rstrip("\n")
+        except OSError as error:
+            raise NotAProject(
+                f"{self.git_dir} is not a git directory.",
+                cause="The checkout, or its entry in the repository, was deleted.",
+                remedy="Run `corral doctor`.",
+            ) from error
+
+
+OID = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+"""A whole object name."""
+
+
+def environ(identity: Identity | None = None) -> dict[str, str]:
+    """The whole environment of a git: what is inherited on purpose, what is pinned, and who commits."""
+    inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
+    return {**inherited, **_FIXED, **(as_env(identity) if identity else {})}
+
+
+def as_env(identity: Identity) -> dict[str, str]:
+    """The variables that make git commit as ``identity``."""
+    return {
+        "GIT_AUTHOR_NAME": identity.name,
+        "GIT_AUTHOR_EMAIL": identity.email,
+        "GIT_COMMITTER_NAME": identity.name,
+        "GIT_COMMITTER_EMAIL": identity.email,
+    }
+
+
+def version() -> tuple[int, ...]:
+    """The version of the git that is used: ``(2, 39, 5)``."""
+    found = re.search(r"(\d+(?:\.\d+)+)", _run(["git", "version"], ("version",), environ(), None, 10).text)
+    return tuple(int(part) for part in found[1].split(".")) if found else ()
+
+
+def discovered_top(path: Path) -> Path | None:
+    """The work tree that a git started in ``path``, without being told, would use."""
+    result = _run(["git", "-C", str(path), "rev-parse", "--show-toplevel"], ("rev-parse",), environ(), None, 10)
+    return Path(result.text.removesuffix("\n")) if result.ok else None
+
+
+def open_repository(common_dir: Path, *, identity: Identity | None = None) -> Git:
+    """A repository by its common git directory, for work that needs no checkout.
+
+    Raises:
+        NotAProject: There is no repository there.
+    """
+    if not (common_dir / "HEAD").exists() or not (common_dir / "objects").is_dir():
+        raise NotAProject(f"{common_dir} is not a git repository.")
+    return Git(common_dir, identity=identity)
+
+
+def open_checkout(path: Path, *, identity: Identity | None = None) -> Git:
+    """A checkout by its top folder (of the main worktree or a linked one); files are read, git is not run.
+
+    Raises:
+        NotAProject: ``path`` is not the top of a checkout.
+    """
+    dot_git = path / ".git"
+    try:
+        text = "" if dot_git.is_dir() else dot_git.read_text(errors="surrogateescape")
+    except OSError as error:
+        raise NotAProject(f"{path} is not the top of a git checkout.") from error
+    git_dir = dot_git if not text else Path(os.path.normpath(path / text.removeprefix("gitdir: ").rstrip("\n")))
+    if not (git_dir / "HEAD").exists():
+        raise NotAProject(
+            f"{path} has lost its git directory.",
+            cause=f"{git_dir} does not exist, or is damaged.",
+            remedy="Run `corral doctor`.",
+        )
+    return Git(git_dir, path, identity=identity)
+
+
+def _run(
+    argv: list[str], shown: tuple[str, ...], env: Mapping[str, str], stdin: bytes | None, timeout_s: float
+) -> Result:
+    done = process.execute(argv, env, stdin=stdin, timeout_s=timeout_s)
+    if done.rc in _KILLED and not done.cut and shown[0] in _READERS:
+        done = process.execute(argv, env, stdin=stdin, timeout_s=timeout_s)
+    stderr = os.fsdecode(done.stderr)
+    if done.cut:
+        return Result(shown, done.rc or -15, done.stdout, f"{done.cut}\n{stderr}", Outcome.INFRA)
+    return Result(shown, done.rc, done.stdout, stderr, classify(shown[0], done.rc, stderr))

@@ -1,0 +1,182 @@
+"""The gits that run: which of them work in a checkout, and which could hold a lock of a repository."""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import psutil
+
+from corral.git.process.command import Git
+
+INDEX_WRITERS = frozenset(
+    {
+        "add", "am", "apply", "bisect", "checkout", "cherry-pick", "citool", "clean", "commit", "merge", "mv", "pull",
+        "read-tree", "rebase", "reset", "restore", "revert", "rm", "sparse-checkout", "stash", "submodule", "switch",
+        "symbolic-ref", "update-index",
+    }
+)  # fmt: skip
+"""Commands that read HEAD or the index and write one of them later, trusting that it is as they read it."""
+
+READERS = frozenset(
+    {
+        "blame", "cat-file", "describe", "diff", "for-each-ref", "fsmonitor--daemon", "grep", "log", "ls-files", "ls-tree",
+        "rev-list", "rev-parse", "shortlog", "show", "show-ref", "status",
+    }
+)  # fmt: skip
+"""Commands that never lock a ref or HEAD, and of which some live for days."""
+
+_WITH_VALUE = ("-C", "-c", "--git-dir", "--work-tree", "--namespace", "--config-env", "--super-prefix", "--attr-source")
+
+
+def in_checkout(checkout: Git) -> list[psutil.Process]:
+    """The processes that may write the index or HEAD of a checkout: git, and our own included.
+
+    A git that runs as another user, or in a container, may not be seen.
+    """
+    return [
+        process
+        for process, words in _gits()
+        if verb(words) in INDEX_WRITERS and _works_in(process, words, checkout.git_dir, common=False)
+    ]
+
+
+def in_repository(repo: Git) -> list[psutil.Process]:
+    """The gits that may lock a ref, HEAD or an index of a repository; those that we may not look into are among them."""
+    return [
+        process
+        for process, words in _gits()
+        if verb(words) not in READERS and _works_in(process, words, repo.common_dir, common=True) is not False
+    ]
+
+
+def with_index(is_wanted: Callable[[str], bool]) -> list[psutil.Process]:
+    """The gits that write an index other than the checkout's, if it is a wanted one: what a killed daemon started."""
+    found = []
+    for pid in psutil.pids():
+        try:
+            if _is_named(pid, (b"git", b"env")):  # `env` is what becomes git: see `process`
+                process = psutil.Process(pid)
+                words = process.cmdline()
+                named = [word.partition("=")[2] for word in words if word.startswith("GIT_INDEX_FILE=")]
+                if named or "--ff-only" in words:
+                    named.append(process.environ().get("GIT_INDEX_FILE", ""))
+                if any(is_wanted(name) for name in named):
+                    found.append(process)
+        except (psutil.Error, OSError):
+            continue
+    return found
+
+
+def wait(processes: Sequence[psutil.Process], timeout_s: float) -> list[psutil.Process]:
+    """Wait until these have ended, at most so many seconds; returns those that live.
+
+    No exit status is taken: one of them may be a child of this process that somebody else waits for.
+    """
+    if not hasattr(os, "pidfd_open"):
+        others = [process for process in processes if process.pid not in _children()]
+        return psutil.wait_procs(others, timeout=timeout_s)[1] if others else []
+    deadline = time.monotonic() + timeout_s  # a property of the running processes, as in `process`
+    return [process for process in processes if not _ended(process, deadline - time.monotonic())]
+
+
+def _children() -> set[int]:
+    return {child.pid for child in psutil.Process().children()}
+
+
+def _ended(process: psutil.Process, timeout_s: float) -> bool:
+    try:
+        handle = os.pidfd_open(process.pid)
+    except OSError:
+        return True
+    try:
+        return not process.is_running() or bool(select.select([handle], [], [], max(0.0, timeout_s))[0])
+    finally:
+        os.close(handle)
+
+
+def verb(words: Sequence[str]) -> str:
+    """The command in a git's arguments: ``commit`` of ``git -C here commit -m x``; empty where there is none."""
+    program = words[0].rpartition("/")[2] if words else ""
+    if program.startswith("git-"):
+        return program.removeprefix("git-")
+    rest = iter(words[1:])
+    for word in rest:
+        if word in _WITH_VALUE:
+            next(rest, None)
+        elif not word.startswith("-"):
+            return word
+    return ""
+
+
+def describe(process: psutil.Process) -> str:
+    """How to name a process to a person: ``git commit (process 123)``."""
+    try:
+        return f"git {verb(process.cmdline())} (process {process.pid})"
+    except (psutil.Error, OSError):
+        return f"process {process.pid}"
+
+
+def _gits() -> Iterator[tuple[psutil.Process, list[str]]]:
+    for pid in psutil.pids():
+        try:
+            if _is_named(pid, (b"git",)):
+                process = psutil.Process(pid)
+                if process.name().partition("-")[0] == "git" and process.status() != psutil.STATUS_ZOMBIE:
+                    yield process, process.cmdline()
+        except (psutil.Error, OSError):  # it ended, or is not ours to look into
+            continue
+
+
+def _is_named(pid: int, beginnings: tuple[bytes, ...]) -> bool:
+    if not sys.platform.startswith("linux"):
+        return True
+    with open(f"/proc/{pid}/comm", "rb", buffering=0) as name:  # noqa: PTH123 - ten times as fast, for every process there is
+        return name.read(16).startswith(beginnings)
+
+
+def _works_in(process: psutil.Process, words: Sequence[str], wanted: Path, *, common: bool) -> bool | None:
+    """Whether a git works with a git directory (``common``: with the one that worktrees share); None: not ours to see."""
+    try:
+        place = _git_dir(process, words)
+        return place is not None and (Git(place).common_dir if common else place).resolve() == wanted.resolve()
+    except psutil.NoSuchProcess:
+        return False  # it has ended
+    except psutil.AccessDenied:
+        return None
+    except OSError:
+        return False  # what it names is no git directory
+
+
+def _git_dir(process: psutil.Process, words: Sequence[str]) -> Path | None:
+    """The git directory that a git works with, as git itself would find it; None: it is in no repository."""
+    here = Path(process.cwd())
+    named = _option(words, "--git-dir") or process.environ().get("GIT_DIR")
+    if named:
+        return _pointed_to(here / named)
+    for folder in (here, *here.parents):
+        if (folder / ".git").exists():
+            return _pointed_to(folder / ".git")
+        if (folder / "HEAD").is_file() and (folder / "objects").is_dir():
+            return folder
+    return None
+
+
+def _pointed_to(dot_git: Path) -> Path:
+    if dot_git.is_dir():
+        return dot_git
+    text = dot_git.read_text(errors="surrogateescape").removeprefix("gitdir: ").rstrip("\n")
+    return Path(os.path.normpath(dot_git.parent / text))
+
+
+def _option(words: Sequence[str], name: str) -> str | None:
+    for at, word in enumerate(words):
+        if word.startswith(f"{name}="):
+            return word.removeprefix(f"{name}=")
+        if word == name and at + 1 < len(words):
+            return words[at + 1]
+    return None

@@ -1,0 +1,112 @@
+"""Lock files that a killed git left behind: found, told from live ones, and removed only where they are ours."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+import psutil
+
+from corral.git.checkouts.listing import admin_dirs, folder_of
+from corral.git.process import running
+from corral.git.process.command import Git
+
+_IN_EVERY_WORKTREE = ("index.lock", "HEAD.lock")
+_IN_COMMON = ("config.lock", "packed-refs.lock", "shallow.lock", "gc.pid.lock", "objects/maintenance.lock")
+
+_CLOCK_SLACK_S = 0.5  # what the kernel says of a process's start and of a file's time differs a little
+
+
+@dataclass(frozen=True)
+class LockFile:
+    """A lock file. ``ref`` is the ref it locks, ``worktree`` the folder whose index or HEAD it locks; else None."""
+
+    path: Path
+    age_s: float
+    ref: str | None
+    worktree: Path | None
+
+
+def lock_files(repo: Git, now: datetime) -> list[LockFile]:
+    """Every lock file in a repository, with its age."""
+    found: list[tuple[Path, str | None, Path | None]] = []
+    for admin in admin_dirs(repo):
+        found += [(admin / name, None, folder_of(admin)) for name in _IN_EVERY_WORKTREE]
+    common = repo.common_dir
+    found += [(common / name, None, None) for name in _IN_COMMON]
+    for path in (common / "refs").rglob("*.lock"):
+        found.append((path, path.relative_to(common).as_posix().removesuffix(".lock"), None))
+    result = []
+    for path, ref, worktree in found:
+        try:
+            age_s = now.timestamp() - path.stat().st_mtime
+        except OSError:  # gone, or in a folder that is not ours to look into
+            continue
+        result.append(LockFile(path, age_s, ref, worktree))
+    return result
+
+
+def is_open(path: Path) -> bool:
+    """Whether a process that we may look into has this file open."""
+    wanted = str(path.resolve())
+    for process in psutil.process_iter():
+        try:
+            if any(file.path == wanted for file in process.open_files()):
+                return True
+        except (psutil.Error, OSError):  # it ended, or is not ours to look into
+            continue
+    return False
+
+
+def may_be_gits(path: Path, repo: Git) -> bool:
+    """Whether a git of this repository lives that was there when this lock file was made: it may hold it without having it
+    open."""
+    try:
+        made = path.stat().st_mtime
+    except FileNotFoundError:
+        return False
+    for process in running.in_repository(repo):
+        try:
+            if process.create_time() <= made + _CLOCK_SLACK_S:
+                return True
+        except (psutil.Error, OSError):
+            continue
+    return is_open(path)
+
+
+def clear(
+    repo: Git, now: datetime, *, refs: Sequence[str], worktrees: Sequence[Path], older_than_s: float = 60
+) -> list[Path]:
+    """Remove lock files left in what is ours, if they are old and no process holds them.
+
+    Args:
+        repo: The repository.
+        now: Current time, compared with the files' times.
+        refs: Prefixes of the refs that only Corral moves (``refs/corral/``, ``refs/heads/corral/``).
+        worktrees: Folders of the worktrees that Corral allocated.
+        older_than_s: Age (seconds) below which a lock is respected.
+
+    Returns:
+        What was removed.
+    """
+    ours = {path.resolve() for path in worktrees}
+    removed = []
+    for lock in lock_files(repo, now):
+        owned = (
+            (lock.ref or "").startswith(tuple(refs))
+            if lock.ref
+            else lock.worktree is not None and lock.worktree.resolve() in ours
+        )
+        if owned and lock.age_s > older_than_s and not _is_held(lock):
+            with suppress(OSError):  # one that cannot be removed stays, and the git that meets it says so
+                lock.path.unlink()
+                removed.append(lock.path)
+    return removed
+
+
+def _is_held(lock: LockFile) -> bool:
+    """Whether a process holds it: a commit whose editor is open has its checkout's, for hours, without having it open."""
+    return is_open(lock.path) or (lock.ref is None and bool(running.in_checkout(Git(lock.path.parent))))

@@ -1,0 +1,108 @@
+"""By which names the files of a commit are reached: with symbolic links in it, a file has more than one."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from corral.git import refs
+from corral.git.process.command import Git
+from corral.git.refs import oid
+
+_LINK = "120000"
+_MOST_STEPS = 40
+"""Links that are followed one after another, as many as Linux follows."""
+_MOST_ROUNDS = 4
+"""Links behind one another by which a name is looked for; a link into its own folder would give names without end."""
+_MOST_NAMES = 20_000
+
+
+@dataclass(frozen=True)
+class Tree:
+    """The files of one commit.
+
+    Attributes:
+        files: Every path, links among them.
+        links: By path, what each link leads to inside the repository, as it is written there (normalised).
+    """
+
+    files: list[str]
+    links: dict[str, str]
+
+    def names_of(self, path: str) -> set[str] | None:
+        """Every name that a change of ``path`` changes: its own, by links to it, and if it is a link those of what it leads to.
+
+        None: there are too many to tell.
+        """
+        names = found = {path, *self._below(path)}
+        for _ in range(_MOST_ROUNDS):
+            found = {
+                _moved(name, folder, link)
+                for name in found
+                for folder in _itself_and_above(name)
+                for link in self._leading.get(folder, ())
+            } - names
+            names = names | found
+            if len(names) > _MOST_NAMES:
+                return None
+        return names
+
+    @cached_property
+    def _leading(self) -> dict[str, list[str]]:
+        """By path, the links that lead there."""
+        leading: dict[str, list[str]] = {}
+        for link, path in self.links.items():
+            for place in {path, self._resolved(path)}:
+                leading.setdefault(place, []).append(link)
+        return leading
+
+    def _below(self, link: str) -> Iterator[str]:
+        """What is reached through a link."""
+        if link not in self.links:
+            return
+        folder = self._resolved(self.links[link])
+        for file in self.files:
+            if folder in _itself_and_above(file):
+                yield _moved(file, folder, link)
+
+    def _resolved(self, path: str) -> str:
+        """Where a path leads, with the links on its way followed."""
+        for _ in range(_MOST_STEPS):
+            link = next((above for above in _itself_and_above(path) if above in self.links), None)
+            if link is None:
+                break
+            path = _moved(path, link, self.links[link])
+        return path
+
+
+def read(git: Git, commit: str) -> Tree:
+    """The files and links of a commit or tree.
+
+    Raises:
+        GitFailed: There is no such commit.
+    """
+    listed = git.check("ls-tree", "-r", "-z", oid(commit)).text.split("\0")
+    entries = [entry.partition("\t") for entry in listed if entry]
+    blobs = {path: about.split()[2] for about, _, path in entries if about.startswith(_LINK)}
+    written = refs.blobs(git, blobs.values()) if blobs else []
+    links = {}
+    for path, text in zip(blobs, written, strict=True):
+        leads_to = posixpath.normpath(posixpath.join(posixpath.dirname(path), text))
+        if not leads_to.startswith(("/", "../")) and leads_to != "..":
+            links[path] = leads_to
+    return Tree([path for _, _, path in entries], links)
+
+
+def _moved(path: str, old: str, new: str) -> str:
+    """A path below ``old`` as it is below ``new``."""
+    return posixpath.normpath(f"{new}/{posixpath.relpath(path, old)}")
+
+
+def _itself_and_above(path: str) -> Iterator[str]:
+    """A path, the folders that it lies in, and the top (``.``)."""
+    while path and path != ".":
+        yield path
+        path = posixpath.dirname(path)
+    yield "."

@@ -1,0 +1,199 @@
+"""What a change may not bring in without a person: what agents obey (instructions, hooks, settings), and the verification.
+
+A candidate that changes such a path is ``held`` before anything of it is verified or landed, and later requests bypass it. A
+person approves exactly one head; a new head needs a new approval. Which paths these are, the target decides and not the branch.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection
+
+from corral.config.model import Landing
+from corral.coordination.locks.globs import Pattern, compile_pattern
+from corral.errors import ConfigInvalid, Conflict, InvalidInput
+from corral.git import refs, tree_names
+from corral.git.process.command import Git
+from corral.git.tree_names import Tree
+from corral.models.events import EventKind
+from corral.models.merges import NEEDS_APPROVAL
+from corral.models.states import OPEN_MERGES
+from corral.models.visible import embedded
+from corral.store import events
+from corral.store.merges import merges
+
+Row = dict[str, Any]
+MOST_NAMED = 10
+"""Paths that a reason names; the rest are counted."""
+MOST_LISTED = 500
+"""Paths that a review lists and whose diff it shows."""
+MOST_SHOWN = 400_000
+"""Bytes of that diff."""
+_SEPARATORS = "=:,"
+"""Between an option and the path that it is given, as in ``--config=tox.ini``."""
+
+
+@dataclass(frozen=True)
+class Review:
+    """What a person is shown before they approve.
+
+    Attributes:
+        merge_id: The whole id.
+        head_sha: What an approval would hold for.
+        paths: Those that need it; empty: none does.
+        diff: Of these paths, as it would land.
+        truncated: Whether there is more than what is given.
+    """
+
+    merge_id: str
+    head_sha: str
+    paths: list[str]
+    diff: str
+    truncated: bool
+
+
+def missing(repo: Git, landing: Landing, merge: Row, tip_sha: str) -> str:
+    """Why a request has to wait for a person; empty if it has not, or if its candidate is not known yet.
+
+    Args:
+        landing: As the target has it, never as the branch has it.
+        merge: The stored row.
+        tip_sha: Where the target is. Where it has moved since the candidate was built, what it does not have yet counts.
+
+    Raises:
+        ConfigInvalid: ``landing.approve_paths`` holds what is no pattern.
+    """
+    if merge["candidate_sha"] is None or merge["approved_sha"] == merge["head_sha"]:
+        return ""
+    paths = _protected_between(repo, landing, merge["tip_sha"], merge["candidate_sha"])
+    if paths and merge["tip_sha"] != tip_sha:
+        still = set(refs.changed_paths(repo, tip_sha, merge["head_sha"]))
+        paths = [path for path in paths if path in still]
+    return _reason(merge, paths) if paths else ""
+
+
+def protected(changed: Iterable[str], landing: Landing, trees: Sequence[Tree] = ()) -> list[str]:
+    """Which of these paths need a person: those of ``landing.approve_paths``, and the files that ``landing.verify`` names.
+
+    Args:
+        trees: What the paths differ between. A path counts by every name that a symbolic link in one of them gives it.
+
+    Raises:
+        ConfigInvalid: ``landing.approve_paths`` holds what is no pattern.
+    """
+    patterns = [_pattern(text) for text in landing.approve_paths]
+    named = {path for command in landing.verify for path in _files_named(command)}
+
+    def needs_person(names: Iterable[str] | None) -> bool:
+        return names is None or any(
+            name in named or any(pattern.matches(name) for pattern in patterns) for name in names
+        )
+
+    return [
+        path for path in changed if needs_person([path]) or any(needs_person(tree.names_of(path)) for tree in trees)
+    ]
+
+
+def _protected_between(repo: Git, landing: Landing, before: str, after: str) -> list[str]:
+    changed = refs.changed_paths(repo, before, after)
+    trees = [tree_names.read(repo, commit) for commit in (before, after)] if changed else []
+    return protected(changed, landing, [tree for tree in trees if tree.links])
+
+
+def review(repo: Git, landing: Landing, merge: Row) -> Review:
+    """What an approval of this request would let in.
+
+    Raises:
+        GitFailed: A commit of it is gone.
+    """
+    before, after = merge["tip_sha"], merge["candidate_sha"]
+    if after is None:
+        tip = refs.read(repo, refs.branch_ref(merge["target"])) or merge["head_sha"]
+        before, after = refs.merge_base(repo, tip, merge["head_sha"]) or tip, merge["head_sha"]
+    paths = _protected_between(repo, landing, before, after)
+    listed = paths[:MOST_LISTED]
+    diff = refs.diff(repo, before, after, listed) if listed else b""
+    text = diff[:MOST_SHOWN].decode("utf-8", "replace")
+    truncated = len(diff) > MOST_SHOWN or len(paths) > MOST_LISTED
+    return Review(merge["merge_id"], merge["head_sha"], [embedded(path) for path in listed], text, truncated)
+
+
+def approve(conn: Connection, merge_id: str, head_sha: str, paths: list[str], now: datetime) -> Row:
+    """Store that a person has seen a head and approves it.
+
+    Args:
+        head_sha: What was seen.
+        paths: What needed it; for the event.
+
+    Raises:
+        NotFound: No such merge request.
+        Conflict: It has ended, or has another head by now.
+    """
+    merge = merges.get(conn, merge_id)
+    row = merges.approve(conn, merge["merge_id"], head_sha, now)
+    if row is None:
+        is_open = merge["state"] in OPEN_MERGES
+        raise Conflict(
+            f"Merge request {merge['merge_id']} has another head than the one that was seen."
+            if is_open
+            else f"Merge request {merge['merge_id']} is {merge['state']}: there is nothing to approve.",
+            cause=f"Its head is {merge['head_sha'][:12]}." if is_open else "It has ended.",
+            remedy=f"Look at it again: `corral merge approve {merge['merge_id'][:8]}`."
+            if is_open
+            else "Nothing to do.",
+        )
+    data = {"head_sha": head_sha, "paths": paths[:MOST_NAMED]}
+    events.record(conn, now, EventKind.MERGE_APPROVED, task_id=row["task_id"], merge_id=row["merge_id"], data=data)
+    return row
+
+
+def _reason(merge: Row, paths: list[str]) -> str:
+    named = ", ".join(embedded(path) for path in paths[:MOST_NAMED])
+    more = f" and {len(paths) - MOST_NAMED} more" if len(paths) > MOST_NAMED else ""
+    command = f"corral merge approve {merge['merge_id'][:8]}"
+    return f"{NEEDS_APPROVAL}: it changes {named}{more}. A person looks and decides: `{command}`."
+
+
+def _pattern(text: str) -> Pattern:
+    """What lies in a folder, and what stands in its place: a link could lead anywhere.
+
+    Case never counts: what lands here may be checked out where the file system ignores it.
+    """
+    try:
+        return compile_pattern(text.removesuffix("/**") or text, fold=True)
+    except InvalidInput as error:
+        raise ConfigInvalid(
+            f"landing.approve_paths holds {text[:80]!r}, which is no pattern.",
+            cause=error.cause,
+            remedy="Correct it on the target branch; until then nothing lands there.",
+            details={"errors": [{"field": "landing.approve_paths", "reason": error.message}]},
+        ) from error
+
+
+def _files_named(command: str) -> Iterator[str]:
+    """Every word of a command that could be a path in the repository; a command within quotes is read too."""
+    for word in _words(command):
+        if word != command and any(character.isspace() for character in word):
+            yield from _files_named(word)
+            continue
+        for separator in _SEPARATORS:
+            yield from map(_in_repository, word.split(separator))
+
+
+def _words(command: str) -> list[str]:
+    lexer = shlex.shlex(command, posix=True, punctuation_chars=True)
+    lexer.whitespace_split, lexer.commenters = True, ""
+    try:
+        return list(lexer)
+    except ValueError:  # a quote is open: the shell will say so
+        return command.split()
+
+
+def _in_repository(word: str) -> str:
+    return posixpath.normpath(word) if word else ""

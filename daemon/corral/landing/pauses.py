@@ -1,0 +1,134 @@
+"""Faults that say nothing about a change: the request waits, others go past it, and a target that sees only faults is paused.
+
+A paused target is looked at again at ``look_at``, by one ordinary try of the request that was tried least: it fails at the same
+step as before, or gets a verdict, which ends the pause. What happens here is stored in the caller's transaction.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection
+
+from corral.landing.verify.blame import LONGEST_WAIT_S, set_back, wait_s
+from corral.models.events import EventKind
+from corral.models.instants import after, parse
+from corral.models.merges import waits_for_red_target
+from corral.models.states import MergeState
+from corral.store import events
+from corral.store.merges import merges
+from corral.store.merges import pauses as rows
+from corral.store.tasks import work_pause
+
+Row = dict[str, Any]
+
+
+def record_fault(conn: Connection, merge: Row, why: str, now: datetime, *, proven: bool = False) -> None:
+    """Send an open request back to the queue after a fault, and count it against the target's queue, never against the change.
+
+    Args:
+        why: What happened; one line or more, without a secret.
+        proven: Whether the target without the change met the same, so that its queue is paused at once.
+    """
+    target, tries = merge["target"], merge["tries"] + 1
+    before = rows.failures(conn, target)
+    setback = set_back(tries, before, pause_after=rows.PAUSE_AFTER, proven=proven)
+    again_at = after(now, setback.wait_s)
+    reason = f"Verification could not run (try {tries}), and that says nothing about the change: {why}"
+    row = merges.requeue(conn, merge["merge_id"], now, reason=reason, tries=tries, not_before_at=again_at)
+    if row is None:
+        return
+    rows.count(conn, target, number=setback.failures, reason=why, look_at=after(now, setback.look_s), now=now)
+    if before < rows.PAUSE_AFTER <= setback.failures:
+        events.record(
+            conn, now, EventKind.TARGET_PAUSED, merge_id=row["merge_id"], data={"target": target, "reason": why}
+        )
+
+
+def record_death(conn: Connection, merge: Row, now: datetime) -> None:
+    """Send a request back whose verification ended with the daemon: at once the first time, then after a growing wait.
+
+    The others go past it meanwhile, in case its verification is what ends the daemon. Its target is not counted as failing: a
+    daemon that is killed now and then must not stand still for minutes.
+    """
+    tries = merge["tries"] + 1
+    again_at = after(now, wait_s(tries - 1)) if tries > 1 else None
+    reason = (
+        f"Verification could not run (try {tries}), and that says nothing about the change: the daemon died meanwhile."
+    )
+    merges.requeue(conn, merge["merge_id"], now, reason=reason, tries=tries, not_before_at=again_at)
+
+
+def record_verdict(conn: Connection, target: str, now: datetime) -> None:
+    """A request of the target was judged, so whatever kept the others from it is over: they need not wait any longer."""
+    if rows.clear(conn, target):
+        merges.end_waits(conn, target)
+        events.record(conn, now, EventKind.TARGET_RESUMED, data={"target": target})
+
+
+def any_counted(conn: Connection) -> bool:
+    """Whether faults of any target are remembered."""
+    return rows.anyone(conn)
+
+
+def current(conn: Connection) -> dict[str, Row]:
+    """The paused targets by name; what is remembered of targets that have no open request is forgotten."""
+    for target in rows.idle(conn):
+        rows.clear(conn, target)
+    return rows.paused(conn)
+
+
+def is_due(pause: Row | None, now: datetime) -> bool:
+    """Whether a target is not paused, or is to be looked at again."""
+    return pause is None or now >= parse(pause["look_at"])
+
+
+def in_order_of_tries(requests: list[Row]) -> list[Row]:
+    """Open requests as a paused target is tried with them: so one that always meets a fault does not keep the others waiting."""
+    return sorted(requests, key=lambda row: row["tries"])
+
+
+def look_at_once(conn: Connection, now: datetime, target: str | None = None) -> None:
+    """Have a paused target, or every one, looked at in the next step."""
+    rows.look_at_once(conn, now, target)
+
+
+def are_too_long(conn: Connection, now: datetime) -> bool:
+    """Whether something waits for longer than any fault makes it wait: the clock was set back."""
+    return max(merges.latest_wait(conn) or "", rows.latest_look(conn) or "") > after(now, LONGEST_WAIT_S)
+
+
+def shorten(conn: Connection, now: datetime) -> None:
+    """Let nothing wait for longer than a fault makes it wait."""
+    latest = after(now, LONGEST_WAIT_S)
+    merges.bound_waits(conn, latest)
+    rows.bound_looks(conn, latest)
+
+
+def is_waiting(conn: Connection, merge: Row) -> bool:
+    """Whether a request waits after a fault, its own or its target's, and not for its turn."""
+    if merge["state"] != MergeState.QUEUED:
+        return False
+    return merge["not_before_at"] is not None or merge["target"] in rows.paused(conn)
+
+
+def explained(conn: Connection, requests: list[Row]) -> list[Row]:
+    """The same requests, with the reason of the pause, or the red target, for those that wait for nothing else."""
+    if all(row["state"] != MergeState.QUEUED for row in requests):
+        return requests
+    ordered = work_pause.current(conn)
+    if ordered is not None:
+        told = work_pause.described(ordered)
+        return [{**row, "reason": told} if row["state"] == MergeState.QUEUED else row for row in requests]
+    held = merges.listing(conn, [MergeState.HELD])
+    why = {row["target"]: str(row["reason"]) for row in reversed(held) if waits_for_red_target(row)}
+    why |= {target: _said(row) for target, row in rows.paused(conn).items()}
+    return [
+        {**row, "reason": why[row["target"]]} if row["target"] in why and row["state"] == MergeState.QUEUED else row
+        for row in requests
+    ]
+
+
+def _said(pause: Row) -> str:
+    return f"{pause['target']} is paused and looked at again at {pause['look_at']}: {pause['reason']}"

@@ -1,0 +1,213 @@
+"""A dry run of the verification: do its commands pass on the target's tip, in a fresh worktree?
+
+Where they fail and their output names a file that the main checkout has and a fresh worktree lacks (ignored by git, or not
+committed), that file is copied and the commands run again: what then passes is evidence, and not a guess. Nothing is stored;
+the worktree is of this run alone and goes with it. One that a dead daemon left is taken down by the next start.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path, PurePosixPath
+
+from corral.config.links import make_own_folder
+from corral.config.model import Landing
+from corral.errors import CorralError
+from corral.git import refs
+from corral.git.process.command import Git, open_checkout
+from corral.landing.verify import blame
+from corral.landing.verify.bench import Bench
+from corral.landing.verify.trial import Room
+from corral.landing.verify.verification import Verdict, Verification, end_marked, marks
+from corral.models.states import ReceiptStatus
+from corral.runners.environment import verification_environment
+
+SLOT = "dry-run"
+"""Its verification worktree's folder, and the end of that one's name."""
+
+LOG = "verification-dry-run.log"
+ROUNDS = 5
+"""Runs at most: an output names one missing file at a time."""
+MOST_NAMED = 20
+MOST_GUESSED = 5
+"""Ignored files that are mentioned to a person although no output names them."""
+MOST_BYTES = 50_000_000
+"""Larger ones, dependencies and data, are the recipes' matter."""
+_CACHES = frozenset({"__pycache__", ".git", ".corral"})
+
+
+@dataclass(frozen=True)
+class Missing:
+    """What the main checkout has and a fresh worktree lacks.
+
+    Attributes:
+        path: Repository-relative; a folder that git ignores as a whole ends in ``/``.
+        ignored: Whether git ignores it; otherwise it is not committed.
+    """
+
+    path: str
+    ignored: bool
+
+
+@dataclass(frozen=True)
+class Finding:
+    """How a dry run ended.
+
+    Attributes:
+        reason: Of the first run that was not green; None where that one was.
+        needed: With these files, and not without, the commands passed.
+        suspected: They still fail, and these files are named in the output, or, where none is, ignored by git.
+    """
+
+    status: ReceiptStatus
+    reason: str | None
+    log: Path
+    needed: list[Missing] = field(default_factory=list)
+    suspected: list[Missing] = field(default_factory=list)
+
+
+class DryRun:
+    """Made started; :meth:`step` moves it on and at last gives the finding; :meth:`close` must follow in any case.
+
+    Args:
+        sha: The target's tip.
+        limit_s: Seconds for everything together.
+    """
+
+    def __init__(self, repo: Git, room: Room, landing: Landing, sha: str, limit_s: float, now: datetime) -> None:
+        self._room = room
+        self._landing = landing
+        self._sha = sha
+        self._bench = Bench(room.db, room.project, repo, SLOT)
+        self._until = now + timedelta(seconds=limit_s)
+        self._log = make_own_folder(room.project.logs_dir, room.project.root) / LOG
+        self._log.unlink(missing_ok=True)
+        self._first: str | None = None
+        self._brought: list[Missing] = []
+        self._lacks: list[Missing] = []
+        self._rounds = 0
+        self._run: Verification | None = None
+        self._bench.retire(sha, now)  # a fresh one, whatever was left
+        self._checkout = self._bench.lay_out(sha, now)
+        self._env = self._prepare(room.prepare)
+        self._lacks = list(_lacking(room.project.root, self._bench.path)) if not room.project.bare else []
+        self._start(now)
+
+    def step(self, now: datetime) -> Finding | None:
+        """Look without waiting; the finding, once."""
+        assert self._run is not None
+        verdict = self._run.poll(now)
+        if verdict is None:
+            return None
+        self._run.close()
+        if verdict.status is ReceiptStatus.PASSED:
+            return Finding(verdict.status, self._first, self._log, needed=self._brought)
+        self._first = self._first or verdict.reason
+        named = [one for one in self._lacks if one not in self._brought and _names(self._output(), one.path)]
+        if not named or self._rounds >= ROUNDS or now >= self._until:
+            return self._red(verdict)
+        for one in named[:MOST_NAMED]:
+            _copy(self._room.project.root / one.path, self._bench.path / one.path)
+            self._brought.append(one)
+        self._start(now)
+        return None
+
+    def close(self, now: datetime) -> None:
+        """End what runs, and take the worktree down."""
+        if self._run is not None:
+            self._run.stop()
+            self._run.close()
+        self._bench.retire(self._sha, now)
+
+    def _red(self, verdict: Verdict) -> Finding:
+        suspected = self._brought or [one for one in self._lacks if one.ignored][:MOST_GUESSED]
+        return Finding(verdict.status, self._first, self._log, suspected=suspected)
+
+    def _prepare(self, prepare: Callable[[Path], Mapping[str, str]]) -> Mapping[str, str]:
+        return verification_environment(self._room.environ, prepare(self._bench.path))
+
+    def _start(self, now: datetime) -> None:
+        self._rounds += 1
+        left_s = max(1.0, (self._until - now).total_seconds())
+        self._run = Verification(
+            self._checkout,
+            self._bench.path,
+            self._sha,
+            list(self._landing.verify),
+            project_id=self._room.project_id,
+            env=self._env,
+            log=self._log,
+            timeout_s=min(left_s, self._landing.timeout_s),
+            now=now,
+        )
+
+    def _output(self) -> str:
+        with self._log.open("rb") as file:
+            file.seek(max(0, self._log.stat().st_size - 256 * 1024))
+            return file.read().decode("utf-8", "replace")
+
+
+def take_down(repo: Git, room: Room, target: str, now: datetime) -> None:
+    """Remove what a dry run of a dead daemon left: its processes, then its worktree.
+
+    Args:
+        target: The full ref name of the branch where work lands.
+    """
+    bench = Bench(room.db, room.project, repo, SLOT)
+    end_marked(marks(bench.path, room.project_id))
+    tip = refs.read(repo, target)
+    if tip is not None:
+        bench.retire(tip, now)
+
+
+def _lacking(main: Path, worktree: Path) -> Iterator[Missing]:
+    """What git does not carry over from the main checkout and nothing else has brought, small enough to be copied."""
+    listed = open_checkout(main)
+    for ignored, words in ((True, ("--ignored", "--directory")), (False, ())):
+        found = listed.check("ls-files", "--others", "--exclude-standard", "-z", *words).text.split("\0")
+        for path in filter(None, found):
+            parts = PurePosixPath(path).parts
+            if not _CACHES.intersection(parts) and not os.path.lexists(worktree / path) and _is_small(main / path):
+                yield Missing(path, ignored)
+
+
+def _is_small(path: Path) -> bool:
+    if path.is_symlink():
+        return False
+    if not path.is_dir():
+        return path.is_file() and path.stat().st_size <= MOST_BYTES
+    if (path / "CACHEDIR.TAG").exists() or (path / ".git").exists() or (path / "pyvenv.cfg").exists():
+        return False
+    size = 0
+    for count, file in enumerate(path.rglob("*")):
+        size += file.lstat().st_size
+        if size > MOST_BYTES or count > 2000:
+            return False
+    return True
+
+
+def _names(output: str, path: str) -> bool:
+    """Whether an output names a path: as it is, by its last part, or as a Python module."""
+    plain = path.rstrip("/")
+    parts = PurePosixPath(plain.removesuffix(".py")).parts
+    modules = {".".join(parts[start:]) for start in range(len(parts) - 1)} if plain.endswith(".py") else set()
+    if plain.endswith(".py") and re.search(rf"No module named '{re.escape(parts[-1])}'", output):
+        return True  # a module by its bare name, which may be any word, only where Python says that it is missing
+    words = {plain, PurePosixPath(plain).name, *modules}
+    return any(re.search(rf"(?<![\w.-]){re.escape(word)}(?![\w-])", output) for word in words if len(word) > 3)
+
+
+def _copy(source: Path, place: Path) -> None:
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        if source.is_dir():
+            shutil.copytree(source, place, symlinks=True, dirs_exist_ok=True)
+        else:
+            shutil.copy2(source, place)
+    except OSError as error:
+        raise CorralError(f"{source} could not be copied for the dry run.", cause=blame.describe(error)) from error

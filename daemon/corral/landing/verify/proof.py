@@ -1,0 +1,58 @@
+"""Receipts as landing writes them: what they are about, and what they say when nothing ran."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection
+
+from corral.config.model import Landing, Worktrees
+from corral.landing.verify.trial import Trial
+from corral.landing.verify.verification import Verdict
+from corral.models.states import ReceiptStatus
+from corral.observe.redaction import redact
+from corral.store.merges import receipts
+
+Row = dict[str, Any]
+NOT_GREEN = (ReceiptStatus.FAILED.value, ReceiptStatus.ERROR.value)
+"""Of a request's own receipt: its candidate ran and was not found green, so the target without it is looked at."""
+
+
+def fingerprint(landing: Landing, worktrees: Worktrees) -> str:
+    """Names what a receipt is about, beside the tree: the commands, and how their worktree is made usable."""
+    text = json.dumps([landing.verify, worktrees.setup, worktrees.recipes])
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def of_verdict(conn: Connection, trial: Trial, verdict: Verdict, root: Path, now: datetime) -> Row:
+    """Store what a trial found; its log is named relative to the project's ``root`` where it lies within."""
+    log = verdict.log
+    if log is not None and log.is_relative_to(root):
+        log = log.relative_to(root)
+    return receipts.add(
+        conn,
+        tree=trial.subject.tree,
+        fingerprint=trial.subject.fingerprint,
+        status=verdict.status,
+        now=now,
+        commands=[redact(command) for command in trial.commands],
+        exit_code=verdict.exit_code,
+        tests=verdict.tests,
+        duration_s=verdict.duration_s,
+        log=str(log) if log is not None else None,
+        reason=verdict.reason,
+    )
+
+
+def unverified(conn: Connection, tree: str, fingerprint: str, reason: str, now: datetime) -> Row:
+    """A receipt that proves nothing, and says why; the same one when asked again. It is never taken for a green one."""
+    known = receipts.latest(conn, tree, fingerprint, ReceiptStatus.UNVERIFIED)
+    if known is not None and known["reason"] == reason:
+        return known
+    return receipts.add(
+        conn, tree=tree, fingerprint=fingerprint, status=ReceiptStatus.UNVERIFIED, reason=reason, now=now
+    )

@@ -1,0 +1,163 @@
+"""The one verification that runs at a time, for all targets: started, followed, and its outcome stored.
+
+It is lost with the process and started again: what is stored before is only that the request is being verified.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection
+
+from corral.config.model import Landing
+from corral.config.paths import Project
+from corral.errors import CorralError, DatabaseUnavailable
+from corral.git.process.command import Git
+from corral.landing import landfall, pauses
+from corral.landing.verify import bench, blame, evidence, proof
+from corral.landing.verify.trial import Room, Subject, Trial
+from corral.landing.verify.verification import Verdict
+from corral.models.crash import crash_point
+from corral.models.events import EventKind
+from corral.models.states import MergeState, ReceiptStatus
+from corral.store import events
+from corral.store.engine.database import Database
+from corral.store.merges import merges
+
+Row = dict[str, Any]
+
+
+class VerificationSlot:
+    """Owned by the queue; the arguments are the queue's.
+
+    All but :meth:`stop` are for the thread that steps.
+    """
+
+    def __init__(
+        self,
+        db: Database,
+        project: Project,
+        prepare: Callable[[Path], Mapping[str, str]],
+        on_settled: landfall.OnSettled,
+        watch_exit: Callable[[int], None],
+        environ: Mapping[str, str],
+        project_id: str,
+        spawn: Callable[[Callable[[], None]], None],
+        ready: Callable[[], None],
+    ) -> None:
+        self._db = db
+        self._project = project
+        self._prepare = prepare
+        self._on_settled = on_settled
+        self._watch_exit = watch_exit
+        self._environ = environ
+        self._project_id = project_id
+        self._spawn = spawn
+        self._ready = ready
+        self._trial: Trial | None = None
+        self._stopped = False
+
+    @property
+    def path(self) -> Path:
+        """The verification worktree's folder."""
+        return bench.place(self._project)
+
+    @property
+    def is_taken(self) -> bool:
+        """Whether a verification runs, or its outcome is not stored yet."""
+        return self._trial is not None
+
+    def due_at(self, now: datetime) -> datetime | None:
+        """When to follow what runs at the latest; None: nothing runs."""
+        return self._trial.due_at(now) if self._trial is not None else None
+
+    def stop(self) -> None:
+        """End what runs, for good. May be called from any thread; whoever comes second ends it."""
+        self._stopped = True
+        if self._trial is not None:
+            self._trial.stop()
+
+    def start(self, repo: Git, subject: Subject, landing: Landing, now: datetime) -> bool:
+        """Begin to verify a commit for a request; False if the request is not what it was."""
+        if self._db.write(lambda conn: merges.verifying(conn, subject.merge_id, subject.candidate_sha, now)) is None:
+            return False
+        crash_point("queue.verifying_stored")
+        room = Room(self._db, self._project, self._project_id, self._prepare, self._environ, self._spawn, self._ready)
+        self._trial = trial = Trial(repo, room, subject, landing, now)
+        if self._stopped:
+            trial.stop()
+        crash_point("queue.verification_started")
+        self._watch(trial)
+        return True
+
+    def follow(self, now: datetime) -> bool:
+        """Whether nothing runs any more: concluded, no longer wanted, or it cannot be followed."""
+        trial = self._trial
+        if trial is None:
+            return True
+        merge = self._db.read(lambda conn: merges.find(conn, trial.subject.merge_id))
+        wanted = (MergeState.VERIFYING, trial.subject.candidate_sha)
+        if merge is None or (merge["state"], merge["candidate_sha"]) != wanted:
+            trial.stop()
+            if trial.is_preparing:  # what is being set up has the worktree until it has ended
+                return False
+        elif not self._moved_on(trial, merge, now):
+            return False
+        trial.close()
+        self._trial = None
+        return True
+
+    def _moved_on(self, trial: Trial, merge: Row, now: datetime) -> bool:
+        pid = trial.pid
+        try:
+            verdict = trial.step(now)
+        except DatabaseUnavailable:
+            raise
+        except (CorralError, OSError) as error:
+            trial.stop()
+            said = f"The verification could not be followed: {blame.describe(error)}"
+            self._db.write(lambda conn: pauses.record_fault(conn, merge, said, now))
+            return True
+        if self._stopped:
+            trial.stop()
+            return True
+        if verdict is None:
+            if trial.pid != pid:
+                self._watch(trial)
+            return False
+        self._db.write(lambda conn: self._conclude(conn, trial, verdict, merge, now))
+        crash_point("queue.verdict_stored")
+        return True
+
+    def _watch(self, trial: Trial) -> None:
+        if trial.pid is not None:
+            self._watch_exit(trial.pid)
+
+    def _conclude(self, conn: Connection, trial: Trial, verdict: Verdict, merge: Row, now: datetime) -> None:
+        """Store what was found. What follows from it is for the next look at the queue, but for what ends the try."""
+        receipt = proof.of_verdict(conn, trial, verdict, self._project.root, now)
+        if trial.flaky and verdict.status is ReceiptStatus.PASSED:
+            data = {"reason": verdict.reason}
+            events.record(
+                conn, now, EventKind.MERGE_FLAKY, task_id=merge["task_id"], merge_id=merge["merge_id"], data=data
+            )
+        subject, why = trial.subject, str(verdict.reason)
+        of_target = subject.sha != subject.candidate_sha
+        if verdict.status is not ReceiptStatus.ERROR:
+            pauses.record_verdict(conn, merge["target"], now)
+        elif not verdict.suspect:
+            pauses.record_fault(conn, merge, why, now)
+            return
+        elif of_target:
+            said = f"{merge['target']} without any change fails like it: {why}"
+            pauses.record_fault(conn, merge, said, now, proven=True)
+            return
+        elif (reason := evidence.of_second_run(conn, merge, subject.control, receipt)) is not None:
+            end = {"reason": reason, "receipt_id": receipt["receipt_id"]}
+            landfall.end(conn, self._on_settled, merge["merge_id"], MergeState.FAILED, now=now, **end)
+            return
+        if not of_target:
+            merges.judged(conn, merge["merge_id"], subject.candidate_sha, receipt["receipt_id"])

@@ -1,0 +1,228 @@
+"""One commit on trial: the worktree laid out and made usable, the commands run, and run again while they are red.
+
+Red once and green again on the same tree is a flake: recorded, and nobody's fault.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from corral.config.links import make_own_folder
+from corral.config.model import Landing
+from corral.config.paths import Project
+from corral.errors import CorralError, RunnerUnavailable
+from corral.git.process.command import Git
+from corral.landing.verify import blame
+from corral.landing.verify.bench import Bench
+from corral.landing.verify.verification import POLL_S, Verdict, Verification, end_marked, marks
+from corral.models.states import ReceiptStatus
+from corral.runners.environment import verification_environment
+from corral.store.engine.database import Database
+
+FULL_BYTES = 64 * 1024
+"""Less free space than this is none."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is tried: for which request, by which candidate, and which commit: the candidate, or the tip without it.
+
+    Attributes:
+        control: Of a candidate that is tried again: the receipt of the green tip that was verified since its first try.
+    """
+
+    merge_id: str
+    candidate_sha: str
+    sha: str
+    tree: str
+    fingerprint: str
+    control: str | None = None
+
+
+@dataclass(frozen=True)
+class Room:
+    """Where trials are held.
+
+    Attributes:
+        db: Holds the verification worktree's row.
+        project: Says where the worktree and the logs of merges are.
+        project_id: The project's, by which its processes are known.
+        prepare: Makes the worktree usable; returns what its commands need in their environment.
+        environ: The daemon's environment; what is no credential of it is passed on.
+        spawn: Runs a function that may take minutes (checkout, setup) where no step waits for it; by default at once.
+        ready: Told from there that it is done.
+    """
+
+    db: Database
+    project: Project
+    project_id: str
+    prepare: Callable[[Path], Mapping[str, str]]
+    environ: Mapping[str, str]
+    spawn: Callable[[Callable[[], None]], None] = lambda function: function()
+    ready: Callable[[], None] = lambda: None
+
+
+class _Preparation:
+    """The worktree that is being laid out and made usable: a checkout and a setup, which may take minutes."""
+
+    def __init__(self) -> None:
+        self.done = threading.Event()
+        self.unwanted = threading.Event()
+        self.made: tuple[Git, Mapping[str, str]] | None = None
+        self.error: CorralError | OSError | None = None
+
+    def run(self, lay_out: Callable[[threading.Event], tuple[Git, Mapping[str, str]] | None]) -> None:
+        """Do it, in whatever thread."""
+        try:
+            self.made = lay_out(self.unwanted)
+        except (CorralError, OSError) as error:
+            self.error = error
+        finally:
+            self.done.set()
+
+
+class Trial:
+    """Made started; :meth:`step` gives the verdict in the end."""
+
+    def __init__(self, repo: Git, room: Room, subject: Subject, landing: Landing, now: datetime) -> None:
+        self.subject = subject
+        self.commands = list(landing.verify)
+        self._room = room
+        self._bench = Bench(room.db, room.project, repo)
+        self._landing = landing
+        self._started_at = now
+        self._red: list[Verdict] = []
+        self._failure: Verdict | None = None
+        self._run: Verification | None = None
+        self._preparation: _Preparation | None = None
+        self._start(now)
+
+    @property
+    def pid(self) -> int | None:
+        """The process to watch."""
+        return self._run.pid if self._run else None
+
+    def due_at(self, now: datetime) -> datetime:
+        """When to call :meth:`step` again at the latest."""
+        if self._preparation is not None:
+            return now if self._preparation.done.is_set() else now + timedelta(seconds=POLL_S)
+        return self._run.due_at(now) if self._run else now
+
+    @property
+    def is_preparing(self) -> bool:
+        """Whether its worktree is being laid out or made usable just now, so that nothing else may use that."""
+        return self._preparation is not None and not self._preparation.done.is_set()
+
+    def step(self, now: datetime) -> Verdict | None:
+        """Move on without waiting; the verdict, once."""
+        if self._preparation is not None:
+            if self.is_preparing:
+                return None
+            self._begin(self._preparation, now)
+        verdict = self._run.poll(now) if self._run else self._failure
+        if verdict is None:
+            return None
+        if (verdict.status is ReceiptStatus.FAILED or verdict.suspect) and (full := self._full_folder()):
+            reason = f"There is no space left in {full}, which says nothing about the change. {verdict.reason}"
+            return replace(verdict, status=ReceiptStatus.ERROR, reason=reason, suspect=False)
+        if verdict.status is ReceiptStatus.FAILED:
+            self._red.append(verdict)
+            if len(self._red) <= self._landing.reruns:
+                self._start(now)
+                return None
+        if verdict.status is ReceiptStatus.PASSED and self._red:
+            return verdict.because(
+                f"Flaky: red {len(self._red)} times, then green on the same tree. {self._red[-1].reason}"
+            )
+        return verdict
+
+    @property
+    def flaky(self) -> bool:
+        """Whether it was red at least once."""
+        return bool(self._red)
+
+    def stop(self) -> None:
+        """End whatever runs; what is being prepared ends soon after (:attr:`is_preparing`)."""
+        if self._preparation is not None:
+            self._preparation.unwanted.set()
+            end_marked(marks(self._bench.path, self._room.project_id))
+        if self._run is not None:
+            self._run.stop()
+
+    def close(self) -> None:
+        """Let go of what a run holds open; for the thread that steps, once it steps no more."""
+        if self._run is not None:
+            self._run.close()
+
+    def _start(self, now: datetime) -> None:
+        """Begin to prepare the worktree; :meth:`step` starts the commands in it."""
+        self.close()
+        self._run, self._preparation = None, _Preparation()
+        preparation = self._preparation
+
+        def prepare() -> None:
+            preparation.run(self._lay_out)
+            self._room.ready()
+
+        self._room.spawn(prepare)
+        if preparation.done.is_set():
+            self._begin(preparation, now)
+
+    def _begin(self, preparation: _Preparation, now: datetime) -> None:
+        """Start the commands in the worktree that is ready, or keep why it is not."""
+        self._preparation = None
+        try:
+            if preparation.error is not None:
+                raise preparation.error
+            if preparation.made is None:
+                raise RunnerUnavailable("Its preparation ended without a result: `corral daemon logs` says why.")
+            checkout, extra = preparation.made
+            log = self._next_log()
+        except (CorralError, OSError) as error:
+            reason = f"The verification worktree could not be made usable: {blame.describe(error)}"
+            suspect = blame.is_failed_setup(error)
+            self._failure, self._run = Verdict(ReceiptStatus.ERROR, None, None, 0.0, None, reason, suspect), None
+            return
+        self._run = Verification(
+            checkout,
+            self._bench.path,
+            self.subject.sha,
+            self.commands,
+            project_id=self._room.project_id,
+            env=verification_environment(self._room.environ, {**extra, "CORRAL_MERGE_ID": self.subject.merge_id}),
+            log=log,
+            timeout_s=self._landing.timeout_s,
+            now=now,
+        )
+
+    def _lay_out(self, unwanted: threading.Event) -> tuple[Git, Mapping[str, str]] | None:
+        """Checkout and setup; None if nobody wants it any more. Runs in a thread of its own."""
+        try:
+            self._bench.lay_out(self.subject.sha, self._started_at)
+            extra = {} if unwanted.is_set() else self._room.prepare(self._bench.path)
+        except PermissionError:
+            self._bench.make_writable()
+            self._bench.lay_out(self.subject.sha, self._started_at)
+            extra = {} if unwanted.is_set() else self._room.prepare(self._bench.path)
+        return None if unwanted.is_set() else (self._bench.prove(), extra)
+
+    def _full_folder(self) -> Path | None:
+        """A folder that a verification writes to and that has no space left: a failure there says nothing of the change."""
+        for folder in (self._bench.path, self._room.project.logs_dir, Path(tempfile.gettempdir())):
+            with contextlib.suppress(OSError):
+                found = os.statvfs(folder)
+                if found.f_bavail * found.f_frsize < FULL_BYTES or (found.f_files and not found.f_favail):
+                    return folder
+        return None
+
+    def _next_log(self) -> Path:
+        project = self._room.project
+        folder = make_own_folder(project.logs_dir / "merges" / self.subject.merge_id, project.root)
+        return folder / f"{sum(1 for _ in folder.glob('*.log')) + 1}.log"

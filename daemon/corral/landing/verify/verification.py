@@ -1,0 +1,261 @@
+"""One run of the configured commands on one tree, as processes that are started, polled and ended.
+
+A verdict is green only if every command ran, ended with 0, ran tests where its runner tells, and left the tree as it
+was. What keeps a command from running to its end (not found, killed, out of time, out of log space, a tree it changed, a
+full disk that it met) is ``error``: no verdict. Whether the change may be why is said with it (``suspect``), and judged by
+:mod:`corral.landing.verify.blame`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from corral.errors import CorralError, RunnerUnavailable
+from corral.git.checkouts import status
+from corral.git.process.command import Git
+from corral.landing.verify import blame, test_counts
+from corral.models.awake import AwakeClock
+from corral.models.states import ReceiptStatus
+from corral.observe.redaction import redact
+from corral.runners.process import PROJECT_MARK, LogTail, Marks, open_private, signal_each, spawn, survivors
+
+MARK = "CORRAL_VERIFICATION"
+"""In the environment of every process of a run, with the worktree's path, so that those who left the group are found."""
+
+POLL_S = 1.0
+LOG_LIMIT = 256 * 1024 * 1024
+TAIL_BYTES = 1024 * 1024
+_LOOKS = 5
+"""At the living, since one that is killed may have started another a moment before."""
+REASON_LINES = 8
+_COULD_NOT_RUN = {126: "it is not executable", 127: "a command was not found"}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What one run proved; the fields are those of a receipt. There is no secret in its reason.
+
+    Attributes:
+        suspect: Of an ``error``: the change may have caused it.
+    """
+
+    status: ReceiptStatus
+    exit_code: int | None
+    tests: int | None
+    duration_s: float
+    log: Path | None
+    reason: str | None
+    suspect: bool = False
+
+    def because(self, reason: str) -> Verdict:
+        """The same verdict with another reason."""
+        return replace(self, reason=reason)
+
+
+class Verification:
+    """A run in progress. Made started; :meth:`poll` moves it on and at last gives the verdict.
+
+    Args:
+        checkout: The verification worktree, detached at ``sha``.
+        sha: The commit whose tree is verified.
+        commands: At least one shell command, run in order by ``/bin/sh -c`` until one fails.
+        project_id: Marks the processes of the run as this project's.
+        env: The whole environment of the commands.
+        log: Where their output goes; made with mode 0600.
+        timeout_s: Seconds for all commands together, in which the daemon was awake.
+        now: When the run starts.
+    """
+
+    def __init__(
+        self,
+        checkout: Git,
+        path: Path,
+        sha: str,
+        commands: Sequence[str],
+        *,
+        project_id: str,
+        env: Mapping[str, str],
+        log: Path,
+        timeout_s: float,
+        now: datetime,
+    ) -> None:
+        self._checkout = checkout
+        self._path = path
+        self._sha = sha
+        self._waiting = list(commands)
+        self._marks = marks(path, project_id)
+        self._env = {**env, **self._marks}
+        self._log = log
+        self._timeout_s = timeout_s
+        self._awake = AwakeClock()
+        self._started_at = self._awake.at(now)
+        self._tests: int | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._command = ""
+        self._tail: LogTail | None = None
+        self._output = b""
+        self._written = 0
+        self._trouble: str | None = None
+        self._next()
+
+    @property
+    def pid(self) -> int | None:
+        """The process of the command that runs now."""
+        return self._process.pid if self._process else None
+
+    def due_at(self, now: datetime) -> datetime:
+        """When to poll again at the latest."""
+        left = self._started_at + timedelta(seconds=self._timeout_s) - self._awake.at(now)
+        return now + min(max(left, timedelta(0)), timedelta(seconds=POLL_S))
+
+    def poll(self, now: datetime) -> Verdict | None:
+        """Look without waiting: start the next command, end one that is over its limits, or conclude.
+
+        Returns:
+            The verdict, once; None while it runs.
+        """
+        try:
+            return self._look(self._awake.at(now))
+        except OSError as error:
+            self.stop()
+            said = f"`{self._command}` could not be followed: {error}"
+            return self._verdict(self._awake.at(now), ReceiptStatus.ERROR, None, said)
+
+    def stop(self) -> None:
+        """End every process of the run and wait for the first one's death."""
+        if self._process is None:
+            return
+        end_marked(self._marks, self._process.pid)
+        # SIGKILL is not refused; one stuck in the kernel is reaped whenever it leaves it.
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(timeout=5)
+
+    def close(self) -> None:
+        """Let go of the log; for the thread that polls, once it polls no more."""
+        if self._tail is not None:
+            self._tail.close()
+            self._tail = None
+
+    def _next(self) -> None:
+        self._command = self._waiting.pop(0)
+        self._process = None
+        self.close()
+        try:
+            _write(self._log, f"$ {self._command}\n")
+            self._tail, self._output = LogTail(self._log), b""
+            shell = ["/bin/sh", "-c", self._command]
+            self._process = spawn(shell, cwd=self._path, env=self._env, log=self._log)
+        except (OSError, RunnerUnavailable) as error:
+            self._trouble = str(error)
+
+    def _look(self, now: datetime) -> Verdict | None:
+        if self._process is None:
+            return self._verdict(
+                now, ReceiptStatus.ERROR, None, f"`{self._command}` could not be started: {self._trouble}"
+            )
+        code = self._process.poll()
+        self._read()
+        if code is None:
+            over = self._over_limit(now)
+            if over is None:
+                return None
+            self.stop()
+            return self._verdict(
+                now, ReceiptStatus.ERROR, None, f"`{self._command}` {over} and was ended.", suspect=True
+            )
+        end_marked(self._marks, self._process.pid)
+        failure = self._judge(code)
+        if failure is not None:
+            state, reason, suspect = failure
+            return self._verdict(now, state, code, reason, suspect=suspect)
+        if self._waiting:
+            self._next()
+            return None
+        return self._verdict(now, ReceiptStatus.PASSED, code, None)
+
+    def _read(self) -> None:
+        for data in self._tail.chunks() if self._tail else ():
+            self._output = (self._output + data)[-TAIL_BYTES:]
+            self._written += len(data)
+
+    def _over_limit(self, now: datetime) -> str | None:
+        if now - self._started_at >= timedelta(seconds=self._timeout_s):
+            return f"took longer than landing.timeout_s ({self._timeout_s:g} s)"
+        if self._written > LOG_LIMIT:
+            return f"wrote more than {LOG_LIMIT // 1024 // 1024} MB of output"
+        return None
+
+    def _judge(self, code: int) -> tuple[ReceiptStatus, str, bool] | None:
+        """What an ended command lacks to be green: status, reason, and whether the change may be why there is no verdict."""
+        output = self._output.decode("utf-8", "replace")
+        changed = self._what_changed()
+        if changed is not None:
+            what, suspect = changed
+            return ReceiptStatus.ERROR, f"The verdict is void: `{self._command}` {what}.", suspect
+        if code in _COULD_NOT_RUN:
+            reason = f"`{self._command}` could not run: {_COULD_NOT_RUN[code]} (exit code {code})."
+            return ReceiptStatus.ERROR, reason, True
+        if code in blame.KILLED:
+            return ReceiptStatus.ERROR, f"`{self._command}` was killed from outside, perhaps for want of memory.", False
+        ran = test_counts.count(output)
+        if ran is not None:
+            self._tests = (self._tests or 0) + ran
+        if code != 0 and (refusal := blame.refusal_in(output)):
+            reason = f"`{self._command}` failed with exit code {code}, and printed {refusal!r}:\n{last_lines(output)}"
+            return ReceiptStatus.ERROR, reason, True
+        if code != 0:
+            return ReceiptStatus.FAILED, f"`{self._command}` failed with exit code {code}:\n{last_lines(output)}", False
+        if ran == 0:
+            return ReceiptStatus.FAILED, f"`{self._command}` ran no tests.", False
+        return None
+
+    def _what_changed(self) -> tuple[str, bool] | None:
+        """What is not as it was in the worktree, and whether the commands may have done it."""
+        try:
+            if self._checkout.head() != self._sha or self._checkout.branch() is not None:
+                return "moved the HEAD of the verification worktree", True
+            paths = [change.path for change in status.changes(self._checkout) if change.code != "??"]
+        except CorralError as error:
+            if not blame.may_be_the_changes(error):
+                return f"left a worktree that could not be looked at ({error.message})", False
+            return f"damaged the verification worktree ({error.message})", True
+        return (f"changed tracked files ({', '.join(paths[:5])})", True) if paths else None
+
+    def _verdict(
+        self, now: datetime, state: ReceiptStatus, code: int | None, reason: str | None, *, suspect: bool = False
+    ) -> Verdict:
+        told = redact(reason) if reason is not None else None
+        took_s = (now - self._started_at).total_seconds()
+        return Verdict(state, code, self._tests, took_s, self._log, told, suspect)
+
+
+def marks(path: Path, project_id: str) -> dict[str, str]:
+    """What every process of a run in the verification worktree at ``path`` carries in its environment."""
+    return {PROJECT_MARK: project_id, MARK: str(path)}
+
+
+def end_marked(marks: Marks, group: int | None = None) -> None:
+    """Kill a run: its process group, and whatever left it but carries its marks."""
+    for _look in range(_LOOKS):
+        alive = survivors(group, marks)
+        if not alive:
+            return
+        signal_each(alive, signal.SIGKILL)
+
+
+def _write(log: Path, text: str) -> None:
+    with os.fdopen(open_private(log, os.O_WRONLY | os.O_APPEND), "ab") as file:
+        file.write(text.encode(errors="replace"))
+
+
+def last_lines(output: str) -> str:
+    """The last lines that say something, short enough for a reason. A secret is taken out before it could be cut in two."""
+    lines = [line.rstrip()[:200] for line in redact(output).splitlines() if line.strip()]
+    return "\n".join(lines[-REASON_LINES:])

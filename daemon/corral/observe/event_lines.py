@@ -1,0 +1,140 @@
+"""An event of the event record as a line of the log: its level, its component, a sentence, and what it is about, bounded."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from corral.models.events import EventKind
+from corral.observe.redaction import redact
+
+Row = dict[str, Any]
+
+MOST_TEXT = 500
+"""Characters of one text in a line."""
+MOST_ITEMS = 20
+"""Items of one list or mapping in a line."""
+DEEPEST = 3
+"""Structures inside each other in a line."""
+SHORT_ID = 8
+"""Characters of an id in a sentence, as the command line shows it."""
+
+LEVELS: Mapping[str, int] = {
+    EventKind.SESSION_CHANGED: logging.DEBUG,
+    EventKind.LOCK_AWAITED: logging.DEBUG,
+    EventKind.MESSAGE_READ: logging.DEBUG,
+    EventKind.MESSAGE_ACKNOWLEDGED: logging.DEBUG,
+    EventKind.TASK_RETRIED: logging.WARNING,
+    EventKind.TASK_INTERRUPTED: logging.WARNING,
+    EventKind.TASK_REQUEUED: logging.WARNING,
+    EventKind.MERGE_CONFLICT: logging.WARNING,
+    EventKind.MERGE_FAILED: logging.WARNING,
+    EventKind.MERGE_HELD: logging.WARNING,
+    EventKind.MERGE_FLAKY: logging.WARNING,
+    EventKind.MERGE_REQUEUED: logging.WARNING,
+    EventKind.TARGET_PAUSED: logging.WARNING,
+    EventKind.SUPERVISOR_PAUSED: logging.WARNING,
+    EventKind.EDIT_DENIED: logging.WARNING,
+    EventKind.COMMAND_DENIED: logging.WARNING,
+    EventKind.IDENTITY_REFUSED: logging.WARNING,
+    EventKind.LOCK_VIOLATED: logging.WARNING,
+    EventKind.LOCK_FORCE_RELEASED: logging.WARNING,
+    EventKind.MESSAGE_BOUNCED: logging.WARNING,
+    EventKind.PROJECT_MOVED: logging.WARNING,
+    EventKind.PROJECT_DATABASE_SET_ASIDE: logging.WARNING,
+    EventKind.TASK_FAILED: logging.ERROR,
+    EventKind.TASK_DEAD: logging.ERROR,
+}
+"""By kind; every other one is ``INFO``."""
+
+COMPONENTS: Mapping[str, str] = {
+    "task": "queue",
+    "supervisor": "supervisor",
+    "merge": "landing",
+    "target": "landing",
+    "session": "sessions",
+    "agent": "sessions",
+    "identity": "sessions",
+    "lock": "locks",
+    "edit": "locks",
+    "change": "locks",
+    "command": "locks",
+    "message": "messages",
+    "worktree": "worktrees",
+}
+"""By the noun of the kind; every other noun is its own component."""
+
+
+def level(event: Row) -> int:
+    """How severe an event is, as :mod:`logging` counts."""
+    return LEVELS.get(event["kind"], logging.INFO)
+
+
+def component(event: Row) -> str:
+    """The part of Corral that an event belongs to."""
+    noun = _noun(event)
+    return COMPONENTS.get(noun, noun)
+
+
+def fields(event: Row) -> Row:
+    """What stands in the line beside its level and component: when it happened, a sentence, ids, and the event's data.
+
+    The data is cut to what a line may hold, after secrets were taken out of it; ``event_id`` names the whole of it.
+    """
+    ids = {name: event[name] for name in ("task_id", "session_id", "merge_id") if event[name] is not None}
+    data = {"data": _bounded(event["data"], 1)} if event["data"] else {}
+    return {"timestamp": event["at"], "message": sentence(event), "event_id": event["event_id"], **ids, **data}
+
+
+def sentence(event: Row) -> str:
+    """For people: what happened to what, and why where the event says so. ``Task 0b6ff4a2 retried: exit_status: …``."""
+    verb = str(event["kind"]).partition(".")[2].replace("_", " ")
+    subject = " ".join(part for part in (_noun(event).capitalize(), _name(event)) if part)
+    cause = _cause(event["data"])
+    return f"{subject} {verb}: {cause}" if cause else f"{subject} {verb}."
+
+
+def _noun(event: Row) -> str:
+    return str(event["kind"]).partition(".")[0]
+
+
+def _name(event: Row) -> str:
+    """Whom or what the event is about, as the command line would call it."""
+    data, noun = event["data"], _noun(event)
+    named = data.get("agent_name") if noun == "session" else data.get("target") if noun == "target" else None
+    if named is None:
+        own_id = event.get(f"{noun}_id")
+        named = str(own_id)[:SHORT_ID] if own_id else _paths(data)
+    return _cut(str(named))
+
+
+def _paths(data: Row) -> str:
+    paths = data.get("paths") or [data[key] for key in ("file_path", "path") if isinstance(data.get(key), str)]
+    more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
+    return f"{paths[0]}{more}" if paths else ""
+
+
+def _cause(data: Row) -> str:
+    if data.get("reason"):
+        return _cut(str(data["reason"]))
+    return _cut(": ".join(str(data[key]) for key in ("error_code", "error_message") if data.get(key)))
+
+
+def _cut(text: str) -> str:
+    clean = redact(text)  # whole: half a secret would not be known as one
+    return clean if len(clean) <= MOST_TEXT else f"{clean[:MOST_TEXT]}…"
+
+
+def _bounded(value: Any, depth: int) -> Any:
+    if isinstance(value, str):
+        return _cut(value)
+    if isinstance(value, (dict, list)) and depth > DEEPEST:
+        return f"({len(value)} items)"
+    if isinstance(value, dict):
+        kept = {_cut(str(key)): _bounded(inner, depth + 1) for key, inner in list(value.items())[:MOST_ITEMS]}
+        return kept if len(value) <= MOST_ITEMS else {**kept, "…": f"{len(value) - MOST_ITEMS} more"}
+    if isinstance(value, list):
+        items = [_bounded(inner, depth + 1) for inner in value[:MOST_ITEMS]]
+        return items if len(value) <= MOST_ITEMS else [*items, f"… {len(value) - MOST_ITEMS} more"]
+    return value

@@ -1,0 +1,392 @@
+"""Claude Code's hook events: from the payload to the answer.
+
+Every event is a sign of life. Events may come twice (two copies of the plugin, a retried call): each handler may run twice.
+What is handed over once (mail, notices, a held Stop) goes only with an answer that comes in time, and is handed over again when
+the bridge says that it did not hear the answer. An event of a folder that is not this project's is answered with nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection
+
+from corral.coordination import hook_events
+from corral.coordination.edits import verdicts as edits
+from corral.coordination.edits.verdicts import Policy
+from corral.coordination.hook_events import HookEvent
+from corral.coordination.mail import mailing
+from corral.coordination.sessions import registry as sessions
+from corral.coordination.sessions.briefing import briefing
+from corral.coordination.sessions.handoffs import for_newcomer
+from corral.coordination.sessions.registry import Arrival
+from corral.git import refs
+from corral.models.crash import crash_point
+from corral.models.instants import after, iso
+from corral.models.states import SessionStatus, WorktreeState
+from corral.server.hooks import shell_watch, transcripts, unannounced
+from corral.server.hooks.presence import arrival, await_bridge, is_running, presence, started_at
+from corral.server.hooks.tool_targets import target_of
+from corral.server.services import Services
+from corral.store.sessions import locks as lock_rows
+from corral.store.sessions import messages as mail_rows
+from corral.store.sessions import sessions as session_rows
+from corral.store.tasks import worktrees as worktree_rows
+from corral.work.workers import departures
+
+Answer = dict[str, Any]
+OF_SUBAGENT = "agent-"
+"""The client calls a subagent's worktree so, with the subagent's id behind it."""
+HEARTBEAT_S = 60.0
+"""A session that uses no tool which is asked about is marked alive so often, seconds."""
+LATE = timedelta(seconds=3)
+"""An answer that took longer may reach nobody: the bridge waits for 4 s."""
+
+Handler = Callable[[Services, HookEvent], Awaitable[Answer]]
+
+
+async def answer(services: Services, name: str, payload: Mapping[str, Any]) -> Answer:
+    """Handle one event; an event that nobody knows is only a sign of life.
+
+    Raises:
+        InvalidInput: It names no session that could be.
+    """
+    event = hook_events.read(name, payload, services.now())
+    if event.unheard is not None:
+        begin, end = map(iso, event.unheard)
+        await services.write(lambda conn: mail_rows.put_back(conn, event.actor, begin, end))
+    if event.bridge and event.parent is None:
+        services.witness.serves(event.bridge, event.actor)
+    unannounced.note_heard(services, event)
+    if event.ends_turn:
+        services.witness.turn_ended(event.actor)
+    said = await _HANDLERS.get(name, _sign_of_life)(services, event)
+    crash_point("hooks.handled")
+    if services.unwatched:
+        services.nudge("sessions")
+    return said
+
+
+def _policy(services: Services) -> Policy:
+    chosen = services.settings().locks
+    return Policy(enforcement=chosen.enforcement, ttl_s=chosen.ttl_s)
+
+
+# -- before and after a tool
+
+
+async def _before_tool(services: Services, event: HookEvent) -> Answer:
+    services.witness.announced(event.actor, event.use_id)
+    if event.is_shell:
+        refused = await shell_watch.before(services, event, presence(services, event, services.now()))
+        return hook_events.denial(refused) if refused else {}
+    if not event.is_edit or not event.path:
+        return await _sign_of_life(services, event)
+    target = target_of(services, event)
+    if target is None:
+        return await _sign_of_life(services, event)
+    await unannounced.first_look(services)
+    now, policy = services.now(), _policy(services)
+    present = presence(services, event, now)
+
+    def guard(conn: Connection) -> Answer:
+        holder = present(conn)
+        verdict = edits.before_edit(conn, holder, target, policy, now)
+        if verdict.denial is not None:
+            return hook_events.denial(verdict.denial)
+        services.witness.editing(target.checkout, target.key.match_key, event.actor)
+        # Nothing that is told once: a model never sees what was said about a call that its person then refuses.
+        return hook_events.context("PreToolUse", [*verdict.remarks, *unannounced.remarks(services, target)])
+
+    return await services.write(guard)
+
+
+async def _after_tool(services: Services, event: HookEvent) -> Answer:
+    unguarded = services.witness.came_unannounced(event.actor, event.use_id)
+    remarks: list[str] = []
+    if event.is_shell:
+        remarks = await shell_watch.after(services, event, _policy(services))
+    now = services.now()
+    if event.is_edit and event.path and (target := target_of(services, event)) is not None:
+        services.witness.edited(target.checkout, target.key.match_key, event.actor, now)
+    present = presence(services, event, now)
+
+    def finish(conn: Connection) -> Answer:
+        present(conn)
+        _guarded(conn, event, unguarded, now)
+        return hook_events.context(event.name, [*_waiting_words(services, conn, event), *remarks])
+
+    return await services.write(finish)
+
+
+async def _after_batch(services: Services, event: HookEvent) -> Answer:
+    """What waits reaches a session whatever tools it uses. Nothing is written unless something waits, or it was long silent."""
+    now = services.now()
+
+    def is_due(conn: Connection) -> bool:
+        row = session_rows.get(conn, event.actor)
+        silent = row is None or row["last_heartbeat"] < after(now, -HEARTBEAT_S)
+        return silent or mail_rows.anything_waits(conn, event.actor)
+
+    if not await services.read(is_due):
+        return {}
+    present = presence(services, event, now)
+
+    def finish(conn: Connection) -> Answer:
+        present(conn)
+        return hook_events.context(event.name, _waiting_words(services, conn, event))
+
+    return await services.write(finish)
+
+
+def _waiting_words(services: Services, conn: Connection, event: HookEvent) -> list[str]:
+    """What was left for whoever the event is of: notices and mail, once."""
+    if _is_late(services, event):
+        return []
+    at = event.came_at
+    return [*session_rows.take_notices(conn, event.actor, iso(at)), *mailing.deliver(conn, event.actor, at)]
+
+
+def _is_late(services: Services, event: HookEvent) -> bool:
+    """Whether the bridge may have given up: what it does not hear must wait for the next answer."""
+    return services.now() - event.came_at > LATE
+
+
+def _guarded(conn: Connection, event: HookEvent, unguarded: bool, now: datetime) -> None:
+    session = event.parent or event.actor
+    row = session_rows.get(conn, session)
+    if row is None:
+        return
+    if unguarded and event.is_edit:
+        session_rows.change(conn, session, {"unguarded_since_at": row["unguarded_since_at"] or iso(now)})
+    elif row["unguarded_since_at"] is not None and not unguarded:
+        session_rows.change(conn, session, {"unguarded_since_at": None})
+
+
+# -- the life of a session
+
+
+async def _session_start(services: Services, event: HookEvent) -> Answer:
+    """Register and brief a session; its first prompt does it where the start was missed, by a daemon slow to come up."""
+    now, rules = services.now(), services.settings().tasks
+    newcomer = arrival(services, event)
+    behind = await services.work(lambda: services.worktrees.commits_behind(newcomer.cwd))
+
+    def begin(conn: Connection) -> Answer:
+        me = departures.arrive(conn, newcomer, now, rules)
+        _note_errand(conn, event, me["task_id"])
+        if event.begins_at_rest and me["task_id"] is None:
+            session_rows.change(conn, event.actor, {"status": SessionStatus.IDLE})
+        others = [row for row in session_rows.live(conn) if row["session_id"] != event.actor]
+        held = [row for row in lock_rows.listing(conn, iso(now)) if row["session_id"] != event.actor]
+        notices = [line] if (line := mailing.waits(conn, event.actor)) else []
+        if not _is_late(services, event):
+            notices += session_rows.take_notices(conn, event.actor, iso(event.came_at))
+        target = services.settings.target().removeprefix("refs/heads/")
+        text = briefing(me, others, held, target=target, behind=behind, notices=notices, handoff=for_newcomer(conn, me))
+        return hook_events.context(event.name, [text])
+
+    said = await services.write(begin)
+    await_bridge(services, event, now)
+    services.nudge("supervisor")  # what a session before it in the same process held has come free
+    return said
+
+
+async def _session_end(services: Services, event: HookEvent) -> Answer:
+    now, rules = services.now(), services.settings().tasks
+    said = await services.work(lambda: transcripts.last_words(event.transcript_path or None))
+
+    def over(conn: Connection) -> None:
+        if said:
+            session_rows.change(conn, event.actor, {"last_words": said})
+        departures.end(conn, event.actor, event.reason or "ended", now, rules)
+
+    await services.write(over)
+    services.nudge("supervisor")
+    return {}
+
+
+async def _prompt(services: Services, event: HookEvent) -> Answer:
+    if event.parent is None and await services.read(lambda conn: session_rows.get(conn, event.actor)) is None:
+        return await _session_start(services, event)
+    now = services.now()
+    present = presence(services, event, now)
+
+    def begin(conn: Connection) -> Answer:
+        _note_errand(conn, event, present(conn).task_id)
+        return hook_events.context(event.name, _waiting_words(services, conn, event))
+
+    return await services.write(begin)
+
+
+def _note_errand(conn: Connection, event: HookEvent, task_id: str | None) -> None:
+    if task_id is None and (asked := sessions.errand(event.prompt)):
+        session_rows.change(conn, event.actor, {"current_task": asked})
+
+
+async def _stop(services: Services, event: HookEvent) -> Answer:
+    """The session rests, unless urgent mail holds it: once for each message, and never twice in a row."""
+    now = services.now()
+    present = presence(services, event, now)
+
+    def rest(conn: Connection) -> tuple[Answer, bool]:
+        present(conn)
+        if (urgent := _holding(services, conn, event)) is not None:
+            return hook_events.hold(urgent), False
+        sessions.rest(conn, event.actor, now, last_words=event.last_words[:4000] or None)
+        return {}, mail_rows.anything_waits(conn, event.actor)
+
+    said, something_waits = await services.write(rest)
+    if something_waits:  # who waits beside the session may have looked when it was not at rest yet
+        services.changed()
+    return said
+
+
+async def _stop_failure(services: Services, event: HookEvent) -> Answer:
+    """The turn broke off with an error of the API: the session rests as after a Stop, and no answer of ours is heard."""
+    now = services.now()
+
+    def rest(conn: Connection) -> bool:
+        if session_rows.beat(conn, event.actor, iso(now)) is None:  # its end may have come first, and stands
+            return False
+        sessions.rest(conn, event.actor, now)
+        return mail_rows.anything_waits(conn, event.actor)
+
+    if await services.write(rest):
+        services.changed()
+    return {}
+
+
+def _holding(services: Services, conn: Connection, event: HookEvent) -> str | None:
+    """The urgent mail for which whoever stops must go on."""
+    if event.held_before or _is_late(services, event):
+        return None
+    return mailing.hold(conn, event.actor, event.came_at)
+
+
+async def _waiting(services: Services, event: HookEvent) -> Answer:
+    """The session waits for its person: for a permission, or for the next prompt."""
+    now = services.now()
+    what = event.message or (f"permission for {event.tool}" if event.tool else "its person")
+    present = presence(services, event, now)
+
+    def wait(conn: Connection) -> Answer:
+        before = session_rows.get(conn, event.actor) or {}
+        present(conn)
+        asked = before.get("waiting_for") if event.notification == "permission_prompt" else None  # it said for what
+        status = SessionStatus.IDLE if before.get("status") == SessionStatus.IDLE else SessionStatus.ACTIVE
+        session_rows.change(conn, event.actor, {"waiting_for": (asked or what)[:300], "status": status})
+        return {}
+
+    return await services.write(wait)
+
+
+async def _subagent_start(services: Services, event: HookEvent) -> Answer:
+    now, newcomer = services.now(), arrival(services, event)
+
+    def begin(conn: Connection) -> Answer:
+        sessions.register(conn, newcomer, now)
+        return hook_events.context(event.name, _waiting_words(services, conn, event))
+
+    return await services.write(begin)
+
+
+async def _subagent_stop(services: Services, event: HookEvent) -> Answer:
+    """The subagent is over, unless urgent mail holds it: its worktree goes, and its parent is told where the work is."""
+    parent = event.parent
+    if parent is None:
+        return {}
+    now, rules = services.now(), services.settings().tasks
+
+    def finish(conn: Connection) -> str | None:
+        urgent = _holding(services, conn, event)
+        if urgent is None:
+            departures.end(conn, event.actor, "finished", now, rules)
+        return urgent
+
+    if (urgent := await services.write(finish)) is not None:
+        return hook_events.hold(urgent)
+    for text in await services.work(lambda: _given_back(services, event.actor)):
+        await services.write(partial(session_rows.notify, session_id=parent, text=text, at=iso(services.now())))
+    services.nudge("landing")
+    return {}
+
+
+def _given_back(services: Services, subagent: str) -> list[str]:
+    """Take back a subagent's worktrees; a line for each in which something was made."""
+    mine = [row for row in services.worktrees.listing() if row["session_id"] == subagent]
+    services.worktrees.release_subagent(subagent, services.now())
+    told = []
+    for before in mine:
+        row = services.db.read(partial(worktree_rows.get, worktree_id=before["worktree_id"])) or before
+        tip = refs.read(services.git, refs.branch_ref(row["branch"]))
+        committed = f" Its branch is {row['branch']}." if tip not in (None, row["base_sha"]) else ""
+        saved = f" Its state is saved: `corral worktree recover {row['name']}`." if row["salvage_ref"] else ""
+        if row["state"] != WorktreeState.REMOVED:
+            why = " ".join(str(row["note"] or "").splitlines())
+            told.append(f"Your subagent's worktree {row['path']} stays. {why}")
+        elif committed or saved:
+            told.append(f"Your subagent's worktree {row['path']} was taken back when it ended.{committed}{saved}")
+    return told
+
+
+async def _worktree_create(services: Services, event: HookEvent) -> Answer:
+    """Give the client a worktree of ours; the path is what it asked for. The same request twice is given the same one."""
+    now, name = services.now(), event.worktree_name
+    subagent = name.removeprefix(OF_SUBAGENT) if name.startswith(OF_SUBAGENT) else None
+    owner = subagent or event.actor
+    present = presence(services, event, now)
+
+    def arrive(conn: Connection) -> None:
+        present(conn)
+        if subagent is not None:  # the client tells of it only after its worktree is there
+            sessions.alive(conn, Arrival(subagent, "subagent", parent_session_id=event.actor), now)
+
+    await services.write(arrive)
+    async with services.making.setdefault((owner, name), asyncio.Lock()):
+        made = await services.work(
+            lambda: services.worktrees.create(name, session_id=owner, base=None, now=services.now())
+        )
+    return {"hookSpecificOutput": {"hookEventName": "WorktreeCreate", "worktreePath": made["path"]}}
+
+
+async def _worktree_remove(services: Services, event: HookEvent) -> Answer:
+    """Take a worktree back: salvaged first. The session is told of one that stays; the client shows no answer to this hook."""
+    stays = await services.work(lambda: services.worktrees.give_back(Path(event.worktree_path), services.now()))
+    if stays is not None:
+        text = f"The worktree {event.worktree_path} was not removed. {' '.join(stays.splitlines())}"
+        at = iso(services.now())
+        await services.write(partial(session_rows.notify, session_id=event.actor, text=text, at=at))
+    services.nudge("landing")
+    return {"systemMessage": stays} if stays else {}
+
+
+async def _sign_of_life(services: Services, event: HookEvent) -> Answer:
+    await services.write(presence(services, event, services.now()))
+    return {}
+
+
+_HANDLERS: dict[str, Handler] = {
+    "SessionStart": _session_start,
+    "SessionEnd": _session_end,
+    "UserPromptSubmit": _prompt,
+    "PreToolUse": _before_tool,
+    "PostToolUse": _after_tool,
+    "PostToolUseFailure": _after_tool,
+    "PostToolBatch": _after_batch,
+    "SubagentStart": _subagent_start,
+    "SubagentStop": _subagent_stop,
+    "Stop": _stop,
+    "StopFailure": _stop_failure,
+    "Notification": _waiting,
+    "PermissionRequest": _waiting,
+    "WorktreeCreate": _worktree_create,
+    "WorktreeRemove": _worktree_remove,
+}
+
+__all__ = ["answer", "is_running", "started_at"]

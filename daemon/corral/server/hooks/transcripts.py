@@ -1,0 +1,94 @@
+"""The last words of a session, as its client's transcript has them: those of one that is killed are told by no hook.
+
+A transcript is a file of JSON lines. What is not as expected is passed over: it is another program's file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from corral.models.instants import UTC
+
+TAIL_BYTES = 256 * 1024
+"""Of the file's end that are read."""
+INTERRUPTED = "[Request interrupted by user"
+"""How the entry begins that a client writes when its person breaks a turn off; no hook tells of that."""
+HELD = "Stop hook feedback"
+"""How the entry begins that a client writes when a Stop hook holds the session: the model goes on."""
+WORDS = 4000
+"""Characters that are kept, the last ones."""
+
+
+def last_words(path: str | None) -> str | None:
+    """What the model said last, without its thoughts and its tools' results; None if that cannot be found.
+
+    Args:
+        path: As the client's hooks name it; None or relative: there is none.
+    """
+    if path is None or not Path(path).is_absolute():
+        return None
+    for line in reversed(_tail(path).splitlines()):
+        if said := _said(line):
+            return said[-WORDS:]
+    return None
+
+
+def written_at(path: str | None) -> datetime | None:
+    """When the client last wrote to a transcript; None where there is none."""
+    try:
+        return datetime.fromtimestamp(Path(path).stat().st_mtime, UTC) if path and Path(path).is_absolute() else None
+    except (OSError, ValueError, OverflowError):
+        return None
+
+
+def is_at_rest(path: str | None) -> bool:
+    """Whether the last that a transcript tells of is the end of a turn: the model's, its person's, or an error of the API."""
+    if path is None or not Path(path).is_absolute():
+        return False
+    for line in reversed(_tail(path).splitlines()):
+        if (ends := _ends_turn(line)) is not None:
+            return ends
+    return False
+
+
+def _ends_turn(line: bytes) -> bool | None:
+    """Whether an entry is the end of a turn; None where it is no part of the conversation."""
+    try:
+        entry: Any = json.loads(line)
+        if entry["type"] not in ("user", "assistant") or entry.get("isSidechain"):
+            return None
+        if entry["type"] == "assistant":
+            return bool(entry.get("isApiErrorMessage") or entry["message"].get("stop_reason") == "end_turn")
+        content = entry["message"]["content"]
+        parts = [content] if isinstance(content, str) else [part.get("text", "") for part in content]
+        if entry.get("isMeta"):
+            return False if any(part.startswith(HELD) for part in parts) else None
+        return any(part.startswith(INTERRUPTED) for part in parts)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+
+
+def _tail(path: str) -> bytes:
+    try:
+        if not stat.S_ISREG(Path(path).stat().st_mode):  # to open a pipe waits for its writer
+            return b""
+        with Path(path).open("rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL_BYTES))
+            return file.read(TAIL_BYTES)
+    except (OSError, ValueError):  # ValueError: a path that none can be
+        return b""
+
+
+def _said(line: bytes) -> str:
+    try:
+        entry: Any = json.loads(line)
+        message = entry["message"] if entry["type"] == "assistant" and not entry.get("isSidechain") else {}
+        content = message.get("content", [])
+        return "\n".join(part["text"] for part in content if part["type"] == "text").strip()
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return ""

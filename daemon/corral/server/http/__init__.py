@@ -1,0 +1,1 @@
+"""HTTP: who may speak, how a request finds its route, and how answers are made."""

@@ -1,0 +1,46 @@
+"""Who acts by a request: the session that it names, the person at the keyboard where it names none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Annotated, TypeVar
+
+from pydantic import AfterValidator, BaseModel, Field
+from sqlalchemy import Connection
+
+from corral.coordination.mail import addresses
+from corral.coordination.mail.addresses import Identity
+from corral.models.identifiers import LONGEST_SESSION_ID, check_session_id
+from corral.server import refusals
+from corral.server.http.routes.locks import speaker
+from corral.server.services import Services
+
+T = TypeVar("T")
+SessionId = Annotated[str, Field(max_length=LONGEST_SESSION_ID), AfterValidator(check_session_id)]
+"""The id of a session where none is registered by it; where one is,
+:func:`corral.coordination.sessions.registry.register` looks."""
+
+
+class Caller(BaseModel):
+    """Who acts: a session, and under which of its names where it has several."""
+
+    session_id: str | None = Field(None, max_length=128)
+    name: str | None = Field(None, max_length=128)
+
+
+async def act(services: Services, who: Caller, operation: Callable[[Connection, Identity, datetime], T]) -> T:
+    """Run a write as the session that acts, registered if it is new; another's name is refused and put on record."""
+    now = services.now()
+
+    def run(conn: Connection) -> tuple[T, bool]:
+        me = speaker(conn, who.session_id, now)
+        own = Identity(me.holder.session_id, me.name)
+        meant = addresses.identity(conn, own.session_id, who.name) if who.name is not None else own
+        return operation(conn, meant, now), me.arrived
+
+    done, arrived = await refusals.write(services, who.session_id, run)
+    if arrived:
+        services.nudge("sessions")
+    services.changed()
+    return done

@@ -1,0 +1,25 @@
+"""Over HTTP: whom a task can be given to by name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from corral.server.agents import roster_of
+from corral.server.http.routing import Routes
+from corral.server.services import Services
+
+router = Routes("agents", "/agents")
+
+
+@router.get("")
+async def listing(services: Services) -> list[dict[str, Any]]:
+    """The members of the team and every agent definition; ``problem``: why one could do nothing here."""
+    roster, check = roster_of(services), services.supervisor.check
+    return await services.work(lambda: [roster.shown(name, check) for name in roster.names()])
+
+
+@router.get("/{name}")
+async def show(services: Services, name: str) -> dict[str, Any]:
+    """One of them."""
+    roster, check = roster_of(services), services.supervisor.check
+    return await services.work(lambda: roster.shown(name, check))

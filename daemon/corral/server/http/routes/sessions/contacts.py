@@ -1,0 +1,121 @@
+"""Contacts over HTTP, as Agent Mail has them: inside a repository mail is open to everybody, and nobody has to ask."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, Field
+from sqlalchemy import Connection
+from starlette.requests import Request
+from starlette.responses import Response
+
+from corral.coordination.mail import addresses, contacts
+from corral.server.http.pages import MOST, Page, answer, following, page
+from corral.server.http.routes.callers import Caller, act
+from corral.server.http.routes.locks import person
+from corral.server.http.routing import Routes
+from corral.server.services import Services
+
+router = Routes("contacts", "/contacts")
+LONGEST_S = 366 * 24 * 3600
+Agent = Annotated[str, Field(min_length=1, max_length=128, examples=["GreenLake"])]
+
+
+class Asking(Caller):
+    """To whom one wants to write."""
+
+    to: Agent
+    ttl_s: float = Field(contacts.REQUEST_S, gt=0, le=LONGEST_S)
+
+
+class Answering(Caller):
+    """Who asked, and whether he may; he may in any case."""
+
+    to: Agent
+    accept: bool = True
+    ttl_s: float = Field(contacts.CONTACT_S, gt=0, le=LONGEST_S)
+
+
+class Choice(Caller):
+    """Who may write to one."""
+
+    policy: contacts.Policy
+
+
+class Between(BaseModel):
+    """Who asked to write to whom, and until when that holds."""
+
+    success: Literal[True] = True
+    from_: str = Field(alias="from")
+    to: str
+    expires_at: str
+
+
+class Granted(Between):
+    """A contact that was asked for."""
+
+    status: Literal["approved"]
+
+
+class Answered(Between):
+    """A contact that was answered."""
+
+    approved: Literal[True]
+
+
+class Contact(BaseModel):
+    """One with whom mail was exchanged; ``active``: whether he is here."""
+
+    to: str
+    status: Literal["approved"]
+    active: bool
+    updated_at: str
+
+
+class Chosen(BaseModel):
+    """Who may write to an agent."""
+
+    success: Literal[True] = True
+    agent: str
+    policy: Literal["open"]
+
+
+@router.get("", response_model=list[Contact])
+async def listing(
+    services: Services,
+    request: Request,
+    session_id: Annotated[
+        str | None, Field(max_length=128, description="Whose contacts; none named: the person's.")
+    ] = None,
+    agent: Annotated[str | None, Field(max_length=128, description="Whose, by name.")] = None,
+    limit: Annotated[int, Field(ge=1, le=MOST)] = MOST,
+    after: Annotated[str | None, Field(max_length=128, description="The name of the last one known.")] = None,
+) -> Response:
+    """With whom a session has exchanged mail, the latest first."""
+
+    def look(conn: Connection) -> Page:
+        whose = addresses.known(conn, agent)["session_id"] if agent else session_id or person()
+        return page(following(contacts.listing(conn, whose, blind=not agent), "to", after), limit)
+
+    return answer(request, await services.read(look), lambda row: {"after": row["to"]})
+
+
+@router.post("/request")
+async def ask(services: Services, asked: Asking) -> Granted:
+    """Ask to write to an agent; that is always granted."""
+    said = await act(services, asked, lambda conn, me, now: contacts.request(conn, me, asked.to, now, asked.ttl_s))
+    return Granted.model_validate(said)
+
+
+@router.post("/respond")
+async def respond(services: Services, said: Answering) -> Answered:
+    """Answer an agent that asked to write; it may, whatever is answered."""
+    done = await act(services, said, lambda conn, me, now: contacts.respond(conn, me, said.to, now, said.ttl_s))
+    return Answered.model_validate(done)
+
+
+@router.post("/policy")
+async def choose(services: Services, said: Choice) -> Chosen:
+    """Choose who may write to a session; that stays everybody."""
+    chosen: dict[str, Any] = await act(services, said, lambda _conn, me, _now: contacts.choose(me, said.policy))
+    return Chosen.model_validate(chosen)

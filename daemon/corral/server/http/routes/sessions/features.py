@@ -1,0 +1,136 @@
+"""Features over HTTP."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, Field
+from sqlalchemy import Connection
+from starlette.requests import Request
+from starlette.responses import Response
+
+from corral.coordination.features import registry as features
+from corral.models.states import FeatureStatus
+from corral.server.http.pages import BYTES, MOST, answer, following, page
+from corral.server.http.routes.locks import parse, speaker
+from corral.server.http.routing import Routes
+from corral.server.services import Services
+
+router = Routes("features", "/features")
+
+FeatureId = Annotated[str, Field(min_length=1, max_length=features.MAX_ID, examples=["FEAT-123"])]
+Claims = Annotated[
+    list[str],
+    Field(
+        max_length=features.MAX_CLAIMS,
+        examples=[["api:GET /v1/users", "db:schema:users", "src/api/**"]],
+        description="Paths, globs and logical keys, as locks have them.",
+    ),
+]
+Caller = Annotated[str | None, Field(max_length=128, description="The session that asks; none: the person.")]
+
+
+class Registration(BaseModel):
+    """A line of work and what it claims."""
+
+    feature_id: FeatureId
+    resource_claims: Claims
+    title: str | None = None
+    branch_name: str | None = None
+    merge_priority: int = Field(features.USUAL_PRIORITY, ge=-1000, le=1000)
+    metadata: dict[str, Any] = Field(default_factory=dict)
+    session_id: Caller = None
+
+
+class Deregistration(BaseModel):
+    """How a feature ends."""
+
+    feature_id: FeatureId
+    status: FeatureStatus = FeatureStatus.COMPLETED
+    session_id: Caller = None
+
+
+class Question(BaseModel):
+    """A registered feature, or claims of one that is only thought of."""
+
+    feature_id: FeatureId | None = None
+    claims: Claims | None = None
+    candidate_feature_id: FeatureId | None = Field(None, description="Another word for `feature_id`.")
+    candidate_claims: Claims | None = Field(None, description="Another word for `claims`.")
+
+
+@router.get("", response_model=list[dict[str, Any]])
+async def listing(
+    services: Services,
+    request: Request,
+    limit: Annotated[int, Field(ge=1, le=MOST)] = MOST,
+    after: Annotated[str | None, Field(max_length=features.MAX_ID, description="The id of the last one known.")] = None,
+) -> Response:
+    """The active features, oldest first."""
+    found = await services.read(lambda conn: page(following(features.active(conn), "feature_id", after), limit))
+    return answer(request, found, lambda row: {"after": row["feature_id"]})
+
+
+@router.post("", status_code=201)
+async def register(services: Services, said: Registration) -> dict[str, Any]:
+    """Register a feature; one that is active gets these claims in place of its own."""
+    now = services.now()
+    feature = features.Registration(
+        feature_id=said.feature_id,
+        claims=parse(services, said.resource_claims),
+        title=said.title,
+        branch_name=said.branch_name,
+        merge_priority=said.merge_priority,
+        metadata=said.metadata,
+    )
+
+    def write(conn: Connection) -> tuple[dict[str, Any], str]:
+        who = speaker(conn, said.session_id, now).holder.session_id
+        return features.register(conn, feature, who, now)
+
+    row, action = await services.write(write)
+    services.nudge("sessions")
+    return {"success": True, "action": action, **row}
+
+
+@router.post("/deregister")
+async def deregister(services: Services, said: Deregistration) -> dict[str, Any]:
+    """End a feature: its claims count no more. To do it twice is no error."""
+    now = services.now()
+
+    def write(conn: Connection) -> dict[str, Any]:
+        who = speaker(conn, said.session_id, now).holder.session_id
+        return features.deregister(conn, said.feature_id, said.status, who, now)
+
+    row = await services.write(write)
+    services.nudge("sessions")
+    return {"success": True, **row}
+
+
+@router.post("/analyze")
+async def analyze(services: Services, asked: Question) -> dict[str, Any]:
+    """How well it goes beside the active features: ``FULL``, ``PARTIAL`` or ``SEQUENTIAL``, and what overlaps.
+
+    ``left_out``: how many more features it meets, and of one, how many more pairs, than are told.
+    """
+    said = asked.claims if asked.claims is not None else asked.candidate_claims
+    return await analyzed(services, asked.feature_id or asked.candidate_feature_id, said, BYTES)
+
+
+async def analyzed(services: Services, feature_id: str | None, claims: list[str] | None, size: int) -> dict[str, Any]:
+    """The judgement, with as many of the features that are met as fit into so many bytes, and how many more there are."""
+    keys = None if claims is None else parse(services, claims)
+
+    def judge(conn: Connection) -> dict[str, Any]:
+        judged = features.analyze(conn, feature_id, keys)
+        met = judged["conflicts"]
+        told = page(met, size=size).rows
+        return {**judged, "conflicts": told, **({"left_out": len(met) - len(told)} if len(met) > len(told) else {})}
+
+    return await services.read(judge)
+
+
+@router.get("/{feature_id:path}")
+async def detail(services: Services, feature_id: str) -> dict[str, Any]:
+    """One feature, whether active or not."""
+    return await services.read(lambda conn: features.detail(conn, feature_id))

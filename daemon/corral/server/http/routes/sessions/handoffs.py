@@ -1,0 +1,67 @@
+"""Handoffs over HTTP."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, Field
+from sqlalchemy import Connection
+from starlette.responses import Response
+
+from corral.coordination.sessions import handoffs
+from corral.server.http.pages import named, page
+from corral.server.http.routes.locks import speaker
+from corral.server.http.routing import Routes
+from corral.server.services import Services
+from corral.store.sessions import handoffs as rows
+
+router = Routes("handoffs", "/handoffs")
+Items = Annotated[
+    list[str] | str | None,
+    Field(None, description="Items, or text with one on each line.", examples=[["Ran the tests"]]),
+]
+
+
+class Handoff(BaseModel):
+    """What one session leaves for the next; ``session_id`` says whose it is (default: the person's)."""
+
+    summary: str = Field(examples=["The login works; the password reset is half done."])
+    completed_work: Items
+    in_progress: Items
+    decisions: Items
+    next_steps: Items
+    relevant_files: Items
+    session_id: str | None = Field(None, max_length=128)
+
+
+@router.get("", response_model=dict[str, Any])
+async def listing(
+    services: Services,
+    agent_name: Annotated[str | None, Field(max_length=128)] = None,
+    limit: Annotated[int, Field(ge=1, le=handoffs.MAX_SHOWN)] = 20,
+) -> Response:
+    """The newest handoffs, of one agent or of everybody; of long ones as many as fit."""
+    found = await services.read(lambda conn: page(handoffs.recent(conn, agent_name, limit)))
+    return named("handoffs", found)
+
+
+@router.get("/{handoff_id}")
+async def detail(services: Services, handoff_id: str) -> dict[str, Any]:
+    """One handoff, by its id or the beginning of it."""
+    return handoffs.wire(await services.read(lambda conn: rows.get(conn, handoff_id)))
+
+
+@router.post("", status_code=201)
+async def write(services: Services, said: Handoff) -> dict[str, Any]:
+    """Leave a handoff."""
+    now, lists = services.now(), said.model_dump(include=set(handoffs.LISTS))
+
+    def store(conn: Connection) -> tuple[dict[str, Any], bool]:
+        me = speaker(conn, said.session_id, now)
+        return handoffs.write(conn, me.holder.session_id, said.summary, lists, now), me.arrived
+
+    row, arrived = await services.write(store)
+    if arrived:
+        services.nudge("sessions")
+    services.changed()
+    return {"success": True, "handoff_id": row["handoff_id"]}

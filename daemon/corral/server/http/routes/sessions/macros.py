@@ -1,0 +1,183 @@
+"""Agent Mail's macros over HTTP: several steps in one call, all of them or none."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field
+from sqlalchemy import Connection
+
+from corral.coordination.locks import table as locks
+from corral.coordination.locks.keys import LockKey
+from corral.coordination.mail import mailbox, mailing, threads
+from corral.coordination.mail.addresses import Identity
+from corral.coordination.sessions import registry as sessions
+from corral.models.instants import iso
+from corral.server.http.pages import SHOWN_BYTES, page
+from corral.server.http.routes.callers import Caller, act
+from corral.server.http.routes.daemon import Project
+from corral.server.http.routes.locks import MAX_KEYS, Speaker, parse, speaker
+from corral.server.http.routes.sessions.sessions import Naming, give_name, team_capabilities, whole
+from corral.server.http.routing import Routes
+from corral.server.projects import project_of
+from corral.server.services import Services
+from corral.store.sessions import locks as lock_rows
+from corral.store.sessions import mailbox as rows
+
+Row = dict[str, Any]
+router = Routes("macros", "/macros")
+MOST_MAIL = 200
+
+
+class Entering(Naming):
+    """Who begins, and as what. Without ``session_id`` it is the session that HTTP knows by ``name``, made if there is none."""
+
+    session_id: str | None = Field(None, max_length=128)
+    program: str = Field(min_length=1, max_length=200, examples=["opencode-coder"])
+    inbox_limit: int = Field(10, ge=1, le=MOST_MAIL)
+
+
+class Reserving(BaseModel):
+    """What to reserve, each path that is free."""
+
+    paths: list[str] = Field(default_factory=list, max_length=MAX_KEYS, examples=[["src/api/**"]])
+    ttl_s: float = 3600
+    reason: str = Field("", max_length=2000)
+
+
+class Beginning(Entering, Reserving):
+    """Who begins, and what he reserves."""
+
+
+class Joining(Entering):
+    """Who joins a thread, and of how many of its last messages he is shown all."""
+
+    thread_id: str = Field(min_length=1, max_length=128, examples=["batch-7"])
+    examples: int = Field(threads.EXAMPLES, ge=0, le=MOST_MAIL)
+
+
+class Cycle(Caller, Reserving):
+    """What to reserve; ``auto_release``: and to give up again at once."""
+
+    paths: list[str] = Field(min_length=1, max_length=MAX_KEYS, examples=[["src/api/**"]])
+    exclusive: bool = True
+    auto_release: bool = False
+
+
+class Reserved(BaseModel):
+    """What was reserved, and who holds what was not."""
+
+    success: Literal[True] = True
+    locks: list[Row]
+    conflicts: list[Row]
+
+
+class Begun(BaseModel):
+    """Where a session is, who it is, and its mail, the newest first; ``inbox_left_out``: as much of it as fits."""
+
+    success: Literal[True] = True
+    project: Project
+    session: Row
+    inbox: list[Row]
+    inbox_left_out: bool
+
+
+class Started(Begun, Reserved):
+    """The same, and what it reserved."""
+
+
+class Thread(BaseModel):
+    """Who has written what in a thread, and its last messages, the oldest first."""
+
+    thread_id: str
+    summary: dict[str, list[str]]
+    total_messages: int
+    examples: list[Row]
+
+
+class Joined(Begun):
+    """The same, and the thread."""
+
+    thread: Thread
+
+
+class Cycled(Reserved):
+    """What was reserved, and what of it was given up again."""
+
+    released: list[str] | None
+
+
+@router.post("/start-session", status_code=201)
+async def start_session(services: Services, said: Beginning) -> Started:
+    """Begin: a session and its name, the files that it reserves, its mail."""
+    now, keys = services.now(), parse(services, said.paths)
+
+    def begin(conn: Connection) -> tuple[str, Row]:
+        me = _enter(conn, said, now)
+        held = _reserve(conn, keys, me, said, now) if keys else {"locks": [], "conflicts": []}
+        return me.holder.session_id, held
+
+    who, held = await services.write(begin)
+    services.nudge("sessions")
+    return Started.model_validate({**held, **await _begun(services, who, said.inbox_limit)})
+
+
+@router.post("/prepare-thread", status_code=201)
+async def prepare_thread(services: Services, said: Joining) -> Joined:
+    """Join a thread: a session and its name, who has written what in it, its mail."""
+    now = services.now()
+    who = await services.write(lambda conn: _enter(conn, said, now).holder.session_id)
+    services.nudge("sessions")
+
+    def look(conn: Connection) -> Row:
+        meant = mailbox.thread_of(conn, said.thread_id) or said.thread_id
+        last = (mailing.wire(one) for one in rows.thread(conn, meant, limit=said.examples))
+        told = {**threads.summary(conn, meant), "examples": page(last, size=SHOWN_BYTES).rows[::-1]}
+        return {"thread_id": meant, **told}
+
+    return Joined.model_validate({"thread": await services.read(look), **await _begun(services, who, said.inbox_limit)})
+
+
+@router.post("/reservation-cycle")
+async def reservation_cycle(services: Services, said: Cycle) -> Cycled:
+    """Reserve paths, each that is free; with ``auto_release`` give up again at once what the session did not hold before."""
+    keys = parse(services, said.paths)
+
+    def turn(conn: Connection, _me: Identity, now: datetime) -> Row:
+        me = speaker(conn, said.session_id, now)
+        before = {row["lock_id"] for row in lock_rows.listing(conn, iso(now), [me.holder.session_id])}
+        held = _reserve(conn, keys, me, said, now, exclusive=said.exclusive)
+        ids = [lock["lock_id"] for lock in held["locks"] if lock["lock_id"] not in before]
+        gone = locks.release(conn, (), me.holder, now, lock_ids=ids) if said.auto_release and ids else []
+        return {**held, "released": [row["file_path"] for row in gone] if said.auto_release else None}
+
+    return Cycled.model_validate(await act(services, said, turn))
+
+
+def _enter(conn: Connection, said: Entering, now: datetime) -> Speaker:
+    """The session that begins, under the name that it wants."""
+    known = said.session_id or str(sessions.over_http(conn, "" if said.new else said.name or "", now)["session_id"])
+    me = speaker(conn, known, now)
+    give_name(conn, known, me.name, said, now)
+    return me
+
+
+def _reserve(
+    conn: Connection, keys: list[LockKey], me: Speaker, said: Reserving, now: datetime, *, exclusive: bool = True
+) -> Row:
+    why = said.reason or None
+    taken, refused = locks.acquire_each(conn, keys, me.holder, now, ttl_s=said.ttl_s, exclusive=exclusive, reason=why)
+    own = [locks.wire({**row, "agent_name": me.name}) for row in taken]
+    return {"locks": own, "conflicts": [row for found in refused.values() for row in found]}
+
+
+async def _begun(services: Services, session_id: str, limit: int) -> Row:
+    of_team = team_capabilities(services)
+
+    def look(conn: Connection) -> Row:
+        mail = page(map(mailing.wire, mailbox.inbox(conn, session_id, limit=limit)), limit, size=SHOWN_BYTES)
+        session = whole(conn, sessions.find(conn, session_id), of_team)
+        return {"session": session, "inbox": mail.rows, "inbox_left_out": mail.cut}
+
+    return {"project": await services.work(lambda: project_of(services)), **await services.read(look)}

@@ -1,0 +1,62 @@
+"""Memory over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from pydantic import BaseModel, Field
+from sqlalchemy import Connection
+from starlette.responses import Response
+
+from corral.coordination.sessions import memory
+from corral.coordination.sessions import registry as sessions
+from corral.coordination.sessions.memory import Question
+from corral.server.http.pages import named, page
+from corral.server.http.routes.locks import speaker
+from corral.server.http.routing import Routes
+from corral.server.services import Services
+
+router = Routes("memory", "/memory")
+
+
+class Memory(BaseModel):
+    """Something worth knowing later; ``session_id`` says who tells it (default: the person)."""
+
+    summary: str = Field(examples=["The tests need a running database."])
+    event_type: str = Field("discovery", max_length=64)
+    details: dict[str, Any] | None = None
+    outcome: str | None = None
+    lessons: list[str] = Field(default_factory=list, max_length=200)
+    tags: list[str] = Field(default_factory=list, max_length=200, examples=[["tests", "database"]])
+    session_id: str | None = Field(None, min_length=1, max_length=128)
+
+
+@router.post("", status_code=201)
+async def remember(services: Services, said: Memory) -> dict[str, Any]:
+    """Keep something; ``action`` is ``created``, or ``deduplicated`` where it was told within the hour."""
+    now, told = services.now(), memory.Memory(**said.model_dump(exclude={"session_id"}))
+
+    def keep(conn: Connection) -> tuple[dict[str, Any], bool, bool]:
+        me = speaker(conn, said.session_id, now)
+        return (*memory.remember(conn, sessions.find(conn, me.holder.session_id), told, now), me.arrived)
+
+    row, is_new, arrived = await services.write(keep)
+    if arrived:
+        services.nudge("sessions")
+    return {"success": True, "memory_id": row["memory_id"], "action": "created" if is_new else "deduplicated"}
+
+
+@router.get("", response_model=dict[str, Any])
+async def recall(
+    services: Services,
+    query: str = "",
+    tag: Sequence[str] = (),
+    event_type: str | None = None,
+    limit: Annotated[int, Field(ge=1, le=memory.MAX_SHOWN)] = 10,
+    min_relevance: Annotated[float, Field(ge=0, le=1)] = 0,
+) -> Response:
+    """What is known, the most relevant first; without a query and tags, the newest. Of long ones as many as fit."""
+    now, asked = services.now(), Question(query, tag, event_type, limit, min_relevance)
+    found = await services.read(lambda conn: page(memory.recall(conn, asked, now)))
+    return named("memories", found)

@@ -1,0 +1,244 @@
+"""Sessions over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+from sqlalchemy import Connection
+from starlette.requests import Request
+from starlette.responses import Response
+
+from corral.coordination.mail import addresses
+from corral.coordination.sessions import changesets, discovery
+from corral.coordination.sessions import registry as sessions
+from corral.coordination.sessions.registry import Arrival
+from corral.errors import InvalidInput, NotFound
+from corral.git import history
+from corral.models import merges as shapes
+from corral.models.identifiers import LONGEST_SESSION_ID, new_id
+from corral.models.instants import iso
+from corral.models.states import ShownStatus
+from corral.server import refusals
+from corral.server.hooks.events import started_at
+from corral.server.http.pages import MOST, Page, answer, page
+from corral.server.http.routes.callers import SessionId
+from corral.server.http.routes.locks import person
+from corral.server.http.routing import Routes
+from corral.server.services import Services
+from corral.server.upkeep import timers
+from corral.store.sessions import names
+from corral.store.sessions import sessions as session_rows
+from corral.work.workers import departures
+
+router = Routes("sessions", "/sessions")
+MOST_MERGES, MOST_COMMITS = 50, 500
+"""The latest of a session's that are told."""
+DEFAULT_THRESHOLD_MINUTES, MAX_THRESHOLD_MINUTES = 15, 7 * 24 * 60
+
+
+def team_capabilities(services: Services) -> discovery.Capabilities:
+    """What the team says that an agent can do."""
+    return services.teams().capabilities
+
+
+class Registration(BaseModel):
+    """What a session says of itself."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"agent_name": "Sisyphus", "capabilities": ["python", "review"], "current_task": "Fix the login"}
+            ]
+        }
+    )
+    session_id: str | None = Field(None, min_length=1, max_length=LONGEST_SESSION_ID)
+    agent_name: str | None = Field(None, max_length=64)
+    agent_type: str | None = Field(None, max_length=64, description="What it is, where that is new; at first `claude`.")
+    capabilities: list[str] = Field(default_factory=list, max_length=64)
+    current_task: str | None = Field(None, max_length=2000)
+    client_pid: int | None = Field(None, gt=1)
+    cwd: str | None = None
+
+
+@router.get("", response_model=list[dict[str, Any]])
+async def listing(
+    services: Services,
+    request: Request,
+    status: Sequence[ShownStatus] = (),
+    capability: Annotated[str | None, Field(max_length=64)] = None,
+    limit: Annotated[int, Field(ge=1, le=MOST)] = MOST,
+    after: Annotated[
+        str | None, Field(max_length=256, description="`started_at,session_id` of the last one known.")
+    ] = None,
+) -> Response:
+    """Every session of the project, the latest first, disconnected ones too unless filtered; ``names``: those it goes by beside
+    its own."""
+    of_team = team_capabilities(services)
+
+    def look(conn: Connection) -> Page:
+        found = discovery.everyone(conn, capability, [str(one) for one in status], of_team, after=after)
+        return page(({**sessions.wire(row), "names": row["names"]} for row in found), limit)
+
+    return answer(request, await services.read(look), lambda row: {"after": discovery.place(row)})
+
+
+@router.get("/{session_id}")
+async def detail(services: Services, session_id: SessionId) -> dict[str, Any]:
+    """Who a session is, by its id or a name: as what it registered, and the commits and merge requests it made.
+
+    ``left_out``: of these, how many older ones are not told.
+    """
+
+    def look(conn: Connection) -> tuple[dict[str, Any], dict[str, list[dict[str, Any]]]]:
+        row = sessions.find(conn, session_id)
+        return whole(conn, row, team_capabilities(services)), changesets.of(conn, row["session_id"])
+
+    shown, changes = await services.read(look)
+    merges = changes["merges"][-MOST_MERGES:]
+    submitted = await services.work(lambda: [_submitted(services, merge) for merge in merges])
+    known = {commit["sha"]: commit for commits in submitted for commit in commits}
+    commits = {**{commit["sha"]: commit for commit in changes["commits"]}, **known}
+    made = {"commits": [*commits.values()][-MOST_COMMITS:], "merges": [shapes.summary(merge) for merge in merges]}
+    left_out = len(commits) - len(made["commits"]) + len(changes["merges"]) - len(merges)
+    return {**shown, "changesets": {**made, **({"left_out": left_out} if left_out else {})}}
+
+
+def whole(conn: Connection, row: dict[str, Any], of_team: discovery.Capabilities) -> dict[str, Any]:
+    """A session with the names that it goes by, and as what it registered them."""
+    (able,) = discovery.able(conn, [row], of_team)
+    registered = [_registration(one) for one in names.of_session(conn, row["session_id"])]
+    return {**sessions.wire(able), "names": able["names"], "registered": registered}
+
+
+def _submitted(services: Services, merge: dict[str, Any]) -> list[dict[str, Any]]:
+    """The commits of a merge request."""
+    if merge["base_sha"] is None:
+        return []
+    found = history.between(services.git, merge["base_sha"], merge["head_sha"])
+    return [{"sha": commit.sha, "subject": commit.subject, "branch": merge["branch"]} for commit in found]
+
+
+class Cleanup(BaseModel):
+    """Who counts as dead."""
+
+    stale_threshold_minutes: float = Field(DEFAULT_THRESHOLD_MINUTES, ge=1, le=MAX_THRESHOLD_MINUTES)
+
+
+@router.post("/cleanup")
+async def cleanup(services: Services, asked: Cleanup | None = None) -> dict[str, Any]:
+    """Give up the sessions whose process is gone or that were silent too long: what they hold comes free."""
+    return await clean_up(services, asked.stale_threshold_minutes if asked else DEFAULT_THRESHOLD_MINUTES)
+
+
+async def clean_up(services: Services, minutes: float) -> dict[str, Any]:
+    """End who was silent for so many minutes; says how many, and how many locks came free."""
+    if not 1 <= minutes <= MAX_THRESHOLD_MINUTES:
+        raise InvalidInput(f"A threshold of {minutes:g} minutes is not possible.", remedy="Use 1 minute to a week.")
+    cleaned = await services.work(lambda: timers.clean_up(services, minutes * 60))
+    return {"success": True, "agents_cleaned": cleaned.agents, "locks_released": cleaned.locks}
+
+
+@router.post("", status_code=201)
+async def register(services: Services, said: Registration) -> dict[str, Any]:
+    """Register a session, or update the one with that id."""
+    now = services.now()
+    newcomer = Arrival(
+        session_id=said.session_id or new_id(),
+        agent_name=said.agent_name,
+        capabilities=discovery.check_capabilities(said.capabilities),
+        current_task=said.current_task,
+        client_pid=said.client_pid,
+        client_started=started_at(said.client_pid) if said.client_pid else None,
+        cwd=said.cwd,
+    )
+    rules = services.settings().tasks
+
+    def enter(conn: Connection) -> dict[str, Any]:
+        known = session_rows.get(conn, newcomer.session_id) if said.agent_type is None else None
+        kind = said.agent_type or (known["agent_type"] if known else newcomer.agent_type)
+        return departures.arrive(conn, replace(newcomer, agent_type=kind), now, rules)
+
+    row = await services.write(enter)
+    services.nudge("sessions")
+    if newcomer.client_pid is not None:  # another session of the same client is over: what it held has come free
+        services.nudge("supervisor")
+    return {"success": True, **sessions.wire(row)}
+
+
+class Naming(BaseModel):
+    """A name that a session goes by, and as what; none: its own. What is not said stays as it was told before."""
+
+    name: str | None = Field(None, min_length=1, max_length=64)
+    program: str | None = Field(None, min_length=1, max_length=200)
+    model: str | None = Field(None, max_length=200)
+    task_description: str | None = Field(None, max_length=2000)
+    new: bool = Field(False, description="A name that nobody has: `name` if it is free, else one that is found.")
+
+
+@router.post("/{session_id}/names", status_code=201)
+async def go_by(services: Services, session_id: SessionId, said: Naming) -> dict[str, Any]:
+    """Register a session under a further name, or with what it is under one; unread mail to the name comes with it."""
+    now = services.now()
+
+    def bind(conn: Connection) -> dict[str, Any]:
+        row = session_rows.beat(conn, session_id, iso(now))
+        if row is None:
+            raise NotFound(
+                f"There is no live session {session_id[:80]!r}.", remedy="`corral session register` makes one."
+            )
+        return give_name(conn, session_id, row["agent_name"], said, now)
+
+    bound = await services.write(bind)
+    services.changed()
+    return {"success": True, "session_id": session_id, **_registration(bound)}
+
+
+def give_name(conn: Connection, session_id: str, own: str, said: Naming, now: datetime) -> dict[str, Any]:
+    """Give a session a name, or say what it is under one that it has; without one, under its ``own``."""
+    about = said.model_dump(include={"program", "model", "task_description"}, exclude_none=True)
+    if said.task_description:
+        sessions.change(conn, session_id, {"current_task": said.task_description})
+    called = addresses.unused(conn, said.name) if said.new else said.name or own
+    return addresses.bind(conn, session_id, called, now, **about)
+
+
+def _registration(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: row[name] for name in ("name", "program", "model", "task_description", "registered_at")}
+
+
+@router.post("/{session_id}/heartbeat")
+async def heartbeat(services: Services, session_id: SessionId) -> dict[str, Any]:
+    """A sign of life; a session that is unknown, or was given up, is registered again."""
+    now = services.now()
+
+    def beat(conn: Connection) -> None:
+        if session_rows.touch(conn, session_id, iso(now)) is None:
+            sessions.register(conn, Arrival(session_id=session_id), now)
+
+    await services.write(beat)
+    return {"success": True, "session_id": session_id}
+
+
+class End(BaseModel):
+    """Who ends a session; none named: the person at the keyboard."""
+
+    caller: str | None = Field(None, max_length=128)
+
+
+@router.post("/{session_id}/end")
+async def end(services: Services, session_id: SessionId, asked: End | None = None) -> dict[str, Any]:
+    """End a session: what it holds comes free. Another session is refused, a person put on record."""
+    now, rules = services.now(), services.settings().tasks
+    caller = (asked.caller if asked else None) or person()
+
+    def over(conn: Connection) -> dict[str, Any] | None:
+        by = addresses.acting_for(conn, session_id, caller, person())
+        return departures.end(conn, session_id, "ended", now, rules, by=by)
+
+    row = await refusals.write(services, caller, over)
+    services.nudge("supervisor")
+    return {"success": True, "session_id": session_id, "ended": row is not None}

@@ -1,0 +1,46 @@
+"""What files of the project would have executed, and the user has not approved on this machine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Connection
+
+from corral.errors import ConfigInvalid
+from corral.git import refs
+from corral.server.http.routing import Routes
+from corral.server.services import Services
+from corral.store.merges import merges
+
+router = Routes("trust", "/trust")
+
+
+@router.get("")
+async def listing(services: Services) -> dict[str, Any]:
+    """What waits for the user's approval: ``untrusted: [{key, value, source}]``, also of targets that merges wait for."""
+    return {"untrusted": await _untrusted(services)}
+
+
+@router.post("/reload")
+async def reload(services: Services) -> dict[str, Any]:
+    """Look at the user's answers again and go on with what they allow; ``untrusted``: what still waits."""
+    services.reloader.ask()
+    services.nudge("supervisor")
+    services.nudge("landing")
+    return {"untrusted": await _untrusted(services)}
+
+
+async def _untrusted(services: Services) -> list[dict[str, Any]]:
+    def targets(conn: Connection) -> list[str | None]:
+        return [None, services.settings.target(), *map(refs.branch_ref, merges.busy_targets(conn))]
+
+    def look() -> list[dict[str, Any]]:
+        found = {}
+        for target in services.db.read(targets):
+            try:
+                found.update({claim.digest: claim.shown() for claim in services.settings.untrusted(target)})
+            except ConfigInvalid:  # a broken file executes nothing; status and doctor say what is wrong with it
+                continue
+        return list(found.values())
+
+    return await services.work(look)

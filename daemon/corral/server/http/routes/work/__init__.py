@@ -1,0 +1,1 @@
+"""Tasks, merge requests and worktrees over HTTP, and waiting for them."""

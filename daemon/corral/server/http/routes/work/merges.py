@@ -1,0 +1,209 @@
+"""Merge requests over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Annotated, Any
+
+from pydantic import BaseModel, Field
+from sqlalchemy import Connection
+from starlette.requests import Request
+from starlette.responses import Response
+
+from corral.config import account, trust
+from corral.errors import CorralError, NotPermitted
+from corral.git import refs
+from corral.landing import approval, pauses, requests
+from corral.models import merges as shapes
+from corral.models.states import OPEN_MERGES, MergeState
+from corral.observe.logs import logger
+from corral.server.http.logtail import FURTHEST, LogPart, follow
+from corral.server.http.pages import MOST, Page, answer, page
+from corral.server.http.routes.callers import SessionId
+from corral.server.http.routing import Routes
+from corral.server.process.assembly import merge_settled
+from corral.server.services import Services
+from corral.server.upkeep.settings import CONFIG_IN_TREE
+from corral.store.merges import merges
+from corral.work.tasks import tasks
+from corral.work.tasks.dismissal import dismiss as settle
+
+router = Routes("merges", "/merges")
+
+_log = logger("merges")
+
+
+class Submission(BaseModel):
+    """A branch for its target."""
+
+    branch: str = Field(min_length=1, max_length=1024)
+    target: str | None = Field(None, min_length=1, max_length=1024)
+    title: str | None = Field(None, max_length=500)
+    session_id: SessionId | None = None
+    task_id: str | None = Field(
+        None, min_length=1, max_length=64, description="Whose work it is; else the branch or the session tells."
+    )
+
+
+class Again(BaseModel):
+    """How to try again."""
+
+    follow_branch: bool = False
+
+
+class Approval(BaseModel):
+    """A person's yes to what they have seen; a worker or a session that says who it is is refused."""
+
+    head_sha: str = Field(pattern="^([0-9a-f]{40}|[0-9a-f]{64})$", description="The head that was seen.")
+    session_id: str | None = Field(None, max_length=128, description="The agent session that asks, if one does.")
+    task_id: str | None = Field(None, max_length=64, description="The task whose worker asks, if one does.")
+
+
+class Review(BaseModel):
+    """What an approval would let in."""
+
+    merge_id: str
+    head_sha: str
+    paths: list[str]
+    diff: str
+    truncated: bool
+
+
+@router.get("", response_model=list[dict[str, Any]])
+async def listing(
+    services: Services,
+    request: Request,
+    state: Sequence[MergeState] = (),
+    branch: Annotated[str | None, Field(max_length=1024, description="Only of this branch.")] = None,
+    limit: Annotated[int, Field(ge=1, le=MOST)] = MOST,
+    after: Annotated[str | None, Field(max_length=64, description="The id of the last one known.")] = None,
+) -> Response:
+    """Merge requests in order of submission."""
+
+    def look(conn: Connection) -> Page:
+        rows = merges.listing(conn, state, branch=branch, after=after, limit=limit)
+        return page(map(shapes.summary, pauses.explained(conn, rows)), limit)
+
+    return answer(request, await services.read(look), lambda row: {"after": row["merge_id"]})
+
+
+@router.post("", status_code=201)
+async def submit(services: Services, wanted: Submission) -> dict[str, Any]:
+    """Put a branch into the queue; ``merge_id`` is null if the target has everything of it already."""
+    now = services.now()
+    target = wanted.target or services.settings.target().removeprefix("refs/heads/")
+    named = wanted.task_id
+    owner = await services.read(lambda conn: tasks.find(conn, named)["task_id"]) if named else None
+    row = await services.work(
+        lambda: requests.submit(
+            services.db,
+            services.git,
+            branch=wanted.branch,
+            target=target,
+            now=now,
+            title=wanted.title,
+            session_id=wanted.session_id,
+            task_id=owner,
+        )
+    )
+    if row is None:
+        return {"merge_id": None, "branch": wanted.branch, "target": target, "state": None}
+    services.nudge("landing")
+    return shapes.summary(row)
+
+
+@router.get("/{merge_id}")
+async def detail(services: Services, merge_id: str) -> dict[str, Any]:
+    """Everything about one merge request."""
+    return await services.work(lambda: requests.detail(services.db, merge_id))
+
+
+@router.post("/{merge_id}/retry")
+async def retry(services: Services, merge_id: str, how: Again | None = None) -> dict[str, Any]:
+    """Queue again what came back."""
+    now, follow_branch = services.now(), how.follow_branch if how else False
+    row = await services.work(
+        lambda: requests.retry(services.db, services.git, merge_id, now=now, follow_branch=follow_branch)
+    )
+    services.nudge("landing")
+    return shapes.summary(row)
+
+
+@router.get("/{merge_id}/approval")
+async def review(services: Services, merge_id: str) -> Review:
+    """What needs a person's approval in a request: the paths, and how they would change."""
+    return Review.model_validate(asdict(await services.work(lambda: _reviewed(services, merge_id))))
+
+
+@router.post("/{merge_id}/approve")
+async def approve(services: Services, merge_id: str, given: Approval) -> dict[str, Any]:
+    """Approve, as a person, what a request changes; holds for exactly the head that was seen."""
+    if given.session_id is not None or given.task_id is not None:
+        raise NotPermitted(
+            "Only a person approves a merge.",
+            cause=f"The request comes from {'a worker' if given.task_id else 'an agent session'}.",
+            remedy=f"In a terminal of your own: corral merge approve {merge_id[:8]}",
+        )
+    seen = await services.work(lambda: _reviewed(services, merge_id))
+    now = services.now()
+    row = await services.write(lambda conn: approval.approve(conn, seen.merge_id, given.head_sha, seen.paths, now))
+    if CONFIG_IN_TREE in seen.paths:
+        await services.work(lambda: _trust_settings(services, row))
+    services.nudge("landing")
+    return shapes.summary(row)
+
+
+def _trust_settings(services: Services, merge: dict[str, Any]) -> None:
+    """Whoever approves a change of the settings has seen what it would run: they need not say so again once it has landed."""
+    data = refs.show_file(services.git, merge["candidate_sha"] or merge["head_sha"], CONFIG_IN_TREE)
+    try:
+        claims = trust.of_file(services.project, data or b"", account.home())
+        services.settings.answers.approve(services.project.common_dir, claims)
+    except (CorralError, OSError) as error:  # the approval stands; `corral trust` asks for this once it has landed
+        _log.warning("approved_settings_not_trusted", merge_id=merge["merge_id"], reason=str(error))
+
+
+def _reviewed(services: Services, merge_id: str) -> approval.Review:
+    merge = services.db.read(lambda conn: merges.get(conn, merge_id))
+    landing = services.settings.for_target(refs.branch_ref(merge["target"])).landing
+    return approval.review(services.git, landing, merge)
+
+
+@router.post("/{merge_id}/cancel")
+async def cancel(services: Services, merge_id: str) -> dict[str, Any]:
+    """Take a request out of the queue; its branch stays."""
+    now, settled = services.now(), merge_settled(services.settings)
+    row = await services.work(lambda: requests.cancel(services.db, services.git, merge_id, on_settled=settled, now=now))
+    services.nudge("landing")
+    services.nudge("supervisor")
+    return shapes.summary(row)
+
+
+@router.post("/{merge_id}/dismiss")
+async def dismiss(services: Services, merge_id: str) -> dict[str, Any]:
+    """Nothing more is to be done about a request that came back, or (by its id) about a task that failed."""
+    now = services.now()
+    answer = await services.write(lambda conn: settle(conn, merge_id, now))
+    services.changed()
+    return answer
+
+
+@router.get("/{merge_id}/log")
+async def log(
+    services: Services,
+    merge_id: str,
+    offset: Annotated[int, Field(ge=0, le=FURTHEST)] = 0,
+    wait_s: Annotated[float, Field(ge=0, le=30)] = 0,
+) -> LogPart:
+    """A part of the output of a request's last verification; waits up to ``wait_s`` for more."""
+    row = await services.read(lambda conn: merges.get(conn, merge_id))
+    file = await services.work(lambda: requests.log_file(services.db, services.project.logs_dir, row["merge_id"]))
+    if file is None:
+        return LogPart(text="", next_offset=0, complete=row["state"] not in OPEN_MERGES)
+
+    async def running() -> bool:
+        current = await services.read(lambda conn: merges.get(conn, row["merge_id"]))
+        return current["state"] in OPEN_MERGES
+
+    return await follow(services, file, offset, wait_s, running)

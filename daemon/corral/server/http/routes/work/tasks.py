@@ -1,0 +1,269 @@
+"""Tasks over HTTP."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, Field
+from sqlalchemy import Connection
+from starlette.requests import Request
+from starlette.responses import Response
+
+from corral.coordination.locks.table import Holder
+from corral.errors import InvalidInput, NotFound
+from corral.models import tasks as shapes
+from corral.models.states import TaskStatus
+from corral.server import completion
+from corral.server.agents import roster_of
+from corral.server.http.logtail import FURTHEST, LogPart, follow
+from corral.server.http.pages import MOST, Page, answer, page
+from corral.server.http.routes.locks import speaker
+from corral.server.http.routing import Routes
+from corral.server.services import Services
+from corral.store.tasks import work_pause
+from corral.work.tasks import agents, delays, leases, tasks
+
+router = Routes("tasks", "/tasks")
+
+
+class Batch(BaseModel):
+    """Several tasks, all or none."""
+
+    tasks: list[dict[str, Any]] = Field(min_length=1, max_length=1000)
+
+
+class Reason(BaseModel):
+    """Why; ``convention``: it ends ``failed``, with ``result.error_code`` "cancelled_by_orchestrator"."""
+
+    reason: shapes.Reason = "Cancelled."
+    convention: bool = False
+
+
+class Claim(BaseModel):
+    """Who wants work, and of which types (none: of any); without a session, the person at the keyboard.
+
+    The same ``idempotency_key`` again gives the same task, while it is held.
+    """
+
+    task_types: list[shapes.Short] = Field(default_factory=list, max_length=64)
+    session_id: shapes.Short | None = None
+    idempotency_key: shapes.Short | None = None
+
+
+class Completion(BaseModel):
+    """How a claimed task ended; ``session_id``: the session that claimed it."""
+
+    success: bool
+    result: dict[str, Any] | None = None
+    error_message: shapes.Reason | None = None
+    session_id: shapes.Short | None = None
+
+
+STOPPED_WITHIN_S = 20.0
+"""How long a cancellation by the convention waits for the worker to be gone."""
+
+
+async def settled(services: Services, submissions: list[shapes.TaskSubmission]) -> list[shapes.TaskSubmission]:
+    """Say what executes each and which claims are folders, and refuse now what no worker here could do.
+
+    Raises:
+        InvalidInput: An agent is not there, not valid, or not capable of what is required.
+        RunnerUnavailable: Says what is missing.
+    """
+    submissions = [_with_folders(item, services.project.root) if item.claims else item for item in submissions]
+    roster = roster_of(services)
+    check = services.supervisor.check
+    if any(item.agent is not None or item.agent_requirements is not None for item in submissions):
+        return await services.work(lambda: agents.settle(submissions, roster, check))  # reads files
+    return agents.settle(submissions, roster, check)
+
+
+def _with_folders(item: shapes.TaskSubmission, root: Path) -> shapes.TaskSubmission:
+    """A claim on what is a folder in the main checkout covers what is in it, also without a slash at its end."""
+
+    def is_folder(claim: str) -> bool:
+        return os.path.isdir(root / claim)  # noqa: PTH112 - of what is no path it is False
+
+    claims = [f"{claim}/" if is_folder(claim) and not claim.endswith("/") else claim for claim in item.claims]
+    return item.model_copy(update={"claims": claims})
+
+
+@router.post("", status_code=201)
+async def submit(services: Services, body: dict[str, Any]) -> dict[str, Any]:
+    """Queue one task; acknowledged when it is durable."""
+    submissions = await settled(services, shapes.read_submissions([body]))
+    now, rules = services.now(), services.settings().tasks
+    row = await services.write(lambda conn: tasks.submit(conn, submissions[0], now, rules))
+    services.nudge("supervisor")
+    return {"task_id": row["task_id"], "status": row["status"], "title": row["title"]}
+
+
+@router.post("/batch", status_code=201)
+async def submit_batch(services: Services, batch: Batch) -> dict[str, Any]:
+    """Queue several tasks, all or none; they may wait for each other by ``name``."""
+    submissions = await settled(services, shapes.read_submissions(list(batch.tasks)))
+    now, rules = services.now(), services.settings().tasks
+    rows = await services.write(lambda conn: tasks.submit_batch(conn, submissions, now, rules))
+    services.nudge("supervisor")
+    return {"task_ids": [row["task_id"] for row in rows], "queued": len(rows)}
+
+
+@router.get("", response_model=list[dict[str, Any]])
+async def listing(
+    services: Services,
+    request: Request,
+    status: Sequence[TaskStatus] = (),
+    min_priority: Annotated[int, Field(ge=0, le=10)] = 0,
+    limit: Annotated[int, Field(ge=1, le=MOST)] = MOST,
+    after: Annotated[str | None, Field(max_length=64, description="`priority,task_id` of the last one known.")] = None,
+) -> Response:
+    """Tasks, highest priority first, then oldest first."""
+    wanted = [str(one) for one in status]
+
+    def look(conn: Connection) -> Page:
+        found = tasks.listing(conn, statuses=wanted, min_priority=min_priority, after=after, limit=limit)
+        return page(found, limit)
+
+    return answer(request, await services.read(look), lambda row: {"after": tasks.place(row)})
+
+
+@router.get("/{task_id}")
+async def read(services: Services, task_id: str) -> shapes.TaskRead:
+    """A task's state, input and result; reading changes nothing."""
+    return shapes.TaskRead.model_validate(await services.read(lambda conn: tasks.read(conn, task_id)))
+
+
+@router.get("/{task_id}/detail")
+async def detail(services: Services, task_id: str) -> dict[str, Any]:
+    """Everything about one task: what was submitted, where it worked, what it used, its merge request, its history.
+
+    ``delay``: why it does not start yet, where it waits for more than its turn.
+    """
+    now, supervisor = services.now(), services.supervisor
+
+    def look(conn: Connection) -> dict[str, Any]:
+        row = tasks.find(conn, task_id)
+        return {
+            **tasks.detail(conn, task_id),
+            "delay": delays.reason(conn, row, supervisor.pause, now, supervisor.gate, fold=services.fold),
+        }
+
+    return await services.read(look)
+
+
+@router.post("/claim")
+async def claim(services: Services, wanted: Claim) -> dict[str, Any]:
+    """Take the next task that no worker executes: ``{success, task_id, …}``, or ``reason: no_tasks_available``.
+
+    ``also_held``: what the session had claimed before, where there is any.
+    """
+    now = services.now()
+
+    def take(conn: Connection) -> dict[str, Any]:
+        who = speaker(conn, wanted.session_id, now).holder.session_id
+        return claimed(services, conn, who, now, wanted.task_types, wanted.idempotency_key)
+
+    return handed_over(services, await services.write(take))
+
+
+def claimed(
+    services: Services, conn: Connection, who: str, now: datetime, task_types: Sequence[str], key: str | None = None
+) -> dict[str, Any]:
+    """Claim the next task for a session, in a write; returns what it is told."""
+    me = leases.claimant(conn, who, services.teams().capabilities)
+    row = leases.claim(conn, me, now, services.settings(), task_types=task_types, key=key, fold=services.fold)
+    others = leases.also_held(conn, who, row)
+    reason = "no_tasks_available" if work_pause.current(conn) is None else "work_paused"
+    found = {"success": True, **shapes.leased(row)} if row else {"success": False, "reason": reason}
+    return {**found, **({"also_held": others} if others else {})}
+
+
+def handed_over(services: Services, answer: dict[str, Any]) -> dict[str, Any]:
+    """The same, once it is durable: from now on its lease is looked after."""
+    if answer["success"]:
+        services.nudge_soon("supervisor")
+        services.nudge_soon("sessions")
+    return answer
+
+
+@router.post("/{task_id}/complete")
+async def complete(services: Services, task_id: str, said: Completion) -> dict[str, Any]:
+    """End a task that was claimed; only the session that holds it can. What it committed in its worktree lands."""
+    now = services.now()
+
+    def write(operation: Callable[[Connection, Holder], dict[str, Any]]) -> Awaitable[dict[str, Any]]:
+        return services.write(lambda conn: operation(conn, speaker(conn, said.session_id, now).holder))
+
+    return await completion.complete(services, write, task_id, **said.model_dump(exclude={"session_id"}))
+
+
+@router.post("/{task_id}/cancel")
+async def cancel(services: Services, task_id: str, why: Reason) -> dict[str, Any]:
+    """Cancel a task: at once if it waits, within seconds if it runs."""
+    row = await call_off(services, task_id, why)
+    return {"task_id": row["task_id"], "status": row["status"]}
+
+
+async def call_off(services: Services, task_id: str, why: Reason) -> dict[str, Any]:
+    """Cancel a task; by the convention, wait until it has ended too. Returns its row."""
+    now, rules = services.now(), services.settings().tasks
+    row = await services.write(
+        lambda conn: tasks.cancel(conn, task_id, now, rules, reason=why.reason, convention=why.convention)
+    )
+    services.nudge("supervisor")
+    full_id = row["task_id"]
+    deadline = time.monotonic() + (STOPPED_WITHIN_S if why.convention else 0)
+    while row["status"] == TaskStatus.RUNNING and (left := deadline - time.monotonic()) > 0:
+        await services.next_change(min(left, 1.0))
+        row = await services.read(lambda conn: tasks.find(conn, full_id))
+    return row
+
+
+@router.post("/{task_id}/retry")
+async def retry(services: Services, task_id: str) -> dict[str, Any]:
+    """Run a task again on the present tip; what failed because of it revives."""
+    now, rules = services.now(), services.settings().tasks
+    row = await services.write(lambda conn: tasks.retry(conn, task_id, now, rules))
+    services.nudge("supervisor")
+    return {"task_id": row["task_id"], "status": row["status"]}
+
+
+@router.get("/{task_id}/log")
+async def log(
+    services: Services,
+    task_id: str,
+    offset: Annotated[int, Field(ge=0, le=FURTHEST)] = 0,
+    wait_s: Annotated[float, Field(ge=0, le=30)] = 0,
+    attempt: Annotated[int | None, Field(gt=0, le=1_000_000)] = None,
+) -> LogPart:
+    """A part of an attempt's output (by default the last attempt's), from ``offset`` on; waits up to ``wait_s`` for more."""
+    row = await services.read(lambda conn: tasks.find(conn, task_id))
+    number = attempt or int(row["fencing_token"])
+    if number < 1:
+        return LogPart(text="", next_offset=0, complete=False)
+    file: Path = services.project.logs_dir / "tasks" / row["task_id"] / f"{number}.log"
+    if attempt is not None and not file.exists():
+        raise NotFound(f"Task {row['task_id']} has no attempt {attempt}.")
+
+    async def running() -> bool:
+        current = await services.read(lambda conn: tasks.find(conn, row["task_id"]))
+        return bool(current["status"] == TaskStatus.RUNNING and current["fencing_token"] == number)
+
+    return await follow(services, file, offset, wait_s, running)
+
+
+@router.post("/{task_id}/reprioritize")
+async def reprioritize(services: Services, task_id: str, body: dict[str, Any]) -> dict[str, Any]:
+    """Give a task that has not begun another priority, 0 to 10."""
+    priority = body.get("priority")
+    if not isinstance(priority, int) or isinstance(priority, bool):
+        raise InvalidInput("`priority` must be a whole number from 0 to 10.")
+    now = services.now()
+    row = await services.write(lambda conn: tasks.reprioritize(conn, task_id, priority, now))
+    services.nudge("supervisor")
+    return {"task_id": row["task_id"], "priority": row["priority"]}

@@ -1,0 +1,134 @@
+"""Waiting until work is settled: completed and landed, or failed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from pydantic import Field
+from sqlalchemy import Connection
+
+from corral.landing.pauses import explained
+from corral.models.states import OPEN_MERGES, TERMINAL_TASKS, MergeState, TaskStatus
+from corral.server.http.routing import Routes
+from corral.server.notify.needs_you import needs_you_for
+from corral.server.services import Services
+from corral.store.merges import merges, pauses
+from corral.store.tasks import outcomes
+from corral.store.tasks import tasks as task_rows
+from corral.work.tasks import delays, tasks
+
+router = Routes("tasks")
+
+Row = dict[str, Any]
+
+MOST_EXPLAINED = 200
+"""Tasks in an answer that say what became of them, and why."""
+
+MOST_DELAYED = 50
+"""Tasks in an answer that say why they do not start."""
+
+
+def snapshot(conn: Connection, task_ids: list[str], merge_ids: list[str]) -> Row:
+    """Where the named tasks and merge requests stand, and whether anything may still happen to them by itself.
+
+    Returns:
+        ``tasks`` and ``merges`` as ``corral wait`` prints them, each with the ``reason`` why it has not landed where one is
+        known; ``settled``, ``done`` (all landed or had nothing to land), and ``paused``: the targets where nothing lands at
+        present, with the reason.
+    """
+    standing = task_rows.standing(conn, task_ids) if task_ids else []
+    found = [merges.get(conn, merge_id) for merge_id in merge_ids]
+    open_merges = set(OPEN_MERGES)
+    settled = all(
+        row["status"] in TERMINAL_TASKS and (row["merge_state"] is None or row["merge_state"] not in open_merges)
+        for row in standing
+    ) and all(row["state"] not in open_merges for row in found)
+    done = all(
+        row["status"] == TaskStatus.COMPLETED and row["merge_state"] in (None, MergeState.LANDED) for row in standing
+    ) and all(row["state"] == MergeState.LANDED for row in found)
+    waiting = [row["merge_id"] for row in (*standing, *found) if row["merge_id"] is not None][:MOST_EXPLAINED]
+    why = _reasons(conn, waiting)
+    outcome = outcomes.of_tasks(conn, [row["task_id"] for row in standing[:MOST_EXPLAINED]])
+    return {
+        "tasks": [
+            {
+                **{key: row[key] for key in ("task_id", "status", "merge_state", "merge_id")},
+                "outcome": outcome.get(row["task_id"], row["status"]),
+                **why.get(row["merge_id"], {}),
+            }
+            for row in standing
+        ],
+        "merges": [
+            {"merge_id": row["merge_id"], "state": row["state"], **why.get(row["merge_id"], {})} for row in found
+        ],
+        "settled": settled,
+        "done": done,
+        "paused": [
+            {"target": target, "reason": row["reason"], "look_at": row["look_at"]}
+            for target, row in pauses.paused(conn).items()
+        ],
+    }
+
+
+def _reasons(conn: Connection, merge_ids: list[str]) -> dict[str, Row]:
+    """Why requests have not landed: ``{"reason": …}`` by id, for those of which something is known."""
+    rows = [row for merge_id in dict.fromkeys(merge_ids) if (row := merges.find(conn, merge_id)) is not None]
+    shown = [row for row in explained(conn, rows) if row["state"] != MergeState.LANDED and row["reason"]]
+    return {row["merge_id"]: {"reason": row["reason"]} for row in shown}
+
+
+def open_work(conn: Connection) -> tuple[list[str], list[str]]:
+    """The ids of every task and merge request that is under way, or failed without anybody having settled that.
+
+    So the answer is the same whether something failed before the question or after it.
+    """
+    returned = outcomes.open_requests(conn, without_task=True)
+    pending = {row["merge_id"]: None for row in (*merges.listing(conn, OPEN_MERGES), *returned)}
+    return outcomes.open_tasks(conn), list(pending)
+
+
+def _look(services: Services, conn: Connection, task_ids: list[str], merge_ids: list[str]) -> Row:
+    """The snapshot, with ``delay`` for each task that something keeps from starting."""
+    answer = snapshot(conn, task_ids, merge_ids)
+    now, pause, gate = services.now(), services.supervisor.pause, services.supervisor.gate
+    pending = [row for row in answer["tasks"] if row["status"] in (TaskStatus.PENDING, TaskStatus.WAITING)]
+    for row in pending[:MOST_DELAYED]:
+        task = task_rows.get(conn, row["task_id"])
+        if task and (text := delays.reason(conn, task, pause, now, gate, fold=services.fold)):
+            row["delay"] = text
+    return answer
+
+
+def _with_needs(services: Services, conn: Connection, answer: Row) -> Row:
+    """The answer, with what keeps the tasks and merge requests of it that are not done, and what to type about that."""
+    undone = [row for row in answer["tasks"] if row["merge_state"] != MergeState.LANDED]
+    undone += [row for row in answer["merges"] if row["state"] != MergeState.LANDED]
+    ids = {row[key] for row in undone for key in ("task_id", "merge_id") if row.get(key)}
+    return {**answer, "needs_you": [] if answer["done"] else needs_you_for(services, conn, ids)}
+
+
+@router.get("/wait")
+async def wait(
+    services: Services,
+    task: Sequence[str] = (),
+    merge: Sequence[str] = (),
+    everything: Annotated[bool, Field(alias="all")] = False,
+    timeout_s: Annotated[float, Field(ge=0, le=25)] = 25,
+) -> dict[str, Any]:
+    """Answer when all that was named is settled, or when the time is over; ask again with the ids of the answer."""
+    task_ids, merge_ids = list(task), list(merge)
+    if everything:
+        more_tasks, more_merges = await services.read(open_work)
+        task_ids += [one for one in more_tasks if one not in task_ids]
+        merge_ids += [one for one in more_merges if one not in merge_ids]
+    if task:
+        task_ids = await services.read(lambda conn: [tasks.find(conn, one)["task_id"] for one in task_ids])
+    deadline = time.monotonic() + timeout_s
+    while True:
+        answer = await services.read(lambda conn: _look(services, conn, task_ids, merge_ids))
+        left = deadline - time.monotonic()
+        if answer["settled"] or left <= 0 or services.stopping:
+            return await services.read(lambda conn: _with_needs(services, conn, answer))  # noqa: B023 - run at once
+        await services.next_change(min(left, 1.0))

@@ -1,0 +1,100 @@
+"""Worktrees and salvaged work over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any
+from urllib.parse import unquote
+
+from pydantic import BaseModel, Field
+from starlette.requests import Request
+from starlette.responses import Response
+
+from corral.server.http.pages import MOST, answer, following, page
+from corral.server.http.routes.callers import SessionId
+from corral.server.http.routing import Routes
+from corral.server.services import Services
+from corral.server.upkeep import retirement
+
+router = Routes("worktrees")
+
+
+class Wanted(BaseModel):
+    """A worktree to be made."""
+
+    name: str = Field(min_length=1, max_length=64)
+    base: str | None = Field(None, max_length=1024)
+    session_id: SessionId | None = None
+
+
+Limit = Annotated[int, Field(ge=1, le=MOST)]
+
+
+async def _part(
+    services: Services,
+    request: Request,
+    rows: Callable[[], list[dict[str, Any]]],
+    key: str,
+    after: str | None,
+    limit: int,
+) -> Response:
+    found = await services.work(lambda: page(following(rows(), key, after), limit))
+    return answer(request, found, lambda row: {"after": row[key]})
+
+
+@router.get("/worktrees", response_model=list[dict[str, Any]])
+async def listing(
+    services: Services,
+    request: Request,
+    limit: Limit = MOST,
+    after: Annotated[str | None, Field(max_length=64, description="The name of the last one known.")] = None,
+) -> Response:
+    """The worktrees that Corral allocated and that are not removed, the oldest first."""
+    return await _part(services, request, services.worktrees.listing, "name", after, limit)
+
+
+@router.get("/worktrees/at-risk")
+async def at_risk(services: Services) -> list[dict[str, str]]:
+    """Work that is neither landed nor salvaged: ``[{what, why}]``."""
+    return await services.work(lambda: retirement.at_risk(services))
+
+
+@router.post("/worktrees/retire")
+async def retire(services: Services) -> dict[str, Any]:
+    """Give every worktree back, salvaged; what could not be is named in ``at_risk``."""
+    return {"at_risk": await services.work(lambda: retirement.retire(services))}
+
+
+@router.post("/worktrees", status_code=201)
+async def create(services: Services, wanted: Wanted) -> dict[str, Any]:
+    """Make a worktree that is ready to work in."""
+    return await services.work(
+        lambda: services.worktrees.create(
+            wanted.name, session_id=wanted.session_id, base=wanted.base, now=services.now()
+        )
+    )
+
+
+@router.delete("/worktrees/{name}")
+async def remove(services: Services, name: str) -> dict[str, Any]:
+    """Remove a worktree; what is found nowhere else is saved first."""
+    gone = await services.work(lambda: services.worktrees.remove(name, services.now()))
+    services.nudge("landing")  # a branch that has landed may have waited for this
+    return gone
+
+
+@router.get("/salvage", response_model=list[dict[str, Any]])
+async def salvaged(
+    services: Services,
+    request: Request,
+    limit: Limit = MOST,
+    after: Annotated[str | None, Field(max_length=512, description="The ref of the last one known.")] = None,
+) -> Response:
+    """What was saved, newest first."""
+    return await _part(services, request, services.worktrees.salvaged, "ref", after, limit)
+
+
+@router.post("/worktrees/{name:path}/recover")
+async def recover(services: Services, name: str) -> dict[str, Any]:
+    """Bring saved work back into a worktree of its own; ``name`` is a worktree's, or a full salvage ref."""
+    return await services.work(lambda: services.worktrees.recover(unquote(name), services.now()))

@@ -1,0 +1,285 @@
+"""What Corral itself writes: a task ended, a merge landed or came back, a batch is settled, mail did not arrive.
+
+The letters are written from the events, in their order, by one job that keeps in the database how far it has come: a letter and
+that place are stored together, so each is sent exactly once, whenever the daemon dies.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime, timedelta
+from itertools import takewhile
+from typing import Any
+
+from sqlalchemy import Connection
+
+from corral.coordination.mail.messages import Letter
+from corral.errors import CorralError
+from corral.git import refs
+from corral.git.process.command import Git
+from corral.models.crash import crash_point
+from corral.models.events import EventKind
+from corral.models.instants import iso, parse
+from corral.models.states import RETURNED_MERGES, Importance, SessionStatus, TaskStatus
+from corral.server.notify import bounces, letters
+from corral.store import announcements
+from corral.store.engine.database import Database
+from corral.store.merges import merges
+from corral.store.merges import of_tasks as merge_tasks
+from corral.store.sessions import locks as lock_rows
+from corral.store.sessions import messages as mail
+from corral.store.sessions import sessions as session_rows
+from corral.store.tasks import tasks as task_rows
+
+Row = dict[str, Any]
+AGAIN_S = 0.5
+"""While something runs, events are looked for so often, seconds; otherwise only when nudged."""
+SAVED_WITHIN = timedelta(seconds=20)
+"""How long the letter about a failed task waits for what its last attempt made to be saved, so that it can say where."""
+_ENDED = (EventKind.TASK_COMPLETED, EventKind.TASK_FAILED, EventKind.TASK_DEAD, EventKind.TASK_CANCELLED)
+_FAILED = (EventKind.TASK_FAILED, EventKind.TASK_DEAD)
+_MERGED = (EventKind.MERGE_LANDED, EventKind.MERGE_CONFLICT, EventKind.MERGE_FAILED, EventKind.MERGE_CANCELLED)
+_LOST = (EventKind.SESSION_ENDED, EventKind.TASK_RETRIED, EventKind.TASK_INTERRUPTED, *_FAILED)
+"""What ends a session, or takes back what it was told."""
+_HELD = EventKind.MERGE_HELD
+KINDS = tuple(dict.fromkeys((*_ENDED, *_MERGED, *_LOST, _HELD)))
+
+
+class Announcer:
+    """Step: turn the events that nobody was told of into letters.
+
+    Args:
+        repo: For the files that a task changed.
+        changed: Called when something was sent.
+    """
+
+    def __init__(self, db: Database, repo: Git, changed: Callable[[], None]) -> None:
+        self._db = db
+        self._repo = repo
+        self._changed = changed
+
+    def step(self, now: datetime) -> datetime | None:
+        """Tell all there is; look again soon while something runs."""
+        while True:
+            told = self._db.read(announcements.told)
+            found = self._db.read(lambda conn, told=told: announcements.news(conn, KINDS, told))  # type: ignore[misc]
+            due = list(takewhile(lambda event: not self._is_early(event, now), found))
+            for event in due:
+                self._announce(event, now)
+            if due:
+                self._changed()
+            if len(due) < len(found):
+                return now + timedelta(seconds=AGAIN_S)
+            if not found:
+                return now + timedelta(seconds=AGAIN_S) if self._db.read(announcements.is_busy) else None
+
+    def _announce(self, event: Row, now: datetime) -> None:
+        found = self._found(event)
+        crash_point("announcements.before_letter")
+        try:
+            self._db.write(lambda conn: _tell(conn, event, found, now))
+        except (CorralError, ValueError) as error:  # one letter that cannot be written must not stop all that follow
+            reason = error.message if isinstance(error, CorralError) else repr(error)
+            self._db.write(lambda conn: _give_up(conn, event, reason, now))
+        crash_point("announcements.letter_sent")
+
+    def _is_early(self, event: Row, now: datetime) -> bool:
+        """Whether what a failed task made is being saved just now."""
+        return (
+            event["kind"] in _FAILED
+            and abs(now - parse(event["at"])) < SAVED_WITHIN
+            and self._db.read(lambda conn: announcements.is_being_saved(conn, event["task_id"]))
+        )
+
+    def _found(self, event: Row) -> Row:
+        """What git says: ``head_sha`` and ``files`` of what a completed task handed in, the ``branch`` that a failed one left."""
+        try:
+            if event["kind"] == EventKind.TASK_COMPLETED:
+                row = self._db.read(lambda conn: merge_tasks.decisive(conn, event["task_id"]))
+                if row is None:
+                    return {}
+                files = refs.changed_paths(self._repo, row["base_sha"], row["head_sha"])
+                return {"head_sha": row["head_sha"], "files": files}
+            if event["kind"] in _FAILED:
+                task = self._db.read(lambda conn: task_rows.get(conn, event["task_id"])) or {}
+                branch = task.get("branch")
+                return {"branch": branch} if branch and refs.read(self._repo, refs.branch_ref(branch)) else {}
+        except CorralError:  # a commit that was pruned meanwhile is no reason not to tell of the task
+            pass
+        return {}
+
+
+def _tell(conn: Connection, event: Row, found: Row, now: datetime) -> None:
+    """Send what an event calls for and move on, in one transaction."""
+    if event["kind"] in _LOST:
+        bounces.bounce(conn, event, now)
+    if event["kind"] == _HELD and event["data"].get("paths"):
+        merge = merges.get(conn, event["merge_id"])
+        letters.send(conn, _about_hold(event, merge), _in_the_way(conn, event["data"], now), event, now)
+    if event["kind"] in (*_ENDED, *_MERGED):
+        task = task_rows.get(conn, event["task_id"]) if event["task_id"] else None
+        if event["kind"] in _ENDED[:3] and task is not None:
+            letters.send(conn, _about_task(conn, event, task, found), [task["submitted_by"]], event, now)
+        elif event["kind"] in _MERGED[:3]:
+            merge = merges.get(conn, event["merge_id"])
+            letters.send(conn, _about_merge(event, merge, task), _concerned(conn, merge, task), event, now)
+        if task is not None and task["thread_id"] is not None:
+            _conclude(conn, task["thread_id"], event, now)
+    announcements.move_on(conn, event["event_id"])
+
+
+def _give_up(conn: Connection, event: Row, reason: str, now: datetime) -> None:
+    letters.undeliverable(conn, event, event["kind"], [], reason, now)
+    announcements.move_on(conn, event["event_id"])
+
+
+# -- a task
+
+
+def _about_task(conn: Connection, event: Row, task: Row, found: Row) -> Letter:
+    done = event["kind"] == EventKind.TASK_COMPLETED
+    facts = _completion(event, task, found) if done else _failure(conn, event, task, found)
+    return letters.written(
+        event["kind"],
+        f"[{task['task_id'][:8]}] Task {'complete' if done else 'failed'}: {task['title']}",
+        {"task_id": task["task_id"], **facts, "duration_s": _duration(event, task)},
+        task,
+        Importance.NORMAL if done else Importance.HIGH,
+    )
+
+
+def _completion(event: Row, task: Row, found: Row) -> Row:
+    result = task["result"] if isinstance(task["result"], dict) else {}
+    sha = event["data"].get("head_sha") or task["head_sha"] or found.get("head_sha") or result.get("commit_sha")
+    changed = found.get("files") or result.get("files_changed") or []
+    return {"commit_sha": sha, "files_changed": changed}
+
+
+def _failure(conn: Connection, event: Row, task: Row, found: Row) -> Row:
+    reason = {key: event["data"].get(key) or task[key] for key in ("error_code", "error_message")}
+    tried = [
+        f"attempt {number} at {one['at']}: {one['data'].get('error_message') or one['data'].get('error_code') or one['kind']}"
+        for number, one in enumerate(announcements.attempts(conn, task["task_id"], event["event_id"]), 1)
+    ]
+    saved = announcements.saved(conn, task["task_id"], letters.SHOWN)
+    progress = {
+        "last_seen_doing": task["progress"],
+        "branch": found.get("branch"),
+        "head_sha": task["head_sha"],
+        "salvage_ref": saved[0]["ref"] if saved else None,
+        "files": ", ".join(saved[0]["files"]) or None if saved else None,
+        "recover_with": f"corral worktree recover {saved[0]['worktree']}" if saved else None,
+        "earlier_salvage_refs": ", ".join(one["ref"] for one in saved[1:]) or None,
+        "result": task["result"],
+    }
+    return {
+        "failure_reason": ": ".join(str(part) for part in reason.values() if part),
+        "attempted_actions": tried,
+        "partial_progress": {key: value for key, value in progress.items() if value is not None},
+    }
+
+
+def _duration(event: Row, task: Row) -> float | None:
+    if task["started_at"] is None:
+        return None
+    return round((parse(event["at"]) - parse(task["started_at"])).total_seconds(), 3)
+
+
+# -- a merge request
+
+
+def _about_merge(event: Row, merge: Row, task: Row | None) -> Letter:
+    came_back = merge["state"] in RETURNED_MERGES
+    landed = event["kind"] == EventKind.MERGE_LANDED
+    how = f"landed on {merge['target']}" if landed else f"did not land on {merge['target']}"
+    facts = {
+        "merge_id": merge["merge_id"],
+        "task_id": merge["task_id"],
+        "branch": merge["branch"],
+        "target": merge["target"],
+        "status": event["kind"].removeprefix("merge."),
+        "landed_sha": event["data"].get("landed_sha"),
+        "reason": event["data"].get("reason"),
+        "conflicts": merge["conflicts"] if came_back else None,
+    }
+    importance = Importance.NORMAL if landed else Importance.HIGH
+    return letters.written(event["kind"], f"{merge['branch']} {how}: {merge['title']}", facts, task, importance)
+
+
+def _concerned(conn: Connection, merge: Row, task: Row | None) -> list[str | None]:
+    """Who submitted the work, and who made the branch if that one is still there."""
+    maker = session_rows.get(conn, merge["session_id"]) if merge["session_id"] else None
+    alive = maker is not None and maker["status"] != SessionStatus.DISCONNECTED
+    return [task["submitted_by"] if task else None, merge["session_id"] if alive or task is None else None]
+
+
+def _about_hold(event: Row, merge: Row) -> Letter:
+    """To whoever has the file that a landing waits for: only they can end it."""
+    paths = event["data"]["paths"]
+    facts = {
+        "merge_id": merge["merge_id"],
+        "branch": merge["branch"],
+        "target": merge["target"],
+        "checkout": event["data"]["checkout"],
+        "paths": paths,
+        "what_to_do": "Commit your changes to these files, or put them aside; it lands by itself within seconds then.",
+    }
+    more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
+    subject = f"{merge['branch']} cannot land on {merge['target']}: your changes to {paths[0]}{more} are not committed"
+    return letters.written(event["kind"], subject, facts, None, Importance.HIGH)
+
+
+def _in_the_way(conn: Connection, data: Row, now: datetime) -> list[str | None]:
+    """The sessions with a lock on one of these files in this checkout: that is the evidence that the change is theirs."""
+    keys = {key for path in data["paths"] for key in (path, path.lower())}
+    here = os.path.realpath(data["checkout"] or "")
+    return [
+        row["session_id"]
+        for row in lock_rows.named(conn, iso(now), match_keys=sorted(keys))
+        if row["checkout"] and os.path.realpath(row["checkout"]) == here
+    ]
+
+
+# -- a batch
+
+
+def _conclude(conn: Connection, thread_id: str, event: Row, now: datetime) -> None:
+    """When nothing of a batch can happen by itself any more, its participants get one summary of it, after all else."""
+    if announcements.is_open(conn, thread_id) or announcements.follows(conn, thread_id, KINDS, event["event_id"]):
+        return
+    rows = announcements.batch(conn, thread_id)
+    bad = [row for row in rows if row["status"] != TaskStatus.COMPLETED or row["merge_state"] in RETURNED_MERGES]
+    # Once for these tasks that they are complete, and once that they are not; a retry that fails again says so itself.
+    said = [thread_id, [row["task_id"] for row in rows], not bad]
+    key = f"batch-{hashlib.sha256(json.dumps(said).encode()).hexdigest()}"
+    if mail.by_key(conn, None, key) is not None:
+        return
+    facts = {
+        "final_status": "complete" if not bad else f"{len(bad)} of {len(rows)} tasks did not succeed",
+        "merged_tasks": [_named(row) for row in rows if row["landed_sha"] is not None],
+        "conflicts": [f"{_named(row)}: {_paths(row)}" for row in rows if row["conflicts"]],
+        "not_merged": [
+            f"{_named(row)}: {row['error_message'] or row['merge_state'] or 'nothing to merge'}"
+            for row in rows
+            if row["landed_sha"] is None and not row["conflicts"]
+        ],
+    }
+    subject = f"Batch {thread_id}: {facts['final_status']}"
+    importance = Importance.HIGH if bad else Importance.NORMAL
+    letter = letters.written("batch.settled", subject, facts, rows[0], importance)
+    submitted = [row["submitted_by"] for row in rows]
+    took_part = [*(row["session_id"] for row in rows), *announcements.wrote(conn, thread_id)]
+    present = [one for one in took_part if one and session_rows.get(conn, one) is not None]
+    letters.send(conn, replace(letter, idempotency_key=key), [*submitted, *present], event, now)
+
+
+def _named(row: Row) -> str:
+    return f"{row['task_id'][:8]} {row['title'][:120]}"
+
+
+def _paths(row: Row) -> str:
+    return ", ".join(str(one.get("path")) for one in row["conflicts"][: letters.SHOWN])

@@ -1,0 +1,60 @@
+"""Mail that did not arrive: its senders are told of what a session that ended has not seen, or has lost."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection
+
+from corral.coordination.mail import addresses
+from corral.coordination.mail.messages import Letter
+from corral.models.events import EventKind
+from corral.models.instants import iso
+from corral.models.states import Importance, RecipientRole, SessionStatus
+from corral.server.notify import letters
+from corral.store import announcements, events
+from corral.store.sessions import sessions as session_rows
+
+Row = dict[str, Any]
+
+
+def bounce(conn: Connection, event: Row, now: datetime) -> None:
+    """Tell the senders, one letter and one event each. The mail stays, in case the session comes back.
+
+    Of a blind copy only its sender learns: no event tells of it, and the letter is in a thread of its own.
+    """
+    session_id = event["session_id"]
+    row = session_rows.get(conn, session_id)
+    if row is None or row["status"] != SessionStatus.DISCONNECTED:
+        return
+    unseen: dict[str, list[Row]] = {}
+    for one in announcements.unseen(conn, session_id):
+        unseen.setdefault(one["sender_session_id"], []).append(one)
+    announcements.mark_bounced(conn, session_id, iso(now))
+    for writer, theirs in unseen.items():
+        sent = [one["message_id"] for one in theirs if one["role"] != RecipientRole.BCC]
+        if sent:
+            about = {"sender": writer, "message_ids": sent[: letters.SHOWN], "count": len(sent)}
+            events.record(conn, now, EventKind.MESSAGE_BOUNCED, session_id=session_id, data=about)
+        sender = session_rows.get(conn, addresses.heir(conn, writer))
+        if sender is not None and sender["status"] != SessionStatus.DISCONNECTED:
+            letters.send(conn, _about(row, theirs), [sender["session_id"]], event, now)
+
+
+def _about(gone: Row, lost: list[Row]) -> Letter:
+    """One letter to a sender about all that a session has not seen of what it sent."""
+    threads = {None if one["role"] == RecipientRole.BCC else one["thread_id"] for one in lost}
+    more = f" and {len(lost) - letters.SHOWN} more" if len(lost) > letters.SHOWN else ""
+    # Everybody may read the letter; whom a blind copy went to is nobody's business.
+    blind = any(one["role"] == RecipientRole.BCC for one in lost)
+    who = "who got a blind copy" if blind else gone["agent_name"]
+    facts = {
+        "recipient": who if blind else ", ".join(dict.fromkeys(one["addressed"] for one in lost)),
+        "reason": f"{who} is gone ({gone['end_reason']}) and had not read it",
+        "messages": ", ".join(str(one["seq"]) for one in lost[: letters.SHOWN]) + more,
+    }
+    what = lost[0]["subject"] if len(lost) == 1 else f"{len(lost)} messages to {who}"
+    letter = letters.written(EventKind.MESSAGE_BOUNCED, f"Not delivered: {what}", facts, None, Importance.NORMAL)
+    return replace(letter, thread_id=threads.pop() if len(threads) == 1 else None)

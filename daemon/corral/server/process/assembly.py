@@ -1,0 +1,275 @@
+"""Putting the daemon's parts together: the one place that knows which part needs which other."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection
+
+from corral.config.model import Settings
+from corral.config.paths import Project
+from corral.config.teams import teams_file
+from corral.git.process import scratch
+from corral.git.process.command import open_repository
+from corral.landing.landfall import OnSettled
+from corral.landing.queue import Queue
+from corral.landing.verify import bench, dry_run, verification
+from corral.landing.verify.trial import Room
+from corral.observe import logs
+from corral.observe.redaction import remember_secrets
+from corral.runners.claude import ClaudeRunner
+from corral.runners.command import CommandRunner
+from corral.runners.protocol import Runner
+from corral.server.hooks.unannounced import UnannouncedChanges, at_start
+from corral.server.notify.announcements import Announcer
+from corral.server.process import damage
+from corral.server.process.binding import open_bound
+from corral.server.process.jobs import Job, now
+from corral.server.process.recovery import Recovery
+from corral.server.process.stale_locks import StaleLocks
+from corral.server.process.trust import refuse_what_a_clone_brought
+from corral.server.services import Services
+from corral.server.upkeep.event_log import PAUSE_S, EventLog
+from corral.server.upkeep.reload import Reloader
+from corral.server.upkeep.retention import Retention
+from corral.server.upkeep.settings import SettingsHolder
+from corral.server.upkeep.teams import TeamsHolder
+from corral.server.upkeep.timers import SessionKeeper
+from corral.store.sessions import sessions as session_rows
+from corral.work.tasks import tasks
+from corral.work.workers.supervisor import Supervisor
+from corral.work.worktrees import residue
+from corral.work.worktrees.allocation import Grounds, environment, make_usable, wanted
+from corral.work.worktrees.worktrees import Worktrees
+
+FIRST_FREE_PORT = 1024
+
+ATTEMPT_THREADS = 8
+
+LOG_NAME = "corral.log"
+
+log = logs.logger("daemon")
+
+
+def merge_settled(settings: SettingsHolder) -> OnSettled:
+    """What the end of a merge request means: dependents become ready, or fail."""
+
+    def settled(conn: Connection, merge: dict[str, Any], at: datetime) -> None:
+        if merge["task_id"] is not None:
+            tasks.merge_settled(conn, merge["task_id"], merge["state"], at, unblock_on=settings().tasks.unblock_on)
+
+    return settled
+
+
+def assemble(project: Project, pool: ThreadPoolExecutor) -> Services:
+    """Open the database, recover what a dead daemon left, and build every part.
+
+    Raises:
+        CorralError: Settings, database or repository are not usable; nothing was changed.
+    """
+    git = open_repository(project.common_dir)
+    if not project.bare:
+        refuse_what_a_clone_brought(git)
+    logs.configure(project.logs_dir / LOG_NAME, "INFO", 30, stderr=False)
+    remember_secrets(os.environ)
+    settings = SettingsHolder(project, git, os.environ)
+    chosen = settings().logs
+    logs.configure(project.logs_dir / LOG_NAME, chosen.level, chosen.keep_days, stderr=False)
+    settings.on_change.append(lambda new: logs.set_level(new.logs.level))
+    for warning in settings.loaded.warnings:
+        log.warning("config_warning", detail=str(warning))
+    if settings.loaded.overrides:
+        log.info("config_overrides", overrides=settings.loaded.overrides)
+    bound = open_bound(project, git, now())
+    db = bound.db
+    if left := scratch.sweep(git):
+        log.info("temporary_folders_removed", count=left)
+    jobs: dict[str, Job] = {}
+    nudges: dict[str, Callable[[], None]] = {}
+
+    def nudge(name: str) -> None:
+        for job in (jobs.get(name), jobs.get("stale_locks"), jobs.get("announcements")):
+            if job is not None:
+                job.nudge()
+        nudges.get("changed", lambda: None)()
+
+    teams = TeamsHolder(teams_file(project))
+
+    def reload() -> None:
+        settings.reload()
+        teams.reload()
+
+    grounds = Grounds(
+        db=db,
+        project=project,
+        repo=git,
+        settings=settings,
+        clock=now,
+        project_id=bound.project_id,
+        team=teams,
+        untrusted=settings.untrusted,
+        fold=git.run("config", "--type=bool", "--get", "core.ignoreCase").text.strip() == "true",
+    )
+    # A setup takes minutes: nobody who asks waits behind those of the workers.
+    setups = ThreadPoolExecutor(1, thread_name_prefix="verify")
+    attempts = ThreadPoolExecutor(ATTEMPT_THREADS, thread_name_prefix="attempt")
+    supervisor = Supervisor(
+        grounds,
+        _Runners(settings),
+        spawn=lambda function: _spawn(attempts, function),
+        nudge=nudge,
+        watch_exit=lambda pid: _watch(pid, lambda: nudge("supervisor")),
+    )
+
+    def prepare(path: Path) -> Mapping[str, str]:
+        return _made_usable(grounds, path)
+
+    def landed() -> None:
+        nudge("landing")
+        nudge("supervisor")
+
+    queue = Queue(
+        db,
+        project,
+        lambda: git,
+        settings,
+        lambda target: settings.for_target(target).landing,
+        prepare,
+        merge_settled(settings),
+        landed,
+        lambda pid: _watch(pid, lambda: nudge("landing")),
+        os.environ,
+        bound.project_id,
+        spawn=lambda function: _spawn(setups, function),
+        ready=lambda: nudge("landing"),
+    )
+    room = Room(db, project, bound.project_id, prepare, os.environ)
+    services = Services(
+        project=project,
+        bound=bound,
+        db=db,
+        git=git,
+        settings=settings,
+        teams=teams,
+        supervisor=supervisor,
+        queue=queue,
+        room=room,
+        worktrees=Worktrees(grounds),
+        pool=pool,
+        started_at=now(),
+        fold=grounds.fold,
+        jobs=jobs,
+        reloader=Reloader(reload, lambda: nudge("settings")),
+        event_log=EventLog(db, project.logs_dir / LOG_NAME),
+        unannounced=at_start(project, db.read(session_rows.watched), now()),
+    )
+    damage.watch(services)
+    nudges["changed"] = services.changed
+    settings.on_change.append(lambda _new: services.nudge("supervisor"))
+    settings.on_change.append(lambda _new: services.nudge("sessions"))
+    settings.on_change.append(lambda _new: queue.look_at_paused(now()))
+    settings.on_change.append(lambda _new: services.nudge("landing"))
+    faults = services.faults
+    stale_locks = StaleLocks(db, git)
+
+    def clear_locks(_at: datetime) -> None:
+        stale_locks.at_start(services.worktrees.own_folders())
+
+    locks_left = Recovery("locks", "Lock files that a dead daemon left", clear_locks, faults)
+    landings = Recovery("landings", "Landings that a dead daemon left", queue.recover, faults)
+    workers = Recovery("workers", "Workers that a dead daemon left", supervisor.recover, faults)
+    title = "The verification worktree of an earlier version"
+    former = Recovery("former_verification", title, lambda _at: _retire_former_bench(services), faults)
+    title = "The worktree of a dry run of the verification"
+    dry_runs = Recovery("dry_runs", title, lambda at: dry_run.take_down(git, room, settings.target(), at), faults)
+    for recovery in (locks_left, former, dry_runs, landings, workers):
+        recovery.run(now())
+    jobs["supervisor"] = Job("supervisor", workers.before(supervisor.step), faults=faults)
+    jobs["landing"] = Job("landing", landings.before(queue.step), faults=faults)
+    jobs["settings"] = Job("settings", services.reloader.step, faults=faults)
+    jobs["stale_locks"] = Job("stale_locks", stale_locks.step, faults=faults)
+    jobs["announcements"] = Job("announcements", Announcer(db, git, services.changed).step, pause_s=0.1, faults=faults)
+    jobs["unannounced"] = Job("unannounced", UnannouncedChanges(services).step, pause_s=0.2, faults=faults)
+    jobs["sessions"] = Job("sessions", SessionKeeper(services).step, pause_s=0.2, faults=faults)
+    jobs["event_log"] = Job("event_log", services.event_log.step, pause_s=PAUSE_S, faults=faults)
+    db.on_commit = jobs["event_log"].nudge
+    retention = Retention(db, git, project, lambda: settings().retention, faults, lambda: services.stopping)
+    jobs["retention"] = Job("retention", retention.step, faults=faults)
+    return services
+
+
+def _made_usable(grounds: Grounds, path: Path) -> Mapping[str, str]:
+    """Make a verification worktree usable like any other.
+
+    Its ports lie just below those of the allocated ones, a dry run's below these: both may run at once.
+    """
+    chosen = grounds.settings().worktrees
+    blocks_below = 2 if path.name == dry_run.SLOT else 1
+    ports = chosen.port_first - blocks_below * chosen.ports_each
+    own = bench.Bench(grounds.db, grounds.project, grounds.repo, path.name)
+    prove = own.prove
+    residue.remove(prove(), path, chosen.setup)
+    port_base = ports if chosen.ports_each and ports >= FIRST_FREE_PORT else None
+    made = make_usable(grounds, path, port_base, {verification.MARK: str(path)}, wanted, prove, own.name)
+    residue.remember(prove(), chosen.setup, made)
+    return environment(grounds, path, made)
+
+
+def _retire_former_bench(services: Services) -> None:
+    """Remove what an earlier version verified in; nothing waits for it."""
+    root = services.project.root / services.settings().worktrees.root
+    names = {row["name"] for row in services.worktrees.listing()}
+    reason = bench.retire_former(services.git, root, names, now())
+    if reason is not None:
+        log.warning("former_verification_worktree_stays", path=str(root / bench.FORMER_NAME), reason=reason)
+
+
+class _Runners(Mapping[str, Runner]):
+    """The runners by name, made when one is asked for: each start follows the settings of its moment."""
+
+    def __init__(self, settings: Callable[[], Settings]) -> None:
+        self._settings = settings
+
+    def __getitem__(self, name: str) -> Runner:
+        chosen = self._settings()
+        grace_s = chosen.supervisor.stop_grace_s
+        if name == CommandRunner.name:
+            return CommandRunner(os.environ, stop_grace_s=grace_s)
+        if name == ClaudeRunner.name:
+            return ClaudeRunner(os.environ, command=chosen.runners.claude.command, stop_grace_s=grace_s)
+        raise KeyError(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter((CommandRunner.name, ClaudeRunner.name))
+
+    def __len__(self) -> int:
+        return 2
+
+
+def _spawn(pool: ThreadPoolExecutor, function: Callable[[], None]) -> None:
+    def run() -> None:
+        try:
+            function()
+        except Exception:  # the edge of a thread; rows hold the truth, and the next step looks again
+            log.exception("work_failed", function=getattr(function, "__qualname__", str(function)))
+
+    pool.submit(run)
+
+
+def _watch(pid: int, ended: Callable[[], None]) -> None:
+    """Call ``ended`` when a child process ends, without taking its exit status from whoever waits for it."""
+
+    def wait() -> None:
+        try:
+            os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        except (ChildProcessError, AttributeError):
+            return  # gone already, or a system without waitid: the regular look finds it
+        ended()
+
+    threading.Thread(target=wait, name=f"watch-{pid}", daemon=True).start()

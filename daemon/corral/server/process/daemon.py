@@ -1,0 +1,221 @@
+"""The daemon of one project: put together, served, taken apart.
+
+The order matters. Start: database, recovery, jobs, then the sockets; only then is it ``ready``. Stop: no new work, workers
+ended and their tasks marked (or, when draining, finished), then the sockets, then the database, last the lock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import uvicorn
+import uvloop
+
+from corral import __version__
+from corral.config.watch import ConfigWatcher
+from corral.errors import CorralError, Unsupported
+from corral.observe import logs
+from corral.server.http.access import Access
+from corral.server.http.connections import BoundedBodies, LimitedConnection
+from corral.server.http.express import Express
+from corral.server.http.framework import Framework
+from corral.server.mcp.mount import Mcp
+from corral.server.process.assembly import assemble
+from corral.server.process.door import Door
+from corral.server.process.guard import Guard
+from corral.server.process.instance import Instance
+from corral.server.process.jobs import Job, now
+from corral.server.process.leaving import Reason, leave
+from corral.server.process.upgrade import Upgrade, is_idle
+from corral.server.services import Services
+
+STOP_S = 14.0
+"""Everything that a stop waits for is over after this many seconds."""
+
+THREADS = 8
+
+LAST_PAGES = 10
+"""Of the event record, written to the log when the daemon ends."""
+
+log = logs.logger("daemon")
+
+
+def serve(instance: Instance, ready: Callable[[], None]) -> bool:
+    """Be the daemon until told to stop; returns whether the version that was installed meanwhile is to follow.
+
+    Args:
+        instance: The right to be it; released at the end.
+        ready: Called once when requests are answered.
+
+    Raises:
+        CorralError: It cannot start: settings, database or folder are not usable.
+    """
+    for name in [name for name in os.environ if name.startswith("GIT_")]:
+        del os.environ[name]
+    project = instance.project
+    pool = ThreadPoolExecutor(THREADS, thread_name_prefix="work")
+    services = assemble(project, pool)
+    try:
+        uvloop.run(_run(instance, services, ready))
+    finally:
+        services.db.close()
+        pool.shutdown(wait=False, cancel_futures=True)
+        log.info("stopped", pid=os.getpid())
+        logs.close()
+        instance.release()
+    return services.handed_over
+
+
+async def _run(instance: Instance, services: Services, ready: Callable[[], None]) -> None:
+    project = services.project
+    loop = asyncio.get_running_loop()
+    services.bind(loop)
+    stop = asyncio.Event()
+    how = {"drain": False}
+    left: list[Reason] = []
+
+    def request_stop(drain: bool) -> None:
+        services.stopping = True
+        how["drain"] = drain
+        services.changed()
+        stop.set()
+
+    def stop_requested(drain: bool) -> None:
+        loop.call_soon_threadsafe(request_stop, drain)
+
+    def hand_over() -> None:
+        services.handed_over = True
+        stop_requested(False)
+
+    def request_leave(reason: Reason) -> None:
+        left.append(reason)
+        loop.call_soon_threadsafe(request_stop, False)
+
+    services.stop_requested = stop_requested
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, request_stop, False)
+
+    door = Door(project, services.settings().daemon.port)
+    mcp = Mcp(Express(Framework(services), services), services)
+    app = Access(BoundedBodies(mcp), token=door.token, socket=door.path)
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        lifespan="off",
+        loop="none",  # it runs in ours
+        http=LimitedConnection,
+        ws="none",
+        proxy_headers=False,
+        server_header=False,
+        timeout_graceful_shutdown=2,
+    )
+    server = uvicorn.Server(config)
+    server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
+    serving = loop.create_task(_without_signals(server, door.sockets))
+    while not server.started and not serving.done():
+        await asyncio.sleep(0.005)
+    watcher = _watch_config(services)
+
+    def reopen() -> None:
+        asyncio.run_coroutine_threadsafe(_serve_also(server, door), loop).result()
+
+    guard = Guard(instance, services.db, door, reopen, services.bound.has_left, request_leave)
+    services.jobs["guard"] = Job("guard", guard.step, faults=services.faults)
+    upgrade = Upgrade(services.faults, lambda: is_idle(services), hand_over)
+    services.jobs["upgrade"] = Job("upgrade", upgrade.step, faults=services.faults)
+    door.announce()
+    for job in services.jobs.values():
+        job.start()
+    log.info("started", pid=os.getpid(), version=__version__)
+    ready()
+    await stop.wait()
+    log.info("stopping", drain=how["drain"])
+    if watcher is not None:
+        watcher.stop()
+    if left:
+        await loop.run_in_executor(None, leave, services, left[0])
+    else:
+        await loop.run_in_executor(None, _end_work, services, how["drain"])
+        project.daemon_json.unlink(missing_ok=True)
+    server.should_exit = True
+    await serving
+    await mcp.close()
+    if door.has_socket:
+        door.path.unlink(missing_ok=True)
+
+
+def _watch_config(services: Services) -> ConfigWatcher | None:
+    """Take over changed files soon; on a system that has no watches left, only the next start does."""
+    watcher = ConfigWatcher(services.project, services.reloader.ask, on_loss=lambda: services.nudge("guard"))
+    try:
+        watcher.start()
+    except Unsupported as error:
+        log.warning("config_not_watched", reason=error.message, remedy=error.remedy)
+        return None
+    return watcher
+
+
+async def _without_signals(server: uvicorn.Server, sockets: list[socket.socket]) -> None:
+    """Serve; the daemon's own handlers keep the signals."""
+    await server._serve(sockets)
+
+
+async def _serve_also(server: uvicorn.Server, door: Door) -> None:
+    """Let clients in again: serve on a new socket like on the first one, if that is gone; put back the files beside it."""
+    if not door.has_socket:
+        made: Any = server.config.http_protocol_class
+        protocol = functools.partial(
+            made,
+            config=server.config,
+            server_state=server.server_state,
+            app_state=server.lifespan.state,
+        )
+        loop = asyncio.get_running_loop()
+        server.servers.append(await loop.create_server(protocol, sock=door.listen_again()))
+    door.announce()
+
+
+def _end_work(services: Services, drain: bool) -> None:
+    """End the workers and the jobs, in bounded time; with ``drain`` the workers finish first."""
+    supervisor = services.supervisor
+    supervisor.drain(now())
+    services.nudge("supervisor")
+    while drain and supervisor.running_count() and not _told_again(services):
+        time.sleep(0.1)
+    deadline = time.monotonic() + STOP_S
+    try:
+        services.queue.stop(now())
+    except (
+        CorralError
+    ) as error:  # the verification has ended; its request is put back by the next start, if a row is left
+        log.warning("landing_not_put_back", reason=f"{error.message} {error.cause}")
+    supervisor.stop_all(now())
+    while supervisor.running_count() and time.monotonic() < deadline:
+        services.nudge("supervisor")
+        time.sleep(0.05)
+    for job in services.jobs.values():
+        job.stop()
+    for job in services.jobs.values():
+        if not job.join(max(0.1, deadline - time.monotonic())):
+            log.warning("job_still_running", job=job.name)
+    try:
+        supervisor.abandon(now())
+    except CorralError as error:  # the next start finds them, and holds the daemon for dead
+        log.warning("tasks_not_marked", reason=error.message)
+    try:
+        services.event_log.finish(now(), LAST_PAGES)
+    except CorralError as error:  # the next start writes them
+        log.warning("events_not_logged", reason=error.message)
+
+
+def _told_again(services: Services) -> bool:
+    return not services.stopping

@@ -1,0 +1,101 @@
+"""What a user's ``git clean -fdx`` takes away under a running daemon is put back: the database, the socket, the token.
+
+Whoever cleans a checkout means their build output, not the tasks that wait. The watcher of the configuration sees every
+deletion in ``.corral/``. No watch sees a move of a folder above, so there is a look every second, which costs some
+microseconds: a daemon whose repository is gone from its place, or whose lock another one holds, ends and puts nothing back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+from corral.errors import CorralError
+from corral.observe.logs import logger
+from corral.server.process.door import Door
+from corral.server.process.instance import Instance
+from corral.server.process.leaving import Reason
+from corral.store.engine.database import Database
+
+LOOK_EVERY_S = 1.0
+
+SETTLE_S = 0.5
+"""What is lost is put back so long after it was noticed: whoever deletes the whole repository may have got that far."""
+
+DISPLACED_AFTER_S = 3.0
+"""So long somebody else holds the lock before they count as the daemon: a starter holds it for a moment, to look around."""
+
+log = logger("guard")
+
+
+class Guard:
+    """Step: look whether what clients need is still there.
+
+    Args:
+        instance: The lock, which is taken again where somebody removed its file.
+        db: Writes its file back with the next write.
+        door: Says whether clients can find the daemon.
+        reopen: Lets them in again.
+        has_left: Whether the repository is not at its place any more.
+        leave: Ends the daemon, without another write.
+    """
+
+    def __init__(
+        self,
+        instance: Instance,
+        db: Database,
+        door: Door,
+        reopen: Callable[[], None],
+        has_left: Callable[[], bool],
+        leave: Callable[[Reason], None],
+    ) -> None:
+        self._instance = instance
+        self._db = db
+        self._door = door
+        self._reopen = reopen
+        self._has_left = has_left
+        self._leave = leave
+        self._shut = False
+        self._lost_at: datetime | None = None
+        self._unlocked_at: datetime | None = None
+
+    def step(self, now: datetime) -> datetime | None:
+        """Look once. Put back in this order: the lock, the database (whoever is let in again reads it), the door."""
+        if self._has_left():
+            self._leave(Reason.MOVED)
+            return None
+        if self._instance.is_kept and not self._db.lost and self._door.is_open:
+            self._lost_at = self._unlocked_at = None
+            return now + timedelta(seconds=LOOK_EVERY_S)
+        self._lost_at = self._lost_at or now
+        if now < self._lost_at + timedelta(seconds=SETTLE_S):
+            return self._lost_at + timedelta(seconds=SETTLE_S)
+        if self._instance.keep():
+            self._unlocked_at = None
+            self._put_back()
+        else:
+            self._unlocked_at = self._unlocked_at or now
+            if now - self._unlocked_at >= timedelta(seconds=DISPLACED_AFTER_S):
+                self._leave(Reason.DISPLACED)
+                return None
+        return now + timedelta(seconds=LOOK_EVERY_S)
+
+    def _put_back(self) -> None:
+        if self._db.lost:
+            self._db.write(lambda _conn: None)
+            log.warning("database_written_back", path=str(self._db.path))
+        if self._door.is_open or self._opened_again():
+            self._lost_at = None
+
+    def _opened_again(self) -> bool:
+        """Let clients in; False where that cannot be (at a logout the system takes the runtime folder), which is told once."""
+        try:
+            self._reopen()
+        except (OSError, CorralError) as error:
+            if not self._shut:
+                log.warning("door_stays_shut", path=str(self._door.path), reason=str(error))
+            self._shut = True
+            return False
+        self._shut = False
+        log.warning("door_opened_again", path=str(self._door.path))
+        return True

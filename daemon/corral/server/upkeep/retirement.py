@@ -1,0 +1,81 @@
+"""Before everything of Corral's is taken away: what would be lost, and giving back every worktree."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from corral.errors import CorralError
+from corral.git import refs
+from corral.git.checkouts.identity import describe
+from corral.git.checkouts.status import changes
+from corral.git.process.command import open_checkout
+from corral.landing.verify import bench
+from corral.models.states import OPEN_MERGES
+from corral.server.services import Services
+from corral.store.merges import merges
+from corral.store.sessions import sessions
+from corral.store.tasks import tasks
+
+
+def at_risk(services: Services) -> list[dict[str, str]]:
+    """Open tasks and merges, and worktrees with changes that no commit holds: ``[{what, why}]``."""
+    risks = [
+        {"what": f"task {row['task_id']}", "why": f"it is {row['status']}"}
+        for row in services.db.read(lambda conn: tasks.standing(conn, only_open=True))
+    ]
+    risks += [
+        {"what": f"merge {row['merge_id']}", "why": f"it is {row['state']}"}
+        for row in services.db.read(lambda conn: merges.listing(conn, OPEN_MERGES))
+    ]
+    at_work = {row["worktree"]: row["agent_name"] for row in services.db.read(sessions.live) if row["worktree"]}
+    for row in services.worktrees.listing():
+        path = Path(row["path"])
+        if not os.path.lexists(path):
+            continue
+        if not services.worktrees.is_own(row["name"]):
+            risks.append(
+                {"what": f"worktree {row['name']}", "why": f"it is {describe(path)}, which Corral did not make"}
+            )
+        elif row["path"] in at_work:
+            risks.append({"what": f"worktree {row['name']}", "why": f"{at_work[row['path']]} is at work in it"})
+        elif changed := changes(open_checkout(path)):
+            risks.append({"what": f"worktree {row['name']}", "why": f"{len(changed)} uncommitted change(s)"})
+    return risks + _unknown_folders(services)
+
+
+def _unknown_folders(services: Services) -> list[dict[str, str]]:
+    """What would go with ``.corral`` and was not made by Corral: folders among the worktrees that no row names."""
+    root = services.project.root / services.settings().worktrees.root
+    if not root.is_relative_to(services.project.home) or root.is_symlink() or not root.is_dir():
+        return []
+    names = {row["name"] for row in services.worktrees.listing()}
+    found = (path for path in sorted(root.iterdir()) if path.name not in names and not path.is_symlink())
+    return [
+        {"what": f"folder {path}", "why": f"it is {describe(path)}, which Corral did not make"}
+        for path in found
+        if not path.is_dir() or any(path.iterdir())
+    ]
+
+
+def retire(services: Services) -> list[dict[str, str]]:
+    """Give every worktree back, salvaging what only it holds; returns what had to stay."""
+    stayed = []
+    for row in services.worktrees.listing():
+        try:
+            after = services.worktrees.remove(row["name"], services.now())
+        except CorralError as error:
+            stayed.append({"what": f"worktree {row['name']}", "why": error.message})
+            continue
+        if not after["removed"]:
+            stayed.append({"what": f"worktree {row['name']}", "why": after["note"] or "it could not be removed"})
+    if not stayed:
+        _take_down_bench(services)
+    return stayed
+
+
+def _take_down_bench(services: Services) -> None:
+    """The verification worktree goes too: nothing in it is anybody's work, and git forgets it."""
+    tip = refs.read(services.git, services.settings.target())
+    if tip is not None:
+        bench.Bench(services.db, services.project, services.git).retire(tip, services.now())

@@ -1,0 +1,1 @@
+"""The database itself: connections, the writer, prepared statements, search, its identity."""

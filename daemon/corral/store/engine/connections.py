@@ -1,0 +1,138 @@
+"""Connections to the database file, and the names of what the driver reports."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.pool import QueuePool
+
+from corral.errors import DatabaseDamaged, DatabaseUnavailable
+
+DRIVER_ERRORS = (DBAPIError, sqlite3.DatabaseError)
+"""Errors of the driver: by SQLAlchemy's name, and by the driver's own where it is called directly."""
+
+CACHE_KIB = 16 * 1024
+"""Size of the writer's page cache. A reader's pages are void after every write."""
+
+DAMAGE = ("malformed", "not a database", "no such table")
+"""What SQLite says of a damaged file: a wrong page, a wrong header, a file that was emptied."""
+
+_HINTS = {
+    "full": ("The disk is full.", "Free some space and try again; nothing was lost."),
+    "readonly": ("The database file or its folder is read-only.", "Make `.corral` writable and try again."),
+    "unable to open": ("The database file cannot be opened.", "Check the permissions of `.corral`."),
+    "disk I/O": ("The disk reported an error.", "Check the disk's space and health, then try again."),
+}
+
+
+def is_unavailable(error: BaseException) -> bool:
+    """Whether the driver reports the state of the file or the disk, and not a broken rule of the schema."""
+    raw = getattr(error, "orig", None) or error
+    return isinstance(raw, sqlite3.OperationalError) or type(raw) is sqlite3.DatabaseError
+
+
+def unavailable(error: BaseException, path: Path) -> DatabaseUnavailable:
+    """Name a driver's error: damaged file, full disk, read-only file, or another reason why there is no answer.
+
+    Args:
+        path: The database file.
+    """
+    text = str(getattr(error, "orig", None) or error)
+    if any(marker in text for marker in DAMAGE):
+        return damaged(path, text)
+    for marker, (cause, remedy) in _HINTS.items():
+        if marker in text:
+            return DatabaseUnavailable("The database is unavailable.", cause=f"{cause} ({text})", remedy=remedy)
+    return DatabaseUnavailable("The database is unavailable.", cause=text)
+
+
+def damaged(path: Path, what: str) -> DatabaseDamaged:
+    """The error of a damaged file, with the commands that lead out of it.
+
+    Args:
+        what: What SQLite reported.
+    """
+    aside = next(
+        folder
+        for number in range(1, 1000)
+        if not (folder := path.with_name("damaged" if number == 1 else f"damaged-{number}")).exists()
+    )
+    home, to = shlex.quote(str(path.parent)), shlex.quote(str(aside))
+    # The file and its log; not what else begins with its name: copies before an upgrade, databases of other repositories.
+    which = f"\\( -name {path.name} -o -name '{path.name}-*' \\)"
+    move = f"mkdir {to} && find {home} -maxdepth 1 {which} -exec mv {{}} {to} \\;"
+    return DatabaseDamaged(
+        "The database file is damaged.",
+        cause=f"Something other than Corral changed {path}, or the disk is failing. ({what})",
+        remedy=f"Move it aside and begin with a new one: `corral daemon stop`, `{move}`, `corral daemon start`. Commits, "
+        "branches, worktrees and saved work (`corral worktree recover`) are in git and stay. The queue, locks, mail, "
+        "handoffs, memories and receipts are lost: submit open branches again with `corral merge submit BRANCH`.",
+    )
+
+
+def open_engine(path: Path, *, read_only: bool, size: int) -> Engine:
+    """A pool of connections to an existing file; a file that is gone is not made anew."""
+    uri = f"file:{quote(os.fsencode(path))}?mode=rw"
+
+    def connect() -> sqlite3.Connection:
+        return sqlite3.connect(uri, uri=True, check_same_thread=False, timeout=5, isolation_level=None)
+
+    # Nobody waits for a connection: there are no more of them than threads that read.
+    engine = create_engine("sqlite://", creator=connect, poolclass=QueuePool, pool_size=size, max_overflow=-1)
+
+    @event.listens_for(engine, "connect")
+    def _on_connect(dbapi_connection: Any, _record: Any) -> None:
+        try:
+            cursor = dbapi_connection.cursor()
+            if not read_only:
+                cursor.execute("PRAGMA journal_mode=WAL")
+                cursor.execute(f"PRAGMA cache_size={-CACHE_KIB}")
+            cursor.execute("PRAGMA synchronous=FULL")
+            cursor.execute("PRAGMA foreign_keys=ON")
+            cursor.execute("PRAGMA wal_autocheckpoint=0")
+            cursor.execute("PRAGMA temp_store=MEMORY")  # what a savepoint may have to undo
+            if read_only:
+                cursor.execute("PRAGMA query_only=ON")
+            cursor.close()
+        except sqlite3.Error:
+            dbapi_connection.close()
+            raise
+
+    @event.listens_for(engine, "begin")
+    def _on_begin(conn: Connection) -> None:
+        run_plain(conn, "BEGIN" if read_only else "BEGIN IMMEDIATE")
+
+    return engine
+
+
+def run_plain(conn: Connection, statement: str) -> None:
+    """Run a statement without parameters or rows past SQLAlchemy, whose part in it takes many times as long."""
+    raw = conn.connection.dbapi_connection
+    assert raw is not None
+    raw.cursor().execute(statement)
+
+
+def beside(path: Path) -> list[Path]:
+    """The write-ahead log and its index."""
+    return [path.with_name(path.name + suffix) for suffix in ("-wal", "-shm")]
+
+
+def inodes(names: Sequence[str]) -> list[tuple[int, int] | None]:
+    """Which files these are: device and inode, None where there is none. Asked before every commit."""
+    found: list[tuple[int, int] | None] = []
+    for name in names:
+        try:
+            status = os.lstat(name)
+        except FileNotFoundError:
+            found.append(None)
+        else:
+            found.append((status.st_dev, status.st_ino))
+    return found

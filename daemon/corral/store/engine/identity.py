@@ -1,0 +1,66 @@
+"""SQL for the identity of a database: which repository it belongs to, and the paths in it that follow a move."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Column, Connection, Table, delete, insert, select, update
+
+from corral.models.states import OPEN_MERGES
+from corral.store.merges import merges
+from corral.store.schema import agent_sessions, file_locks, project_identity, receipts, worktrees
+from corral.store.tasks import tasks
+from corral.store.tasks import worktrees as worktree_rows
+
+Row = dict[str, Any]
+
+_FOLLOWING: tuple[tuple[Table, Column[Any], Column[Any]], ...] = (
+    (agent_sessions, agent_sessions.c.session_id, agent_sessions.c.worktree),
+    (agent_sessions, agent_sessions.c.session_id, agent_sessions.c.cwd),
+    (file_locks, file_locks.c.lock_id, file_locks.c.checkout),
+    (receipts, receipts.c.receipt_id, receipts.c.log),
+)
+"""Beside the worktrees: table, key, and the column that holds an absolute path of the repository's or below it."""
+
+
+def get(conn: Connection) -> Row | None:
+    """Which repository the database belongs to; None: it was made before databases said so, or just now."""
+    row = conn.execute(select(project_identity)).mappings().first()
+    return dict(row) if row else None
+
+
+def bind(conn: Connection, values: Mapping[str, Any]) -> None:
+    """Store which repository the database belongs to, in place of what was stored before."""
+    conn.execute(delete(project_identity))
+    conn.execute(insert(project_identity).values(id=1, **values))
+
+
+def is_idle(conn: Connection) -> bool:
+    """Whether the database holds nothing that a daemon would execute, land or touch."""
+    busy = tasks.count_open(conn) or merges.listing(conn, OPEN_MERGES, limit=1) or worktree_rows.listing(conn)
+    return not busy
+
+
+def recorded_places(conn: Connection) -> Iterator[Path]:
+    """The folders that worktrees and sessions of this database were ever in."""
+    for column in (worktrees.c.path, agent_sessions.c.worktree):
+        for (path,) in conn.execute(select(column).where(column.is_not(None)).distinct()):
+            yield Path(path)
+
+
+def follow_move(conn: Connection, old: Path, new: Path) -> None:
+    """Rewrite the paths of sessions, locks and logs that lay below the repository's former place."""
+    for table, key, column in _FOLLOWING:
+        for found in conn.execute(select(key, column).where(column.is_not(None))).all():
+            path = moved(found[1], old, new)
+            if path != found[1]:
+                conn.execute(update(table).where(key == found[0]).values({column.name: path}))
+
+
+def moved(text: str, old: Path, new: Path) -> str:
+    """A path as text, as it is after ``old`` was moved to ``new``; unchanged if it lies elsewhere."""
+    if text == str(old):
+        return str(new)
+    return f"{new}/{text[len(str(old)) + 1 :]}" if text.startswith(f"{old}/") else text

@@ -1,0 +1,81 @@
+"""SQL for how tasks and merge requests belong together: whose request it is, and which request of a task counts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Select, case, or_, select
+
+from corral.models.states import OPEN_MERGES, MergeState, TaskStatus
+from corral.store.schema import agent_sessions, merge_requests, tasks, worktrees
+
+Row = dict[str, Any]
+_m = merge_requests.c
+
+
+def decisive_first() -> tuple[ColumnElement[Any], ...]:
+    """The order in which the first request of a task is the one that counts.
+
+    An open one comes first: a task with an open request has not landed. Then the newest; superseded ones come last.
+    """
+    rank = case((_m.state.in_(OPEN_MERGES), 0), (_m.state == MergeState.SUPERSEDED, 2), else_=1)
+    return (rank, _m.seq.desc())
+
+
+def of_decisive(column: ColumnElement[Any]) -> Select[Any]:
+    """A column of the request that counts, for a query over :data:`corral.store.schema.tasks`."""
+    query = select(column).where(_m.task_id == tasks.c.task_id).order_by(*decisive_first())
+    return query.limit(1)
+
+
+def decisive(conn: Connection, task_id: str) -> Row | None:
+    """The task's request that counts; None where nothing of it was to be merged."""
+    query = select(merge_requests).where(_m.task_id == task_id).order_by(*decisive_first()).limit(1)
+    row = conn.execute(query).mappings().first()
+    return dict(row) if row else None
+
+
+def owners(conn: Connection, branch: str, session_id: str | None) -> list[str]:
+    """The tasks that a request to merge a branch may belong to, from the best evidence that there is.
+
+    The worktree that the branch was made for belongs to a task, or to a session at work on one; else a task had this branch
+    before; else the session that asks is at work on it.
+
+    Args:
+        branch: Short name.
+        session_id: Who asks; None: nobody who is known.
+
+    Returns:
+        One id where it is clear; several where the session holds several tasks; none where there is no evidence.
+    """
+    made = select(worktrees.c.task_id, worktrees.c.session_id).where(worktrees.c.branch == branch)
+    rows = conn.execute(made.order_by(worktrees.c.created_at.desc())).all()
+    of_worktree = next((row.task_id for row in rows if row.task_id is not None), None)
+    if of_worktree is not None:
+        return [of_worktree]
+    for row in rows:
+        if row.session_id is not None and (held := _held_by(conn, row.session_id)):
+            return held
+    named = select(tasks.c.task_id).where(tasks.c.branch == branch).order_by(tasks.c.seq.desc()).limit(1)
+    earlier = select(_m.task_id).where(_m.branch == branch, _m.task_id.is_not(None)).order_by(_m.seq.desc()).limit(1)
+    for query in (named, earlier):
+        if (found := conn.execute(query).scalar()) is not None:
+            return [str(found)]
+    return _held_by(conn, session_id) if session_id is not None else []
+
+
+def _held_by(conn: Connection, session_id: str) -> list[str]:
+    """The tasks that a session, or the one whose subagent it is, is at work on: as a worker, or because it claimed them."""
+    me = select(agent_sessions.c.task_id, agent_sessions.c.parent_session_id).where(
+        agent_sessions.c.session_id == session_id
+    )
+    row = conn.execute(me).first()
+    if row is not None and row.task_id is not None:
+        return [str(row.task_id)]
+    parent = row.parent_session_id if row is not None else None
+    mine = or_(tasks.c.session_id == session_id, tasks.c.session_id == parent)
+    running = select(tasks.c.task_id).where(tasks.c.status == TaskStatus.RUNNING, mine).order_by(tasks.c.seq)
+    found = [str(task_id) for task_id in conn.execute(running).scalars()]
+    if found or parent is None:
+        return found
+    return _held_by(conn, parent)

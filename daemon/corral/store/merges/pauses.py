@@ -1,0 +1,74 @@
+"""SQL for targets whose verifications or landings fail for a reason that says nothing about the changes.
+
+A row counts the failures since the last verdict on its target; from :data:`PAUSE_AFTER` on the target's queue is paused.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, delete, func, insert, select, update
+
+from corral.models.instants import iso
+from corral.models.states import OPEN_MERGES
+from corral.store.schema import merge_requests, target_pauses
+
+Row = dict[str, Any]
+PAUSE_AFTER = 3
+"""Failures in a row, of whichever requests, after which a target's queue is paused."""
+
+_p = target_pauses.c
+
+
+def failures(conn: Connection, target: str) -> int:
+    """How many tries have failed on this target since the last verdict."""
+    return int(conn.execute(select(_p.failures).where(_p.target == target)).scalar() or 0)
+
+
+def count(conn: Connection, target: str, *, number: int, reason: str, look_at: str, now: datetime) -> None:
+    """Store that the last ``number`` tries on a target failed, the last one for this reason."""
+    values = {"reason": reason, "failures": number, "look_at": look_at}
+    done = conn.execute(update(target_pauses).where(_p.target == target).values(**values))
+    if done.rowcount == 0:
+        conn.execute(insert(target_pauses).values(target=target, since_at=iso(now), **values))
+
+
+def paused(conn: Connection) -> dict[str, Row]:
+    """The targets that are paused and have open requests, by name."""
+    busy = select(merge_requests.c.target).where(merge_requests.c.state.in_(OPEN_MERGES))
+    query = select(target_pauses).where(_p.failures >= PAUSE_AFTER, _p.target.in_(busy)).order_by(_p.since_at)
+    return {row["target"]: dict(row) for row in conn.execute(query).mappings()}
+
+
+def anyone(conn: Connection) -> bool:
+    """Whether failures of any target are remembered."""
+    return conn.execute(select(_p.target).limit(1)).first() is not None
+
+
+def look_at_once(conn: Connection, now: datetime, target: str | None = None) -> None:
+    """Have one target, or every one, looked at in the next step."""
+    query = update(target_pauses).where(*([_p.target == target] if target is not None else []))
+    conn.execute(query.values(look_at=iso(now)))
+
+
+def bound_looks(conn: Connection, latest: str) -> None:
+    """Look at no target later than at ``latest``."""
+    conn.execute(update(target_pauses).where(_p.look_at > latest).values(look_at=latest))
+
+
+def latest_look(conn: Connection) -> str | None:
+    """When the last target is to be looked at."""
+    return conn.execute(select(func.max(_p.look_at))).scalar()
+
+
+def clear(conn: Connection, target: str) -> bool:
+    """Forget the failures of a target; whether it was paused."""
+    row = conn.execute(delete(target_pauses).where(_p.target == target).returning(_p.failures)).first()
+    return row is not None and int(row.failures) >= PAUSE_AFTER
+
+
+def idle(conn: Connection) -> list[str]:
+    """The targets whose failures are remembered although no request is open for them any more."""
+    busy = select(merge_requests.c.target).where(merge_requests.c.state.in_(OPEN_MERGES))
+    return list(conn.execute(select(_p.target).where(_p.target.not_in(busy))).scalars())

@@ -1,0 +1,77 @@
+"""SQL for receipts: what a verification proved about exactly one tree under one set of commands."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, func, insert, select
+
+from corral.models.identifiers import new_id
+from corral.models.instants import after, iso, parse
+from corral.models.states import ReceiptStatus
+from corral.store.schema import receipts
+
+Row = dict[str, Any]
+
+
+def add(
+    conn: Connection,
+    *,
+    tree: str,
+    fingerprint: str,
+    status: ReceiptStatus,
+    now: datetime,
+    commands: Sequence[str] = (),
+    exit_code: int | None = None,
+    tests: int | None = None,
+    duration_s: float = 0.0,
+    log: str | None = None,
+    reason: str | None = None,
+) -> Row:
+    """Store a receipt and return it; receipts are never changed afterwards.
+
+    Its ``created_at`` is later than that of every other: what was proven last counts, also after a clock was set back.
+    """
+    before = conn.execute(select(func.max(receipts.c.created_at))).scalar()
+    at = iso(now) if before is None else max(iso(now), after(parse(before), 0.001))
+    values = {
+        "receipt_id": new_id(),
+        "tree": tree,
+        "fingerprint": fingerprint,
+        "status": status.value,
+        "commands": list(commands),
+        "exit_code": exit_code,
+        "tests": tests,
+        "duration_s": round(duration_s, 3),
+        "log": log,
+        "reason": reason,
+        "created_at": at,
+    }
+    conn.execute(insert(receipts).values(**values))
+    return values
+
+
+def get(conn: Connection, receipt_id: str | None) -> Row | None:
+    """One receipt by its id."""
+    if receipt_id is None:
+        return None
+    row = conn.execute(select(receipts).where(receipts.c.receipt_id == receipt_id)).mappings().first()
+    return dict(row) if row else None
+
+
+def latest(conn: Connection, tree: str, fingerprint: str, *statuses: ReceiptStatus) -> Row | None:
+    """The newest receipt for exactly this tree and these commands, of one of the statuses."""
+    query = (
+        select(receipts)
+        .where(
+            receipts.c.tree == tree,
+            receipts.c.fingerprint == fingerprint,
+            receipts.c.status.in_([status.value for status in statuses]),
+        )
+        .order_by(receipts.c.created_at.desc())
+        .limit(1)
+    )
+    row = conn.execute(query).mappings().first()
+    return dict(row) if row else None

@@ -1,0 +1,264 @@
+"""SQL for locks. Whether two keys overlap is decided in ``coordination``; here candidates are found by index."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+from sqlalchemy import (
+    Connection,
+    Integer,
+    String,
+    and_,
+    bindparam,
+    delete,
+    func,
+    insert,
+    or_,
+    select,
+    tuple_,
+    union_all,
+    update,
+)
+
+from corral.store.engine.prepared import Prepared
+from corral.store.schema import agent_sessions, file_locks
+
+Row = dict[str, Any]
+
+_WITH_HOLDER = select(
+    file_locks, agent_sessions.c.agent_name, agent_sessions.c.current_task, agent_sessions.c.stalled_since_at
+).join(agent_sessions, agent_sessions.c.session_id == file_locks.c.session_id)
+
+_WILD = ("*", "?", "[", "\\", ".")
+"""How the key of a glob may begin whose paths begin with another character; all others begin as their paths do."""
+_GLOB = file_locks.c.is_pattern.is_(True)
+_LIVE = _WITH_HOLDER.where(file_locks.c.expires_at > bindparam("now"))
+_GIVEN = {column.key: bindparam(column.key, type_=column.type) for column in file_locks.c}
+_MINE = select(file_locks).where(*(file_locks.c[key] == _GIVEN[key] for key in ("session_id", "match_key", "checkout")))
+_HAD = Prepared(_MINE)
+_TAKE = Prepared(insert(file_locks).from_select(list(_GIVEN), select(*_GIVEN.values()).where(~_MINE.exists())))
+_CHANGE = update(file_locks).where(file_locks.c.lock_id == bindparam("which")).returning(file_locks)
+_RENEW = Prepared(_CHANGE, "exclusive", "automatic", "reason", "task_id", "ttl_s", "expires_at")
+_PROLONG = update(file_locks).where(file_locks.c.lock_id == bindparam("which")).values(expires_at=bindparam("until"))
+_RELEASE = Prepared(
+    delete(file_locks)
+    .where(file_locks.c.session_id == bindparam("session_id"), file_locks.c.match_key == bindparam("match_key"))
+    .returning(file_locks)
+)
+
+_BEYOND = Prepared(
+    select(file_locks.c.lock_id)
+    .where(file_locks.c.session_id == bindparam("session_id"))
+    .limit(1)
+    .offset(bindparam("most", type_=Integer))
+)
+
+
+@cache
+def _near(folders: int) -> Prepared:
+    """Locks on a path, on one of so many folders above it, on anything below it, and all globs: each kind has its index."""
+    names = ["path", *(f"folder{number}" for number in range(2 * folders))]
+    meets = or_(
+        file_locks.c.match_key.in_([bindparam(name, type_=String) for name in names]),
+        and_(file_locks.c.match_key >= bindparam("below"), file_locks.c.match_key < bindparam("beyond")),
+    )
+    begins = func.substr(file_locks.c.match_key, 1, 1).in_([bindparam("first"), *_WILD])
+    return Prepared(union_all(_LIVE.where(meets, ~_GLOB), _LIVE.where(begins, _GLOB)))
+
+
+def candidates(conn: Connection, below: str, ancestors: Sequence[str], first: str, *, now: str) -> list[Row]:
+    """Live locks that may overlap what lies at or below a path.
+
+    Args:
+        below: Normalised, as in ``match_key``.
+        ancestors: The folders above it: a lock on a folder holds what is below.
+        first: The first character of the path itself.
+        now: Locks that expired before it do not count.
+    """
+    spelled = [spelling for folder in ancestors for spelling in (folder, f"{folder}/")]  # known to be a folder, or not
+    folders = {f"folder{number}": folder for number, folder in enumerate(spelled)}
+    near = {"path": below, "first": first, "below": below + "/", "beyond": below + "0", **folders}
+    return _near(len(ancestors)).all(conn, {"now": now, **near})
+
+
+def by_expiry(conn: Connection, now: str) -> Iterator[Row]:
+    """Every live lock, that which expires first first; read as they are asked for."""
+    query = _WITH_HOLDER.where(file_locks.c.expires_at > now).order_by(file_locks.c.expires_at)
+    return (dict(row) for row in conn.execute(query).mappings())
+
+
+def plain_keys(conn: Connection, now: str, besides: Collection[str], *, exclusive_only: bool) -> str:
+    """What the live locks of others are on, globs left out, that first which expires first; a NUL before and behind each.
+
+    Args:
+        besides: The sessions whose locks do not count.
+        exclusive_only: Nor does what is shared.
+    """
+    locks = file_locks.c
+    query = select(locks.match_key).where(
+        locks.is_pattern.is_(False), locks.expires_at > now, locks.session_id.not_in(list(besides))
+    )
+    if exclusive_only:
+        query = query.where(locks.exclusive.is_(True))
+    return "\0".join(("", *conn.execute(query.order_by(locks.expires_at)).scalars(), ""))
+
+
+def globs(conn: Connection, now: str) -> list[Row]:
+    """Every live lock on a glob."""
+    return [dict(row) for row in conn.execute(_WITH_HOLDER.where(_GLOB, file_locks.c.expires_at > now)).mappings()]
+
+
+def count(conn: Connection, now: str) -> int:
+    """How many locks there are."""
+    query = select(func.count()).select_from(file_locks).where(file_locks.c.expires_at > now)
+    return int(conn.execute(query).scalar_one())
+
+
+def count_globs(conn: Connection) -> int:
+    """How many locks are on globs."""
+    return int(conn.execute(select(func.count()).select_from(file_locks).where(_GLOB)).scalar_one())
+
+
+def has_more_than(conn: Connection, session_id: str, most: int) -> bool:
+    """Whether a session has more locks than this."""
+    return _BEYOND.first(conn, {"session_id": session_id, "most": most}) is not None
+
+
+def upsert(conn: Connection, values: Row) -> Row:
+    """Take a lock, or renew and strengthen the one that the same session has on the same key in the same checkout.
+
+    A reservation stays one when an edit renews it (``automatic`` and ``exclusive`` only ever grow stronger), and a renewal
+    never shortens it. One that has expired has no part in it: it goes, and the lock is a new one.
+
+    Args:
+        values: Every column; ``acquired_at`` is now.
+    """
+    if _TAKE.change(conn, values):
+        return values
+    old = _HAD.one(conn, {name: values[name] for name in ("session_id", "match_key", "checkout")})
+    if old["expires_at"] <= values["acquired_at"]:
+        release_these(conn, [old["lock_id"]])
+        _TAKE.change(conn, values)
+        return values
+    merged = {
+        "exclusive": bool(old["exclusive"] or values["exclusive"]),
+        "automatic": bool(old["automatic"] and values["automatic"]),
+        "reason": values["reason"] or old["reason"],
+        "task_id": values["task_id"] or old["task_id"],
+        "ttl_s": max(old["ttl_s"], values["ttl_s"]) if values["automatic"] else values["ttl_s"],
+        "expires_at": max(old["expires_at"], values["expires_at"]),
+    }
+    return _RENEW.one(conn, {**merged, "which": old["lock_id"]})
+
+
+def listing(
+    conn: Connection,
+    now: str,
+    session_ids: Sequence[str] = (),
+    *,
+    after: tuple[str, str] | None = None,
+    limit: int | None = None,
+) -> list[Row]:
+    """Live locks with their holders, oldest first.
+
+    Args:
+        after: Only those behind the one with this ``acquired_at`` and ``lock_id``.
+    """
+    place = (file_locks.c.acquired_at, file_locks.c.lock_id)
+    query = _WITH_HOLDER.where(file_locks.c.expires_at > now).order_by(*place).limit(limit)
+    if after is not None:
+        query = query.where(tuple_(*place) > tuple_(*after))
+    if session_ids:
+        query = query.where(file_locks.c.session_id.in_(list(session_ids)))
+    return [dict(row) for row in conn.execute(query).mappings()]
+
+
+def named(conn: Connection, now: str, *, match_keys: Sequence[str] = (), lock_ids: Sequence[str] = ()) -> list[Row]:
+    """Live locks on one of the keys or with one of the ids, with what is known of their holders."""
+    query = (
+        _WITH_HOLDER.add_columns(
+            agent_sessions.c.status,
+            agent_sessions.c.last_heartbeat,
+            agent_sessions.c.worktree,
+            agent_sessions.c.cwd,
+        )
+        .where(file_locks.c.expires_at > now)
+        .where(or_(file_locks.c.match_key.in_(list(match_keys)), file_locks.c.lock_id.in_(list(lock_ids))))
+        .order_by(file_locks.c.acquired_at, file_locks.c.lock_id)
+    )
+    return [dict(row) for row in conn.execute(query).mappings()]
+
+
+def prolong(conn: Connection, expiries: Mapping[str, str]) -> None:
+    """Give locks another expiry, each its own, by their ids."""
+    given = [{"which": lock_id, "until": expires_at} for lock_id, expires_at in expiries.items()]
+    if given:
+        conn.execute(_PROLONG, given)
+
+
+def others_in_checkout(conn: Connection, checkout: str, session_ids: Sequence[str], now: str) -> list[Row]:
+    """Live locks that other sessions hold in a checkout."""
+    query = _WITH_HOLDER.where(
+        file_locks.c.checkout == checkout,
+        file_locks.c.session_id.not_in(list(session_ids)),
+        file_locks.c.expires_at > now,
+    )
+    return [dict(row) for row in conn.execute(query).mappings()]
+
+
+def release(conn: Connection, session_id: str, match_keys: Iterable[str]) -> list[Row]:
+    """Give up a session's locks on the given keys, in whatever checkout; returns what was released."""
+    return [
+        row
+        for match_key in match_keys
+        for row in _RELEASE.all(conn, {"session_id": session_id, "match_key": match_key})
+    ]
+
+
+def release_these(conn: Connection, lock_ids: Sequence[str]) -> list[Row]:
+    """Take locks away, whoever holds them; returns what was taken away."""
+    query = delete(file_locks).where(file_locks.c.lock_id.in_(list(lock_ids))).returning(file_locks)
+    return [dict(row) for row in conn.execute(query).mappings()]
+
+
+def release_all(conn: Connection, session_ids: Sequence[str]) -> list[Row]:
+    """Give up everything that the sessions hold; returns what was released."""
+    query = delete(file_locks).where(file_locks.c.session_id.in_(list(session_ids))).returning(file_locks)
+    return [dict(row) for row in conn.execute(query).mappings()]
+
+
+def inherit(conn: Connection, session_id: str, heir: str, checkout: str) -> None:
+    """Give a session's automatic locks in a checkout to another session there, but for what that one holds already."""
+    locks, theirs = file_locks.c, file_locks.alias()
+    has = select(theirs.c.lock_id).where(
+        theirs.c.session_id == heir, theirs.c.match_key == locks.match_key, theirs.c.checkout == checkout
+    )
+    mine = and_(locks.session_id == session_id, locks.checkout == checkout, locks.automatic.is_(True))
+    conn.execute(update(file_locks).where(mine, ~has.exists()).values(session_id=heir))
+
+
+def shorten(conn: Connection, session_id: str, until: str) -> None:
+    """Let a session's automatic locks expire no later than at an instant."""
+    mine = and_(
+        file_locks.c.session_id == session_id, file_locks.c.automatic.is_(True), file_locks.c.expires_at > until
+    )
+    conn.execute(update(file_locks).where(mine).values(expires_at=until))
+
+
+def expire(conn: Connection, now: str) -> list[Row]:
+    """Remove the locks whose time is over; returns them."""
+    query = delete(file_locks).where(file_locks.c.expires_at <= now).returning(file_locks)
+    return [dict(row) for row in conn.execute(query).mappings()]
+
+
+def next_expiry(conn: Connection) -> str | None:
+    """When the first of all locks expires, or None."""
+    return conn.execute(select(func.min(file_locks.c.expires_at))).scalar()
+
+
+def reschedule(conn: Connection, moved: Callable[[str], str]) -> None:
+    """Give every lock another expiry, made of the one it has."""
+    found = conn.execute(select(file_locks.c.lock_id, file_locks.c.expires_at)).all()
+    prolong(conn, {row.lock_id: moved(row.expires_at) for row in found})

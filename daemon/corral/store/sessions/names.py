@@ -1,0 +1,132 @@
+"""SQL for names: whom an address means. A session has a name of its own, and may go by others beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, case, func, insert, literal, null, or_, select, union_all, update
+
+from corral.models.states import SessionStatus
+from corral.store.engine.prepared import Prepared
+from corral.store.schema import agent_sessions
+from corral.store.schema_coordination import agent_names
+
+Row = dict[str, Any]
+
+_its = agent_sessions.c
+_SHOWN = (
+    _its.session_id, _its.agent_name, _its.agent_type, _its.agent, _its.parent_session_id, _its.status, _its.started_at,
+)  # fmt: skip
+"""Of a session that is meant."""
+_MEANT = Prepared(
+    union_all(
+        select(literal("own").label("how"), null().label("bound"), *_SHOWN).where(
+            _its.agent_name == bindparam("address")
+        ),
+        select(literal("bound"), agent_names.c.name, *_SHOWN)
+        .join(agent_names, agent_names.c.session_id == _its.session_id)
+        .where(agent_names.c.folded == bindparam("folded")),
+        select(literal("id"), null(), *_SHOWN).where(_its.session_id == bindparam("address")),
+        select(literal("at work"), null(), *_SHOWN).where(
+            func.lower(_its.agent) == bindparam("folded"),
+            _its.status.in_([bindparam("active", SessionStatus.ACTIVE), bindparam("idle", SessionStatus.IDLE)]),
+        ),
+    )
+)
+"""All that an address may mean, each part by its own index."""
+_BY_FOLDED_NAME = Prepared(
+    select(*_SHOWN)
+    .where(func.lower(_its.agent_name) == bindparam("folded"))
+    .order_by((_its.status == SessionStatus.DISCONNECTED), _its.last_heartbeat.desc())
+    .limit(1)
+)
+
+
+def resolve(conn: Connection, address: str) -> Row | None:
+    """The session that a name means: who goes by it, or else the latest that is at work for the agent of that name."""
+    named, workers = meant(conn, address)
+    if named is None or named["status"] == SessionStatus.DISCONNECTED:
+        return next(iter(workers), named)
+    return named
+
+
+def meant(conn: Connection, address: str) -> tuple[Row | None, list[Row]]:
+    """Whom a name means: ``{session_id, agent_name, agent_type, agent, parent_session_id, status, started_at, called}``, the last
+    being the name as it is written.
+
+    A living session's name comes first: nobody gets its mail by taking the name for an id. A name that was bound comes before
+    the own name of another session that is spelled alike but for its case.
+
+    Returns:
+        The session that goes by it, in any case, or has it as its id; and the living sessions of the workers that do the tasks
+        of the agent of that name, the latest first.
+    """
+    asked = {"address": address, "folded": address.lower()}
+    found: dict[str, list[Row]] = {"own": [], "bound": [], "id": [], "at work": []}
+    for row in _MEANT.all(conn, asked):
+        found[row.pop("how")].append(row)
+    going_by = [*found["own"], *found["bound"]]
+    living = [row for row in going_by if row["status"] != SessionStatus.DISCONNECTED]
+    best = [*living, *found["id"], *going_by]
+    going = best[0] if best else _BY_FOLDED_NAME.first(conn, asked)
+    workers = sorted(found["at work"], key=lambda worker: str(worker["started_at"]), reverse=True)
+    return (
+        {**going, "called": going.get("bound") or going["agent_name"]} if going is not None else None,
+        [{**worker, "called": worker["agent"]} for worker in workers],
+    )
+
+
+def holders(conn: Connection, name: str) -> list[Row]:
+    """Every session that goes by a name, in any case, or has it as its id."""
+    sessions, folded = agent_sessions.c, name.lower()
+    bound_to = select(agent_names.c.session_id).where(agent_names.c.folded == folded)
+    means = or_(
+        sessions.session_id == name, func.lower(sessions.agent_name) == folded, sessions.session_id.in_(bound_to)
+    )
+    return [dict(row) for row in conn.execute(select(agent_sessions).where(means)).mappings()]
+
+
+def bound(conn: Connection, name: str) -> Row | None:
+    """A name that was bound, in any case."""
+    row = conn.execute(select(agent_names).where(agent_names.c.folded == name.lower())).mappings().first()
+    return dict(row) if row else None
+
+
+def bind(conn: Connection, values: Row) -> Row:
+    """Bind a name to a session, or change what is told of it since it has it; ``values``: all columns but ``folded``."""
+    its, folded = agent_names.c, str(values["name"]).lower()
+    began = case((its.session_id == values["session_id"], its.registered_at), else_=values["registered_at"])
+    changed = update(agent_names).where(its.folded == folded).values(**{**values, "registered_at": began})
+    row = conn.execute(changed.returning(agent_names)).mappings().first()
+    if row is None:
+        row = conn.execute(insert(agent_names).values(**values, folded=folded).returning(agent_names)).mappings().one()
+    return dict(row)
+
+
+def rebind(conn: Connection, name: str, session_id: str) -> None:
+    """Let a name that was bound, if it was, mean another session."""
+    which = agent_names.c.folded == name.lower()
+    conn.execute(update(agent_names).where(which).values(session_id=session_id))
+
+
+def by_session(conn: Connection, session_ids: Sequence[str] = ()) -> dict[str, list[str]]:
+    """The names that sessions go by beside their own, of these or of all, in the order in which they were registered."""
+    query = (
+        select(agent_names.c.session_id, agent_names.c.name)
+        .join(agent_sessions, agent_sessions.c.session_id == agent_names.c.session_id)
+        .where(agent_names.c.name != agent_sessions.c.agent_name)
+        .order_by(agent_names.c.registered_at)
+    )
+    if session_ids:
+        query = query.where(agent_names.c.session_id.in_(list(session_ids)))
+    found: dict[str, list[str]] = {}
+    for row in conn.execute(query):
+        found.setdefault(row.session_id, []).append(row.name)
+    return found
+
+
+def of_session(conn: Connection, session_id: str) -> list[Row]:
+    """The names that a session registered, its own too where it did, the latest last."""
+    query = select(agent_names).where(agent_names.c.session_id == session_id).order_by(agent_names.c.registered_at)
+    return [dict(row) for row in conn.execute(query).mappings()]

@@ -1,0 +1,251 @@
+"""SQL for sessions and for the notices that wait for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Integer, Select, and_, bindparam, func, insert, or_, select, update
+
+from corral.models.events import EventKind
+from corral.models.states import SessionStatus, ShownStatus
+from corral.store import events
+from corral.store.engine.prepared import Prepared
+from corral.store.schema import agent_sessions, notices
+
+Row = dict[str, Any]
+
+_LIVE = agent_sessions.c.status != SessionStatus.DISCONNECTED
+_BY_ID = Prepared(select(agent_sessions).where(agent_sessions.c.session_id == bindparam("which")))
+_CREATE = Prepared(insert(agent_sessions).returning(agent_sessions), *agent_sessions.c.keys())
+_NOTHING = dict.fromkeys(agent_sessions.c.keys())
+_CHANGE = update(agent_sessions).where(agent_sessions.c.session_id == bindparam("which")).returning(agent_sessions)
+_BEAT = Prepared(_CHANGE.where(_LIVE), "last_heartbeat")
+_TOUCH = Prepared(
+    update(agent_sessions)
+    .where(agent_sessions.c.session_id == bindparam("which"), _LIVE)
+    .returning(
+        agent_sessions.c.session_id,
+        agent_sessions.c.agent_name,
+        agent_sessions.c.task_id,
+        agent_sessions.c.parent_session_id,
+        agent_sessions.c.status,
+        agent_sessions.c.stalled_since_at,
+    ),
+    "last_heartbeat",
+)
+_SEEN = dict.fromkeys(("agent_name", "status", "current_task", "capabilities", "waiting_for"))
+_ENDED: Row = {
+    "status": SessionStatus.DISCONNECTED,
+    "waiting_for": None,
+    "unguarded_since_at": None,
+    "stalled_since_at": None,
+}
+"""What a session that is over has: nothing of it is in the middle of anything, or edits."""
+_PART = 256
+NOTICES_AT_ONCE = 20
+"""Notices that one answer of a hook hands over at most,"""
+NOTICES_LENGTH = 2000
+"""in so many characters."""
+_NOTICES = Prepared(
+    select(notices.c.notice_id, func.substr(notices.c.text, 1, NOTICES_LENGTH).label("text"))
+    .where(notices.c.session_id == bindparam("which"), notices.c.injected_at.is_(None))
+    .order_by(notices.c.notice_id)
+    .limit(NOTICES_AT_ONCE)
+)
+
+
+_LIFE = select(
+    agent_sessions.c.session_id,
+    agent_sessions.c.parent_session_id,
+    agent_sessions.c.agent_type,
+    agent_sessions.c.client_pid,
+    agent_sessions.c.client_started,
+    agent_sessions.c.last_heartbeat,
+    agent_sessions.c.transcript_path,
+    agent_sessions.c.status,
+    agent_sessions.c.waiting_for,
+    agent_sessions.c.stalled_since_at,
+    agent_sessions.c.entrypoint,
+).where(agent_sessions.c.status.in_([bindparam("active", SessionStatus.ACTIVE), bindparam("idle", SessionStatus.IDLE)]))
+_WATCHED = Prepared(_LIFE)
+_OF_PROCESS = Prepared(_LIFE.where(agent_sessions.c.client_pid == bindparam("pid")))
+_ANYONE = Prepared(_LIFE.limit(1))
+_BEYOND = Prepared(_LIFE.limit(1).offset(bindparam("most", type_=Integer)))
+
+
+def get(conn: Connection, session_id: str) -> Row | None:
+    """One session by its id."""
+    return _BY_ID.first(conn, {"which": session_id})
+
+
+def create(conn: Connection, values: Row) -> Row:
+    """Insert a session; ``values`` holds every column that is not null."""
+    return _CREATE.one(conn, {**_NOTHING, **values})
+
+
+def change(conn: Connection, session_id: str, values: Row) -> Row | None:
+    """Set columns of a session; None if there is no such session.
+
+    What others see of one that is there is recorded where it changes, as of its last sign of life.
+    """
+    before = get(conn, session_id) if values.keys() & _SEEN else None
+    row = conn.execute(_CHANGE, {**values, "which": session_id}).mappings().first()
+    if before is not None and row is not None and before["status"] != SessionStatus.DISCONNECTED:
+        news = {name: row[name] for name in _SEEN if row[name] != before[name]}
+        if news:
+            events.record(conn, row["last_heartbeat"], EventKind.SESSION_CHANGED, session_id=session_id, data=news)
+    return dict(row) if row else None
+
+
+def beat(conn: Connection, session_id: str, at: str) -> Row | None:
+    """Record a sign of life of a session that is not disconnected; one that was stalled is at work again.
+
+    Returns:
+        The session, or None if there is no such session or it was given up.
+    """
+    return _moving(conn, _BEAT.first(conn, {"which": session_id, "last_heartbeat": at}), at)
+
+
+def touch(conn: Connection, session_id: str, at: str) -> Row | None:
+    """The same, where only ``{session_id, agent_name, task_id, parent_session_id, status}`` are asked for: half the time."""
+    return _moving(conn, _TOUCH.first(conn, {"which": session_id, "last_heartbeat": at}), at)
+
+
+def _moving(conn: Connection, row: Row | None, at: str) -> Row | None:
+    if row is None or row["stalled_since_at"] is None:
+        return row
+    which = agent_sessions.c.session_id == row["session_id"]
+    conn.execute(update(agent_sessions).where(which).values(stalled_since_at=None))
+    events.record(conn, at, EventKind.SESSION_CHANGED, session_id=row["session_id"], data={"status": row["status"]})
+    return {**row, "stalled_since_at": None}
+
+
+def stall(conn: Connection, session_id: str, at: str) -> None:
+    """Mark an active session as stalled; one that is so already, or is not active, stays as it is."""
+    active = and_(agent_sessions.c.status == SessionStatus.ACTIVE, agent_sessions.c.stalled_since_at.is_(None))
+    which = agent_sessions.c.session_id == session_id
+    stalled = update(agent_sessions).where(which, active).values(stalled_since_at=at)
+    row = conn.execute(stalled.returning(agent_sessions.c.last_heartbeat)).first()
+    if row is not None:
+        told = {"last_heartbeat": row.last_heartbeat}
+        events.record(conn, at, EventKind.SESSION_STALLED, session_id=session_id, data=told)
+
+
+def end_children(conn: Connection, session_id: str, reason: str, at: str) -> list[str]:
+    """Mark the sessions below a session ``disconnected``; the ids of those that were not so already."""
+    live = agent_sessions.c.status != SessionStatus.DISCONNECTED
+    values = {**_ENDED, "ended_at": at, "end_reason": reason}
+    below = update(agent_sessions).where(agent_sessions.c.parent_session_id == session_id, live).values(**values)
+    return [row.session_id for row in conn.execute(below.returning(agent_sessions.c.session_id))]
+
+
+def end(conn: Connection, session_id: str, reason: str, at: str) -> Row | None:
+    """Mark a session ``disconnected``; None if it was so already."""
+    live = agent_sessions.c.status != SessionStatus.DISCONNECTED
+    values = {**_ENDED, "ended_at": at, "end_reason": reason}
+    query = (
+        update(agent_sessions)
+        .where(agent_sessions.c.session_id == session_id, live)
+        .values(**values)
+        .returning(agent_sessions)
+    )
+    row = conn.execute(query).mappings().first()
+    return dict(row) if row else None
+
+
+def listing(conn: Connection, statuses: Sequence[str] = ()) -> list[Row]:
+    """Sessions, the most recently alive first.
+
+    Args:
+        statuses: Only those that are shown as one of these.
+    """
+    query = select(agent_sessions).order_by(agent_sessions.c.last_heartbeat.desc(), agent_sessions.c.session_id)
+    if statuses:
+        query = query.where(_is_shown_as(statuses))
+    return [dict(row) for row in conn.execute(query).mappings()]
+
+
+def latest(conn: Connection, statuses: Sequence[str] = (), behind: tuple[str, str] | None = None) -> Iterator[Row]:
+    """Sessions, the last to begin first: that does not change while somebody reads on. Read a part at a time.
+
+    Args:
+        behind: Only those behind the one that began at this instant and has this id.
+    """
+    its = agent_sessions.c
+    query = select(agent_sessions).order_by(its.started_at.desc(), its.session_id.desc()).limit(_PART)
+    if statuses:
+        query = query.where(_is_shown_as(statuses))
+
+    def older(at: str, who: str) -> Select[Any]:
+        return query.where(or_(its.started_at < at, and_(its.started_at == at, its.session_id < who)))
+
+    asked = older(*behind) if behind else query
+    while part := [dict(row) for row in conn.execute(asked).mappings()]:
+        yield from part
+        asked = older(part[-1]["started_at"], part[-1]["session_id"])
+
+
+def live(conn: Connection) -> list[Row]:
+    """Sessions that are not disconnected."""
+    return listing(conn, (ShownStatus.ACTIVE, ShownStatus.IDLE, ShownStatus.STALLED))
+
+
+def _is_shown_as(statuses: Sequence[str]) -> ColumnElement[bool]:
+    """Whether a row's :func:`shown_status` is one of these."""
+    its, stored = agent_sessions.c, [one for one in statuses if one != ShownStatus.STALLED]
+    stalled = its.stalled_since_at.is_not(None)
+    shown = and_(its.status.in_(stored), ~stalled)
+    return or_(shown, stalled) if ShownStatus.STALLED in statuses else shown
+
+
+def shown_status(row: Row) -> str:
+    """The status of a session as every surface shows it, one of :class:`ShownStatus`."""
+    return str(ShownStatus.STALLED if row["stalled_since_at"] is not None else row["status"])
+
+
+def anyone(conn: Connection) -> bool:
+    """Whether there is a session that is not disconnected."""
+    return _ANYONE.first(conn, {}) is not None
+
+
+def more_live_than(conn: Connection, most: int) -> bool:
+    """Whether more sessions than this are not disconnected."""
+    return _BEYOND.first(conn, {"most": most}) is not None
+
+
+def watched(conn: Connection) -> list[Row]:
+    """Of every session that is not disconnected what says whether it lives."""
+    return _WATCHED.all(conn, {})
+
+
+def of_process(conn: Connection, client_pid: int) -> list[Row]:
+    """The same of the sessions of one client process, or of another that had its id."""
+    return _OF_PROCESS.all(conn, {"pid": client_pid})
+
+
+def family(conn: Connection, session_id: str) -> list[str]:
+    """The ids of a session and of its subagents."""
+    query = select(agent_sessions.c.session_id).where(
+        or_(agent_sessions.c.session_id == session_id, agent_sessions.c.parent_session_id == session_id)
+    )
+    return [row.session_id for row in conn.execute(query)]
+
+
+def notify(conn: Connection, session_id: str, text: str, at: str) -> None:
+    """Leave a notice for a session; it is handed over with the session's next hook answer."""
+    conn.execute(insert(notices).values(session_id=session_id, text=text, created_at=at))
+
+
+def take_notices(conn: Connection, session_id: str, at: str) -> list[str]:
+    """Hand over what waits for a session, oldest first, as much as fits; once."""
+    taken, room = [], NOTICES_LENGTH
+    for row in _NOTICES.all(conn, {"which": session_id}):
+        room -= len(row["text"])
+        if room < 0:
+            break
+        taken.append(row)
+    if taken:
+        which = notices.c.notice_id.in_([row["notice_id"] for row in taken])
+        conn.execute(update(notices).where(which).values(injected_at=at))
+    return [row["text"] for row in taken]

@@ -1,0 +1,1 @@
+"""SQL for tasks, what they wait for, the worktrees they have, and what became of them."""

@@ -1,0 +1,104 @@
+"""SQL for which task waits for which."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, insert, select
+
+from corral.models.states import TaskStatus
+from corral.store.engine.prepared import Prepared
+from corral.store.merges.of_tasks import of_decisive
+from corral.store.schema import merge_requests, task_dependencies, tasks
+
+Row = dict[str, Any]
+
+DEPENDENCY_FAILED = "dependency_failed"
+"""The ``error_code`` of a task that failed only because one it waited for cannot succeed."""
+
+_CHUNK = 500
+_CHILD = (
+    tasks.c.task_id,
+    tasks.c.status,
+    tasks.c.error_code,
+    tasks.c.error_message,
+    tasks.c.ignore_dependency_failure,
+)
+
+_CHILDREN = Prepared(
+    select(task_dependencies.c.task_id).where(task_dependencies.c.depends_on == bindparam("parent")).limit(1)
+)
+
+
+def create(conn: Connection, task_id: str, depends_on: Sequence[str]) -> None:
+    """Record that a task waits for others."""
+    if depends_on:
+        conn.execute(insert(task_dependencies), [{"task_id": task_id, "depends_on": parent} for parent in depends_on])
+
+
+def parents_of(conn: Connection, task_id: str) -> list[str]:
+    """The tasks that a task waits for, oldest first."""
+    query = (
+        select(task_dependencies.c.depends_on)
+        .join(tasks, tasks.c.task_id == task_dependencies.c.depends_on)
+        .where(task_dependencies.c.task_id == task_id)
+        .order_by(tasks.c.seq)
+    )
+    return [row.depends_on for row in conn.execute(query)]
+
+
+def has_children(conn: Connection, task_id: str) -> bool:
+    """Whether any task waits, or waited, for this one."""
+    return _CHILDREN.first(conn, {"parent": task_id}) is not None
+
+
+def unsettled_children(conn: Connection, parents: Iterable[str]) -> list[Row]:
+    """Dependents whose state hangs on their parents: ``task_id, status, error_message, ignore_dependency_failure``.
+
+    Those are the waiting ones, and the ones that failed because of a dependency and nothing else.
+    """
+    found: dict[str, Row] = {}
+    for chunk in _chunks(parents):
+        query = (
+            select(*_CHILD)
+            .join(task_dependencies, task_dependencies.c.task_id == tasks.c.task_id)
+            .where(
+                task_dependencies.c.depends_on.in_(chunk),
+                tasks.c.status.in_((TaskStatus.WAITING, TaskStatus.FAILED)),
+            )
+            .order_by(tasks.c.seq)
+        )
+        for row in conn.execute(query).mappings():
+            if row["status"] == TaskStatus.WAITING or row["error_code"] == DEPENDENCY_FAILED:
+                found[row["task_id"]] = dict(row)
+    return list(found.values())
+
+
+def parent_states(conn: Connection, children: Iterable[str]) -> dict[str, list[Row]]:
+    """For each child its parents: ``task_id, title, status, merge_state`` (of the request that counts, None without one)."""
+    state = of_decisive(merge_requests.c.state).scalar_subquery()
+    found: dict[str, list[Row]] = {}
+    for chunk in _chunks(children):
+        query = (
+            select(
+                task_dependencies.c.task_id.label("child_id"),
+                tasks.c.task_id,
+                tasks.c.title,
+                tasks.c.status,
+                state.label("merge_state"),
+            )
+            .join(tasks, tasks.c.task_id == task_dependencies.c.depends_on)
+            .where(task_dependencies.c.task_id.in_(chunk))
+            .order_by(tasks.c.seq)
+        )
+        for row in conn.execute(query).mappings():
+            found.setdefault(row["child_id"], []).append(dict(row))
+    return found
+
+
+def _chunks(ids: Iterable[str]) -> Iterator[list[str]]:
+    """SQLite bounds how many values one statement may name."""
+    everything = list(ids)
+    for start in range(0, len(everything), _CHUNK):
+        yield everything[start : start + _CHUNK]

@@ -1,0 +1,316 @@
+"""SQL for tasks. Every change of a state goes through :func:`move`: it names the states it may come from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, and_, bindparam, func, insert, literal_column, or_, select, update
+
+from corral.models.events import EventKind
+from corral.models.states import TaskStatus
+from corral.store.engine.prepared import Prepared
+from corral.store.merges.of_tasks import of_decisive
+from corral.store.schema import events, merge_requests, task_claims, tasks
+
+Row = dict[str, Any]
+
+OPEN = (TaskStatus.WAITING, TaskStatus.PENDING, TaskStatus.RUNNING, TaskStatus.INTERRUPTED)
+"""Everything that is not terminal."""
+
+_PAGE = 64
+_SUMMARY = (tasks.c.task_id, tasks.c.title, tasks.c.status, tasks.c.priority, tasks.c.created_at)
+
+_BY_ID = Prepared(select(tasks).where(tasks.c.task_id == bindparam("which")))
+_CLAIMS_IN = Prepared(
+    select(task_claims.c.task_id, task_claims.c.claim)
+    .join(tasks, tasks.c.task_id == task_claims.c.task_id)
+    .where(tasks.c.status == bindparam("status"))
+)
+_LEASE = Prepared(
+    update(tasks)
+    .where(
+        tasks.c.task_id == bindparam("which"),
+        tasks.c.status == bindparam("pending", TaskStatus.PENDING),
+        or_(tasks.c.not_before_at.is_(None), tasks.c.not_before_at <= bindparam("now")),
+    )
+    .values(
+        status=TaskStatus.RUNNING,
+        attempts=tasks.c.attempts + literal_column("1"),
+        fencing_token=tasks.c.fencing_token + literal_column("1"),
+        not_before_at=None,
+        worktree_id=None,
+        pid=None,
+        pid_started=None,
+        progress=None,
+        progress_at=None,
+        error_code=None,
+        error_message=None,
+    )
+    .returning(tasks),
+    "session_id",
+    "lease_expires_at",
+    "started_at",
+)
+
+
+def create(conn: Connection, values: Row, claims: Sequence[str]) -> Row:
+    """Insert a task and its claims (canonical lock keys)."""
+    row = conn.execute(insert(tasks).values(**values).returning(tasks)).mappings().one()
+    if claims:
+        conn.execute(insert(task_claims), [{"task_id": row["task_id"], "claim": claim} for claim in claims])
+    return dict(row)
+
+
+def get(conn: Connection, task_id: str) -> Row | None:
+    """One task by its whole id."""
+    return _BY_ID.first(conn, {"which": task_id})
+
+
+def with_prefix(conn: Connection, prefix: str) -> list[str]:
+    """Up to three ids that start with ``prefix`` (which holds no wildcard)."""
+    query = select(tasks.c.task_id).where(tasks.c.task_id.between(prefix, prefix + "g")).limit(3)
+    return [row.task_id for row in conn.execute(query)]
+
+
+def by_idempotency_key(conn: Connection, key: str) -> Row | None:
+    """The task that was submitted with this key."""
+    row = conn.execute(select(tasks).where(tasks.c.idempotency_key == key)).mappings().first()
+    return dict(row) if row else None
+
+
+def listing(
+    conn: Connection,
+    *,
+    statuses: Sequence[str] = (),
+    min_priority: int = 0,
+    after: tuple[int, str] | None = None,
+    limit: int | None = None,
+) -> list[Row]:
+    """``task_id, title, status, priority, created_at``; highest priority first, then oldest first.
+
+    Args:
+        after: Only those behind this priority and the task with this id.
+    """
+    query = select(*_SUMMARY).order_by(tasks.c.priority.desc(), tasks.c.seq).limit(limit)
+    if after is not None:
+        priority, task_id = after
+        behind = tasks.c.seq > select(tasks.c.seq).where(tasks.c.task_id == task_id).scalar_subquery()
+        query = query.where(or_(tasks.c.priority < priority, and_(tasks.c.priority == priority, behind)))
+    if statuses:
+        query = query.where(tasks.c.status.in_(list(statuses)))
+    if min_priority:
+        query = query.where(tasks.c.priority >= min_priority)
+    return [dict(row) for row in conn.execute(query).mappings()]
+
+
+def in_status(conn: Connection, *statuses: str, offered: bool = False) -> list[Row]:
+    """Whole rows of the tasks in these states, oldest first: those that a runner executes, or that sessions claim."""
+    runner = tasks.c.runner.is_(None) if offered else tasks.c.runner.is_not(None)
+    query = select(tasks).where(tasks.c.status.in_(statuses), runner).order_by(tasks.c.seq)
+    return [dict(row) for row in conn.execute(query).mappings()]
+
+
+def held_by(conn: Connection, session_ids: Sequence[str]) -> list[Row]:
+    """Whole rows of the tasks that these sessions have claimed and not completed, oldest first."""
+    claimed = and_(tasks.c.status == TaskStatus.RUNNING, tasks.c.runner.is_(None))
+    query = select(tasks).where(claimed, tasks.c.session_id.in_(list(session_ids))).order_by(tasks.c.seq)
+    return [dict(row) for row in conn.execute(query).mappings()]
+
+
+def claimed_with(conn: Connection, session_id: str, key: str) -> Row | None:
+    """The task that a session claimed with this key, and still holds by that very claim."""
+    query = (
+        select(tasks)
+        .join(events, events.c.task_id == tasks.c.task_id)
+        .where(
+            events.c.session_id == session_id,
+            events.c.kind == EventKind.TASK_CLAIMED,
+            events.c.data["key"].as_string() == key,
+            events.c.data["token"].as_integer() == tasks.c.fencing_token,
+            tasks.c.status == TaskStatus.RUNNING,
+            tasks.c.session_id == session_id,
+        )
+    )
+    row = conn.execute(query).mappings().first()
+    return dict(row) if row else None
+
+
+def counts(conn: Connection) -> dict[str, int]:
+    """How many tasks are in each state that occurs."""
+    query = select(tasks.c.status, func.count()).group_by(tasks.c.status)
+    return {row[0]: int(row[1]) for row in conn.execute(query)}
+
+
+def count_open(conn: Connection) -> int:
+    """How many tasks are not terminal."""
+    query = select(func.count()).select_from(tasks).where(tasks.c.status.in_(OPEN))
+    return int(conn.execute(query).scalar_one())
+
+
+def ready(
+    conn: Connection,
+    now: str,
+    *,
+    priority: int | None = None,
+    offered: bool = False,
+    task_types: Sequence[str] = (),
+    unsuspected: bool = False,
+) -> Iterator[Row]:
+    """Tasks that could start now: ``task_id, seq, priority, created_at, agent_requirements, runner, agent, command``.
+
+    Highest priority first, then oldest first; read a page at a time, so that whoever wants one pays for one.
+
+    Args:
+        now: Tasks that wait out a backoff beyond this instant are left out.
+        priority: Only this level.
+        offered: Those that sessions claim, instead of those that a runner executes.
+        task_types: Only these.
+        unsuspected: Only those that were not running when a daemon died.
+    """
+    executed = tasks.c.runner.is_not(None)
+    order = (tasks.c.task_id, tasks.c.seq, tasks.c.priority, tasks.c.created_at)
+    query = select(*order, tasks.c.agent_requirements, tasks.c.runner, tasks.c.agent, tasks.c.command).where(
+        tasks.c.status == TaskStatus.PENDING,
+        ~executed if offered else executed,
+        or_(tasks.c.not_before_at.is_(None), tasks.c.not_before_at <= now),
+    )
+    if task_types:
+        query = query.where(tasks.c.task_type.in_(list(task_types)))
+    if unsuspected:
+        query = query.where(tasks.c.crashes == 0)
+    if priority is not None:
+        query = query.where(tasks.c.priority == priority)
+    query = query.order_by(tasks.c.priority.desc(), tasks.c.seq)
+    offset = 0
+    while True:
+        page = conn.execute(query.limit(_PAGE).offset(offset)).mappings().all()
+        yield from (dict(row) for row in page)
+        if len(page) < _PAGE:
+            return
+        offset += _PAGE
+
+
+def next_due(conn: Connection, now: str) -> str | None:
+    """When the next backoff ends."""
+    query = select(func.min(tasks.c.not_before_at)).where(
+        tasks.c.status == TaskStatus.PENDING, tasks.c.runner.is_not(None), tasks.c.not_before_at > now
+    )
+    return conn.execute(query).scalar()
+
+
+def suspect_in_flight(conn: Connection) -> str | None:
+    """The task under suspicion (``crashes``) that a worker is at work on, or that is being ended; None if there is none."""
+    query = select(tasks.c.task_id).where(
+        tasks.c.status.in_((TaskStatus.RUNNING, TaskStatus.INTERRUPTED)),
+        tasks.c.runner.is_not(None),
+        tasks.c.crashes > 0,
+    )
+    return conn.execute(query.limit(1)).scalar()
+
+
+def held_back(conn: Connection, limit: int) -> list[Row]:
+    """Whole rows of pending tasks that the machine kept from starting, or that are under suspicion; the worst off first."""
+    query = (
+        select(tasks)
+        .where(tasks.c.status == TaskStatus.PENDING, tasks.c.runner.is_not(None), tasks.c.faults + tasks.c.crashes > 0)
+        .order_by((tasks.c.faults + tasks.c.crashes).desc(), tasks.c.seq)
+        .limit(limit)
+    )
+    return [dict(row) for row in conn.execute(query).mappings()]
+
+
+def end_fault_backoffs(conn: Connection) -> int:
+    """Let every task that the machine kept from starting be tried now; returns how many there are."""
+    faulted = (tasks.c.status == TaskStatus.PENDING, tasks.c.runner.is_not(None), tasks.c.faults > 0)
+    return conn.execute(update(tasks).where(*faulted).values(not_before_at=None)).rowcount
+
+
+def bound_backoffs(conn: Connection, latest: str) -> None:
+    """Let no task wait for longer than until ``latest``: the clock was set back after its backoff began."""
+    late = (tasks.c.status == TaskStatus.PENDING, tasks.c.not_before_at > latest)
+    conn.execute(update(tasks).where(*late).values(not_before_at=latest))
+
+
+def latest_backoff(conn: Connection) -> str | None:
+    """When the last backoff ends."""
+    query = select(func.max(tasks.c.not_before_at)).where(tasks.c.status == TaskStatus.PENDING)
+    return conn.execute(query).scalar()
+
+
+def claims_of(conn: Connection, *task_ids: str) -> dict[str, list[str]]:
+    """The lock keys that tasks claim, by task; every id is there, at most a few hundred of them."""
+    found: dict[str, list[str]] = {task_id: [] for task_id in task_ids}
+    query = select(task_claims.c.task_id, task_claims.c.claim).where(task_claims.c.task_id.in_(task_ids))
+    for task_id, claim in conn.execute(query.order_by(task_claims.c.claim)):
+        found[task_id].append(claim)
+    return found
+
+
+def claims_in(conn: Connection, status: str) -> dict[str, list[str]]:
+    """The claims of all tasks in a state, by task; tasks without claims are left out."""
+    found: dict[str, list[str]] = {}
+    for row in _CLAIMS_IN.each(conn, {"status": status}):
+        found.setdefault(row["task_id"], []).append(row["claim"])
+    return found
+
+
+def move(
+    conn: Connection,
+    task_id: str,
+    come_from: Sequence[str],
+    values: Row,
+    *,
+    token: int | None = None,
+    cancelled: bool | None = None,
+) -> Row | None:
+    """The guarded update: set columns if the task is in one of these states.
+
+    Args:
+        come_from: The states it may be in.
+        token: If given, the fencing token it must have.
+        cancelled: If given, whether a cancellation must have been asked for.
+
+    Returns:
+        The row as it is now; None if the guard did not hold, and nothing was changed.
+    """
+    query = update(tasks).where(tasks.c.task_id == task_id, tasks.c.status.in_(come_from))
+    if token is not None:
+        query = query.where(tasks.c.fencing_token == token)
+    if cancelled is not None:
+        asked = tasks.c.cancel_reason
+        query = query.where(asked.is_not(None) if cancelled else asked.is_(None))
+    row = conn.execute(query.values(**values).returning(tasks)).mappings().first()
+    return dict(row) if row else None
+
+
+def lease(
+    conn: Connection, task_id: str, *, session_id: str, now: str, lease_expires_at: str, started_at: str | None = None
+) -> Row | None:
+    """Give a pending task to a session: the attempt is counted and the fencing token raised in the same statement.
+
+    Args:
+        started_at: When its work began; None: when a worker's process runs.
+
+    Returns:
+        The leased row; None if somebody was first, or its time has not come.
+    """
+    said = {"session_id": session_id, "lease_expires_at": lease_expires_at, "started_at": started_at}
+    return _LEASE.first(conn, {"which": task_id, "now": now, **said})
+
+
+def standing(conn: Connection, task_ids: Sequence[str] = (), *, only_open: bool = False) -> list[Row]:
+    """``task_id, status, merge_state, merge_id`` (of the merge request that counts, None without one), oldest first.
+
+    Args:
+        task_ids: Only these; all if empty.
+        only_open: Only tasks that are not terminal.
+    """
+    state = of_decisive(merge_requests.c.state).scalar_subquery().label("merge_state")
+    merge_id = of_decisive(merge_requests.c.merge_id).scalar_subquery().label("merge_id")
+    query = select(tasks.c.task_id, tasks.c.status, state, merge_id).order_by(tasks.c.seq)
+    if task_ids:
+        query = query.where(tasks.c.task_id.in_(list(task_ids)))
+    if only_open:
+        query = query.where(tasks.c.status.in_(OPEN))
+    return [dict(row) for row in conn.execute(query).mappings()]

@@ -1,0 +1,102 @@
+"""SQL for allocated worktrees: the row comes before the folder and outlives it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Connection, func, insert, or_, select, update
+
+from corral.models.states import OPEN_MERGES, MergeState, WorktreePurpose, WorktreeState
+from corral.store.schema import agent_sessions, merge_requests, worktrees
+
+Row = dict[str, Any]
+
+
+def create(conn: Connection, values: Row) -> Row:
+    """Insert a worktree; a live one of the same name or port block makes it raise ``IntegrityError``."""
+    row = conn.execute(insert(worktrees).values(**values).returning(worktrees)).mappings().one()
+    return dict(row)
+
+
+def get(conn: Connection, worktree_id: str) -> Row | None:
+    """One worktree by its id."""
+    row = conn.execute(select(worktrees).where(worktrees.c.worktree_id == worktree_id)).mappings().first()
+    return dict(row) if row else None
+
+
+def live_by_name(conn: Connection, name: str) -> Row | None:
+    """The worktree of this name that is not removed."""
+    query = select(worktrees).where(worktrees.c.name == name, worktrees.c.state != WorktreeState.REMOVED)
+    row = conn.execute(query).mappings().first()
+    return dict(row) if row else None
+
+
+def live_of_branch(conn: Connection, branch: str) -> list[Row]:
+    """The worktrees, not removed, that were made with this very branch (short name)."""
+    query = select(worktrees).where(worktrees.c.branch == branch, worktrees.c.state != WorktreeState.REMOVED)
+    return [dict(row) for row in conn.execute(query).mappings()]
+
+
+def worked_in(conn: Connection, session_ids: Sequence[str]) -> Row | None:
+    """The worktree that was made for one of these sessions and that it is in now: ``{path, branch}``."""
+    query = (
+        select(worktrees.c.path, worktrees.c.branch)
+        .join(agent_sessions, agent_sessions.c.session_id == worktrees.c.session_id)
+        .where(agent_sessions.c.session_id.in_(list(session_ids)), agent_sessions.c.worktree == worktrees.c.path)
+        .where(worktrees.c.purpose == WorktreePurpose.SESSION, worktrees.c.state == WorktreeState.READY)
+    )
+    row = conn.execute(query.limit(1)).mappings().first()
+    return dict(row) if row else None
+
+
+def is_done_with(conn: Connection, branch: str) -> bool:
+    """Whether a branch (short name) was made for a task, its worktree is gone, and what was to be merged has landed."""
+    made = select(worktrees.c.state, worktrees.c.purpose).where(worktrees.c.branch == branch)
+    found = {(row.state, row.purpose) for row in conn.execute(made)}
+    asked = select(merge_requests.c.state).where(merge_requests.c.branch == branch)
+    states = {row.state for row in conn.execute(asked)}
+    return found == {(WorktreeState.REMOVED.value, WorktreePurpose.TASK.value)} and states <= {MergeState.LANDED.value}
+
+
+def listing(conn: Connection, *, states: Sequence[str] = (), purposes: Sequence[str] = ()) -> list[Row]:
+    """Worktrees, oldest first; without ``states`` all that are not removed."""
+    query = select(worktrees).order_by(worktrees.c.created_at, worktrees.c.worktree_id)
+    if states:
+        query = query.where(worktrees.c.state.in_(list(states)))
+    else:
+        query = query.where(worktrees.c.state != WorktreeState.REMOVED)
+    if purposes:
+        query = query.where(worktrees.c.purpose.in_(list(purposes)))
+    return [dict(row) for row in conn.execute(query).mappings()]
+
+
+def count_live(conn: Connection, session_id: str | None) -> int:
+    """How many worktrees a session has, or (None) people have, that were asked for and not allocated to tasks."""
+    asked_for = worktrees.c.purpose.in_((WorktreePurpose.SESSION, WorktreePurpose.PERSON))
+    query = select(func.count()).where(asked_for, worktrees.c.state != WorktreeState.REMOVED)
+    return int(conn.execute(query.where(worktrees.c.session_id == session_id)).scalar_one())
+
+
+def port_bases(conn: Connection) -> set[int]:
+    """The first port of every block that a live worktree has."""
+    query = select(worktrees.c.port_base).where(
+        worktrees.c.state != WorktreeState.REMOVED, worktrees.c.port_base.is_not(None)
+    )
+    return {int(row.port_base) for row in conn.execute(query)}
+
+
+def move(conn: Connection, worktree_id: str, come_from: Sequence[str], values: Row) -> Row | None:
+    """The guarded update: set columns if the worktree is in one of these states; None if it is not."""
+    query = update(worktrees).where(worktrees.c.worktree_id == worktree_id, worktrees.c.state.in_(come_from))
+    row = conn.execute(query.values(**values).returning(worktrees)).mappings().first()
+    return dict(row) if row else None
+
+
+def is_submitted(conn: Connection, row: Row) -> bool:
+    """Whether a worktree's branch was given to the merge queue for its task, or is open there for whomever."""
+    query = select(merge_requests.c.merge_id).where(merge_requests.c.branch == row["branch"])
+    if row["task_id"] is not None:
+        theirs = merge_requests.c.task_id == row["task_id"]
+        query = query.where(or_(theirs, merge_requests.c.state.in_(OPEN_MERGES)))
+    return conn.execute(query.limit(1)).first() is not None

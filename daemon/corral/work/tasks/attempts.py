@@ -1,0 +1,320 @@
+"""The life of one attempt after it was claimed: every transition checks the fencing token and leaves an event."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection
+
+from corral.config.model import Tasks as TaskRules
+from corral.errors import LeaseLost
+from corral.models.blame import DAEMON_DIED, WORKER_LOST
+from corral.models.events import EventKind
+from corral.models.instants import after, iso
+from corral.models.states import TERMINAL_TASKS, TaskStatus
+from corral.store import events
+from corral.store.merges import merges
+from corral.store.tasks import tasks
+from corral.work.tasks.dependencies import reconsider
+from corral.work.tasks.retry import judge, judge_crash, judge_fault
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Harvest:
+    """What an attempt has made that should land; a ref of the merge request to be holds ``head_sha`` already."""
+
+    merge_id: str
+    branch: str
+    target: str
+    base_sha: str
+    head_sha: str
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How an attempt ended.
+
+    Attributes:
+        success: Whether the work was done; then ``harvest`` is what it changed, None if nothing.
+        error_code: Why not, one word; ``interrupted`` if it was Corral that stopped it.
+        retryable: Whether another attempt could end otherwise.
+        is_fault: Whether it says nothing about the task, but of the machine: then it is not counted, and tried again.
+        remedy: What a person can do about a fault.
+        usage: What the task used so far, earlier attempts included.
+    """
+
+    success: bool
+    error_code: str | None = None
+    error_message: str | None = None
+    retryable: bool = True
+    result: Row | None = None
+    usage: Row = field(default_factory=dict)
+    harvest: Harvest | None = None
+    is_fault: bool = False
+    remedy: str | None = None
+
+
+COMMAND_FAILED = "command_failed"
+"""The ``error_code`` of a command that ended with an exit code of its own."""
+
+CANCELLED_BY_ORCHESTRATOR = "cancelled_by_orchestrator"
+"""The ``error_code`` of a task that was cancelled by the task document's convention: it ends ``failed``."""
+
+_CLEARED: Row = {"crashes": 0, "faults": 0}
+"""An end that the task itself came to clears it of every suspicion."""
+
+_NO_ERROR: Row = {"error_code": None, "error_message": None, "not_before_at": None}
+
+INTERRUPTED = "interrupted"
+"""The ``error_code`` of an attempt that Corral itself cut short: it is not counted."""
+
+
+def held(conn: Connection, task_id: str, token: int) -> Row:
+    """The running task that this token is for.
+
+    Raises:
+        LeaseLost: It is another attempt's by now, or not running; ``details`` say whose.
+    """
+    row = tasks.get(conn, task_id)
+    if row is None or row["status"] != TaskStatus.RUNNING or row["fencing_token"] != token:
+        raise _lost(task_id, token, row)
+    return row
+
+
+def change(conn: Connection, task_id: str, token: int, values: Row) -> Row:
+    """Set columns of a running task (progress, usage, pid, worktree, …).
+
+    Raises:
+        LeaseLost: The task is no longer this attempt's.
+    """
+    row = tasks.move(conn, task_id, (TaskStatus.RUNNING,), values, token=token)
+    if row is None:
+        raise _lost(task_id, token, tasks.get(conn, task_id))
+    return row
+
+
+def started(conn: Connection, task_id: str, token: int, now: datetime, *, pid: int, pid_started: float) -> Row:
+    """The worker's process runs: what kept it from starting is over.
+
+    Raises:
+        LeaseLost: The task is no longer this attempt's.
+    """
+    values = {"pid": pid, "pid_started": pid_started, "started_at": iso(now), "faults": 0}
+    row = change(conn, task_id, token, values)
+    events.record(conn, now, EventKind.TASK_STARTED, task_id=task_id, session_id=row["session_id"], data={"pid": pid})
+    return row
+
+
+def end(conn: Connection, task_id: str, token: int, ending: Ending, now: datetime, rules: TaskRules) -> Row:
+    """Close an attempt: one of completed, cancelled, interrupted, pending again, failed, dead.
+
+    What was asked for counts first: a task with a ``cancel_reason`` ends ``cancelled`` however the attempt went. The
+    merge request is queued in the same transaction, and dependents are told.
+
+    Returns:
+        The row as it is now; its ``status`` says what became of it.
+
+    Raises:
+        LeaseLost: The task is no longer this attempt's; nothing was changed.
+    """
+    before = held(conn, task_id, token)
+    values, note = _outcome(before, ending, now, rules)
+    values |= {"lease_expires_at": None, "pid": None, "pid_started": None, "usage": ending.usage or before["usage"]}
+    if values["status"] in TERMINAL_TASKS:
+        values["completed_at"] = iso(now)
+    row = change(conn, task_id, token, values)
+    status = row["status"]
+    kind = EventKind.TASK_RETRIED if status == TaskStatus.PENDING else f"task.{status}"
+    events.record(
+        conn, now, kind, task_id=task_id, session_id=row["session_id"], data={"attempt": before["attempts"], **note}
+    )
+    if status == TaskStatus.COMPLETED and ending.harvest is not None:
+        _queue(conn, row, ending.harvest, now)
+    if status in TERMINAL_TASKS:
+        reconsider(conn, [task_id], now, unblock_on=rules.unblock_on)
+    return row
+
+
+def interrupt(conn: Connection, row: Row, reason: str, now: datetime) -> Row | None:
+    """Corral cut a running task short: ``interrupted``, the attempt not counted. None if it was not running."""
+    return _cut_short(conn, row, INTERRUPTED, reason, now, {})
+
+
+def crash(conn: Connection, row: Row, now: datetime, rules: TaskRules) -> Row | None:
+    """The daemon died while this task ran: ``interrupted``, not counted, and suspected (:func:`resume` says what follows).
+
+    A task that had no worktree yet has done nothing, and is not suspected; with one, its worker may run before its process
+    is recorded. None if it was not running.
+    """
+    if row["pid"] is None and row["worktree_id"] is None:
+        return interrupt(conn, row, "The daemon died before its worker had started.", now)
+    crashes = row["crashes"] + 1
+    verdict = judge_crash(crashes, rules.max_crashes, initial_s=rules.backoff_initial_s, max_s=rules.backoff_max_s)
+    values = {"crashes": crashes, "not_before_at": after(now, verdict.delay_s)}
+    return _cut_short(conn, row, DAEMON_DIED, _story(crashes), now, values)
+
+
+def _story(crashes: int) -> str:
+    if crashes == 1:
+        return "The daemon died while it ran."
+    return (
+        f"The daemon died {crashes} times in a row while it ran; after the first time no other task under suspicion ran "
+        "beside it. Its log may show what it does to the daemon."
+    )
+
+
+def _cut_short(conn: Connection, row: Row, code: str, reason: str, now: datetime, more: Row) -> Row | None:
+    values = {
+        "status": TaskStatus.INTERRUPTED,
+        "attempts": max(0, row["attempts"] - 1),
+        "lease_expires_at": None,
+        "error_code": row["error_code"] or code,  # how a cancellation that was asked for shall end is not forgotten
+        "error_message": reason,
+        **more,
+    }
+    moved = tasks.move(conn, row["task_id"], (TaskStatus.RUNNING,), values, token=row["fencing_token"])
+    if moved is not None:
+        data = {"error_code": code, "error_message": reason, "crashes": moved["crashes"]}
+        events.record(
+            conn, now, EventKind.TASK_INTERRUPTED, task_id=row["task_id"], session_id=row["session_id"], data=data
+        )
+    return moved
+
+
+def resume(conn: Connection, task_id: str, now: datetime, rules: TaskRules) -> Row | None:
+    """Nothing of an interrupted task's worker is alive any more: it may start again.
+
+    At once if Corral itself interrupted it; after its backoff if the daemon died; never (``dead``) if that happened more
+    than ``tasks.max_crashes`` times in a row. One whose cancellation was asked for meanwhile is cancelled.
+    """
+    row = tasks.get(conn, task_id)
+    if row is None or row["status"] != TaskStatus.INTERRUPTED:
+        return None
+    if row["cancel_reason"] is not None:
+        convention = row["error_code"] == CANCELLED_BY_ORCHESTRATOR
+        return call_off(conn, row, now, rules, reason=row["cancel_reason"], convention=convention)
+    freed = {"pid": None, "pid_started": None}
+    died = row["error_code"] == DAEMON_DIED
+    if died and row["crashes"] > rules.max_crashes:
+        end = {"status": TaskStatus.DEAD, "completed_at": iso(now), "not_before_at": None}
+        kind, data = EventKind.TASK_DEAD, {"error_code": DAEMON_DIED, "error_message": row["error_message"]}
+    else:
+        end = {"status": TaskStatus.PENDING} if died else {"status": TaskStatus.PENDING, **_NO_ERROR}
+        kind, data = EventKind.TASK_RESUMED, {}
+    moved = tasks.move(conn, task_id, (TaskStatus.INTERRUPTED,), {**end, **freed}, token=row["fencing_token"])
+    if moved is not None:
+        events.record(conn, now, kind, task_id=task_id, session_id=row["session_id"], data=data)
+        if moved["status"] == TaskStatus.DEAD:
+            reconsider(conn, [task_id], now, unblock_on=rules.unblock_on)
+    return moved
+
+
+def call_off(
+    conn: Connection, row: Row, now: datetime, rules: TaskRules, *, reason: str, convention: bool
+) -> Row | None:
+    """End a task that no worker of ours is at work on, as cancelled. None if its state is another by now.
+
+    Args:
+        convention: It ends ``failed`` with :data:`CANCELLED_BY_ORCHESTRATOR`, not ``cancelled``.
+    """
+    values = _called_off(reason, None, convention=convention)
+    freed = dict.fromkeys(("lease_expires_at", "pid", "pid_started", "not_before_at"))
+    gone = {**values, **freed, "cancel_reason": reason, "completed_at": iso(now)}
+    moved = tasks.move(conn, row["task_id"], (row["status"],), gone, token=row["fencing_token"])
+    if moved is not None:
+        data = {"reason": reason, "error_code": values["error_code"]}
+        kind = f"task.{moved['status']}"
+        events.record(conn, now, kind, task_id=row["task_id"], session_id=row["session_id"], data=data)
+        reconsider(conn, [row["task_id"]], now, unblock_on=rules.unblock_on)
+    return moved
+
+
+def _called_off(reason: str, result: Row | None, *, convention: bool) -> Row:
+    if not convention:
+        return {"status": TaskStatus.CANCELLED, "error_code": None, "error_message": reason, "result": result}
+    told = {**(result or {}), "error_code": CANCELLED_BY_ORCHESTRATOR, "reason": reason}
+    return {
+        "status": TaskStatus.FAILED,
+        "error_code": CANCELLED_BY_ORCHESTRATOR,
+        "error_message": reason,
+        "result": told,
+    }
+
+
+def _outcome(before: Row, ending: Ending, now: datetime, rules: TaskRules) -> tuple[Row, Row]:
+    """The columns to set, and what the event tells."""
+    why = {"error_code": ending.error_code, "error_message": ending.error_message}
+    if before["cancel_reason"] is not None:
+        convention = before["error_code"] == CANCELLED_BY_ORCHESTRATOR
+        values = {**_called_off(before["cancel_reason"], ending.result, convention=convention), **_CLEARED}
+        return values, {"reason": before["cancel_reason"], "error_code": values["error_code"]}
+    if ending.success:
+        head = ending.harvest.head_sha if ending.harvest is not None else None
+        done: Row = {"error_code": None, "error_message": None, "result": ending.result, "head_sha": head}
+        done |= _CLEARED
+        return {"status": TaskStatus.COMPLETED, **done}, {"head_sha": head}
+    if ending.error_code == INTERRUPTED:
+        return {"status": TaskStatus.INTERRUPTED, "attempts": max(0, before["attempts"] - 1), **why}, why
+    if ending.is_fault:
+        return _fault(before, ending, now, rules)
+    verdict = judge(
+        before["attempts"],
+        retries_left(before, ending.error_code),
+        retryable=ending.retryable,
+        initial_s=rules.backoff_initial_s,
+        max_s=rules.backoff_max_s,
+    )
+    values = {"status": verdict.status, "result": ending.result, **why, **_CLEARED}
+    if verdict.status == TaskStatus.PENDING:
+        values["not_before_at"] = after(now, verdict.delay_s)
+    return values, {**why, "delay_s": verdict.delay_s}
+
+
+def retries_left(task: Row, error_code: str | None) -> int:
+    """How many tries may follow the first after this failure.
+
+    A plain command's own exit code says the same again, so it is tried again only where somebody chose a number of retries.
+    """
+    is_own_exit_code = error_code == COMMAND_FAILED and task["command"] is not None
+    return 0 if is_own_exit_code and not task["retries_chosen"] else int(task["max_retries"])
+
+
+def _fault(before: Row, ending: Ending, now: datetime, rules: TaskRules) -> tuple[Row, Row]:
+    """The same for what the machine did. Once a worker ran, its task may be the cause of what happened to it."""
+    pause = {"initial_s": rules.backoff_initial_s, "max_s": rules.backoff_max_s}
+    if before["pid"] is not None or ending.error_code == WORKER_LOST:
+        count = {"crashes": before["crashes"] + 1}
+        verdict = judge_crash(count["crashes"], rules.max_crashes, **pause)
+    else:
+        count = {"faults": before["faults"] + 1}
+        verdict = judge_fault(count["faults"], **pause)
+    why: Row = {"error_code": ending.error_code, "error_message": ending.error_message}
+    values = {"status": verdict.status, "result": ending.result, **count, **why}
+    if verdict.status == TaskStatus.PENDING:
+        values |= {"attempts": max(0, before["attempts"] - 1), "not_before_at": after(now, verdict.delay_s)}
+    return values, {**why, **count, "is_counted": False, "delay_s": verdict.delay_s}
+
+
+def _queue(conn: Connection, row: Row, harvest: Harvest, now: datetime) -> None:
+    merges.submit(
+        conn,
+        merge_id=harvest.merge_id,
+        task_id=row["task_id"],
+        session_id=row["session_id"],
+        title=row["title"],
+        priority=row["priority"],
+        branch=harvest.branch,
+        target=harvest.target,
+        base_sha=harvest.base_sha,
+        head_sha=harvest.head_sha,
+        now=now,
+    )
+
+
+def _lost(task_id: str, token: int, row: Row | None) -> LeaseLost:
+    owner = row and {"status": row["status"], "session_id": row["session_id"], "token": row["fencing_token"]}
+    return LeaseLost(f"Attempt {token} no longer owns task {task_id}.", details={"task_id": task_id, "owner": owner})

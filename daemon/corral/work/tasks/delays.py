@@ -1,0 +1,114 @@
+"""Why a task that could run does not: what ``task detail``, ``wait`` and ``status`` say of it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection
+
+from corral.coordination.features.feasibility import Feasibility, Ground
+from corral.coordination.locks.keys import parse_key
+from corral.models.blame import DAEMON_DIED
+from corral.models.instants import iso, parse
+from corral.models.outcomes import of_task
+from corral.models.states import TaskStatus
+from corral.models.visible import one_line
+from corral.store.tasks import dependencies, tasks, work_pause
+from corral.work.tasks.dependencies import Outlook, outlook
+from corral.work.tasks.trust import TrustGate
+from corral.work.workers.claim_pause import Pause
+
+Row = dict[str, Any]
+
+
+FOR_SESSIONS = (
+    "It has no command and no prompt, so no worker does it: it waits until a session takes it (`corral task claim`, or the "
+    "tool get_work). What nobody needs: `corral task cancel ID`."
+)
+MOST_NAMED = 3
+"""Other tasks in a reason."""
+
+
+def reason(
+    conn: Connection,
+    row: Row,
+    pause: Pause | None,
+    now: datetime,
+    gate: TrustGate | None = None,
+    *,
+    fold: bool = False,
+) -> str | None:
+    """Why a task that has not started does not; None where it is only its turn that it waits for.
+
+    Args:
+        row: The task, whole.
+        pause: Why no task is claimed, where none is.
+        gate: Which tasks wait for the user's approval.
+        fold: Whether the file system ignores case, so that claims are compared like that.
+    """
+    if row["status"] == TaskStatus.WAITING:
+        return _what_comes_first(conn, row["task_id"])
+    if row["status"] != TaskStatus.PENDING:
+        return None
+    if (ordered := work_pause.current(conn)) is not None:
+        return work_pause.described(ordered)
+    if row["runner"] is None:
+        return FOR_SESSIONS
+    if gate is not None and (text := gate.reason(row)):
+        return text
+    if pause is not None:
+        return f"No task is started now: {pause.reason} {_again(pause.probe_at, now)}"
+    if row["not_before_at"] is not None and row["not_before_at"] > iso(now):
+        return f"{_what_happened(row)} {_again(parse(row['not_before_at']), now)}"
+    other = tasks.suspect_in_flight(conn) if row["crashes"] else None
+    if other is not None:
+        return f"{_what_happened(row)} It waits until task {other[:8]} has ended: such tasks run one at a time."
+    return _who_claims_the_same(conn, row["task_id"], fold=fold)
+
+
+def _what_comes_first(conn: Connection, task_id: str) -> str | None:
+    parents = dependencies.parent_states(conn, [task_id]).get(task_id, [])
+    still = [row for row in parents if outlook(row["status"], row["merge_state"], "landed") is Outlook.OPEN]
+    if not still:
+        return None
+    named = ", ".join(
+        f"{one_line(row['title'])[:40]!r} ({of_task(row['status'], row['merge_state'], dismissed=False)}, {row['task_id'][:8]})"
+        for row in still[:MOST_NAMED]
+    )
+    more = f" and {len(still) - MOST_NAMED} more" if len(still) > MOST_NAMED else ""
+    return f"It waits for {named}{more} to land."
+
+
+def _who_claims_the_same(conn: Connection, task_id: str, *, fold: bool) -> str | None:
+    """A running task beside which this one is not started."""
+    running = tasks.claims_in(conn, TaskStatus.RUNNING)
+    mine = tasks.claims_of(conn, task_id)[task_id] if running else []
+    if not mine:
+        return None
+    ground = Ground({one: [parse_key(text, fold=fold) for text in texts] for one, texts in running.items()})
+    judged = ground.judge([parse_key(text, fold=fold) for text in mine])
+    for other, meeting in judged.meetings.items() if judged.feasibility is Feasibility.SEQUENTIAL else ():
+        claim = meeting.pairs[0][1].file_path
+        return f"It waits until task {other[:8]} has ended, which claims {one_line(claim)} too."
+    return None
+
+
+def delayed(conn: Connection, pause: Pause | None, now: datetime, limit: int) -> list[Row]:
+    """Tasks that a fault or a suspicion holds back: ``task_id, title, delay``, those first that it happened to most often."""
+    found = ((row, reason(conn, row, pause, now)) for row in tasks.held_back(conn, limit))
+    return [{"task_id": row["task_id"], "title": row["title"], "delay": text} for row, text in found if text]
+
+
+def _what_happened(row: Row) -> str:
+    said = row["error_message"] or row["error_code"] or "It failed."
+    if row["error_code"] == DAEMON_DIED:
+        return said
+    if row["faults"] or row["crashes"]:
+        return f"{said} That is not counted against it."
+    return f"Attempt {row['attempts']} failed: {said}"
+
+
+def _again(due: datetime, now: datetime) -> str:
+    seconds = (due - now).total_seconds()
+    return f"It is tried again in {seconds:.0f} s." if seconds >= 1 else "It is tried again now."

@@ -1,0 +1,157 @@
+"""What the fate of one task means for those that wait for it.
+
+A dependent is ``waiting`` while a parent is open, ``pending`` once all have succeeded, and ``failed`` with
+``dependency_failed`` as soon as one cannot succeed. :func:`reconsider` derives that from the parents' present
+states, whichever way they went, so that a retried parent revives what its failure had failed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from enum import Enum
+from typing import Any
+
+from sqlalchemy import Connection
+
+from corral.models.events import EventKind
+from corral.models.instants import iso
+from corral.models.states import OPEN_MERGES, MergeState, TaskStatus
+from corral.store import events
+from corral.store.tasks import dependencies, tasks
+
+Row = dict[str, Any]
+
+_HOPELESS = (TaskStatus.FAILED, TaskStatus.DEAD, TaskStatus.CANCELLED)
+
+
+_KINDS = {
+    TaskStatus.PENDING: EventKind.TASK_UNBLOCKED,
+    TaskStatus.WAITING: EventKind.TASK_REVIVED,
+    TaskStatus.FAILED: EventKind.TASK_FAILED,
+}
+"""What is recorded when parents put a task into a state."""
+
+
+class Outlook(Enum):
+    """What a dependency is worth to the one who waits for it."""
+
+    OPEN = "open"
+    MET = "met"
+    LOST = "lost"
+
+
+def outlook(status: str, merge_state: str | None, unblock_on: str) -> Outlook:
+    """Judge one dependency.
+
+    Args:
+        status: The parent's state.
+        merge_state: The state of its newest merge request; None if it had nothing to merge (which counts as landed).
+        unblock_on: ``landed`` or ``completed``.
+    """
+    if status in _HOPELESS:
+        return Outlook.LOST
+    if status != TaskStatus.COMPLETED:
+        return Outlook.OPEN
+    if merge_state in (None, MergeState.LANDED) or unblock_on == "completed":
+        return Outlook.MET
+    return Outlook.OPEN if merge_state in OPEN_MERGES else Outlook.LOST
+
+
+def standing(parents: Sequence[Row], *, ignore_failure: bool, unblock_on: str) -> tuple[TaskStatus, Row | None]:
+    """The state that a task's parents put it in, and the parent that cannot succeed if that is why.
+
+    Args:
+        parents: Rows with ``task_id, title, status, merge_state``.
+        ignore_failure: Whether a parent that cannot succeed is as good as one that did.
+        unblock_on: ``landed`` or ``completed``.
+    """
+    waits = False
+    for parent in parents:
+        worth = outlook(parent["status"], parent["merge_state"], unblock_on)
+        if worth is Outlook.LOST and not ignore_failure:
+            return TaskStatus.FAILED, parent
+        waits = waits or worth is Outlook.OPEN
+    return (TaskStatus.WAITING if waits else TaskStatus.PENDING), None
+
+
+def settle(conn: Connection, children: Sequence[Row], now: datetime, *, unblock_on: str) -> list[str]:
+    """Put tasks into the states that their parents imply.
+
+    Args:
+        children: Rows with ``task_id, status, error_message, ignore_dependency_failure``; waiting, or failed by a dependency.
+
+    Returns:
+        The ids of those that became hopeless, or are no longer so: what their own dependents may hope for has changed.
+    """
+    parents = dependencies.parent_states(conn, [child["task_id"] for child in children])
+    changed = []
+    for child in children:
+        status, culprit = standing(
+            parents.get(child["task_id"], ()),
+            ignore_failure=child["ignore_dependency_failure"],
+            unblock_on=unblock_on,
+        )
+        reason = _reason(culprit) if culprit is not None else None
+        if (status, reason) == (child["status"], child["error_message"]):
+            continue
+        moved = _place(conn, child, status, reason, now)
+        if moved and (status == TaskStatus.FAILED) != (child["status"] == TaskStatus.FAILED):
+            changed.append(child["task_id"])
+    return changed
+
+
+def reconsider(conn: Connection, changed: Sequence[str], now: datetime, *, unblock_on: str) -> None:
+    """After these tasks changed: settle their dependents, and theirs in turn."""
+    while changed:
+        changed = settle(conn, dependencies.unsettled_children(conn, changed), now, unblock_on=unblock_on)
+
+
+def blocking_cycle(edges: Mapping[str, Sequence[str]]) -> list[str] | None:
+    """A cycle among things that wait for each other, as ``[a, b, a]``; None if there is none.
+
+    Args:
+        edges: For each thing those it waits for; what is not a key waits for nothing.
+    """
+    done: set[str] = set()
+    for root in edges:
+        trail: dict[str, None] = {}
+        stack: list[tuple[str, bool]] = [(root, True)]
+        while stack:
+            node, entering = stack.pop()
+            if not entering:
+                done.add(trail.popitem()[0])
+            elif node in trail:
+                names = list(trail)
+                return [*names[names.index(node) :], node]
+            elif node not in done:
+                trail[node] = None
+                stack.append((node, False))
+                stack.extend((parent, True) for parent in reversed(edges.get(node, ())))
+    return None
+
+
+def _place(conn: Connection, child: Row, status: TaskStatus, reason: str | None, now: datetime) -> bool:
+    lost = reason is not None
+    values: Row = {
+        "status": status,
+        "completed_at": iso(now) if lost else None,
+        "error_code": dependencies.DEPENDENCY_FAILED if lost else None,
+        "error_message": reason,
+    }
+    moved = tasks.move(conn, child["task_id"], (child["status"],), values)
+    if moved is not None and status != child["status"]:
+        kind = {
+            "pending": EventKind.TASK_UNBLOCKED,
+            "waiting": EventKind.TASK_REVIVED,
+            "failed": EventKind.TASK_FAILED,
+        }[status.value]
+        data = {key: values[key] for key in ("error_code", "error_message")} if lost else {}
+        events.record(conn, now, kind, task_id=child["task_id"], data=data)
+    return moved is not None
+
+
+def _reason(parent: Row) -> str:
+    came_back = parent["status"] == TaskStatus.COMPLETED
+    how = f"its merge request ended as {parent['merge_state']}" if came_back else f"it is {parent['status']}"
+    return f"It waits for {parent['task_id']} ({parent['title'][:80]}), which cannot succeed: {how}."

@@ -1,0 +1,77 @@
+"""Settle what failed: a person or an agent says that nothing more is to be done about it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection
+
+from corral.errors import Conflict, NotFound
+from corral.models.events import EventKind
+from corral.models.instants import iso
+from corral.models.states import OPEN_MERGES, RETURNED_MERGES
+from corral.store import events
+from corral.store.merges import merges
+from corral.store.merges import of_tasks as merge_tasks
+from corral.store.tasks import outcomes
+from corral.work.tasks import tasks
+
+Row = dict[str, Any]
+
+
+def dismiss(conn: Connection, named: str, now: datetime) -> Row:
+    """Dismiss a merge request that came back, or a task that failed or whose merge request came back. Safe to repeat.
+
+    Nothing is deleted: the branch stays, and a retry takes the dismissal back.
+
+    Args:
+        named: The id of a merge request or of a task, or the beginning of one.
+
+    Returns:
+        ``merge_id`` and ``task_id`` (None where there is none), and ``outcome``.
+
+    Raises:
+        NotFound: There is neither.
+        Conflict: Nothing failed.
+    """
+    try:
+        merge: Row | None = merges.get(conn, named)
+        task: Row | None = None
+    except NotFound:
+        task = _task(conn, named)
+        merge = merge_tasks.decisive(conn, task["task_id"])
+    if task is not None and outcomes.dismiss_task(conn, task["task_id"], iso(now)):
+        events.record(conn, now, EventKind.TASK_DISMISSED, task_id=task["task_id"])
+    elif merge is not None and merge["state"] in RETURNED_MERGES:
+        if outcomes.dismiss_merge(conn, merge["merge_id"], iso(now)) is not None:
+            ids = {"task_id": merge["task_id"], "merge_id": merge["merge_id"]}
+            events.record(conn, now, EventKind.MERGE_DISMISSED, **ids)
+    elif task is None or task["dismissed_at"] is None:
+        raise _nothing_failed(task, merge)
+    task_id = task["task_id"] if task is not None else (merge or {}).get("task_id")
+    return {"merge_id": merge["merge_id"] if merge else None, "task_id": task_id, "outcome": "dismissed"}
+
+
+def _task(conn: Connection, named: str) -> Row:
+    try:
+        return tasks.find(conn, named)
+    except NotFound as error:
+        raise NotFound(
+            f"There is no merge request and no task {named[:80]!r}.",
+            remedy="`corral merge list` and `corral task list` show them all.",
+        ) from error
+
+
+def _nothing_failed(task: Row | None, merge: Row | None) -> Conflict:
+    what = f"Task {task['task_id']}" if task is not None else "It"
+    state = task["status"] if task is not None else ""
+    if merge is not None:
+        what = f"Merge request {merge['merge_id']}"
+        state = merge["state"]
+    is_open = merge is not None and merge["state"] in OPEN_MERGES
+    return Conflict(
+        f"{what} is {state}: there is nothing to dismiss.",
+        cause="Only what failed or came back can be dismissed.",
+        remedy="`corral merge cancel ID` takes it out of the queue." if is_open else "Nothing is to be done.",
+    )

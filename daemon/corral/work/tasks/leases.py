@@ -1,0 +1,237 @@
+"""Work that no runner executes: sessions claim it, hold it under a lease, and complete it.
+
+The lease is as good as its holder: it lasts while the session lives, however long a machine slept or a daemon was away, and
+when the session ends the task is on offer again (:mod:`corral.work.workers.departures`). A person's session falls silent
+while he works, so his lease lasts for its time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Connection
+
+from corral.config.model import Settings
+from corral.config.model import Tasks as TaskRules
+from corral.coordination.sessions.discovery import Capabilities
+from corral.coordination.sessions.registry import PERSON, SILENT
+from corral.errors import LeaseLost
+from corral.models.events import EventKind
+from corral.models.instants import after, iso, parse
+from corral.models.states import SessionStatus, TaskStatus
+from corral.store import events
+from corral.store.sessions import names, sessions
+from corral.store.tasks import tasks, work_pause
+from corral.work.tasks import attempts, scheduling
+from corral.work.tasks.attempts import Ending
+from corral.work.tasks.dependencies import reconsider
+from corral.work.tasks.retry import judge
+from corral.work.tasks.tasks import find
+
+Row = dict[str, Any]
+
+HOLDER_GONE = "holder_gone"
+"""The ``error_code`` of a task that was given up: all who claimed it went away before it was done."""
+FAILED = "failed_by_agent"
+"""The ``error_code`` of a task whose holder said that it failed, and no more."""
+
+
+@dataclass(frozen=True)
+class Claimant:
+    """The session that asks for work, and what it is capable of (in lower case: discovery knows no other)."""
+
+    session_id: str
+    capabilities: frozenset[str] = frozenset()
+
+    def can_do(self, row: Row) -> bool:
+        """Whether it has every capability that a task requires."""
+        required = (row["agent_requirements"] or {}).get("capabilities", ())
+        return self.capabilities.issuperset(capability.casefold() for capability in required)
+
+
+def claimant(conn: Connection, session_id: str, of_team: Capabilities = lambda _name: ()) -> Claimant:
+    """A registered session as one who asks for work; ``of_team`` tells what the team says of a name."""
+    row = sessions.get(conn, session_id)
+    if row is None:
+        return Claimant(session_id)
+    called = (row["agent_name"], *names.by_session(conn, [session_id]).get(session_id, ()))
+    able = (*row["capabilities"], *(capability for name in called for capability in of_team(name)))
+    return Claimant(session_id, frozenset(capability.casefold() for capability in able))
+
+
+def claim(
+    conn: Connection,
+    who: Claimant,
+    now: datetime,
+    settings: Settings,
+    *,
+    task_types: Sequence[str] = (),
+    key: str | None = None,
+    fold: bool = False,
+) -> Row | None:
+    """Lease the next task that is on offer to sessions, and that this one is able to do; None if there is none.
+
+    Args:
+        fold: Whether the file system ignores case.
+        key: The same claim, said again because its answer was lost, is answered with the same task while that is still held.
+    """
+    if key is not None and (again := tasks.claimed_with(conn, who.session_id, key)) is not None:
+        return again
+
+    if work_pause.current(conn) is not None:
+        return None
+
+    def ready(conn: Connection, at: str, *, priority: int | None = None) -> Iterator[Row]:
+        for row in tasks.ready(conn, at, priority=priority, offered=True, task_types=task_types):
+            if who.can_do(row):
+                yield row
+
+    row = scheduling.claim(
+        conn,
+        session_id=who.session_id,
+        lease_s=settings.sessions.lease_s,
+        ageing_s=settings.tasks.ageing_s,
+        now=now,
+        ready=ready,
+        key=key,
+        fold=fold,
+        started=True,
+    )
+    if row is not None:
+        sessions.change(conn, who.session_id, {"current_task": row["title"]})
+    return row
+
+
+def complete(
+    conn: Connection,
+    task_id: str,
+    holders: Sequence[str],
+    now: datetime,
+    rules: TaskRules,
+    *,
+    success: bool,
+    result: Row | None = None,
+    error_message: str | None = None,
+) -> Row:
+    """End a task as its holder says: ``completed``, or ``failed`` for good (``corral task retry`` offers it again).
+
+    Said again, because the answer was lost, it changes nothing and is answered the same.
+
+    Args:
+        holders: The session that speaks, and those it may speak for.
+        result: What the task yields; where it failed, its ``error_code`` names why.
+
+    Raises:
+        NotFound: No such task.
+        LeaseLost: None of the holders has it; ``details`` say who has.
+    """
+    row = find(conn, task_id)
+    said = (TaskStatus.COMPLETED if success else TaskStatus.FAILED, result)
+    if _is_theirs(row, holders) and (row["status"], row["result"]) == said:
+        return row
+    if not _holds(row, holders):
+        owner = {name: row[name] for name in ("status", "session_id")}
+        raise LeaseLost(
+            f"Task {row['task_id']} is not yours to complete: it is {row['status']}.",
+            cause="Only the session that claimed a task completes it, once; a lease ends with its session.",
+            remedy="get_work gives you a task; cancel_task_convention cancels one that is not yours.",
+            details={"task_id": row["task_id"], "owner": owner},
+        )
+    named = (result or {}).get("error_code")
+    ending = Ending(
+        success,
+        None if success else (named[:64] if isinstance(named, str) and named else FAILED),
+        None if success else error_message or "Its holder said that it failed.",
+        retryable=False,
+        result=result,
+    )
+    return attempts.end(conn, row["task_id"], row["fencing_token"], ending, now, rules)
+
+
+def held_task(conn: Connection, task_id: str, holders: Sequence[str]) -> Row | None:
+    """The task, if one of these sessions is at work on it.
+
+    Raises:
+        NotFound: No such task.
+    """
+    row = find(conn, task_id)
+    return row if _holds(row, holders) else None
+
+
+def _is_theirs(row: Row, holders: Sequence[str]) -> bool:
+    return row["runner"] is None and row["session_id"] in holders
+
+
+def _holds(row: Row, holders: Sequence[str]) -> bool:
+    return _is_theirs(row, holders) and row["status"] == TaskStatus.RUNNING
+
+
+def also_held(conn: Connection, session_id: str, besides: Row | None) -> list[Row]:
+    """What a session claimed before and has not completed: what it forgot, or was never told because an answer was lost.
+
+    Returns:
+        ``{task_id, title, lease_expires_at}``, the oldest first.
+    """
+    shown = ("task_id", "title", "lease_expires_at")
+    return [
+        {name: row[name] for name in shown}
+        for row in tasks.held_by(conn, [session_id])
+        if besides is None or row["task_id"] != besides["task_id"]
+    ]
+
+
+def held(conn: Connection) -> list[Row]:
+    """The tasks that sessions are at work on."""
+    return tasks.in_status(conn, TaskStatus.RUNNING, offered=True)
+
+
+def keep(conn: Connection, now: datetime, settings: Settings) -> list[Row]:
+    """Renew the leases of those who live, and offer again what the others held: the net under :func:`give_back`.
+
+    Returns:
+        The tasks that were given back.
+    """
+    returned = []
+    lease_s = settings.sessions.lease_s
+    for row in held(conn):
+        holder = sessions.get(conn, row["session_id"])
+        if holder is not None and holder["status"] != SessionStatus.DISCONNECTED:
+            lasts = after(now, lease_s)
+            if parse(lasts) - parse(row["lease_expires_at"]) > timedelta(seconds=lease_s / 10):
+                values = {"lease_expires_at": lasts}
+                tasks.move(conn, row["task_id"], (TaskStatus.RUNNING,), values, token=row["fencing_token"])
+        elif holder is None or not _outlasts(holder, holder["end_reason"]) or row["lease_expires_at"] <= iso(now):
+            returned.append(_give_back(conn, row, now, settings.tasks))
+    return returned
+
+
+def give_back(conn: Connection, session_id: str, reason: str, now: datetime, rules: TaskRules) -> list[Row]:
+    """Offer again what a session that ends for this reason holds, and its subagents; returns those tasks."""
+    mine = tasks.held_by(conn, sessions.family(conn, session_id))
+    if not mine or _outlasts(sessions.get(conn, session_id) or {}, reason):
+        return []
+    return [_give_back(conn, row, now, rules) for row in mine]
+
+
+def _outlasts(holder: Row, reason: str) -> bool:
+    """Whether a lease outlasts its session: a person says nothing while he works."""
+    return holder.get("agent_type") == PERSON and reason == SILENT
+
+
+def _give_back(conn: Connection, row: Row, now: datetime, rules: TaskRules) -> Row:
+    verdict = judge(row["attempts"], row["max_retries"], retryable=True, initial_s=0, max_s=0)
+    is_dead = verdict.status != TaskStatus.PENDING
+    why: Row = {"error_code": HOLDER_GONE, "error_message": "Whoever had claimed it went away before it was done."}
+    values: Row = {"status": verdict.status, "lease_expires_at": None, "started_at": None}
+    values |= {**why, "completed_at": iso(now)} if is_dead else {"session_id": None}
+    moved = tasks.move(conn, row["task_id"], (TaskStatus.RUNNING,), values, token=row["fencing_token"])
+    if moved is None:
+        return row
+    kind = f"task.{verdict.status}" if is_dead else EventKind.TASK_REQUEUED
+    events.record(conn, now, kind, task_id=row["task_id"], session_id=row["session_id"], data=why)
+    if is_dead:
+        reconsider(conn, [row["task_id"]], now, unblock_on=rules.unblock_on)
+    return moved

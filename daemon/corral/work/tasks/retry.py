@@ -1,0 +1,75 @@
+"""When an attempt that ended badly is followed by another, and when the task is given up. Pure.
+
+Three counts, for three kinds of bad ends (:mod:`corral.models.blame`): ``attempts`` for what the task did wrong; ``faults``
+for starts that the machine prevented, which are tried again for ever; ``crashes`` for ends by violence, of the daemon or of
+the worker while the task ran, where the task may be the cause: bounded by ``tasks.max_crashes``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from corral.models.states import TaskStatus
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What becomes of a task whose attempt failed.
+
+    Attributes:
+        status: ``pending`` (again), ``failed`` (never retryable) or ``dead`` (out of retries).
+        delay_s: Seconds until it may start again; 0 unless pending.
+    """
+
+    status: TaskStatus
+    delay_s: float = 0.0
+
+
+def backoff_s(attempts: int, *, initial_s: float, max_s: float) -> float:
+    """Seconds to wait after the ``attempts``-th attempt (from 1): doubles each time, bounded."""
+    # 2**64 times anything is beyond every bound, and a larger exponent would overflow a float
+    return float(min(max_s, initial_s * 2 ** min(attempts - 1, 64)))
+
+
+def judge(attempts: int, max_retries: int, *, retryable: bool, initial_s: float, max_s: float) -> Verdict:
+    """Decide about a failed attempt.
+
+    Args:
+        attempts: How many were claimed so far, this one included.
+        max_retries: How many may follow the first.
+        retryable: Whether another try could end otherwise.
+        initial_s: The first wait, seconds.
+        max_s: The longest wait, seconds.
+    """
+    if not retryable:
+        return Verdict(TaskStatus.FAILED)
+    if attempts > max_retries:
+        return Verdict(TaskStatus.DEAD)
+    return Verdict(TaskStatus.PENDING, backoff_s(attempts, initial_s=initial_s, max_s=max_s))
+
+
+def judge_fault(faults: int, *, initial_s: float, max_s: float) -> Verdict:
+    """Decide about a task whose worker the machine did not let start.
+
+    Args:
+        faults: How many starts were prevented in a row, this one included.
+        initial_s: The first wait, seconds.
+        max_s: The longest wait, seconds.
+    """
+    return Verdict(TaskStatus.PENDING, backoff_s(faults, initial_s=initial_s, max_s=max_s))
+
+
+def judge_crash(crashes: int, max_crashes: int, *, initial_s: float, max_s: float) -> Verdict:
+    """Decide about a task that was running when its daemon or its worker died.
+
+    The first death says little, since all that ran then are suspected. From then on the task runs beside no other suspect.
+
+    Args:
+        crashes: How many of its attempts ended like that in a row, this one included.
+        max_crashes: How many of them are forgiven.
+        initial_s: The first wait, seconds.
+        max_s: The longest wait, seconds.
+    """
+    if crashes > max_crashes:
+        return Verdict(TaskStatus.DEAD)
+    return Verdict(TaskStatus.PENDING, backoff_s(crashes, initial_s=initial_s, max_s=max_s))

@@ -1,0 +1,374 @@
+"""Tasks as those see them who submit them: submit, look, cancel, retry."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection
+
+from corral.config.model import Tasks as TaskRules
+from corral.coordination.locks.keys import parse_key
+from corral.errors import Conflict, CorralError, IdempotencyKeyConflict, InvalidInput, NotFound
+from corral.models import merges as merge_shapes
+from corral.models import tasks as shapes
+from corral.models.events import EventKind
+from corral.models.identifiers import new_id
+from corral.models.instants import iso
+from corral.models.states import OPEN_MERGES, RETURNED_MERGES, MergeState, TaskStatus
+from corral.models.tasks import TaskSubmission
+from corral.store import events
+from corral.store.merges import of_tasks as merge_tasks
+from corral.store.merges import receipts
+from corral.store.sessions import sessions
+from corral.store.tasks import dependencies, outcomes, tasks, worktrees
+from corral.work.tasks import attempts
+from corral.work.tasks.dependencies import blocking_cycle, reconsider, settle
+
+Row = dict[str, Any]
+
+_PREFIX = re.compile(r"[0-9a-f][0-9a-f-]{3,35}")
+_NOT_STARTED = (TaskStatus.WAITING, TaskStatus.PENDING, TaskStatus.INTERRUPTED)
+_RETRYABLE = (TaskStatus.FAILED, TaskStatus.DEAD, TaskStatus.CANCELLED)
+_PAGE = 500
+_THE_WORK = ("task_type", "title", "description", "command", "prompt", "agent", "input_data")
+"""What is the same in two submissions of one task, whoever repeats it."""
+
+
+def submit(conn: Connection, submission: TaskSubmission, now: datetime, rules: TaskRules) -> Row:
+    """Queue one task; see :func:`submit_batch`."""
+    return submit_batch(conn, [submission], now, rules)[0]
+
+
+def submit_batch(conn: Connection, submissions: Sequence[TaskSubmission], now: datetime, rules: TaskRules) -> list[Row]:
+    """Queue tasks, all or none.
+
+    A submission whose ``idempotency_key`` is known is answered with the task it made the first time.
+
+    Returns:
+        The rows in the order of the submissions.
+
+    Raises:
+        InvalidInput: A dependency does not exist or goes in a circle, or a claim is no lock key.
+        Conflict: The queue is full.
+        IdempotencyKeyConflict: The key is that of another task.
+    """
+    known = [_submitted(conn, item) for item in submissions]
+    fresh = [index for index, row in enumerate(known) if row is None]
+    ids = [str(row["task_id"]) if row else new_id() for row in known]
+    _check_room(conn, len(fresh), rules.max_queue)
+    parents = _resolve(conn, submissions, ids)
+    waiting: list[Row] = []
+    rows = list(known)
+    for index in fresh:
+        status = TaskStatus.WAITING if parents[index] else TaskStatus.PENDING
+        row = tasks.create(
+            conn, _values(submissions[index], ids[index], status, now, rules), _claims(submissions[index].claims)
+        )
+        rows[index] = row
+        if parents[index]:
+            waiting.append(row)
+        events.record(conn, now, EventKind.TASK_SUBMITTED, task_id=row["task_id"], session_id=row["submitted_by"])
+    for index in fresh:  # after all of them exist: a task may wait for a later one of its batch
+        dependencies.create(conn, ids[index], parents[index])
+    reconsider(conn, settle(conn, waiting, now, unblock_on=rules.unblock_on), now, unblock_on=rules.unblock_on)
+    return [_known(conn, task_id) for task_id in ids] if waiting else [row for row in rows if row is not None]
+
+
+def _submitted(conn: Connection, item: TaskSubmission) -> Row | None:
+    """The task that a submission has made before."""
+    row = tasks.by_idempotency_key(conn, item.idempotency_key) if item.idempotency_key else None
+    if row is not None and any(row[name] != getattr(item, name) for name in _THE_WORK):
+        raise IdempotencyKeyConflict(
+            f"The key {item.idempotency_key!r} was used for another task.", details={"task_id": row["task_id"]}
+        )
+    return row
+
+
+def find(conn: Connection, task_id: str) -> Row:
+    """A task by its id, or by the first four or more characters of it.
+
+    Raises:
+        NotFound: No such task.
+        InvalidInput: Several ids begin like that.
+    """
+    found = [task_id] if tasks.get(conn, task_id) else []
+    if not found and _PREFIX.fullmatch(task_id.lower()):
+        found = tasks.with_prefix(conn, task_id.lower())
+    if not found:
+        raise NotFound(f"There is no task {task_id[:80]!r}.", remedy="`corral task list` shows all of them.")
+    if len(found) > 1:
+        raise InvalidInput(
+            f"{task_id!r} is the beginning of several task ids.",
+            cause="Among them: " + ", ".join(found),
+            remedy="Give more characters.",
+        )
+    return _known(conn, found[0])
+
+
+def listing(
+    conn: Connection,
+    *,
+    statuses: Sequence[str] = (),
+    min_priority: int = 0,
+    after: str | None = None,
+    limit: int | None = None,
+) -> list[Row]:
+    """Tasks as a list shows them, with their ``outcome`` (:mod:`corral.models.outcomes`): highest priority first, then oldest.
+
+    Args:
+        after: Only those behind this :func:`place`.
+
+    Raises:
+        InvalidInput: There is no such state, or no such place.
+    """
+    for status in statuses:
+        if status not in TaskStatus.values():
+            raise InvalidInput(
+                f"{status[:40]!r} is not a state of a task.", remedy=f"Use one of: {', '.join(TaskStatus.values())}."
+            )
+    behind = _place(after) if after is not None else None
+    rows = tasks.listing(conn, statuses=statuses, min_priority=min_priority, after=behind, limit=limit)
+    found = {
+        task_id: outcome
+        for start in range(0, len(rows), _PAGE)
+        for task_id, outcome in outcomes.of_tasks(conn, [row["task_id"] for row in rows[start : start + _PAGE]]).items()
+    }
+    return [{**shapes.summary(row), "outcome": found[row["task_id"]]} for row in rows]
+
+
+def place(row: Row) -> str:
+    """Where a task stands in the list, as it is shown there."""
+    return f"{row['priority']},{row['task_id']}"
+
+
+def _place(text: str) -> tuple[int, str]:
+    priority, _, task_id = text.partition(",")
+    if not priority.isdecimal() or len(priority) > 2 or not task_id:
+        raise InvalidInput(
+            f"{text[:80]!r} is no place in the list of tasks.", remedy="Go where the `Link` header says."
+        )
+    return int(priority), task_id
+
+
+def read(conn: Connection, task_id: str) -> Row:
+    """A task as the task document shows it (:func:`corral.models.tasks.read`).
+
+    Raises:
+        NotFound: No such task.
+    """
+    return shapes.read(find(conn, task_id))
+
+
+def detail(conn: Connection, task_id: str) -> Row:
+    """Everything about one task; reading changes nothing.
+
+    Returns:
+        The fields of the list with the ``outcome``; how it ended (``error_code``, ``error_message``, ``result``, ``attempts``,
+        ``usage``); where it worked (``worktree``: a path while that exists, ``branch``); ``merge`` (None where there is
+        nothing to merge); what was submitted; ``history``: ``[{at, kind, data}]``, oldest first.
+    """
+    row = find(conn, task_id)
+    merge = merge_tasks.decisive(conn, row["task_id"])
+    place = worktrees.get(conn, row["worktree_id"]) if row["worktree_id"] else None
+    history = events.listing(conn, task_id=row["task_id"])
+    shown = shapes.summary(row)
+    for name in ("error_code", "error_message", "attempts", "result", "branch", "task_type", "input_data", "agent", "runner",
+                 "description", "command", "prompt", "thread_id", "agent_requirements", "deadline_at", "target",
+                 "submitted_by", "session_id", "timeout_s", "max_retries", "limits",
+                 "progress", "not_before_at", "started_at", "completed_at", "cancel_reason", "faults", "crashes"):  # fmt: skip
+        shown[name] = row[name]
+    return {
+        **shown,
+        "outcome": outcomes.of_tasks(conn, [row["task_id"]])[row["task_id"]],
+        "worktree": place["path"] if place and place["removed_at"] is None else None,
+        "usage": shapes.usage(row),
+        "merge": merge_shapes.of_task(merge, receipts.get(conn, merge["receipt_id"])) if merge else None,
+        "wait_for": dependencies.parents_of(conn, row["task_id"]),
+        "claims": tasks.claims_of(conn, row["task_id"])[row["task_id"]],
+        "history": [{"at": event["at"], "kind": event["kind"], "data": event["data"]} for event in history],
+    }
+
+
+def cancel(
+    conn: Connection,
+    task_id: str,
+    now: datetime,
+    rules: TaskRules,
+    *,
+    reason: str = "Cancelled.",
+    convention: bool = False,
+) -> Row:
+    """Cancel a task: at once if no worker of ours runs; else the supervisor is asked to stop it.
+
+    Args:
+        convention: As the task document has it: it ends ``failed``, with ``result.error_code`` "cancelled_by_orchestrator".
+
+    Returns:
+        The row; while the worker is being stopped it is still ``running``, with ``cancel_reason`` set.
+
+    Raises:
+        NotFound: No such task.
+        Conflict: It has ended already.
+    """
+    row = find(conn, task_id)
+    is_running = row["status"] == TaskStatus.RUNNING
+    if is_running and row["runner"] is not None:
+        asked: Row = {"cancel_reason": reason}
+        if convention:
+            asked["error_code"] = attempts.CANCELLED_BY_ORCHESTRATOR
+        moved = tasks.move(conn, row["task_id"], (TaskStatus.RUNNING,), asked, cancelled=None if convention else False)
+        if moved is not None:
+            events.record(conn, now, EventKind.TASK_CANCEL_REQUESTED, task_id=row["task_id"], data={"reason": reason})
+        return moved or row
+    # A dependent whose dependency failed has failed already, but would live again with it: now it does not.
+    may_revive = row["status"] == TaskStatus.FAILED and row["error_code"] == dependencies.DEPENDENCY_FAILED
+    if is_running or row["status"] in _NOT_STARTED or (convention and may_revive):
+        moved = attempts.call_off(conn, row, now, rules, reason=reason, convention=convention)
+        if moved is not None and is_running:
+            told = f"Task {row['task_id']} ({row['title'][:80]}) was cancelled: {reason} Stop working on it."
+            sessions.notify(conn, row["session_id"], told, iso(now))
+        if moved is not None:
+            return moved
+    if convention and row["error_code"] == attempts.CANCELLED_BY_ORCHESTRATOR:
+        return row
+    raise Conflict(f"Task {row['task_id']} is {row['status']} already.", remedy="There is nothing left to cancel.")
+
+
+def retry(conn: Connection, task_id: str, now: datetime, rules: TaskRules) -> Row:
+    """Run a task again, from the present tip and with all its retries; dependents that its failure had failed revive.
+
+    Raises:
+        NotFound: No such task.
+        Conflict: It has not ended, or it succeeded.
+    """
+    row = find(conn, task_id)
+    merge = merge_tasks.decisive(conn, row["task_id"])
+    came_back = merge is not None and merge["state"] in (*RETURNED_MERGES, MergeState.CANCELLED)
+    if row["status"] not in _RETRYABLE and not (row["status"] == TaskStatus.COMPLETED and came_back):
+        raise Conflict(
+            f"Task {row['task_id']} is {row['status']}: there is nothing to retry.",
+            cause="Only a task that failed, is dead, was cancelled, or whose merge request came back can run again.",
+            remedy="Submit a new task.",
+        )
+    fresh: Row = dict.fromkeys(
+        ("completed_at", "error_code", "error_message", "cancel_reason", "not_before_at", "result", "head_sha", "base_sha",
+         "started_at", "progress", "progress_at", "branch", "worktree_id", "dismissed_at")
+    )  # fmt: skip
+    # One that was given up because the daemon died with it stays under suspicion: it runs beside no other suspect.
+    counts = {"attempts": 0, "faults": 0, "crashes": min(row["crashes"], 1)}
+    moved = tasks.move(conn, row["task_id"], (row["status"],), {**fresh, **counts, "status": TaskStatus.WAITING})
+    if moved is None:
+        raise Conflict(f"Task {row['task_id']} has moved on.")
+    events.record(conn, now, EventKind.TASK_RETRY_REQUESTED, task_id=row["task_id"], data={"was": row["status"]})
+    settle(conn, [moved], now, unblock_on=rules.unblock_on)
+    reconsider(conn, [row["task_id"]], now, unblock_on=rules.unblock_on)
+    return _known(conn, row["task_id"])
+
+
+def reprioritize(conn: Connection, task_id: str, priority: int, now: datetime) -> Row:
+    """Change the priority of a task that has not started.
+
+    Args:
+        priority: 0 to 10, 10 first.
+
+    Raises:
+        InvalidInput: The priority is out of range.
+        Conflict: The task runs or has ended.
+    """
+    if isinstance(priority, bool) or not 0 <= priority <= 10:
+        raise InvalidInput(f"{priority} is not a priority.", remedy="Use 0 to 10; 10 is first.")
+    row = find(conn, task_id)
+    moved = tasks.move(conn, row["task_id"], _NOT_STARTED, {"priority": priority})
+    if moved is None:
+        raise Conflict(f"Task {row['task_id']} is {row['status']}: its priority no longer matters.")
+    data = {"from": row["priority"], "to": priority}
+    events.record(conn, now, EventKind.TASK_REPRIORITIZED, task_id=row["task_id"], data=data)
+    return moved
+
+
+def merge_settled(
+    conn: Connection, task_id: str | None, state: MergeState, now: datetime, *, unblock_on: str = "landed"
+) -> None:
+    """A merge request of this task has ended: its dependents start, fail, or live again, as their parents imply."""
+    if task_id is not None and state not in OPEN_MERGES:
+        reconsider(conn, [task_id], now, unblock_on=unblock_on)
+
+
+def _known(conn: Connection, task_id: str) -> Row:
+    row = tasks.get(conn, task_id)
+    if row is None:
+        raise NotFound(f"There is no task {task_id!r}.")
+    return row
+
+
+def _check_room(conn: Connection, number: int, max_queue: int) -> None:
+    queued = tasks.count_open(conn) if number else 0
+    if number and queued + number > max_queue:
+        raise Conflict(
+            f"The queue is full: {queued} open tasks, {number} more were submitted, {max_queue} are allowed.",
+            cause="`tasks.max_queue` bounds how many tasks may be open.",
+            remedy="Wait until some have ended, or raise `tasks.max_queue`.",
+        )
+
+
+def _resolve(conn: Connection, submissions: Sequence[TaskSubmission], ids: Sequence[str]) -> list[list[str]]:
+    """For each submission the ids it waits for."""
+    local = {item.name: ids[index] for index, item in enumerate(submissions) if item.name is not None}
+    errors: list[Row] = []
+    for field in ("name", "idempotency_key"):
+        given = [value for item in submissions if (value := getattr(item, field)) is not None]
+        for value in {value for value in given if given.count(value) > 1}:
+            errors.append({"index": 0, "field": field, "message": f"{value!r} is given twice"})
+    parents: list[list[str]] = []
+    for index, item in enumerate(submissions):
+        found: dict[str, None] = {}
+        for wanted in item.wait_for:
+            try:
+                found[local[wanted] if wanted in local else find(conn, wanted)["task_id"]] = None
+            except CorralError as error:
+                errors.append({"index": index, "field": "wait_for", "message": error.message})
+        parents.append(list(found))
+    titles = {ids[index]: item.name or item.title for index, item in enumerate(submissions)}
+    cycle = blocking_cycle(dict(zip(ids, parents, strict=True)))
+    if cycle is not None:
+        shown = " → ".join(titles[node] for node in cycle)
+        errors.append({"index": ids.index(cycle[0]), "field": "wait_for", "message": f"circular dependency: {shown}"})
+    for index, item in enumerate(submissions):
+        errors += [{"index": index, "field": "claims", "message": text} for text in _bad_claims(item.claims)]
+    if errors:
+        shapes.refuse(errors, len(submissions))
+    return parents
+
+
+def _bad_claims(claims: Iterable[str]) -> Iterable[str]:
+    for claim in claims:
+        try:
+            parse_key(claim)
+        except CorralError as error:
+            yield error.message
+
+
+def _claims(claims: Iterable[str]) -> list[str]:
+    """In the spelling that all others are compared with: `./src//a.py` is `src/a.py`."""
+    return list(dict.fromkeys(parse_key(claim).file_path for claim in claims))
+
+
+def _values(item: TaskSubmission, task_id: str, status: TaskStatus, now: datetime, rules: TaskRules) -> Row:
+    given = item.model_dump(
+        mode="json", exclude={"wait_for", "claims", "name", "max_retries", "limits"}, exclude_none=True
+    )
+    return {
+        **given,
+        "task_id": task_id,
+        "status": status,
+        "limits": item.limits.model_dump(exclude_none=True),
+        "max_retries": rules.retries if item.max_retries is None else item.max_retries,
+        "retries_chosen": item.max_retries is not None or rules.max_retries is not None,
+        "attempts": 0,
+        "fencing_token": 0,
+        "usage": {},
+        "created_at": iso(now),
+    }

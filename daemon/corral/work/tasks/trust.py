@@ -1,0 +1,81 @@
+"""Which tasks have to wait until the user has approved what files of the project would have executed for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+from sqlalchemy import Connection
+
+from corral.config.roster import TEAM, Agent, Roster
+from corral.config.trust import AGENTS, CLAUDE_COMMAND, SETUP, Claim, not_trusted
+from corral.errors import CorralError
+from corral.models.states import RunnerName
+from corral.work.tasks import scheduling
+
+Row = dict[str, Any]
+
+
+class TrustGate:
+    """What is not approved yet, and which tasks it keeps from starting.
+
+    Args:
+        untrusted: What the user has not approved.
+        roster: Gives everybody who can be given a task; only asked for where an agent is among the untrusted.
+    """
+
+    def __init__(self, untrusted: Sequence[Claim], roster: Callable[[], Roster]) -> None:
+        self._untrusted = untrusted
+        self._make_roster = roster
+
+    def needed(self, task: Mapping[str, Any]) -> list[Claim]:
+        """What a task would have executed that is not approved; empty: it may start.
+
+        Args:
+            task: Its ``runner``, ``agent``, ``command`` and ``agent_requirements``.
+        """
+        return [claim for claim in self._untrusted if self._concerns(claim, task)]
+
+    def reason(self, task: Mapping[str, Any]) -> str | None:
+        """Why a task waits, as :meth:`needed` says; None where it need not."""
+        found = self.needed(task)
+        return not_trusted(found).message if found else None
+
+    def startable(self, conn: Connection, now: str, *, priority: int | None = None) -> Iterator[Row]:
+        """As :func:`corral.work.tasks.scheduling.startable`, without those that wait for an approval."""
+        rows = scheduling.startable(conn, now, priority=priority)
+        return (row for row in rows if not self.needed(row)) if self._untrusted else rows
+
+    def _concerns(self, claim: Claim, task: Mapping[str, Any]) -> bool:
+        if claim.key == SETUP:
+            return True
+        if claim.key == CLAUDE_COMMAND:
+            return bool(task["runner"] == RunnerName.CLAUDE) or self._is_given_by_capability(task)
+        if not claim.key.startswith(AGENTS):
+            return False
+        return any(_works_by(agent, claim) for agent in self._agents(task))
+
+    def _agents(self, task: Mapping[str, Any]) -> list[Agent]:
+        """Who may be given the task: the one that it names, or those of the team that have a runner."""
+        if task["agent"] is not None:
+            try:
+                return [self._roster.find(task["agent"])]
+            except CorralError:
+                return []  # nobody is started for it; what is wrong is said when it starts
+        return list(self._roster.with_runner()) if self._is_given_by_capability(task) else []
+
+    @staticmethod
+    def _is_given_by_capability(task: Mapping[str, Any]) -> bool:
+        required = (task["agent_requirements"] or {}).get("capabilities")
+        return bool(required) and task["command"] is None and task["agent"] is None
+
+    @cached_property
+    def _roster(self) -> Roster:
+        return self._make_roster()
+
+
+def _works_by(agent: Agent, claim: Claim) -> bool:
+    """Whether an agent may be started by that definition. A member of the team may run by the program of any of them."""
+    own = agent.definition.name if agent.definition is not None else agent.name
+    return agent.source == TEAM or claim.key == f"{AGENTS}{own}"

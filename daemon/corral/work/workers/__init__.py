@@ -1,0 +1,1 @@
+"""The workers: started, followed, ended, and what they made brought in."""

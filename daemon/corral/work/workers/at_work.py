@@ -1,0 +1,112 @@
+"""What is at work in this daemon's hands: the news of it that the database does not have yet, and the mail that it gets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any
+
+from sqlalchemy import Connection
+
+from corral.coordination.mail import mailing
+from corral.models.instants import after, iso
+from corral.models.states import TaskStatus
+from corral.models.tasks import usage as usage_of
+from corral.observe.logs import logger
+from corral.runners.protocol import Observation, Running, Usage
+from corral.store.engine.database import Database
+from corral.store.sessions import messages as mail_rows
+from corral.store.sessions import sessions as session_rows
+from corral.store.tasks import tasks
+from corral.work.workers.execution import Started
+
+Row = dict[str, Any]
+log = logger("supervisor")
+
+BEAT_EVERY_S = 20.0
+"""How often a worker that shows nothing new has its lease and its session renewed."""
+
+PATIENCE_S = 3.0
+"""How long mail to a worker is left to its hooks: they bring it at the next tool call, which costs nothing."""
+
+
+@dataclass
+class Attempt:
+    """One claimed task: first starting (``started`` is None), then at work, then finishing."""
+
+    task: Row
+    started: Started | None = None
+    finishing: bool = False
+    stopping: bool = False
+    shown: Row = field(default_factory=dict)
+    beaten_at: datetime | None = None
+    trouble: str = ""
+    """Why the last look at its worker failed; empty if it did not."""
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """The task and its fencing token."""
+        return self.task["task_id"], self.task["fencing_token"]
+
+    def note_trouble(self, reason: str) -> None:
+        """Say in the log, once, why its worker cannot be looked at; the next step looks again."""
+        if reason != self.trouble:
+            log.warning("worker_not_observed", task_id=self.task["task_id"], reason=reason)
+        self.trouble = reason
+
+    @property
+    def listener(self) -> Running | None:
+        """Its worker, while that can be told something."""
+        running = self.started.running if self.started and not (self.finishing or self.stopping) else None
+        return running if running is not None and running.listens else None
+
+    def used(self, usage: Usage) -> Row:
+        """The task's usage with that of earlier attempts."""
+        before = usage_of(self.task)
+        return {name: before[name] + value for name, value in asdict(usage).items()}
+
+    def news(self, seen: Observation, lease_s: float, now: datetime) -> Row | None:
+        """What the database does not know yet; None if there is nothing."""
+        shown = {"progress": seen.progress, "usage": self.used(seen.usage)}
+        due = self.beaten_at is None or abs(now - self.beaten_at) >= timedelta(seconds=BEAT_EVERY_S)
+        if shown == self.shown and not due:
+            return None
+        values = {**shown, "lease_expires_at": after(now, lease_s)}
+        if seen.progressed:
+            values["progress_at"] = iso(now)
+        self.shown, self.beaten_at = shown, now
+        return values
+
+
+def record(conn: Connection, news: Iterable[tuple[Attempt, Row]], now: datetime) -> None:
+    """Write the news, each a sign of life; of an attempt that lost its lease nothing."""
+    for attempt, values in news:
+        task_id, token = attempt.key
+        if tasks.move(conn, task_id, (TaskStatus.RUNNING,), values, token=token) is not None:
+            session_rows.beat(conn, attempt.task["session_id"], iso(now))
+
+
+class _Deaf(Exception):
+    """A worker that can be told nothing any more."""
+
+
+def bring_mail(db: Database, attempts: Iterable[Attempt], now: datetime) -> None:
+    """Tell workers the mail that no hook has brought them: one that only thinks, or waits, has none."""
+    listeners = {attempt.task["session_id"]: running for attempt in attempts if (running := attempt.listener)}
+    if not listeners:
+        return
+    long_ago = after(now, -PATIENCE_S)
+    for session_id in db.read(lambda conn: mail_rows.kept_waiting(conn, list(listeners), long_ago)):
+        try:
+            db.write(partial(_tell, session_id=session_id, worker=listeners[session_id], now=now))
+        except _Deaf:  # it waits on, and is sent back when the session ends
+            continue
+
+
+def _tell(conn: Connection, session_id: str, worker: Running, now: datetime) -> None:
+    """Told is marked, and marked is told: a worker that does not take it undoes the marks, and nothing here waits for it."""
+    texts = mailing.deliver(conn, session_id, now)
+    if texts and not worker.tell("\n".join(texts)):
+        raise _Deaf

@@ -1,0 +1,73 @@
+"""Sessions come and go: whatever ends one also ends what it held, in one transaction.
+
+Its locks come free, the tasks that it had claimed are on offer again, what it leaves is written down, and it is
+``disconnected``: all of that or nothing. Nobody else calls :func:`corral.coordination.sessions.registry.end`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection
+
+from corral.config.model import Tasks as TaskRules
+from corral.coordination.mail import seats
+from corral.coordination.sessions import registry as sessions
+from corral.coordination.sessions.registry import Arrival
+from corral.models.crash import crash_point
+from corral.models.instants import iso
+from corral.models.states import TaskStatus
+from corral.store.sessions import messages as mail
+from corral.work.tasks import leases
+
+Row = dict[str, Any]
+
+
+def end(
+    conn: Connection, session_id: str, reason: str, now: datetime, rules: TaskRules, *, by: str | None = None
+) -> Row | None:
+    """End a session, and its subagents with it.
+
+    Args:
+        by: Who asked for it where that was somebody else: a session's id, or the person's; for the record.
+
+    Returns:
+        Its row, with the paths that came free as ``released``; None if it had ended before.
+    """
+    # First the tasks: what it leaves says of each how it stands.
+    leases.give_back(conn, session_id, reason, now, rules)
+    crash_point("session.tasks_returned")
+    row = sessions.end(conn, session_id, reason, now, by=by)
+    crash_point("session.ended")
+    seats.leave(conn, session_id, now)
+    return row
+
+
+def end_attempt(conn: Connection, session_id: str, status: str, now: datetime, rules: TaskRules) -> Row | None:
+    """End the session of a worker, for what became of its attempt.
+
+    Where its work is lost, so is what it was told: what of that it has not read waits again for its agent, or goes back.
+    """
+    if status not in (TaskStatus.COMPLETED, TaskStatus.CANCELLED):
+        mail.put_back(conn, session_id, "", iso(now))
+    return end(conn, session_id, status, now, rules)
+
+
+def end_all(conn: Connection, doomed: Iterable[tuple[str, str]], now: datetime, rules: TaskRules) -> list[Row]:
+    """End several, each given with the reason; returns what :func:`end` does of those that had not ended before."""
+    ended = (end(conn, session_id, reason, now, rules) for session_id, reason in doomed)
+    return [row for row in ended if row is not None]
+
+
+def arrive(conn: Connection, arrival: Arrival, now: datetime, rules: TaskRules) -> Row:
+    """Register a session; another one of the same client process is over: one process has one session at a time.
+
+    Raises:
+        Conflict: The name that was chosen belongs to another living session.
+        InvalidInput: The name cannot be one, or means everybody or Corral.
+    """
+    for predecessor in sessions.predecessors(conn, arrival):
+        end(conn, predecessor, "superseded", now, rules)
+    return sessions.register(conn, arrival, now)

@@ -1,0 +1,39 @@
+"""Whether a volume is full: the evidence that a failure was the machine's."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from pathlib import Path
+
+from corral.errors import CorralError
+
+FULL_BYTES = 1 << 20
+"""A volume with less room than this for a user is full: what wrote last met the end of it."""
+
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+_SAID = re.compile(r"No space left on device|Disk quota exceeded")
+
+
+def is_full(path: Path) -> bool:
+    """Whether the volume of a folder has no room left, or no more files to give."""
+    try:
+        found = os.statvfs(path)
+    except OSError:
+        return False
+    return found.f_bavail * found.f_frsize < FULL_BYTES or (found.f_files > 0 and found.f_favail == 0)
+
+
+def met_the_end(error: BaseException) -> bool:
+    """Whether an error is, or was caused by, a full volume: by its number, or by what git said in the C locale."""
+    link: BaseException | None = error
+    while link is not None:
+        if isinstance(link, OSError) and link.errno in _FULL:
+            return True
+        if isinstance(link, CorralError) and _SAID.search(
+            f"{link.message} {link.cause} {link.details.get('stderr', '')}"
+        ):
+            return True
+        link = link.__cause__
+    return False

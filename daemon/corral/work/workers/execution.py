@@ -1,0 +1,320 @@
+"""One attempt, outside of the supervisor's step: get a worktree and a worker, and later bring in what was made.
+
+Everything here may be slow (git, copying, starting a process) and runs in the server's threads. Each function leaves the
+database in a state from which a restart goes on: :meth:`corral.work.workers.supervisor.Supervisor.recover`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection
+
+from corral.config.links import make_own_folder
+from corral.config.paths import bundle_dir
+from corral.config.roster import Roster
+from corral.config.trust import not_trusted
+from corral.coordination.mail import seats
+from corral.coordination.sessions import registry as sessions
+from corral.errors import CorralError, LeaseLost
+from corral.git.identity import as_env
+from corral.models.awake import AwakeClock
+from corral.models.blame import DISK_FULL, Blame, blame_of, blame_of_error
+from corral.models.crash import crash_point
+from corral.models.events import EventKind
+from corral.models.instants import iso
+from corral.models.remedies import with_remedy
+from corral.models.states import RunnerName, WorktreePurpose, WorktreeState
+from corral.runners.process import PROJECT_MARK, TASK_MARK, end_leftovers
+from corral.runners.protocol import Assignment, Finished, Limits, Runner, Running
+from corral.store import events
+from corral.store.tasks import tasks
+from corral.store.tasks import worktrees as worktree_rows
+from corral.work.tasks import attempts
+from corral.work.tasks.agents import Post, appoint, checked
+from corral.work.tasks.attempts import INTERRUPTED, Ending
+from corral.work.tasks.trust import TrustGate
+from corral.work.workers import departures
+from corral.work.workers.disk import is_full, met_the_end
+from corral.work.workers.harvest import committer, harvest
+from corral.work.worktrees import ownership
+from corral.work.worktrees.allocation import Grounds, Plan, allocate, environment, landing_target, mark_ready, reclaim
+from corral.work.worktrees.provision import Provisioned
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Site:
+    """What every attempt works with.
+
+    Attributes:
+        runners: By name.
+        nudge: Tells ``"supervisor"`` or ``"landing"`` to look soon.
+        is_stopping: Whether no worker may be started any more.
+        awake: Turns an instant of the wall clock into the one that a worker's limits are measured by.
+    """
+
+    grounds: Grounds
+    runners: Mapping[str, Runner]
+    nudge: Callable[[str], None]
+    is_stopping: Callable[[], bool]
+    awake: AwakeClock = field(default_factory=AwakeClock)
+
+    def gate(self) -> TrustGate:
+        """Which tasks wait for the user's approval at this moment."""
+        grounds = self.grounds
+        return TrustGate(grounds.untrusted(), lambda: Roster(grounds.project, grounds.team().agents))
+
+
+@dataclass(frozen=True)
+class Started:
+    """A worker at work in its worktree."""
+
+    running: Running
+    task: Row
+    worktree: Row
+
+
+def launch(site: Site, task: Row) -> Started | Ending:
+    """Start a claimed task.
+
+    Args:
+        task: The leased row.
+
+    Returns:
+        The worker; or, if it could not be started or must not be any more, how the attempt ended: it is closed already.
+    """
+    token = task["fencing_token"]
+    worktree: Row | None = None
+    running: Running | None = None
+    try:
+        post, runner = _appointed(site, task)
+        target, base_sha = landing_target(site.grounds, task["target"])
+        name = f"task-{task['task_id'][:13]}-{token}"
+        plan = Plan(
+            name=name,
+            branch=f"corral/{name}",
+            purpose=WorktreePurpose.TASK,
+            base_sha=base_sha,
+            task_id=task["task_id"],
+            session_id=task["session_id"],
+        )
+        worktree, provided = allocate(site.grounds, plan, is_unwanted=lambda: _is_cancelled(site, task))
+        made = worktree
+        task, worktree = site.grounds.db.write(lambda conn: _moved_in(conn, site, task, made, provided, target, post))
+        if task["cancel_reason"] is not None or site.is_stopping():
+            return _closed(site, task, worktree, Ending(False, INTERRUPTED, "It had not started yet."))
+        crash_point("task.start")
+        ownership.prove(site.grounds, worktree)
+        running = runner.start(_assignment(site, task, worktree, provided, post), site.awake.at(site.grounds.clock()))
+        crash_point("task.started")
+        now = site.grounds.clock()
+        site.grounds.db.write(lambda conn: _running(conn, task, token, running, now))
+        return Started(running, task, worktree)
+    except (CorralError, OSError) as error:
+        if running is not None:
+            _kill(site, task, running)
+        stopped = Ending(False, INTERRUPTED, "The daemon was stopped before it had started.")
+        return _closed(site, task, worktree, stopped if site.is_stopping() else _failure(site, error))
+
+
+def _closed(site: Site, task: Row, worktree: Row | None, ending: Ending) -> Ending:
+    conclude(site, task, worktree, ending)
+    return ending
+
+
+def _is_cancelled(site: Site, task: Row) -> bool:
+    row = site.grounds.db.read(lambda conn: tasks.get(conn, task["task_id"]))
+    return row is None or row["cancel_reason"] is not None
+
+
+def _kill(site: Site, task: Row, running: Running) -> None:
+    """End a worker that could not be recorded: only once nothing of it is alive may another one start."""
+    marks = task_marks(site.grounds, task["task_id"])
+    while end_leftovers(marks, running.pid, running.pid_started):
+        pass
+    running.observe(site.grounds.clock())  # reaps it
+
+
+def task_marks(grounds: Grounds, task_id: str) -> dict[str, str]:
+    """What every process of a task carries in its environment, and no process of another project."""
+    return {PROJECT_MARK: grounds.project_id, TASK_MARK: task_id}
+
+
+def finish(site: Site, task: Row, worktree: Row, finished: Finished, usage: Row) -> None:
+    """Bring in what a worker has made, and close its attempt.
+
+    Args:
+        task: The leased row.
+        worktree: Where it worked.
+        usage: What the task has used, earlier attempts included.
+    """
+    if not finished.success:
+        ending = Ending(
+            False,
+            finished.error_code or "failed",
+            finished.error_message,
+            finished.retryable,
+            finished.result,
+            usage,
+            is_fault=blame_of(finished.error_code) is Blame.MACHINE,
+        )
+        if ending.retryable and is_full(Path(worktree["path"])):
+            text = f"The volume of {worktree['path']} is full. {finished.error_message}"
+            ending = replace(ending, error_code=DISK_FULL, error_message=text, is_fault=True)
+    else:
+        try:
+            ending = harvest(site.grounds, task, worktree, finished.result, usage)
+            crash_point("task.harvested")
+        except (CorralError, OSError) as error:
+            ending = _failure(site, error, usage)
+    conclude(site, task, worktree, ending)
+
+
+def conclude(site: Site, task: Row, worktree: Row | None, ending: Ending) -> None:
+    """Close an attempt in one transaction, then give its worktree back.
+
+    An attempt that lost its lease changes nothing of its task; its worktree is salvaged all the same.
+    """
+    status = site.grounds.db.write(lambda conn: _close(conn, site, task, worktree, ending))
+    crash_point("task.closed")
+    site.nudge("supervisor")
+    if ending.harvest is not None:
+        site.nudge("landing")
+    if worktree is not None:
+        reclaim(site.grounds, worktree["worktree_id"], reason=f"task {task['task_id']} {status}")
+        site.nudge("landing")  # a branch that has landed can go once no worktree has it
+
+
+def _close(conn: Connection, site: Site, task: Row, worktree: Row | None, ending: Ending) -> str:
+    now = site.grounds.clock()
+    rules = site.grounds.settings().tasks
+    try:
+        status = str(attempts.end(conn, task["task_id"], task["fencing_token"], ending, now, rules)["status"])
+    except LeaseLost:
+        status = "lost"
+    departures.end_attempt(conn, task["session_id"], status, now, rules)
+    if worktree is not None:
+        come_from = (WorktreeState.ALLOCATING, WorktreeState.READY)
+        worktree_rows.move(conn, worktree["worktree_id"], come_from, {"state": WorktreeState.RECLAIMING})
+    return status
+
+
+def _moved_in(
+    conn: Connection, site: Site, task: Row, worktree: Row, provided: Provisioned, target: str, post: Post
+) -> tuple[Row, Row]:
+    now = site.grounds.clock()
+    worktree = mark_ready(conn, worktree["worktree_id"], provided)
+    values = {
+        "worktree_id": worktree["worktree_id"],
+        "branch": worktree["branch"],
+        "base_sha": worktree["base_sha"],
+        "target": target,
+    }
+    moved = attempts.change(conn, task["task_id"], task["fencing_token"], values)
+    arrival = sessions.Arrival(
+        session_id=task["session_id"],
+        agent_type=str(post.runner),
+        agent=post.agent.name if post.agent else None,
+        capabilities=post.agent.capabilities if post.agent else (),
+        cwd=worktree["path"],
+        worktree=worktree["path"],
+        branch=worktree["branch"],
+        current_task=task["title"],
+        task_id=task["task_id"],
+    )
+    sessions.register(conn, arrival, now)
+    if post.agent is not None:
+        given = {"agent": post.agent.name, "runner": post.agent.runner, "model": post.agent.model}
+        seats.take(conn, post.agent.name, task["session_id"], now)
+        events.record(
+            conn, now, EventKind.TASK_ASSIGNED, task_id=task["task_id"], session_id=task["session_id"], data=given
+        )
+    return moved, worktree
+
+
+def _running(conn: Connection, task: Row, token: int, running: Running, now: datetime) -> None:
+    attempts.started(conn, task["task_id"], token, now, pid=running.pid, pid_started=running.pid_started)
+    process = {"client_pid": running.pid, "client_started": running.pid_started, "last_heartbeat": iso(now)}
+    sessions.change(conn, task["session_id"], process)
+
+
+def _appointed(site: Site, task: Row) -> tuple[Post, Runner]:
+    """Who does it at this moment, and the runner that starts it."""
+    roster = Roster(site.grounds.project, site.grounds.team().agents)
+    post = appoint(task, roster, checked(site.runners))
+    agent = post.agent.name if post.agent else None
+    if missing := site.gate().needed({**task, "runner": post.runner, "agent": agent}):
+        raise not_trusted(missing)
+    return post, site.runners[str(post.runner)]
+
+
+def _assignment(site: Site, task: Row, worktree: Row, provided: Provisioned, post: Post) -> Assignment:
+    grounds = site.grounds
+    settings = grounds.settings()
+    claude = post.runner is RunnerName.CLAUDE
+    limits, definition = task["limits"], post.definition
+    who = as_env(committer(grounds.repo, task))
+    folder = make_own_folder(grounds.project.logs_dir / "tasks" / task["task_id"], grounds.project.root)
+    log = folder / f"{task['fencing_token']}.log"
+    works_by_model = claude or post.program
+    memory = settings.runners.claude.memory_mb if works_by_model else settings.runners.command.memory_mb
+    turns = (definition and definition.maxTurns) or settings.runners.claude.max_turns
+    return Assignment(
+        task_id=task["task_id"],
+        attempt=task["fencing_token"],
+        title=task["title"],
+        command=task["command"],
+        program=post.program,
+        prompt=task["prompt"] or (_said(task) if post.agent else None),
+        worktree=Path(worktree["path"]),
+        log=log,
+        session_id=task["session_id"],
+        env={
+            **post.program_env,
+            **environment(grounds, Path(worktree["path"]), provided),
+            "CORRAL_SESSION_ID": task["session_id"],
+        },
+        limits=Limits(
+            timeout_s=task["timeout_s"],
+            max_turns=limits.get("max_turns") or (turns if claude else None),
+            max_tokens=limits.get("max_tokens"),
+            max_cost_usd=limits.get("max_cost_usd") or (settings.runners.claude.max_cost_usd if claude else None),
+            memory_mb=limits.get("memory_mb") or memory,
+            stall_s=settings.sessions.stall_after_s,
+        ),
+        identity_env=who,
+        project_id=grounds.project_id,
+        plugin_dir=bundle_dir() if claude else None,
+        model=(post.model or settings.runners.claude.model) if claude else None,
+        agent=post.agent.name if post.agent else None,
+        definition=definition.for_claude() if definition else None,
+        instructions=post.instructions,
+    )
+
+
+def _said(task: Row) -> str:
+    return str(task["description"] or task["title"])
+
+
+def _failure(site: Site, error: CorralError | OSError, usage: Row | None = None) -> Ending:
+    """How an attempt ends by an error of ours: the task's fault, or the machine's."""
+    root = site.grounds.root
+    if met_the_end(error) or is_full(root):
+        said = error.message if isinstance(error, CorralError) else str(error)
+        text, remedy = f"The volume of {root} is full: {said}", f"Free space on the volume of {root}."
+        return Ending(False, DISK_FULL, text, usage=usage or {}, is_fault=True, remedy=remedy)
+    blame = blame_of_error(error)
+    ending = Ending(
+        False, "os_error", str(error), blame is not Blame.FINAL, usage=usage or {}, is_fault=blame is Blame.MACHINE
+    )
+    if not isinstance(error, CorralError):
+        return ending
+    text = error.message if error.cause == error.default_cause else f"{error.message} {error.cause}"
+    message = text if ending.is_fault else with_remedy(text, error.remedy)
+    return replace(ending, error_code=error.name, error_message=message, remedy=error.remedy)

@@ -1,0 +1,112 @@
+"""What a worker has made: its left-overs committed, its commits found wherever it left them, nothing dropped."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from corral.errors import GitFailed
+from corral.git import refs
+from corral.git.checkouts.salvage import PREFIX
+from corral.git.checkouts.submodules import unpublished_submodules
+from corral.git.commits import commit_leftovers
+from corral.git.identity import effective
+from corral.git.land import candidates
+from corral.git.process.command import Git, Identity
+from corral.models.identifiers import new_id
+from corral.work.tasks.attempts import Ending, Harvest
+from corral.work.workers.heads import come_home, detach, left_behind
+from corral.work.worktrees import ownership
+from corral.work.worktrees.allocation import Grounds
+
+Row = dict[str, Any]
+
+TRAILER = "Corral-Task"
+
+
+def harvest(grounds: Grounds, task: Row, worktree: Row, result: Row | None, usage: Row) -> Ending:
+    """Bring a finished worker's work into a state that can land: committed, on the task's branch, and held.
+
+    What counts is the commit that the worktree's HEAD is at, wherever the worker switched to, if it descends from what the
+    task started at; where that is nothing new, the one line of commits that the worker left elsewhere.
+
+    Returns:
+        Success, with what is to be landed (None: nothing was changed), ``not_descendant``, ``left_elsewhere``,
+        or ``submodule_unpublished``.
+
+    Raises:
+        PathReplaced: Something else stands in the worktree's place; nothing of it is taken.
+        CorralError: Git refused; the worktree is as it was.
+    """
+    checkout = ownership.prove(grounds, worktree)
+    base, ref = worktree["base_sha"], refs.branch_ref(worktree["branch"])
+    head = _committed(checkout, task, worktree, ref)
+    ownership.prove(grounds, worktree)  # what was committed is the worker's only if it stood there to the end
+    tip = refs.read(grounds.repo, ref)
+    if head is not None and tip is not None and tip != head and refs.is_ancestor(grounds.repo, head, tip):
+        head = tip  # it looked at an older commit and left HEAD there: the branch has all of it, and more
+    if head is None or (head != base and not refs.is_ancestor(grounds.repo, base, head)):
+        message = f"Its HEAD is not a descendant of {base[:12]}, where the task started."
+        return Ending(False, "not_descendant", message, retryable=False, result=result, usage=usage)
+    if head == base:
+        target = refs.read(grounds.repo, refs.branch_ref(task["target"])) or base
+        left = left_behind(checkout, base, target)
+        if not left:
+            return Ending(True, result=result, usage=usage)
+        if len(left) > 1:
+            return _left_elsewhere(grounds, worktree, left, Ending(False, retryable=False, result=result, usage=usage))
+        detach(ownership.prove(grounds, worktree), base)
+        head = left[0]
+    hidden = unpublished_submodules(checkout)
+    if hidden:
+        message = (
+            f"It names commits of submodules that exist in its worktree alone, push them first: {', '.join(hidden)}."
+        )
+        return Ending(False, "submodule_unpublished", message, retryable=False, result=result, usage=usage)
+    if tip != head:
+        _move_branch(grounds, worktree, ref, tip, head)
+    merge_id = new_id()
+    candidates.hold(grounds.repo, merge_id, head)
+    landing = Harvest(merge_id, worktree["branch"], task["target"], base, head)
+    return Ending(True, result=result, usage=usage, harvest=landing)
+
+
+def _committed(checkout: Git, task: Row, worktree: Row, ref: str) -> str | None:
+    """Commit what was left over, on no branch but the task's; returns what HEAD is at then."""
+    if checkout.head() is None:
+        return None
+    come_home(checkout, ref)
+    exclude = worktree["provision"].get("exclude", ())
+    who = committer(checkout, task)
+    made = commit_leftovers(checkout, task["title"], {TRAILER: task["task_id"]}, who, exclude=exclude)
+    return made or checkout.head()
+
+
+def _left_elsewhere(grounds: Grounds, worktree: Row, left: list[str], ending: Ending) -> Ending:
+    """Say where the work is that nobody can choose from; what no ref holds gets one."""
+    places = [refs.holder(grounds.repo, sha) or _set_aside(grounds, worktree, sha) for sha in left]
+    named = ", ".join(f"{sha[:12]} ({place})" for sha, place in zip(left, places, strict=True))
+    message = f"Its own branch has nothing new, and it left commits in {len(left)} other places: {named}."
+    return replace(ending, error_code="left_elsewhere", error_message=message)
+
+
+def committer(git: Git, task: Row) -> Identity:
+    """Who commits for a task: git's configuration, else whoever submitted it, else Corral."""
+    name, email = task["author_name"], task["author_email"]
+    return effective(git, Identity(name, email) if name and email else None)
+
+
+def _move_branch(grounds: Grounds, worktree: Row, ref: str, tip: str | None, head: str) -> None:
+    """Point the task's branch at what counts; what it held besides stays on a salvage ref."""
+    if tip is not None and not refs.is_ancestor(grounds.repo, tip, head):
+        _set_aside(grounds, worktree, tip)
+    if not refs.compare_and_swap(grounds.repo, ref, head, tip or ""):
+        raise GitFailed(f"{worktree['branch']} moved while its task was being finished.")
+
+
+def _set_aside(grounds: Grounds, worktree: Row, sha: str) -> str:
+    """Put commits on a salvage ref of their own; returns its name."""
+    aside = f"{PREFIX}{worktree['name']}/{grounds.clock():%Y%m%dT%H%M%S%fZ}"
+    if not refs.compare_and_swap(grounds.repo, aside, sha, ""):
+        raise GitFailed(f"{aside} exists already.")
+    return aside

@@ -1,0 +1,65 @@
+"""Where a worktree's HEAD stands, and what was committed there that HEAD was switched away from.
+
+Workers switch branches. A commit of ours must not end up on a branch of somebody else's, and what a worker has committed
+beside its own branch is work all the same.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+
+from corral.git import refs
+from corral.git.process.command import OID, Git
+
+_LEFT = re.compile(r"checkout: moving from (\S+) to ")
+_MOVES = ("checkout:", "reset:")
+"""How entries of the HEAD's log begin that say where it went; every other one tells of a commit that was made."""
+
+
+def come_home(checkout: Git, ref: str) -> None:
+    """Take HEAD off any branch but ``ref``: onto ``ref`` if that is at the same commit, else off all branches.
+
+    No file, no index and no branch changes.
+
+    Raises:
+        GitFailed: Git refused.
+    """
+    head = checkout.head()
+    if head is None or checkout.branch() in (None, ref):
+        return
+    if refs.read(checkout, ref) == head:
+        checkout.must("symbolic-ref", "-m", "corral: back to its own branch", "HEAD", ref)
+    else:
+        detach(checkout, head)
+
+
+def detach(checkout: Git, head: str) -> None:
+    """Take HEAD off its branch, which is at ``head``; the branch can then move and the checkout stays clean."""
+    checkout.must("update-ref", "--no-deref", "-m", "corral: off the branch", "HEAD", head)
+
+
+def left_behind(checkout: Git, base: str, target: str) -> list[str]:
+    """The tips of what was committed in this worktree and then left by a switch to something else.
+
+    Args:
+        base: Only what descends from it counts.
+        target: What it has is merged already.
+
+    Returns:
+        SHAs, none of which has another one; what was left and whose branch was deleted or reset is given up, not left.
+    """
+    lines = checkout.must("log", "--walk-reflogs", "--format=%H %gs", "HEAD").splitlines()
+    entries = [(sha, said) for sha, _, said in (line.partition(" ") for line in lines)]
+    made = {sha for sha, said in entries if not said.startswith(_MOVES)}
+    tips: dict[str, None] = {}
+    for (_, said), (before, _) in pairwise(entries):  # newest first: the second is what the first left
+        found = _LEFT.match(said)
+        if found and before in made and (OID.fullmatch(found[1]) or refs.holder(checkout, before)):
+            tips[before] = None
+    fresh = [
+        sha
+        for sha in tips
+        if sha != base and refs.is_ancestor(checkout, base, sha) and not refs.is_ancestor(checkout, sha, target)
+    ]
+    return [sha for sha in fresh if not any(sha != one and refs.is_ancestor(checkout, sha, one) for one in fresh)]

@@ -1,0 +1,393 @@
+"""The supervisor: one step that gives ready tasks to workers, follows them, and closes what has ended.
+
+Invariants:
+    * :meth:`Supervisor.step` alone changes who is at work; what is slow runs in the server's threads and reports back
+      through a queue. A step re-reads the rows, so a lost or doubled nudge is harmless.
+    * A task is ``running`` in the database before anything is done for it, and a ``running`` row that nobody here works on
+      is taken for lost: it is requeued, never forgotten. (What sessions claimed is theirs: :mod:`corral.work.tasks.leases`.)
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection
+
+from corral.config.model import Settings
+from corral.config.model import Tasks as TaskRules
+from corral.config.roster import Check
+from corral.models.blame import WORKER_LOST
+from corral.models.crash import crash_point
+from corral.models.events import EventKind
+from corral.models.identifiers import new_id
+from corral.models.instants import after, iso, parse
+from corral.models.states import TaskStatus
+from corral.runners.process import end_leftovers
+from corral.runners.protocol import Observation, Runner
+from corral.store import events
+from corral.store.tasks import tasks, work_pause
+from corral.work.tasks import attempts, leases, scheduling
+from corral.work.tasks.agents import checked
+from corral.work.tasks.attempts import INTERRUPTED, Ending
+from corral.work.tasks.trust import TrustGate
+from corral.work.workers import departures
+from corral.work.workers.at_work import Attempt, bring_mail, record
+from corral.work.workers.claim_pause import ClaimPause, Pause
+from corral.work.workers.execution import Site, Started, finish, launch, task_marks
+from corral.work.workers.sweeping import Sweeper
+from corral.work.worktrees.allocation import Grounds
+
+Row = dict[str, Any]
+
+LOOK_EVERY_S = 1.0
+"""Between two looks at workers; an end is seen at once, by the nudge that the process's exit causes."""
+
+STOPPING_LOOK_S = 0.1
+"""The same while a worker is being stopped."""
+
+LEASES_EVERY_S = 15.0
+"""Between two looks at what sessions hold; the end of one is seen at once, by a nudge."""
+
+
+class Supervisor:
+    """Owned by the server; only :meth:`step` is called again and again.
+
+    Args:
+        grounds: The database, the repository, the settings, and the clock that stamps what spawned work has done.
+        runners: By name.
+        spawn: Runs a function in one of the server's threads.
+        nudge: Asks for a step of ``"supervisor"`` or ``"landing"``.
+        watch_exit: Makes the server nudge the supervisor when a process ends.
+    """
+
+    def __init__(
+        self,
+        grounds: Grounds,
+        runners: Mapping[str, Runner],
+        *,
+        spawn: Callable[[Callable[[], None]], None],
+        nudge: Callable[[str], None],
+        watch_exit: Callable[[int], None],
+    ) -> None:
+        self._db = grounds.db
+        self._settings = grounds.settings
+        self._spawn = spawn
+        self._nudge = nudge
+        self._watch_exit = watch_exit
+        self._site = Site(grounds, runners, nudge, grounds.stopping.is_set)
+        self._attempts: dict[tuple[str, int], Attempt] = {}
+        self._reports: deque[Callable[[datetime], None]] = deque()
+        self._resuming: set[str] = set()
+        self._losing = False
+        self._leased = False
+        self._sweeper = Sweeper(grounds, spawn=spawn, report=self._report, nudge=nudge)
+        self._draining = False
+        self._recovered = False
+        self._pause = ClaimPause()
+
+    @property
+    def pause(self) -> Pause | None:
+        """Why no task is claimed; None while tasks are."""
+        return self._pause.now
+
+    def running_count(self) -> int:
+        """How many attempts are starting, at work or being closed."""
+        return len(self._attempts)
+
+    @property
+    def check(self) -> Check:
+        """Refuses a runner that could not start anything here."""
+        return checked(self._site.runners)
+
+    @property
+    def gate(self) -> TrustGate:
+        """Which tasks wait for the user's approval at this moment."""
+        return self._site.gate()
+
+    def drain(self, now: datetime) -> None:
+        """Start nothing new; what runs goes on."""
+        self._draining = True
+
+    def stop_all(self, now: datetime) -> None:
+        """End every worker: the coming steps stop, salvage and mark them ``interrupted``."""
+        self._draining = True
+        self._site.grounds.stopping.set()
+
+    def abandon(self, now: datetime) -> None:
+        """At the end of a stop: what could not be ended in time is interrupted too, so that no task is suspected for it."""
+        rules = self._settings().tasks
+        self._db.write(lambda conn: _interrupt_all(conn, now, rules))
+
+    def recover(self, now: datetime) -> None:
+        """At the start: running tasks become ``interrupted`` until nothing of their worker lives; worktrees are put right."""
+        if not self._recovered:  # what runs later is this daemon's own
+            self._db.write(lambda conn: _mark_crashed(conn, now, self._settings().tasks))
+            self._recovered = True
+        interrupted = {row["task_id"] for row in self._db.read(lambda conn: tasks.in_status(conn, "interrupted"))}
+        self._sweeper.recover(interrupted)
+
+    def step(self, now: datetime) -> datetime | None:
+        """Look once.
+
+        Returns:
+            When to look again; None: only when nudged.
+        """
+        awake = self._site.awake.at(now)
+        while self._reports:
+            self._reports.popleft()(now)
+        if self._db.damage is not None and self._site.is_stopping():
+            return self._end_without_rows(now)
+        running = self._db.read(lambda conn: tasks.in_status(conn, TaskStatus.RUNNING, TaskStatus.INTERRUPTED))
+        self._follow(running, now, awake)
+        self._leased = bool(self._db.read(leases.held))
+        if self._leased and self._db.write(lambda conn: leases.keep(conn, now, self._settings())):
+            self._nudge("supervisor")
+        if not self._draining:
+            self._resume(running)
+            self._claim(now)
+        self._sweeper.sweep(now, {task_id for task_id, _ in self._attempts})
+        return self._next_look(now)
+
+    # -- who is at work --------------------------------------------------------------------------------------------
+
+    def _follow(self, rows: Iterable[Row], now: datetime, awake: datetime) -> None:
+        present = {(row["task_id"], row["fencing_token"]): row for row in rows if row["status"] == TaskStatus.RUNNING}
+        lost = [row for key, row in present.items() if key not in self._attempts]
+        self._losing = not all(self._requeue_lost(row, now) for row in lost)
+        lease_s = self._settings().sessions.lease_s
+        news: list[tuple[Attempt, Row]] = []
+        for attempt in self._attempts.values():
+            if attempt.started is None or attempt.finishing:
+                continue
+            try:
+                self._stop_if_due(attempt, present.get(attempt.key), awake)
+                seen = attempt.started.running.observe(awake)
+            except OSError as error:  # of this worker alone, e.g. its output cannot be read just now
+                attempt.note_trouble(str(error))
+                continue
+            if seen.finished is not None:
+                attempt.finishing = True
+                self._spawn(self._finishing(attempt, seen))
+            elif (values := attempt.news(seen, lease_s, now)) is not None:
+                news.append((attempt, values))
+        if news:
+            self._db.write(lambda conn: record(conn, news, now))
+        bring_mail(self._db, self._attempts.values(), now)
+
+    def _stop_if_due(self, attempt: Attempt, row: Row | None, awake: datetime) -> None:
+        """Stop a worker once, for the first reason there is."""
+        assert attempt.started is not None
+        if attempt.stopping:
+            return
+        if row is None:
+            reason = WORKER_LOST, "The task was taken away from this worker."
+        elif row["cancel_reason"] is not None:
+            reason = "cancelled", str(row["cancel_reason"])
+        elif self._site.is_stopping():
+            reason = INTERRUPTED, "The daemon was stopped."
+        else:
+            return
+        attempt.stopping = True
+        attempt.started.running.stop(awake, *reason)
+
+    def _end_without_rows(self, now: datetime) -> datetime | None:
+        """Stop the workers although the database is damaged: nothing can be recorded of them, and no later start knows them."""
+        awake = self._site.awake.at(now)
+        for attempt in list(self._attempts.values()):
+            if attempt.started is not None and not attempt.finishing:
+                self._stop_if_due(attempt, attempt.task, awake)
+                if attempt.started.running.observe(awake).finished is not None:
+                    del self._attempts[attempt.key]
+        return now + timedelta(seconds=STOPPING_LOOK_S) if self._attempts else None
+
+    def _requeue_lost(self, row: Row, now: datetime) -> bool:
+        """A running task that nobody works on: what worked on it failed in a way nobody foresaw.
+
+        Returns:
+            False if something of it is still alive: it was killed, and the next step looks again.
+        """
+        if self._is_alive(row):
+            return False
+        ending = Ending(False, WORKER_LOST, "Its worker was lost; see the daemon's log.", is_fault=True)
+        rules = self._settings().tasks
+
+        def requeue(conn: Connection) -> None:
+            attempts.end(conn, row["task_id"], row["fencing_token"], ending, now, rules)
+            departures.end_attempt(conn, row["session_id"], WORKER_LOST, now, rules)
+
+        self._db.write(requeue)
+        for worktree in self._sweeper.of_task(row["task_id"]):
+            self._spawn(self._sweeper.putting_right(worktree))
+        return True
+
+    def _is_alive(self, row: Row) -> bool:
+        """Kill what is left of a task's worker; whether there was anything at this look."""
+        folders = [Path(worktree["path"]) for worktree in self._sweeper.of_task(row["task_id"])]
+        marks = task_marks(self._site.grounds, row["task_id"])
+        return bool(end_leftovers(marks, row["pid"], row["pid_started"], folders[0] if folders else None))
+
+    # -- who is next -----------------------------------------------------------------------------------------------
+
+    def _claim(self, now: datetime) -> None:
+        settings = self._settings()
+        self._bound_backoffs(now, settings.tasks)
+        if self._db.read(work_pause.current) is not None:
+            return
+        room = self._room(now, settings)
+        gate = self._site.gate()
+        if room <= 0 or self._db.read(lambda conn: next(gate.startable(conn, iso(now)), None)) is None:
+            return
+
+        def claim(conn: Connection) -> list[Row]:
+            claimed: list[Row] = []
+            while len(claimed) < room:
+                row = scheduling.claim(
+                    conn,
+                    session_id=new_id(),
+                    lease_s=settings.sessions.lease_s,
+                    ageing_s=settings.tasks.ageing_s,
+                    now=now,
+                    ready=gate.startable,
+                    fold=self._site.grounds.fold,
+                )
+                if row is None:
+                    break
+                claimed.append(row)
+            return claimed
+
+        leased = self._db.write(claim)
+        crash_point("task.claimed")
+        for row in leased:
+            attempt = Attempt(row)
+            self._attempts[attempt.key] = attempt
+            self._spawn(self._starting(attempt))
+
+    def _room(self, now: datetime, settings: Settings) -> int:
+        """How many tasks may be claimed; while claiming is paused, one, now and then, to see whether the fault is over."""
+        at_work = sum(not attempt.finishing for attempt in self._attempts.values())
+        room = settings.supervisor.max_agents - at_work
+        if self._pause.now is None or room <= 0:
+            return room
+        starts = any(attempt.started is None for attempt in self._attempts.values())
+        if starts or not self._pause.may_probe(now):
+            return 0
+        if self._db.write(tasks.end_fault_backoffs):
+            self._pause.postpone(now)  # unless this probe says more
+            return 1
+        self._pause.clear()  # nobody waits for it any more
+        return room
+
+    def _bound_backoffs(self, now: datetime, rules: TaskRules) -> None:
+        """A clock that was set back makes nobody wait for longer than a backoff can be."""
+        latest = after(now, rules.backoff_max_s)
+        if (self._db.read(tasks.latest_backoff) or "") > latest:
+            self._db.write(lambda conn: tasks.bound_backoffs(conn, latest))
+
+    def _resume(self, rows: Iterable[Row]) -> None:
+        for row in rows:
+            if row["status"] == TaskStatus.INTERRUPTED and row["task_id"] not in self._resuming:
+                self._resuming.add(row["task_id"])
+                self._spawn(self._resuming_one(row))
+
+    def _next_look(self, now: datetime) -> datetime | None:
+        due = []
+        stopping = any(attempt.stopping and not attempt.finishing for attempt in self._attempts.values())
+        if stopping or self._resuming or self._losing:
+            due.append(now + timedelta(seconds=STOPPING_LOOK_S))
+        elif self._attempts:
+            due.append(now + timedelta(seconds=LOOK_EVERY_S))
+        elif self._leased:
+            due.append(now + timedelta(seconds=LEASES_EVERY_S))
+        if self._sweeper.due is not None:
+            due.append(self._sweeper.due)
+        if not self._draining and self._pause.now is not None:
+            due.append(max(now + timedelta(seconds=LOOK_EVERY_S), self._pause.now.probe_at))
+        if not self._draining and (backoff := self._db.read(lambda conn: tasks.next_due(conn, iso(now)))):
+            due.append(parse(backoff))
+        return min(due, default=None)
+
+    # -- what runs in the server's threads; each reports back, whatever happens ------------------------------------
+
+    def _starting(self, attempt: Attempt) -> Callable[[], None]:
+        def start() -> None:
+            started: Started | Ending | None = None
+            try:
+                started = launch(self._site, attempt.task)
+            finally:
+                self._report(lambda now: self._has_started(attempt, started, now))
+
+        return start
+
+    def _has_started(self, attempt: Attempt, started: Started | Ending | None, now: datetime) -> None:
+        if isinstance(started, Started):
+            attempt.started, attempt.task = started, started.task
+            self._watch_exit(started.running.pid)
+            if self._pause.clear():
+                self._db.write(lambda conn: _record_end_of_pause(conn, now))
+            return
+        self._has_ended(attempt, now)
+        if started is not None and started.is_fault:
+            first = self._pause.start_failed(attempt.task["task_id"], started, now, self._settings().tasks)
+            if first:
+                self._db.write(
+                    lambda conn: events.record(
+                        conn, now, EventKind.SUPERVISOR_PAUSED, data={"reason": started.error_message}
+                    )
+                )
+
+    def _finishing(self, attempt: Attempt, seen: Observation) -> Callable[[], None]:
+        assert attempt.started is not None and seen.finished is not None
+        worktree, finished, used = attempt.started.worktree, seen.finished, attempt.used(seen.usage)
+
+        def close() -> None:
+            try:
+                finish(self._site, attempt.task, worktree, finished, used)
+            finally:
+                self._report(lambda now: self._has_ended(attempt, now))
+
+        return close
+
+    def _has_ended(self, attempt: Attempt, now: datetime) -> None:
+        self._attempts.pop(attempt.key, None)
+        self._sweeper.later(now)  # its worktree may have had to stay
+
+    def _resuming_one(self, row: Row) -> Callable[[], None]:
+        def resume() -> None:
+            try:
+                if self._is_alive(row):
+                    return
+                now, rules = self._site.grounds.clock(), self._settings().tasks
+                self._db.write(lambda conn: attempts.resume(conn, row["task_id"], now, rules))
+                crash_point("task.resumed")
+                for worktree in self._sweeper.of_task(row["task_id"]):
+                    self._sweeper.putting_right(worktree)()
+            finally:
+                self._report(lambda _now: self._resuming.discard(row["task_id"]))
+
+        return resume
+
+    def _report(self, report: Callable[[datetime], None]) -> None:
+        self._reports.append(report)
+        self._nudge("supervisor")
+
+
+def _mark_crashed(conn: Connection, now: datetime, rules: TaskRules) -> None:
+    """A regular stop leaves nothing ``running``: the daemon died with these."""
+    for row in tasks.in_status(conn, TaskStatus.RUNNING):
+        attempts.crash(conn, row, now, rules)
+        departures.end_attempt(conn, row["session_id"], INTERRUPTED, now, rules)
+
+
+def _interrupt_all(conn: Connection, now: datetime, rules: TaskRules) -> None:
+    for row in tasks.in_status(conn, TaskStatus.RUNNING):
+        attempts.interrupt(conn, row, "The daemon was stopped before it had ended.", now)
+        departures.end_attempt(conn, row["session_id"], INTERRUPTED, now, rules)
+
+
+def _record_end_of_pause(conn: Connection, now: datetime) -> None:
+    tasks.end_fault_backoffs(conn)
+    events.record(conn, now, EventKind.SUPERVISOR_RESUMED)

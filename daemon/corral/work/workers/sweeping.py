@@ -1,0 +1,124 @@
+"""Worktrees of tasks whose worker is gone: given back at once, and those that could not go, again later."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from datetime import datetime, timedelta
+from typing import Any
+
+from corral.models.states import WorktreePurpose, WorktreeState
+from corral.store.tasks import worktrees as rows
+from corral.work.worktrees import ownership
+from corral.work.worktrees.allocation import Grounds, put_right, tidy_branches
+
+Row = dict[str, Any]
+Report = Callable[[Callable[[datetime], None]], None]
+
+SWEEP_EVERY_S = 30.0
+"""Between two tries to remove a worktree that could not be removed."""
+
+
+class Sweeper:
+    """For the supervisor's step; what is slow runs in the server's threads.
+
+    Args:
+        spawn: Runs a function in one of the server's threads.
+        report: Has something done in the next step, by what a thread found.
+        nudge: Asks for a step of ``"landing"``.
+    """
+
+    def __init__(
+        self,
+        grounds: Grounds,
+        *,
+        spawn: Callable[[Callable[[], None]], None],
+        report: Report,
+        nudge: Callable[[str], None],
+    ) -> None:
+        self._grounds = grounds
+        self._spawn = spawn
+        self._report = report
+        self._nudge = nudge
+        self._righting: set[str] = set()
+        self.due: datetime | None = None
+
+    def recover(self, interrupted: Collection[str]) -> None:
+        """At the start: put right what an earlier life left half-done; not of tasks whose worker may still be alive.
+
+        Args:
+            interrupted: The tasks that are ended and resumed first.
+        """
+        for row in self._grounds.db.read(rows.listing):
+            half_done = row["state"] != WorktreeState.READY
+            abandoned = row["purpose"] == WorktreePurpose.TASK
+            if (
+                row["purpose"] != WorktreePurpose.VERIFY
+                and (half_done or abandoned)
+                and row["task_id"] not in interrupted
+            ):
+                self._spawn(self.putting_right(row))
+            elif row["state"] == WorktreeState.READY and row["purpose"] != WorktreePurpose.VERIFY:
+                self._check(row)
+
+    def sweep(self, now: datetime, at_work: Collection[str]) -> None:
+        """Try again what could not be removed, if that is due; a clock that was set back makes it due.
+
+        Args:
+            at_work: Tasks that are starting, at work or being closed.
+        """
+        if self.due is None or now < self.due <= now + timedelta(seconds=SWEEP_EVERY_S):
+            return
+        self.due = None
+        for row in self._grounds.db.read(rows.listing):
+            if row["purpose"] == WorktreePurpose.VERIFY:
+                continue
+            going = row["state"] == WorktreeState.RECLAIMING
+            if going and (row["note"] is not None or self._is_forsaken(row, at_work)):
+                self._spawn(self.putting_right(row))
+            elif row["state"] == WorktreeState.READY and row["note"] is not None:
+                self._check(row)
+        self._spawn(lambda: tidy_branches(self._grounds))
+
+    def later(self, now: datetime) -> None:
+        """Something may have had to stay: look again in a while."""
+        self.due = self.due or now + timedelta(seconds=SWEEP_EVERY_S)
+
+    def of_task(self, task_id: str) -> list[Row]:
+        """The worktrees that a task has."""
+        found = self._grounds.db.read(lambda conn: rows.listing(conn, purposes=(WorktreePurpose.TASK,)))
+        return [row for row in found if row["task_id"] == task_id]
+
+    def putting_right(self, worktree: Row) -> Callable[[], None]:
+        """What a thread does to give a worktree back."""
+        worktree_id = worktree["worktree_id"]
+        self._righting.add(worktree_id)
+
+        def right() -> None:
+            gone = False
+            try:
+                gone = put_right(self._grounds, worktree)
+            finally:
+                self._report(lambda now: self._was_put_right(worktree_id, gone, now))
+
+        return right
+
+    def _check(self, row: Row) -> None:
+        """Look whether a worktree in use is still the one that was made; as long as it is not, with every sweep."""
+
+        def check() -> None:
+            if not ownership.check_ready(self._grounds, row):
+                self._report(self.later)
+
+        self._spawn(check)
+
+    def _was_put_right(self, worktree_id: str, gone: bool, now: datetime) -> None:
+        self._righting.discard(worktree_id)
+        if gone:
+            self._nudge("landing")  # a branch that has landed may have waited for this
+        else:
+            self.later(now)
+
+    def _is_forsaken(self, worktree: Row, at_work: Collection[str]) -> bool:
+        """A task's worktree that was going when whoever removed it failed, so that not even a note says why it stays."""
+        mine = worktree["purpose"] == WorktreePurpose.TASK
+        return mine and worktree["worktree_id"] not in self._righting and worktree["task_id"] not in at_work

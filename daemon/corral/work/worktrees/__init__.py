@@ -1,0 +1,1 @@
+"""The worktrees of tasks and sessions: allocated, made usable, owned, given back."""

@@ -1,0 +1,377 @@
+"""Worktrees come and go: the row first, then the folder; the folder goes first, then the row.
+
+Invariants:
+    * A folder below ``worktrees.root`` that Corral made has a row that is not ``removed``.
+    * A folder goes only when what is in it is committed on a ref, or was just salvaged.
+    * After a kill at any point :func:`put_right` finishes or undoes what was begun.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from functools import cached_property
+from pathlib import Path
+from shlex import quote
+from threading import Event
+from typing import Any
+
+from sqlalchemy import Connection
+
+from corral.config.links import VERIFY, make_own_folder
+from corral.config.model import Settings
+from corral.config.paths import Project, bundle_dir
+from corral.config.trust import SETUP, Claim, refuse
+from corral.coordination.sessions.teams import Teams
+from corral.errors import (
+    ConfigInvalid,
+    Conflict,
+    CorralError,
+    GitFailed,
+    InvalidInput,
+    NotFound,
+    PathReplaced,
+    SetupFailed,
+)
+from corral.git import refs
+from corral.git.checkouts import worktrees
+from corral.git.process.command import Git
+from corral.models.crash import crash_point
+from corral.models.identifiers import check_name, new_id
+from corral.models.instants import iso
+from corral.models.states import WorktreePurpose, WorktreeState
+from corral.runners.environment import verification_environment
+from corral.runners.process import PROJECT_MARK, TASK_MARK
+from corral.store.engine.database import Database
+from corral.store.tasks import worktrees as rows
+from corral.work.worktrees import ownership
+from corral.work.worktrees.ports import bindable, choose_block
+from corral.work.worktrees.provision import WORKTREE_MARK, Provisioned, provision, run_setup
+from corral.work.worktrees.recipes import Recipe, load_recipes
+from corral.work.worktrees.removal import take_down
+
+Row = dict[str, Any]
+
+SETUP_TIMEOUT_S = 900.0
+
+
+def wanted() -> bool:
+    """For :func:`make_usable`: it is needed whatever happens."""
+    return False
+
+
+@dataclass(frozen=True)
+class Grounds:
+    """What everyone who allocates or reclaims needs; shared by threads.
+
+    Attributes:
+        repo: The repository, for work on refs and worktrees.
+        settings: Gives the settings in force.
+        clock: Stamps what slow work has done at its end.
+        project_id: The project's, by which its processes are known.
+        team: Gives the team in force.
+        untrusted: What files of the project would have executed and the user has not approved.
+        fold: Whether the repository's file system ignores case.
+        stopping: Set once the daemon ends all work: what waits for something gives up.
+    """
+
+    db: Database
+    project: Project
+    repo: Git
+    settings: Callable[[], Settings]
+    clock: Callable[[], datetime]
+    project_id: str
+    team: Callable[[], Teams] = Teams
+    untrusted: Callable[[], Sequence[Claim]] = tuple
+    fold: bool = False
+    stopping: Event = field(default_factory=Event)
+
+    @property
+    def root(self) -> Path:
+        """The folder that allocated worktrees lie in."""
+        return self.project.root / self.settings().worktrees.root
+
+    @cached_property
+    def recipes(self) -> list[Recipe]:
+        """The recipes of the bundle; they change with the installation only."""
+        return load_recipes(bundle_dir())
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A worktree to be made. ``branch`` is a short name; ``base_sha`` what it starts at."""
+
+    name: str
+    branch: str
+    base_sha: str
+    purpose: WorktreePurpose
+    task_id: str | None = None
+    session_id: str | None = None
+
+
+def landing_target(grounds: Grounds, named: str | None) -> tuple[str, str]:
+    """The branch that work lands on, and its present tip.
+
+    Args:
+        named: What a task or a person asked for; None is ``landing.target``, else what the main checkout has.
+
+    Returns:
+        Short branch name, SHA.
+
+    Raises:
+        NotFound: There is no such branch, or it has no commit yet.
+    """
+    default = refs.default_branch(grounds.repo) if named is None else None
+    target = named or grounds.settings().landing.target or (default or "").removeprefix("refs/heads/")
+    tip = refs.read(grounds.repo, refs.branch_ref(target)) if target else None
+    if tip is None:
+        raise NotFound(
+            f"There is no branch {target!r} to work from." if target else "The main checkout is on no branch.",
+            cause="The branch does not exist, or has no commit yet.",
+            remedy=f"Make it: git branch {quote(target or 'main')} COMMIT (or name another one as `landing.target` in "
+            ".corral/config.yaml)",
+        )
+    return target, tip
+
+
+def allocate(
+    grounds: Grounds,
+    plan: Plan,
+    restore: Callable[[Path, worktrees.Remake], None] | None = None,
+    is_unwanted: Callable[[], bool] = wanted,
+) -> tuple[Row, Provisioned]:
+    """Make a worktree and make it usable; it stays ``allocating`` until :func:`mark_ready`.
+
+    Args:
+        restore: Makes the checkout in another way than from ``plan.base_sha`` (for salvaged work).
+        is_unwanted: Whether it is not needed after all; asked while setup commands run.
+
+    Raises:
+        Conflict: A worktree of that name exists.
+        PathReplaced: Something else was put in its place meanwhile.
+        NotTrusted: The user has not approved the setup commands.
+        CorralError: Git or the file system refused; nothing half-made stays.
+    """
+    refuse(grounds.untrusted(), SETUP)
+    row = grounds.db.write(lambda conn: _intend(conn, grounds, plan))
+    crash_point("worktree.intended")
+    row = ownership.make_folder(grounds, row)
+    path = Path(row["path"])
+
+    def remake(_path: Path) -> None:
+        nonlocal row
+        row = ownership.make_folder_again(grounds, row)
+
+    try:
+        if restore is not None:
+            restore(path, remake)
+        else:
+            worktrees.add(grounds.repo, path, plan.branch, plan.base_sha, remake)
+    except PathReplaced:
+        put_right(grounds, row)
+        raise
+    except (Conflict, NotFound, InvalidInput):  # nothing was begun: what stands in the way is somebody else's
+        ownership.forget_folder(grounds, row)
+        raise
+    except (CorralError, OSError):
+        put_right(grounds, row)
+        raise
+    crash_point("worktree.added")
+    try:
+        mark = {TASK_MARK: plan.task_id} if plan.task_id else {}
+        usable = make_usable(grounds, path, row["port_base"], mark, is_unwanted, lambda: ownership.prove(grounds, row))
+        return row, usable
+    except (CorralError, OSError):
+        put_right(grounds, row)
+        raise
+
+
+def mark_ready(conn: Connection, worktree_id: str, provided: Provisioned) -> Row:
+    """The worktree is usable.
+
+    Raises:
+        Conflict: It is being removed.
+    """
+    row = rows.move(
+        conn,
+        worktree_id,
+        (WorktreeState.ALLOCATING,),
+        {"state": WorktreeState.READY, "provision": asdict(provided), "note": None},
+    )
+    if row is None:
+        raise Conflict("The worktree is being removed.")
+    return row
+
+
+def begin_reclaim(grounds: Grounds, row: Row) -> Row | None:
+    """Store that a worktree shall go; None if it is going or gone already."""
+    come_from = (WorktreeState.ALLOCATING, WorktreeState.READY)
+    values = {"state": WorktreeState.RECLAIMING}
+    return grounds.db.write(lambda conn: rows.move(conn, row["worktree_id"], come_from, values))
+
+
+def reclaim(grounds: Grounds, worktree_id: str, *, reason: str) -> bool:
+    """Remove a worktree that is ``reclaiming``; safe to repeat.
+
+    What cannot be removed stays, with a note on its row that says why; it is tried again later.
+
+    Args:
+        reason: What the salvage is labelled with, one line.
+
+    Returns:
+        Whether it is gone.
+    """
+    row = grounds.db.read(lambda conn: rows.get(conn, worktree_id))
+    if row is None or row["state"] != WorktreeState.RECLAIMING:
+        return True
+    crash_point("worktree.reclaiming")
+    try:
+        take_down(grounds, row, reason)
+    except (CorralError, OSError) as error:
+        ownership.note(grounds, row, error)
+        return False
+    crash_point("worktree.removed")
+    gone = {"state": WorktreeState.REMOVED, "removed_at": iso(grounds.clock()), "note": None}
+    grounds.db.write(lambda conn: rows.move(conn, worktree_id, (WorktreeState.RECLAIMING,), gone))
+    return True
+
+
+def put_right(grounds: Grounds, row: Row) -> bool:
+    """Give back a worktree that nobody works in: a half-made one, one that was going, one whose worker is gone.
+
+    Returns:
+        Whether it is gone.
+    """
+    return give_up(grounds, row, reason="its worker is gone")
+
+
+def give_up(grounds: Grounds, row: Row, *, reason: str) -> bool:
+    """Remove a worktree that nobody needs any more; one that something else has taken the place of stays as it is, with a note.
+
+    Returns:
+        Whether it is gone.
+    """
+    try:
+        ownership.prove_remains(grounds, row)
+    except PathReplaced as error:
+        ownership.note(grounds, row, error)
+        return False
+    begin_reclaim(grounds, row)
+    return reclaim(grounds, row["worktree_id"], reason=reason)
+
+
+def tidy_branches(grounds: Grounds) -> None:
+    """Delete branches of tasks that nothing needs any more: a git that outlived its daemon may have made one after all.
+
+    Raises:
+        GitFailed: Git refused; it is tried again with the next call.
+    """
+    for ref in refs.listing(grounds.repo, "refs/heads/corral/"):
+        branch = ref.name.removeprefix("refs/heads/")
+        if grounds.db.read(lambda conn, branch=branch: rows.is_done_with(conn, branch)):  # type: ignore[misc]
+            worktrees.drop_branch(grounds.repo, ref.name)
+
+
+def _intend(conn: Connection, grounds: Grounds, plan: Plan) -> Row:
+    check_name(plan.name, "worktree")
+    if rows.live_by_name(conn, plan.name) is not None:
+        raise Conflict(
+            f"There is a worktree {plan.name} already.", remedy="Choose another name, or remove that one first."
+        )
+    settings = grounds.settings().worktrees
+    if (grounds.root / plan.name).is_relative_to(grounds.project.home / VERIFY):
+        raise ConfigInvalid(
+            f"worktrees.root is {settings.root}, where merges are verified.",
+            cause="That folder is reset and cleaned before every verification.",
+            remedy="Set `worktrees.root` to another folder.",
+        )
+    port = None
+    if settings.ports_each:
+        port = choose_block(rows.port_bases(conn), settings.port_first, settings.ports_each, bindable)
+    return rows.create(
+        conn,
+        {
+            "worktree_id": new_id(),
+            "name": plan.name,
+            "path": str(grounds.root / plan.name),
+            "branch": plan.branch,
+            "base_sha": plan.base_sha,
+            "purpose": plan.purpose,
+            "state": WorktreeState.ALLOCATING,
+            "task_id": plan.task_id,
+            "session_id": plan.session_id,
+            "port_base": port,
+            "provision": {},
+            "created_at": iso(grounds.clock()),
+        },
+    )
+
+
+def make_usable(
+    grounds: Grounds,
+    path: Path,
+    port_base: int | None,
+    mark: Mapping[str, str],
+    is_unwanted: Callable[[], bool],
+    prove: Callable[[], Git],
+    name: str | None = None,
+) -> Provisioned:
+    """Give a checkout what git does not: dependencies, environment files, ports; run the setup commands where needed.
+
+    Args:
+        mark: In the environment of the setup commands, so that those of a dead daemon are found and ended.
+        is_unwanted: Whether it is not needed after all; a setup command is ended then, or when all work ends.
+        prove: Gives the checkout if the folder is Corral's own; asked before anything is written there.
+        name: What its log and what it owns outside of itself are called; None: like its folder.
+
+    Raises:
+        PathReplaced: So says ``prove``.
+        CorralError: The file system or git refused, or a setup command failed or was ended; its log is named.
+    """
+    settings = grounds.settings()
+    refuse(grounds.untrusted(), SETUP)
+    checkout = prove()
+    made = provision(
+        grounds.project.root,
+        path,
+        recipes=grounds.recipes,
+        settings=settings,
+        port_base=port_base,
+        is_ignored=lambda paths: _ignored(checkout, paths),
+        name=name,
+    )
+    if made.setup:
+        env = verification_environment(os.environ, {**environment(grounds, path, made), **mark})
+        log = make_own_folder(grounds.project.logs_dir / "worktrees", grounds.project.root) / f"{name or path.name}.log"
+        prove()
+        done = run_setup(
+            path, made.setup, env, log, SETUP_TIMEOUT_S, lambda: grounds.stopping.is_set() or is_unwanted()
+        )
+        if not done.ok:
+            raise SetupFailed(
+                f"The setup of the worktree failed: {done.command}",
+                cause="It was ended before it was done."
+                if done.exit_code is None
+                else f"It ended with {done.exit_code}.",
+                remedy=f"Read {log}.",
+                details={"exit_code": done.exit_code},
+            )
+    return made
+
+
+def _ignored(checkout: Git, paths: list[str]) -> set[str]:
+    text = "\0".join(paths).encode("utf-8", "surrogateescape")
+    found = checkout.run("check-ignore", "-z", "--stdin", input=text)
+    if found.rc > 1:
+        raise GitFailed("git check-ignore failed.", cause=found.stderr, details={"argv": list(found.argv)})
+    return {path for path in found.text.split("\0") if path}
+
+
+def environment(grounds: Grounds, worktree: Path, made: Provisioned) -> dict[str, str]:
+    """What a process that works in an allocated worktree is told, on top of its own environment."""
+    own = str(grounds.project.run_dir / "bin")
+    path = os.pathsep.join([*made.path_prefixes, own, os.environ.get("PATH", os.defpath)])
+    said = {WORKTREE_MARK: str(worktree), "CORRAL_PROJECT": str(grounds.project.root), PROJECT_MARK: grounds.project_id}
+    return {**made.env, "PATH": path, **said}

@@ -1,0 +1,124 @@
+"""The rows of worktrees and what stands at their paths: a folder is made with its record, and proven before it is touched.
+
+What fails the proof stays as it is. Its row says what stands there instead and what to type, until it is so no more.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from corral.config.inodes import folder_id
+from corral.errors import CorralError, PathReplaced
+from corral.git.checkouts import identity as worktree_identity
+from corral.git.checkouts.identity import OwnWorktree
+from corral.git.process.command import Git
+from corral.models.crash import crash_point
+from corral.models.instants import iso
+from corral.models.states import WorktreeState
+from corral.store.tasks import worktrees as rows
+
+if TYPE_CHECKING:
+    from corral.work.worktrees.allocation import Grounds
+
+Row = dict[str, Any]
+
+_LIVE = (WorktreeState.ALLOCATING, WorktreeState.READY, WorktreeState.RECLAIMING)
+
+
+def make_folder(grounds: Grounds, row: Row) -> Row:
+    """Make the empty folder of a worktree that is ``allocating`` and record which folder it is; returns the row.
+
+    Raises:
+        Conflict: Something stands there; the row is ``removed``.
+        PathReplaced: The way there leads through a symbolic link; the row is ``removed``.
+        OSError: It cannot be made; the row is ``removed``.
+    """
+    try:
+        made = worktree_identity.make_folder(Path(row["path"]), grounds.project.root)
+    except (CorralError, OSError):
+        _forget(grounds, row)
+        raise
+    crash_point("worktree.folder_made")
+    return _record(grounds, row, made)
+
+
+def make_folder_again(grounds: Grounds, row: Row) -> Row:
+    """The same once git, which failed to make a worktree of it, has taken the folder away. The row stays if that fails.
+
+    Raises:
+        Conflict: Something stands there meanwhile.
+        OSError: It cannot be made.
+    """
+    row = _record(grounds, row, None)  # killed from here on, an empty folder of unknown number may be found
+    return _record(grounds, row, worktree_identity.make_folder(Path(row["path"]), grounds.project.root))
+
+
+def forget_folder(grounds: Grounds, row: Row) -> None:
+    """Take an empty folder that :func:`make_folder` made away again; its row is ``removed``."""
+    path = Path(row["path"])
+    worktree_identity.prove_remains(grounds.repo, _recorded(grounds, row))
+    path.rmdir()
+    _forget(grounds, row)
+
+
+def prove(grounds: Grounds, row: Row) -> Git:
+    """The checkout of a whole worktree, if it is provably Corral's; call it right before each effect.
+
+    Raises:
+        PathReplaced: It is not.
+    """
+    checkout = worktree_identity.prove(grounds.repo, _recorded(grounds, row))
+    if row["folder_id"] is None:  # made before that was recorded
+        _record(grounds, row, folder_id(Path(row["path"])))
+    return checkout
+
+
+def prove_remains(grounds: Grounds, row: Row) -> None:
+    """The same for one that may be half made, damaged or gone.
+
+    Raises:
+        PathReplaced: Something else stands there.
+    """
+    worktree_identity.prove_remains(grounds.repo, _recorded(grounds, row))
+
+
+def check_ready(grounds: Grounds, row: Row) -> bool:
+    """Look at a worktree in use: note on its row what stands in its place; take the note away once that is over.
+
+    Returns:
+        Whether it is Corral's, or gone.
+    """
+    try:
+        prove_remains(grounds, row)
+    except PathReplaced as error:
+        note(grounds, row, error)
+        return False
+    if row["note"] is not None:
+        grounds.db.write(lambda conn: rows.move(conn, row["worktree_id"], (WorktreeState.READY,), {"note": None}))
+    return True
+
+
+def note(grounds: Grounds, row: Row, error: CorralError | OSError) -> None:
+    """Say on a row why its worktree stays, and in a second line what to type; its state stays too."""
+    if isinstance(error, CorralError):
+        cause = "" if error.cause == error.default_cause else f" {error.cause}"
+        text = f"{error.message}{cause}\n{error.remedy}"
+    else:
+        text = str(error)
+    grounds.db.write(lambda conn: rows.move(conn, row["worktree_id"], _LIVE, {"note": text}))
+
+
+def _recorded(grounds: Grounds, row: Row) -> OwnWorktree:
+    return OwnWorktree(Path(row["path"]), grounds.project.root, row["folder_id"], row["branch"])
+
+
+def _record(grounds: Grounds, row: Row, made: str | None) -> Row:
+    values = {"folder_id": made}
+    moved = grounds.db.write(lambda conn: rows.move(conn, row["worktree_id"], _LIVE, values))
+    return moved or {**row, **values}
+
+
+def _forget(grounds: Grounds, row: Row) -> None:
+    gone = {"state": WorktreeState.REMOVED, "removed_at": iso(grounds.clock())}
+    grounds.db.write(lambda conn: rows.move(conn, row["worktree_id"], (WorktreeState.ALLOCATING,), gone))

@@ -1,0 +1,134 @@
+"""Recipes: what a fresh worktree of a certain kind of project needs, read from the bundle's ``worktrees/*.yaml``.
+
+A recipe is data. It names the folders that git does not carry (a virtual environment, ``node_modules``) and how each gets
+into a worktree; :mod:`corral.work.worktrees.provision` does it. The format is described in ``worktrees/README.md``.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path, PurePosixPath
+from string import Formatter
+from typing import Annotated, Literal
+
+import yaml
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+from corral.errors import ConfigInvalid
+
+PLACEHOLDERS = frozenset({"worktree", "name", "port", "ports"})
+"""What a value of ``env`` may name in braces; a folder's values may name ``{folder}`` as well: its absolute path."""
+
+
+def _inside(text: str) -> str:
+    parts = PurePosixPath(text).parts
+    if not parts or text.startswith("/") or str(PurePosixPath(text)) != text or {"..", "**", ".git"} & set(parts):
+        raise ValueError("must be a relative path inside the checkout, without '..', '**' and '.git'")
+    return text
+
+
+def _naming(known: frozenset[str]) -> AfterValidator:
+    def check(text: str) -> str:
+        unknown = {field for _, field, _, _ in Formatter().parse(text) if field is not None} - known
+        if unknown:
+            raise ValueError(f"unknown placeholder {min(unknown)!r}")
+        return text
+
+    return AfterValidator(check)
+
+
+InsidePath = Annotated[str, AfterValidator(_inside)]
+Template = Annotated[str, _naming(PLACEHOLDERS)]
+FolderTemplate = Annotated[str, _naming(PLACEHOLDERS | {"folder"})]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class Folder(_Strict):
+    """One folder that git does not carry, and how it gets into a worktree.
+
+    Attributes:
+        path: Where it is, relative to the checkout; ``*`` stands for one visible folder name.
+        mode: ``clone`` makes a private copy, ``link`` a real folder of symlinks to the main checkout's children, ``skip``
+            nothing: the worktree makes its own.
+        without_cow: What ``clone`` does on a file system without copy-on-write.
+        relocate: Rewrite the main checkout's path to the worktree's in the files of a Python virtual environment.
+        private: Children that ``link`` copies, because tools write into them or they find their project by their own place.
+        omit: Children that are left out: caches that a worktree fills by itself.
+        watch: Globs inside the folder (``.`` for itself) whose listing says what is installed. When it changes in the main
+            checkout, a worktree that has not changed its own gets the folder anew.
+        env: Variables that are set when the worktree has the folder.
+        path_prefixes: Folders put in front of ``PATH`` when the worktree has the folder.
+    """
+
+    path: InsidePath
+    mode: Literal["clone", "link", "skip"]
+    without_cow: Literal["copy", "skip"] = "copy"
+    relocate: bool = False
+    private: tuple[str, ...] = Field(default=(), strict=False)
+    omit: tuple[str, ...] = Field(default=(), strict=False)
+    watch: tuple[str, ...] = Field(default=(), strict=False)
+    env: dict[str, FolderTemplate] = Field(default_factory=dict)
+    path_prefixes: tuple[FolderTemplate, ...] = Field(default=(), strict=False)
+
+
+class Recipe(_Strict):
+    """How a worktree of one kind of project becomes usable.
+
+    Attributes:
+        name: The file's name without its suffix.
+        detect: Globs, relative to the root; the recipe applies where one of them matches.
+        folders: What git does not carry.
+        setup: Command that makes the folders anew; run only where the user allowed it and the main checkout has none.
+        env: Variables that are always set.
+    """
+
+    name: str
+    detect: tuple[InsidePath, ...] = Field(min_length=1, strict=False)
+    folders: tuple[Folder, ...] = Field(default=(), strict=False)
+    setup: str | None = None
+    env: dict[str, Template] = Field(default_factory=dict)
+
+
+def load_recipes(bundle: Path) -> list[Recipe]:
+    """Read every recipe of the bundle, in order of name.
+
+    Args:
+        bundle: The folder that holds ``worktrees/``.
+
+    Raises:
+        ConfigInvalid: A recipe is not valid; ``details['errors']`` has ``file``, ``field`` and ``reason`` of every fault.
+    """
+    recipes: list[Recipe] = []
+    errors: list[dict[str, str]] = []
+    for file in sorted((bundle / "worktrees").glob("*.yaml")):
+        try:
+            recipes.append(Recipe.model_validate({"name": file.stem, **_mapping(file)}))
+        except ValidationError as invalid:
+            errors += [
+                {"file": file.name, "field": ".".join(map(str, fault["loc"])), "reason": fault["msg"]}
+                for fault in invalid.errors()
+            ]
+        except (yaml.YAMLError, ValueError) as unreadable:
+            errors.append({"file": file.name, "field": "", "reason": " ".join(str(unreadable).split())})
+    if errors:
+        first = errors[0]
+        raise ConfigInvalid(
+            f"The recipe {first['file']} is not valid: {first['field'] or 'the file'}: {first['reason']}",
+            cause="A file in the bundle's worktrees/ folder does not fit the format of worktrees/README.md.",
+            details={"errors": errors},
+        )
+    return recipes
+
+
+def _mapping(file: Path) -> dict[str, object]:
+    data = yaml.safe_load(file.read_text(encoding="utf-8"))
+    if not isinstance(data, dict):
+        raise ValueError("a recipe is a mapping")
+    return data
+
+
+def matching(recipes: list[Recipe], checkout: Path) -> list[Recipe]:
+    """The recipes that apply to a checkout, in their order."""
+    return [recipe for recipe in recipes if any(any(checkout.glob(glob)) for glob in recipe.detect)]

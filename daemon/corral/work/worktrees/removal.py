@@ -1,0 +1,94 @@
+"""Taking a worktree down: proven to be Corral's, salvaged where only it holds something, then removed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import Connection
+
+from corral.errors import WorkAtRisk
+from corral.git import refs
+from corral.git.checkouts import salvage, worktrees
+from corral.models.crash import crash_point
+from corral.models.events import EventKind
+from corral.models.states import WorktreePurpose, WorktreeState
+from corral.store import events
+from corral.store.tasks import worktrees as rows
+from corral.work.workers.heads import come_home
+from corral.work.worktrees import ownership
+
+if TYPE_CHECKING:
+    from corral.work.worktrees.allocation import Grounds
+
+Row = dict[str, Any]
+
+
+def take_down(grounds: Grounds, row: Row, reason: str) -> None:
+    """Remove a worktree that is ``reclaiming``, and its branch where nothing needs that; safe to repeat.
+
+    Raises:
+        PathReplaced: Something else stands in its place, and is left alone.
+        CorralError: It could not be salvaged or removed.
+    """
+    repo, path = grounds.repo, Path(row["path"])
+    submitted = grounds.db.read(lambda conn: rows.is_submitted(conn, row))
+    # git lets go of a branch that something else holds; one that waits to be merged has to keep its name
+    branch = None if submitted and not path.exists() else row["branch"]
+    if not worktrees.repair(repo, path, branch, lambda: ownership.prove_remains(grounds, row)):
+        return
+    if not (submitted and _removed_clean(grounds, row)):
+        _remove_preserved(grounds, row, reason, submitted=submitted)
+    if not submitted:  # the branch goes too, unless it alone holds something
+        worktrees.repair(repo, path, row["branch"], lambda: ownership.prove_remains(grounds, row))
+
+
+def _remove_preserved(grounds: Grounds, row: Row, reason: str, *, submitted: bool) -> None:
+    repo, path, ref = grounds.repo, Path(row["path"]), refs.branch_ref(row["branch"])
+    # the branch that HEAD is on goes with the worktree; another one is somebody's
+    come_home(ownership.prove(grounds, row), ref)
+    found = _preserve(grounds, row, reason, always=row["purpose"] == WorktreePurpose.TASK and not submitted)
+    crash_point("worktree.salvaged")
+    if found is None:
+        worktrees.remove(repo, path, lambda: ownership.prove(grounds, row))
+        return
+    # the queue lets go of it once it has landed
+    worktrees.remove_salvaged(repo, path, found, keep_branch=submitted, check=lambda: ownership.prove(grounds, row))
+
+
+def _removed_clean(grounds: Grounds, row: Row) -> bool:
+    """The usual end: all that was made is on a branch that waits to be merged."""
+    try:
+        worktrees.remove(grounds.repo, Path(row["path"]), lambda: ownership.prove(grounds, row))
+    except WorkAtRisk:  # something was written after all: then it is salvaged like everything else
+        return False
+    return True
+
+
+def _preserve(grounds: Grounds, row: Row, reason: str, *, always: bool) -> salvage.Snapshot | None:
+    """Put a worktree's whole state on a salvage ref; None where refs hold all of it already.
+
+    Args:
+        always: The worktree's branch does not count: a failed attempt's commits are kept by a salvage ref alone.
+    """
+    checkout = ownership.prove(grounds, row)
+    exclude = row["provision"].get("exclude", ())
+    forced = always and checkout.head() != row["base_sha"]
+    found = salvage.snapshot(checkout, row["name"], grounds.clock(), reason=reason, exclude=exclude, always=forced)
+    if found is not None:
+        grounds.db.write(lambda conn: _salvaged(conn, grounds, row, found, reason))
+    return found
+
+
+def _salvaged(conn: Connection, grounds: Grounds, row: Row, found: salvage.Snapshot, reason: str) -> None:
+    live = (WorktreeState.ALLOCATING, WorktreeState.READY, WorktreeState.RECLAIMING)
+    rows.move(conn, row["worktree_id"], live, {"salvage_ref": found.ref})
+    data = {"ref": found.ref, "files": found.files[:50], "reason": reason, "worktree": row["name"]}
+    events.record(
+        conn,
+        grounds.clock(),
+        EventKind.WORKTREE_SALVAGED,
+        task_id=row["task_id"],
+        session_id=row["session_id"],
+        data=data,
+    )

@@ -1,0 +1,103 @@
+"""What of a main checkout may be brought into a worktree: found by reading, without entering what is closed.
+
+Closed are git's own folder, Corral's, and every nested checkout (a worktree inside the main one, a submodule): copying
+worktrees into worktrees fills a disk.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Iterator
+from fnmatch import fnmatch
+from pathlib import Path
+
+from corral.work.worktrees.folders import NEVER
+
+_CLOSED = ".claude/worktrees"
+
+
+def find_folders(main: Path, pattern: str, left: frozenset[str]) -> list[str]:
+    """Real folders that match a recipe's pattern, relative to ``main``.
+
+    Args:
+        main: The main checkout.
+        pattern: A relative path; ``*`` stands for part of one visible name.
+        left: Names of folders that are not entered: what recipes bring as a whole.
+    """
+    found = [""]
+    parts = pattern.split("/")
+    for part in parts[:-1]:
+        found = [
+            path
+            for path in _children(main, found, part)
+            if _may_enter(path, left) and not os.path.lexists(f"{main}/{path}/.git")
+        ]
+    return list(_children(main, found, parts[-1]))
+
+
+def walk_files(main: Path, left: frozenset[str], folder: str = "") -> Iterator[str]:
+    """Every file and symlink below ``folder``, relative to ``main``, but what is closed or in a folder named in ``left``."""
+    with os.scandir(f"{main}/{folder}") as scanned:
+        entries = sorted(scanned, key=_name)
+    if folder and any(entry.name == ".git" for entry in entries):
+        return
+    for entry in entries:
+        path = f"{folder}/{entry.name}" if folder else entry.name
+        if entry.is_dir(follow_symlinks=False):
+            if _may_enter(path, left):
+                yield from walk_files(main, left, path)
+        elif entry.is_symlink() or entry.is_file():
+            yield path
+
+
+def what_is_installed(folder: Path, watch: tuple[str, ...]) -> str:
+    """A digest that changes when something is installed into or removed from a dependency folder.
+
+    Args:
+        folder: The dependency folder.
+        watch: Globs inside it, ``.`` for itself: the folders whose listing says what is installed.
+    """
+    digest = hashlib.sha256()
+    for pattern in watch:
+        for listed in sorted(folder.glob(pattern)) if pattern != "." else [folder]:
+            with os.scandir(listed) as entries:
+                digest.update("".join(sorted(map(_said_by, entries))).encode(errors="surrogateescape"))
+    return digest.hexdigest()
+
+
+def _said_by(entry: os.DirEntry[str]) -> str:
+    if entry.is_file(follow_symlinks=False):
+        # The lock files of package managers, and .pth files. A .gitignore in there says nothing about packages.
+        return "" if entry.name == ".gitignore" else f"{entry.name} {entry.stat(follow_symlinks=False).st_mtime_ns}\n"
+    # Not the times of folders: an import writes __pycache__ into them.
+    return "" if entry.name.startswith((".", "__pycache__")) else f"{entry.name}\n"
+
+
+def _children(main: Path, parents: list[str], part: str) -> Iterator[str]:
+    """Real folders named ``part`` in each of the parents."""
+    for parent in parents:
+        if "*" in part:
+            with os.scandir(f"{main}/{parent}") as scanned:
+                folders = [entry.name for entry in scanned if entry.is_dir(follow_symlinks=False)]
+            names = sorted(name for name in folders if not name.startswith(".") and fnmatch(name, part))
+        else:
+            names = [part] if _is_real_folder(f"{main}/{parent}/{part}") else []
+        yield from (f"{parent}/{name}" if parent else name for name in names)
+
+
+def _is_real_folder(path: str) -> bool:
+    try:
+        return stat.S_ISDIR(os.lstat(path).st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+
+
+def _may_enter(path: str, left: frozenset[str]) -> bool:
+    name = path.rpartition("/")[2]
+    return name not in NEVER and name not in left and path != _CLOSED
+
+
+def _name(entry: os.DirEntry[str]) -> str:
+    return entry.name

@@ -1,0 +1,231 @@
+"""Worktrees as people and sessions see them: create, list, give back, recover what was salvaged."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from corral.config.paths import find_checkout
+from corral.errors import Conflict, LimitReached, NotFound, NotPermitted, PathReplaced, WorkAtRisk
+from corral.git import refs
+from corral.git.checkouts import salvage
+from corral.git.checkouts.identity import real_place
+from corral.git.process.command import Git
+from corral.models.identifiers import check_name
+from corral.models.states import WorktreePurpose, WorktreeState
+from corral.store.sessions import sessions
+from corral.store.tasks import worktrees as rows
+from corral.work.worktrees import ownership
+from corral.work.worktrees.allocation import Grounds, Plan, allocate, give_up, landing_target, mark_ready
+
+Row = dict[str, Any]
+
+WIRE_FIELDS = ("worktree_id", "name", "path", "branch", "base_sha", "purpose", "state", "task_id", "session_id",
+               "port_base", "note", "salvage_ref", "created_at")  # fmt: skip
+
+MOST_OF_A_SESSION = 20
+"""Worktrees that one session can ask for at a time; those of tasks are bounded by the number of agents."""
+MOST_OF_PEOPLE = 100
+
+
+class Worktrees:
+    """Everything that touches git or the disk; call it off the event loop.
+
+    Args:
+        grounds: Shared with the supervisor.
+    """
+
+    def __init__(self, grounds: Grounds) -> None:
+        self._grounds = grounds
+
+    def listing(self) -> list[Row]:
+        """Every worktree that Corral made and that is not removed, oldest first, with what :data:`WIRE_FIELDS` names.
+
+        A verification worktree is among them only while something is wrong with it: nobody else is to use it.
+        """
+        found = self._grounds.db.read(rows.listing)
+        return [wire(row) for row in found if row["purpose"] != WorktreePurpose.VERIFY or row["note"]]
+
+    def live_paths(self) -> list[Path]:
+        """The folders of the worktrees that are in use, and provably Corral's."""
+        return self.own_folders(WorktreeState.READY)
+
+    def own_folders(self, *states: str) -> list[Path]:
+        """The folders of the worktrees in these states (none: all), without those that something else took the place of."""
+        found = self._grounds.db.read(lambda conn: rows.listing(conn, states=states))
+        return [Path(row["path"]) for row in found if row["purpose"] != WorktreePurpose.VERIFY and self._is_own(row)]
+
+    def is_own(self, name: str) -> bool:
+        """Whether what stands at the path of this worktree is Corral's, or nothing."""
+        row = self._grounds.db.read(lambda conn: rows.live_by_name(conn, name))
+        return row is None or self._is_own(row)
+
+    def _is_own(self, row: Row) -> bool:
+        try:
+            ownership.prove_remains(self._grounds, row)
+        except PathReplaced:
+            return False
+        return True
+
+    def create(self, name: str, *, session_id: str | None, base: str | None, now: datetime) -> Row:
+        """Make a worktree on a branch of its own. The same request by the same session is answered with the same one.
+
+        Args:
+            name: Folder's name; the branch is ``corral/<name>``, or with a number behind it where that exists.
+            session_id: Whose it is; None: a person's.
+            base: What it starts at; None: the target's tip.
+
+        Raises:
+            InvalidInput: The name cannot be one, or ``base`` is no commit-ish.
+            NotFound: ``base`` names nothing.
+            Conflict: The name is taken.
+            LimitReached: The session, or people, have too many.
+        """
+        check_name(name, "worktree")
+        grounds = self._grounds
+        known = grounds.db.read(lambda conn: rows.live_by_name(conn, name))
+        if known is not None and known["state"] == WorktreeState.READY and known["session_id"] == session_id:
+            if base is not None and refs.resolve(grounds.repo, base) != known["base_sha"]:
+                raise Conflict(
+                    f"The worktree {name} exists already and began at another commit.",
+                    cause=f"It began at {known['base_sha'][:12]}.",
+                    remedy="Choose another name, or remove that one first.",
+                )
+            return wire(known)
+        self._check_room(session_id)
+        base_sha = landing_target(grounds, None)[1] if base is None else refs.resolve(grounds.repo, base)
+        purpose = WorktreePurpose.PERSON if session_id is None else WorktreePurpose.SESSION
+        plan = Plan(name, self._free_branch(name), base_sha, purpose, session_id=session_id)
+        made, provided = allocate(grounds, plan)
+        return wire(grounds.db.write(lambda conn: mark_ready(conn, made["worktree_id"], provided)))
+
+    def _check_room(self, session_id: str | None) -> None:
+        most = MOST_OF_PEOPLE if session_id is None else MOST_OF_A_SESSION
+        if self._grounds.db.read(lambda conn: rows.count_live(conn, session_id)) >= most:
+            raise LimitReached(
+                f"{'People have' if session_id is None else 'This session has'} {most} worktrees already.",
+                cause="Each is a whole checkout on the disk.",
+                remedy="`corral worktree list` shows them; `corral worktree remove NAME` gives one back, its work saved.",
+            )
+
+    def remove(self, name: str, now: datetime) -> Row:
+        """Give a worktree back: what no branch holds is salvaged first.
+
+        Returns:
+            The row; ``removed`` is True, or False with ``note`` saying why it had to stay.
+
+        Raises:
+            NotFound: No such worktree.
+            WorkAtRisk: Somebody is at work in it.
+        """
+        row = self._grounds.db.read(lambda conn: rows.live_by_name(conn, name))
+        if row is None:
+            raise NotFound(f"There is no worktree {name[:80]!r}.", remedy="`corral worktree list` shows them all.")
+        if row["purpose"] == WorktreePurpose.VERIFY:
+            raise NotPermitted(f"{name} is for verifying merges, and Corral's own.", remedy="Leave it to Corral.")
+        self._check_unused(row)
+        gone = give_up(self._grounds, row, reason=f"worktree {name} was removed")
+        after = self._grounds.db.read(lambda conn: rows.get(conn, row["worktree_id"]))
+        return {**wire(after or row), "removed": gone}
+
+    def give_back(self, path: Path, now: datetime) -> str | None:
+        """The client is done with the worktree at ``path``.
+
+        Returns:
+            None if it is gone; else why it stays, in one line, and what to type in a second.
+        """
+        for row in self._grounds.db.read(rows.listing):
+            if real_place(Path(row["path"])) == real_place(path) and row["purpose"] != WorktreePurpose.VERIFY:
+                if give_up(self._grounds, row, reason="its session gave it back"):
+                    return None
+                after = self._grounds.db.read(lambda conn: rows.get(conn, row["worktree_id"])) or row  # noqa: B023 - run here
+                return str(after["note"])
+        return (
+            f"{path} was not made by Corral, and stays.\nTo remove it: `git worktree remove {shlex.quote(str(path))}`."
+        )
+
+    def release_subagent(self, session_id: str, now: datetime) -> None:
+        """A subagent has ended: its worktrees go, what it made stays on its branch or on a salvage ref."""
+        for row in self._grounds.db.read(rows.listing):
+            if row["session_id"] == session_id and row["purpose"] == WorktreePurpose.SESSION:
+                give_up(self._grounds, row, reason="its subagent has ended")
+
+    def salvaged(self, name: str | None = None) -> list[Row]:
+        """What was salvaged (of one worktree): ``name, ref, sha, at, reason, files``; newest first."""
+        found = salvage.listing(self._grounds.repo, name)
+        return [vars(one) for one in sorted(found, key=lambda one: one.at, reverse=True)]
+
+    def recover(self, name: str, now: datetime) -> Row:
+        """Make a worktree of salvaged work.
+
+        Args:
+            name: The worktree that was salvaged (its newest state is taken), or a full ``refs/corral/salvage/…``.
+
+        Returns:
+            The new worktree, with the ``ref`` that it was made of.
+
+        Raises:
+            NotFound: Nothing was salvaged under that name.
+        """
+        grounds = self._grounds
+        owner = name.removeprefix(salvage.PREFIX).partition("/")[0]
+        found = [one for one in self.salvaged(check_name(owner, "worktree")) if name in (owner, one["ref"])]
+        if not found:
+            raise NotFound(
+                f"Nothing was salvaged of {name[:80]!r}.", remedy="`corral worktree recover` lists what there is."
+            )
+        chosen = found[0]
+        fresh = self._free_name(f"{owner[:50]}-recovered")
+        plan = Plan(fresh, self._free_branch(fresh), chosen["sha"], WorktreePurpose.PERSON)
+        made, provided = allocate(
+            grounds, plan, lambda into, remake: salvage.restore(grounds.repo, chosen["ref"], into, plan.branch, remake)
+        )
+        ready = grounds.db.write(lambda conn: mark_ready(conn, made["worktree_id"], provided))
+        return {**wire(ready), "ref": chosen["ref"]}
+
+    def commits_behind(self, folder: str | None) -> int | None:
+        """How many commits the target has that the checkout around ``folder`` does not; None where that means nothing."""
+        checkout = find_checkout(Path(folder)) if folder else None
+        if checkout is None or checkout.common_dir != self._grounds.repo.common_dir:
+            return None
+        head = Git(checkout.git_dir, checkout.top).head()
+        try:
+            tip = landing_target(self._grounds, None)[1]
+        except NotFound:
+            return None
+        if head is None or head == tip:
+            return None if head is None else 0
+        counted = self._grounds.repo.run("rev-list", "--count", f"{head}..{tip}")
+        return int(counted.text) if counted.ok else None
+
+    def _check_unused(self, row: Row) -> None:
+        for session in self._grounds.db.read(sessions.live):
+            if session["worktree"] and Path(session["worktree"]).resolve() == Path(row["path"]).resolve():
+                raise WorkAtRisk(
+                    f"{session['agent_name']} is at work in {row['name']}.",
+                    cause=f"The session is {session['status']}.",
+                    remedy="End that session, or cancel its task, first.",
+                )
+
+    def _free_branch(self, name: str) -> str:
+        branch, number = f"corral/{name}", 1
+        while refs.read(self._grounds.repo, refs.branch_ref(branch)) is not None:
+            number += 1
+            branch = f"corral/{name}-{number}"
+        return branch
+
+    def _free_name(self, stem: str) -> str:
+        taken = {row["name"] for row in self._grounds.db.read(rows.listing)}
+        name, number = stem, 1
+        while name in taken or os.path.lexists(self._grounds.root / name):
+            number += 1
+            name = f"{stem}-{number}"
+        return name
+
+
+def wire(row: Row) -> Row:
+    """A worktree as every surface shows it."""
+    return {**{field: row[field] for field in WIRE_FIELDS}, "env": row["provision"].get("env", {})}

@@ -1,0 +1,41 @@
+"""What hook.py does where no daemon answers: start one, and make and remove worktrees with plain git.
+
+Plain git asks itself whose a repository is, as it is given no ``--git-dir``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from subprocess import DEVNULL, Popen, run
+
+
+def start_daemon(root: str) -> bool:
+    """Run ``corral daemon start``, detached: the command that belongs to this plugin, and none that a repository brings."""
+    launcher = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "bin", "corral")
+    command = ["/bin/sh", launcher] if os.path.isfile(launcher) else ["corral"]
+    argv, io = [*command, "daemon", "start", "--detach"], dict.fromkeys(("stdin", "stdout", "stderr"), DEVNULL)
+    return bool(Popen(argv, cwd=root, start_new_session=True, **io))
+
+
+def worktree(top: str, event: str, payload: bytes, answer: bytes, *, coordinated: bool) -> int:
+    """Print the path that the daemon gave; without one, do what the client itself would have done."""
+
+    def git(*args: str) -> int:
+        environ = {k: v for k, v in os.environ.items() if k not in ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")}
+        return run(["git", "-C", top, *args], env=environ, stdin=DEVNULL, stdout=2, check=False).returncode
+
+    asked, folder = json.loads(payload), os.path.join(top, ".claude", "worktrees")
+    if event == "WorktreeRemove":
+        return 0 if coordinated else git("worktree", "remove", asked["worktree_path"])
+    path = (json.loads(answer).get("hookSpecificOutput") or {}).get("worktreePath")
+    if not path:  # place and branch as the client names them, so that its sweep of stale worktrees finds them
+        name = asked["name"].replace("/", "+")
+        path, branch = os.path.join(folder, name), f"worktree-{name}"
+        base = "HEAD" if git("rev-parse", "-q", "--verify", "origin/HEAD^{commit}") else "origin/HEAD"
+        add, new = ("worktree", "add"), ("--no-track", "-b", branch, path, base)
+        if not os.path.exists(os.path.join(path, ".git")) and git(*add, *new) and git(*add, path, branch):
+            return 1
+    sys.stdout.buffer.write(os.fsencode(path) + b"\n")
+    return 0

@@ -1,0 +1,148 @@
+"""The database is damaged while the daemon runs: it is noticed, nothing is claimed or landed, and the printed remedy is true."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from corral.store.engine.database import Database
+from tests.conftest import commit, git
+from tests.coordinated import Coordinated, eventually
+
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(240)]
+PAGE = 4096
+
+
+def overwrite(file: Path) -> None:
+    """Something else writes over every page but the first."""
+    with file.open("r+b") as raw:
+        raw.seek(PAGE)
+        raw.write(os.urandom(file.stat().st_size - PAGE))
+
+
+def truncate(file: Path) -> None:
+    os.truncate(file, PAGE * 3)
+
+
+def follow(house: Coordinated, remedy: str, folder: Path) -> list[str]:
+    """Type what the remedy says, up to the start of a daemon, in a shell; returns what was typed."""
+    shim = folder / "bin" / "corral"
+    shim.parent.mkdir()
+    shim.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m corral "$@"\n')
+    shim.chmod(0o755)
+    source = str(Path(__file__).resolve().parents[2] / "daemon")
+    env = {**os.environ, "PATH": f"{shim.parent}:{os.environ['PATH']}", "PYTHONPATH": source}
+    typed = re.findall("`([^`]+)`", remedy)
+    steps = typed[: typed.index("corral daemon start") + 1]
+    for step in steps:
+        done = subprocess.run(step, shell=True, cwd=house.root, env=env, capture_output=True, text=True, timeout=90)
+        assert done.returncode == 0, (step, done.stdout, done.stderr)
+    return steps
+
+
+@pytest.mark.req("D8")
+@pytest.mark.parametrize("damage", [overwrite, truncate])
+def test_damage_is_noticed_stops_everything_and_the_printed_remedy_works(
+    coordinate: Callable[..., Coordinated], tmp_path: Path, damage: Callable[[Path], None]
+) -> None:
+    house = coordinate()
+    for number in range(100):
+        house.ask("POST", f"/sessions/s{number}/heartbeat")
+    git(house.root, "switch", "-q", "-c", "mine")
+    commit(house.root, {"mine.txt": "mine"})
+    git(house.root, "switch", "-q", "main")
+    (Path(house.json("worktree", "create", "saved")["path"]) / "draft.txt").write_text("draft")
+    house.run("worktree", "remove", "saved")
+    began = tmp_path / "began"
+    house.submit("long", f"echo $$ > {began}; echo x > x.txt; sleep 600")
+    worker = int(eventually(lambda: began.exists() and began.read_text()))
+    before = git(house.root, "rev-parse", "main")
+
+    damage(house.root / ".corral" / "corral.db")
+    refusal = eventually(
+        lambda: (
+            (done := house.run("task", "submit", "--title", "t", "--command", "true", check=False)).returncode and done
+        )
+    )
+    assert "damaged" in refusal.stderr and "CORRAL-ERR-008" in refusal.stderr, refusal.stderr
+    assert house.run("lock", "list", check=False).returncode == 1, "nothing is read of what may be wrong"
+    need = house.json("status")["needs_you"][0]
+    assert need["kind"] == "database_damaged" and need["since"]
+    assert need["what"].splitlines()[0] in house.run("status").stdout, "people are told as well"
+    checks = {check["check"]: check for check in house.json("doctor", check=False) if check["status"] == "error"}
+    assert checks["database"]["remedy"] == need["remedy"]
+    log = (house.root / ".corral" / "logs" / "corral.log").read_text()
+    assert log.count('"event": "database_damaged"') == 1, "it is said once"
+    assert git(house.root, "rev-parse", "main") == before
+
+    steps = follow(house, need["remedy"], tmp_path)
+    assert len(steps) == 3
+    eventually(lambda: not psutil.pid_exists(worker) or psutil.Process(worker).status() == psutil.STATUS_ZOMBIE)
+    assert (house.root / ".corral" / "damaged" / "corral.db").exists()
+    assert house.json("task", "list") == [] and house.json("status")["needs_you"] == []
+    recovered = house.json("worktree", "recover", "saved")
+    assert (Path(recovered["path"]) / "draft.txt").read_text() == "draft"
+    assert any("x.txt" in files for _, _, files in os.walk(house.root / ".corral" / "worktrees")), "worktrees stay"
+    house.run("merge", "submit", "mine")
+    house.run("wait", "--all", "--timeout", "60")
+    assert git(house.root, "show", "main:mine.txt") == "mine"
+
+
+def test_a_damaged_file_at_the_start_has_the_same_remedy(house: Coordinated, tmp_path: Path) -> None:
+    house.run("daemon", "start")
+    house.stop()
+    overwrite(house.root / ".corral" / "corral.db")
+    others = [house.root / ".corral" / f"corral.db.{what}" for what in ("before-0003", "of-another")]
+    for other in others:
+        other.write_text("not damaged")
+    refusal = house.run("status", check=False).stderr
+    assert "damaged" in refusal
+    follow(house, refusal.replace("\n", " "), tmp_path)
+    assert [need["kind"] for need in house.json("status")["needs_you"]] == ["foreign_database"]
+    assert all(other.exists() for other in others), "what else begins with its name stays"
+
+
+def test_a_request_of_a_lost_database_keeps_the_commits_that_only_it_pins(house: Coordinated) -> None:
+    """A merge's ref without a row may be the last to hold work, once the database was replaced."""
+    sha = git(house.root, "commit-tree", "HEAD^{tree}", "-p", "HEAD", "-m", "only here")
+    git(house.root, "update-ref", "refs/corral/mq/01890000-0000-7000-8000-000000000001", sha)
+    git(house.root, "update-ref", "refs/corral/mq/01890000-0000-7000-8000-000000000002", "HEAD")
+    house.run("daemon", "start")
+    eventually(lambda: len(git(house.root, "for-each-ref", "refs/corral/mq").splitlines()) == 1)
+    assert sha in git(house.root, "for-each-ref", "refs/corral/mq")
+
+
+def test_no_write_is_acknowledged_beside_one_that_met_the_damage(tmp_path: Path) -> None:
+    from corral.errors import DatabaseDamaged
+    from corral.store.engine.writes import Write
+    from corral.store.migrate import open_schema
+
+    open_schema(tmp_path / "corral.db")
+    db = Database(tmp_path / "corral.db")
+    found = []
+    db.on_damage = found.append
+    innocent = Write(lambda conn: conn.exec_driver_sql("INSERT INTO event_cursors VALUES ('r', 1)").rowcount)
+
+    def meets(conn: object) -> None:
+        import sqlite3
+
+        raise sqlite3.DatabaseError("database disk image is malformed")
+
+    import threading
+
+    done = threading.Event()
+    db.submit([innocent, Write(meets)], done.set)
+    assert done.wait(20)
+    with pytest.raises(DatabaseDamaged):
+        innocent.outcome()
+    with pytest.raises(DatabaseDamaged):
+        db.read(lambda conn: conn.exec_driver_sql("SELECT 1").scalar())
+    assert len(found) == 1
+    db.close()

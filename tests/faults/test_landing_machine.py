@@ -1,0 +1,142 @@
+"""Landing on a machine that fails: a volume that is full for a while, commands that are killed, a checkout that is broken."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from corral.config.model import Landing
+from corral.git.land import landing
+from tests.conftest import git
+from tests.coordinated import Coordinated, eventually
+from tests.integration.landing_world import World
+
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(240)]
+
+
+@pytest.fixture
+def volume(repo: Path) -> Iterator[Path]:
+    """The folder of the verification worktree on a file system of 1 MB of its own."""
+    place = repo / ".corral" / "verify"
+    place.mkdir(parents=True)
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(place)], capture_output=True)
+    if done.returncode != 0:
+        pytest.skip("mounting is not allowed here")
+    yield place
+    subprocess.run(["umount", "--lazy", str(place)], check=True)
+
+
+def fill(place: Path) -> None:
+    """Take every byte that is free."""
+    with (place / "filler").open("ab", buffering=0) as file:
+        try:
+            while file.write(b"\0" * 4096):
+                pass
+        except OSError:
+            return
+
+
+@pytest.mark.req("I5")
+@pytest.mark.parametrize("when", ["from the beginning", "while one is verified"])
+def test_a_volume_that_is_full_for_half_a_minute_fails_nobody(
+    repo: Path, volume: Path, tmp_path: Path, when: str
+) -> None:
+    # What verifies writes as much as it lays out: without space it ends red, which the change is not to blame for.
+    gate = tmp_path / "gate"
+    world = World(repo, landing=Landing(verify=[f"while ! test -e {gate}; do sleep 0.02; done; echo x > built.o"]))
+    for number in range(6):
+        world.branch(f"f{number}", {f"f{number}.txt": f"{number}\n" * 20_000})
+    ids = [world.submit(f"f{number}") for number in range(6)]
+    if when == "while one is verified":
+        world.until(ids[0], "verifying")
+        eventually(lambda: list((world.project.logs_dir / "merges").glob("*/1.log")))
+    fill(volume)
+    gate.touch()
+    world.spend(30, deadline_s=60)
+    rows = [world.merge(one) for one in ids]
+    assert {row["state"] for row in rows} <= {"queued", "verifying"}, rows
+    assert world.settled == []
+    paused = world.pause()
+    assert paused is not None and "pace left" in paused["reason"] + str(rows)
+    (volume / "filler").unlink()
+    world.spend(60, deadline_s=90)
+    assert world.settled == [(one, "landed") for one in ids], "all of them, without anybody's help"
+    world.close()
+
+
+def test_a_command_that_is_killed_every_time_is_shown_everywhere_and_the_target_goes_on_by_itself(
+    coordinate: Callable[..., Coordinated], tmp_path: Path
+) -> None:
+    up = tmp_path / "up"
+    house = coordinate(verify=(f"test -e {up} || kill -9 $$",))
+    git(house.root, "add", "-A")
+    git(house.root, "commit", "-q", "-m", "corral")
+    first = house.submit("one", "echo 1 > one.txt")
+    behind = house.submit("two", "echo 2 > two.txt", "--wait-for", first)
+    need = eventually(
+        lambda: [one for one in house.json("status")["needs_you"] if one["kind"] == "paused_target"], deadline_s=60
+    )[0]
+    assert "Nothing lands on main" in need["what"] and "killed from outside" in need["what"]
+    assert "main is paused" in house.run("merge", "list").stdout
+    waited = house.run("wait", "--all", "--timeout", "1", check=False).stdout
+    assert "main is paused" in waited and "killed from outside" in waited
+    assert "killed from outside" in house.run("doctor", check=False).stdout
+    assert house.json("task", "detail", behind)["status"] == "waiting", "a fault drags nobody down"
+    up.touch()
+    assert house.run("merge", "retry", need["ids"]["merge_id"][:8]).returncode == 0
+    assert house.run("wait", "--all", timeout_s=90).returncode == 0
+    assert house.json("status")["needs_you"] == []
+
+
+def test_a_broken_checkout_stops_its_target_alone_and_neither_a_start_nor_a_cancel(
+    house: Coordinated, tmp_path: Path
+) -> None:
+    git(house.root, "add", "-A")
+    git(house.root, "commit", "-q", "-m", "corral")
+    place = tmp_path / "release"
+    git(house.root, "worktree", "add", "-q", "-b", "release", str(place))
+    for name, base in (("fix", "release"), ("feature", "main"), ("later", "main")):
+        git(house.root, "worktree", "add", "-q", "-b", name, str(tmp_path / name), base)
+        (tmp_path / name / f"{name}.txt").write_text("x\n")
+        git(tmp_path / name, "add", "-A")
+        git(tmp_path / name, "commit", "-q", "-m", name)
+    (place / ".git").write_text("gitdir: /moved/away/.git/worktrees/release\n")
+
+    stuck = house.json("merge", "submit", "fix", "--target", "release")["merge_id"]
+    eventually(lambda: house.json("merge", "detail", stuck)["state"] == "held")
+    other = house.json("merge", "submit", "feature")["merge_id"]
+    eventually(lambda: house.json("merge", "detail", other)["state"] == "landed")
+    assert "git directory" in house.json("merge", "detail", stuck)["reason"]
+    assert any(one["ids"].get("merge_id") == stuck for one in house.json("status")["needs_you"])
+
+    house.kill_daemon()
+    later = house.json("merge", "submit", "later")["merge_id"]
+    eventually(lambda: house.json("merge", "detail", later)["state"] == "landed")
+    assert house.run("merge", "cancel", stuck).returncode == 0
+    assert house.json("merge", "detail", stuck)["state"] == "cancelled"
+    assert git(house.root, "rev-parse", "release") == git(house.root, "merge-base", "release", "fix")
+
+
+def test_an_error_while_landing_that_nobody_foresaw_stops_one_target(
+    repo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    git(repo, "branch", "release")
+    world = World(repo)
+    world.branch("fix", {"fix.txt": "x\n"}, base="release")
+    world.branch("feature", {"new.txt": "x\n"})
+    stuck, other = world.submit("fix", "release"), world.submit("feature")
+    real = landing.land
+
+    def refuse(git_: object, ref: str, *shas: str, **how: object) -> object:
+        if ref == "refs/heads/release":
+            raise PermissionError(13, "Permission denied")
+        return real(git_, ref, *shas, **how)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(landing, "land", refuse)
+    world.until(other, "landed")
+    merge = world.merge(stuck)
+    assert merge["state"] == "held" and "Permission denied" in merge["reason"]
+    world.close()

@@ -1,0 +1,123 @@
+"""Tasks that take their daemon down: bounded, found out, and no harm to those beside them."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from corral.client.connection import Client
+from corral.config.paths import find_project
+from corral.errors import DaemonUnreachable
+from corral.server.process.door import socket_path
+from tests.coordinated import DEADLINE_S, Coordinated, eventually
+
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(240)]
+
+QUICK = "tasks: {max_crashes: 2, backoff_initial_s: 0.3, backoff_max_s: 1}\n"
+SOURCE = Path(__file__).resolve().parents[2] / "daemon"
+
+
+def kill_the_daemon(root: Path) -> str:
+    """What a poison task does: it finds the daemon's process, and kills it."""
+    return f"""kill -9 $(sed 's/.*"pid": *\\([0-9]*\\).*/\\1/' {root}/.corral/run/daemon.json)"""
+
+
+class Persistent:
+    """A client that asks until it is answered: each time it starts the daemon that a task has killed."""
+
+    def __init__(self, root: Path) -> None:
+        self._client = Client(find_project(root))
+        self.pids: set[int] = set()
+
+    def __call__(self, path: str) -> Any:
+        deadline = time.monotonic() + DEADLINE_S
+        while True:
+            try:
+                self.pids.add(self._client.request("GET", "/health")["pid"])
+                return self._client.request("GET", path)
+            except DaemonUnreachable:
+                assert time.monotonic() < deadline
+
+    def detail(self, task_id: str) -> dict[str, Any]:
+        return dict(self(f"/tasks/{task_id}/detail"))
+
+    def close(self) -> None:
+        self._client.close()
+
+
+@pytest.mark.req("D14")
+def test_a_task_that_kills_its_daemon_is_found_out_and_the_one_beside_it_starts_twice_and_lands(
+    coordinate: Callable[..., Coordinated], tmp_path: Path
+) -> None:
+    house = coordinate(config=QUICK)
+    gate, poisoned, ran = tmp_path / "gate", tmp_path / "poisoned", tmp_path / "ran"
+    wait = f"while [ ! -e {gate} ]; do sleep 0.05; done"
+    innocent = house.submit("innocent", f"echo x >> {ran}; {wait}; echo done > innocent.txt")
+    eventually(ran.exists)
+    # It waits until the other one is at work beside it: both are suspected of the first death.
+    poison = house.submit("poison", f"echo x >> {poisoned}; {kill_the_daemon(house.root)}; sleep 60", "--priority", "9")
+    client = Persistent(house.root)
+    try:
+        eventually(lambda: client.detail(innocent)["started_at"] and len(ran.read_text().split()) == 2)
+        waiting = eventually(lambda: client.detail(poison)["delay"])
+        assert "daemon died" in waiting
+        eventually(lambda: "one at a time" in str(client.detail(poison)["delay"]))
+        assert innocent[:8] in client.detail(poison)["delay"]
+        said = house.run("task", "detail", poison).stdout
+        assert "one at a time" in said
+        assert poison in [row["task_id"] for row in client("/status")["delayed"]]
+        gate.touch()
+        eventually(lambda: client.detail(poison)["status"] == "dead")
+        end = client.detail(poison)
+        assert end["error_code"] == "daemon_died" and "3 times" in end["error_message"]
+        assert poisoned.read_text().split() == ["x"] * 3, "max_crashes + 1 lives of the daemon, no more"
+        assert len(client.pids) <= 4
+        eventually(lambda: (client.detail(innocent)["merge"] or {}).get("state") == "landed")
+        beside = client.detail(innocent)
+        assert (beside["attempts"], beside["crashes"]) == (1, 0), "nothing is counted against it"
+        assert ran.read_text().split() == ["x"] * 2, "restarted once"
+    finally:
+        client.close()
+
+
+STOP_BY_HTTP = """
+import json, socket, sys
+link = socket.socket(socket.AF_UNIX)
+link.connect(sys.argv[1])
+body = b'{"drain": false}'
+link.sendall(b"POST /api/v1/daemon/stop HTTP/1.1\\r\\nHost: localhost\\r\\nContent-Type: application/json\\r\\n"
+             b"Connection: close\\r\\nContent-Length: %d\\r\\n\\r\\n" % len(body) + body)
+answer = b""
+while more := link.recv(65536):
+    answer += more
+print(answer.partition(b"\\r\\n\\r\\n")[2].decode())
+"""
+
+
+@pytest.mark.req("X4")
+def test_a_worker_that_stops_its_own_daemon_is_refused_by_every_way_there_is(
+    coordinate: Callable[..., Coordinated], tmp_path: Path
+) -> None:
+    house = coordinate()
+    script, said = tmp_path / "stop.py", tmp_path / "said"
+    script.write_text(STOP_BY_HTTP)
+    corral = f"PYTHONPATH={SOURCE} {sys.executable} -m corral -C {house.root}"
+    place = socket_path(find_project(house.root))
+    task = house.submit(
+        "stops its daemon",
+        f"{{ for words in 'daemon stop' 'daemon restart' 'uninstall --yes'; do {corral} $words --json; echo; done; "
+        f"{sys.executable} {script} {place}; env -i {sys.executable} {script} {place}; }} > {said} 2>&1; echo x > done.txt",
+    )
+    pid = house.daemon_pid()
+    house.run("wait", task, "--timeout", "60")
+    assert house.daemon_pid() == pid
+    answers = [json.loads(line)["error"] for line in said.read_text().splitlines() if line.strip()]
+    assert [answer["name"] for answer in answers] == ["own_daemon"] * 5, said.read_text()
+    assert f"Task {task[:8]} may not stop" in answers[0]["message"]
+    assert house.run("daemon", "stop").returncode == 0, "anybody else's request is heard"

@@ -1,0 +1,114 @@
+"""Shell completion, in real shells on a real terminal: a key press completes a command."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import select
+import shutil
+import struct
+import subprocess
+import sys
+import termios
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import git
+
+SOURCE = Path(__file__).parents[2] / "daemon"
+SHELLS = {"bash": ["bash", "-i"], "zsh": ["zsh", "-i"], "fish": ["fish", "-i"]}
+DEADLINE_S = 20.0
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> Path:
+    """A folder for PATH with the command ``corral``."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    (folder / "corral").write_text(
+        f"#!{sys.executable}\nimport sys\nsys.path.insert(0, {str(SOURCE)!r})\n"
+        "from corral.cli import main\nsys.exit(main())\n"
+    )
+    (folder / "corral").chmod(0o755)
+    return folder
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_key_press_completes_a_command_in_an_empty_home_and_outside_of_a_project(
+    sealed: Path, command: Path, tmp_path: Path, shell: str
+) -> None:
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not installed")
+    env = {**os.environ, "PATH": f"{command}:{os.environ['PATH']}", "TERM": "xterm", "PS1": "ready> "}
+    # The shell that runs it is the one that it is installed for.
+    install = [shell, "-c", "corral --install-completion; true"]
+    assert f"{shell} completion installed" in subprocess.run(install, env=env, capture_output=True, text=True).stdout
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    with _Terminal(SHELLS[shell], elsewhere, env) as terminal:
+        terminal.type("echo be''gin\n")
+        terminal.wait_for("begin")
+        # The first key press in zsh loads the function of :mod:`typer`, the second one completes.
+        terminal.type("corral task repri" + ("\t\t" if shell == "zsh" else "\t"))
+        terminal.wait_for("corral task reprioritize", typed="corral task repri")
+
+
+def test_the_completion_function_of_bash_is_told_every_command(sealed: Path, command: Path, repo: Path) -> None:
+    env = {**os.environ, "PATH": f"{command}:{os.environ['PATH']}"}
+    script = 'eval "$(corral --show-completion)"; COMP_WORDS=(corral ""); COMP_CWORD=1; _corral_completion corral; '
+    done = subprocess.run(
+        ["bash", "--norc", "-c", script + 'printf "%s\\n" "${COMPREPLY[@]}"'],
+        cwd=repo,
+        env=env,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert {"init", "task", "merge", "worktree", "status", "doctor"} <= {*done.stdout.split()}
+    assert done.stderr == ""
+    assert git(repo, "status", "--porcelain", "--ignored") == ""
+
+
+class _Terminal:
+    """A shell on a terminal of its own."""
+
+    def __init__(self, argv: list[str], cwd: Path, env: dict[str, str]) -> None:
+        self._seen = ""
+        self._main, line = pty.openpty()
+        fcntl.ioctl(line, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 200, 0, 0))
+        self._process = subprocess.Popen(
+            argv,
+            cwd=cwd,
+            env=env,
+            stdin=line,
+            stdout=line,
+            stderr=line,
+            start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        )
+        os.close(line)
+
+    def __enter__(self) -> _Terminal:
+        return self
+
+    def __exit__(self, *_raised: object) -> None:
+        self._process.kill()
+        self._process.wait()
+        os.close(self._main)
+
+    def type(self, text: str) -> None:
+        """Press keys."""
+        self._seen = ""
+        os.write(self._main, text.encode())
+
+    def wait_for(self, text: str, *, typed: str = "") -> None:
+        """Read until the screen holds ``text``; a shell shows only what it added to what was typed."""
+        until = time.monotonic() + DEADLINE_S
+        added = text.removeprefix(typed)
+        while text not in self._seen and not (typed and added in self._seen):
+            assert time.monotonic() < until, self._seen
+            if select.select([self._main], [], [], 0.2)[0]:
+                self._seen += os.read(self._main, 65536).decode(errors="replace")

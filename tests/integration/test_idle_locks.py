@@ -1,0 +1,32 @@
+"""What a session keeps from others while it is idle, and how a person takes it all the same."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+
+import pytest
+
+from corral.errors import NotPermitted
+from corral.models.instants import parse
+from tests.coordinated import Coordinated, denied
+
+
+def test_an_idle_sessions_automatic_locks_shorten_and_a_person_may_take_them(house: Coordinated) -> None:
+    for who in ("ann", "ben"):
+        house.hook("SessionStart", who, source="startup")
+    house.edit("ann", "src/a.py")
+    house.ask("POST", "/locks/acquire", {"session_id": "ann", "paths": ["README.md"], "ttl_s": 3000})
+    assert "idle" not in str(denied(house.edit("ben", "src/a.py")))
+    house.hook("Stop", "ann")
+    soon = datetime.now(timezone.utc) + timedelta(seconds=601)
+    expiry = {row["file_path"]: parse(row["expires_at"]) for row in house.ask("GET", "/locks")}
+    assert expiry["src/a.py"] <= soon < expiry["README.md"], "what was reserved on purpose lasts as it was asked for"
+    reason = str(denied(house.edit("ben", "src/a.py")))
+    assert "has been idle since" in reason and "`corral lock force-release src/a.py --yes`" in reason
+    body = {"paths": ["src/a.py"], "session_id": "ben", "certain": True}
+    with pytest.raises(NotPermitted):
+        house.ask("POST", "/locks/force-release", body)
+    refused = house.run("lock", "force-release", "src/a.py", check=False)
+    assert refused.returncode == 4 and "--yes" in refused.stderr
+    assert "a person took it" in house.run("lock", "force-release", "src/a.py", "--yes").stdout
+    assert denied(house.edit("ben", "src/a.py")) is None

@@ -1,0 +1,31 @@
+"""Limits of the configuration, as a daemon enforces them: workers at once, open tasks, memory of each."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from tests.coordinated import Coordinated, eventually
+
+LIMITS = "supervisor: {max_agents: 2}\ntasks: {max_queue: 3, max_retries: 0}\nrunners: {command: {memory_mb: 120}}\n"
+EATER = f"{shlex.quote(sys.executable)} -c 'import time; b = bytearray(b\"x\" * 300_000_000); time.sleep(600)'"
+
+
+@pytest.mark.req("FR-CONFIG-006")
+def test_each_limit_that_is_configured_is_enforced(coordinate: Callable[..., Coordinated]) -> None:
+    house = coordinate(config=LIMITS)
+    waits = "while ! test -e ../../../go; do sleep 0.1; done"
+    first, second, third = (house.submit(f"task {number}", waits) for number in range(3))
+    eventually(lambda: len(house.json("task", "list", "--status", "running")) == 2)
+    assert [row["task_id"] for row in house.json("task", "list", "--status", "running")] == [first, second]
+    assert house.json("task", "detail", third)["status"] == "pending", "max_agents: 2"
+    full = house.run("task", "submit", "--title", "one too many", "--command", "true", check=False)
+    assert full.returncode != 0 and "tasks.max_queue" in full.stderr, "max_queue: 3"
+    (house.root / "go").touch()
+    eventually(lambda: house.json("task", "detail", third)["status"] == "completed")
+    eater = house.submit("eats", EATER)
+    ended = eventually(lambda: (found := house.json("task", "detail", eater))["error_message"] and found)
+    assert "the limit is 120" in ended["error_message"], "memory_mb: 120"

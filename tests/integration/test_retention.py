@@ -1,0 +1,361 @@
+"""What is over and old goes, in small batches; what is open, unread or the only copy of work stays, however old it is."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection, delete, func, insert, select
+
+from corral.config.model import Retention as Ages
+from corral.config.paths import Project
+from corral.git.checkouts import salvage
+from corral.git.process.command import open_checkout, open_repository
+from corral.models.instants import iso
+from corral.server.notify.needs_you import Need
+from corral.server.upkeep.retention import Retention, Round
+from corral.store import events
+from corral.store import retention as rows
+from corral.store import schema as tables
+from corral.store import schema_coordination as talk
+from corral.store.engine import database as engine
+from corral.store.engine.database import Database
+from corral.store.merges import receipts as receipt_rows
+from corral.store.migrate import open_schema
+from tests.conftest import commit, git
+from tests.coordinated import Coordinated
+
+THEN = datetime(2026, 1, 1, tzinfo=timezone.utc)
+LATER = THEN + timedelta(days=400)
+
+
+@dataclass
+class World:
+    """A database, a repository and the job; the job's clock is an argument."""
+
+    db: Database
+    root: Path
+    ages: Ages = field(default_factory=Ages)
+    faults: dict[str, Need] = field(default_factory=dict)
+    pauses: list[float] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        home = self.root / ".corral"
+        project = Project(self.root, self.root / ".git", home, bare=False)
+        repo = open_repository(self.root / ".git")
+        self.job = Retention(self.db, repo, project, lambda: self.ages, self.faults, pause=self.pauses.append)
+        self.logs = project.logs_dir
+        self.logs.mkdir(parents=True)
+
+    def round(self, now: datetime = LATER) -> Round:
+        return self.job.round(now)
+
+    def put(self, table: Any, **values: Any) -> None:
+        self.db.write(lambda conn: conn.execute(insert(table).values(**values)))
+
+    def all(self, column: Any) -> set[Any]:
+        return self.db.read(lambda conn: set(conn.execute(select(column)).scalars()))
+
+    def session(self, name: str, ended: datetime | None = THEN, **more: Any) -> None:
+        self.put(
+            tables.agent_sessions, session_id=name, agent_name=name.title(), agent_type="claude", capabilities=[],
+            status="disconnected" if ended else "active", ended_at=iso(ended) if ended else None, started_at=iso(THEN),
+            last_heartbeat=iso(THEN), **more,
+        )  # fmt: skip
+
+    def task(self, name: str, *, is_open: bool, **more: Any) -> None:
+        self.put(
+            tables.tasks, task_id=name, task_type="t", title=name, status="pending" if is_open else "completed", priority=5,
+            limits={}, max_retries=0, attempts=1, ignore_dependency_failure=False, fencing_token=1, usage={},
+            created_at=iso(THEN), completed_at=None if is_open else iso(THEN), **more,
+        )  # fmt: skip
+
+    def merge(self, name: str, state: str, **more: Any) -> None:
+        over = state not in ("queued", "verifying", "held")
+        self.put(
+            tables.merge_requests, merge_id=name, title=name, priority=5, target="main", head_sha="0" * 40, state=state,
+            tries=0, created_at=iso(THEN), updated_at=iso(THEN), finished_at=iso(THEN) if over else None,
+            reason="Some reason." if state in ("failed", "held") else None, landed_sha="1" * 40 if state == "landed" else None,
+            **{"branch": name, **more},
+        )  # fmt: skip
+
+    def event(self, kind: str, at: datetime = THEN, **about: Any) -> None:
+        self.db.write(lambda conn: events.record(conn, at, kind, **about))
+
+    def message(self, subject: str, to: str, *, ack: bool = False, **receipt: datetime) -> None:
+        def send(conn: Connection) -> None:
+            sent = insert(talk.messages).values(
+                message_id=subject, thread_id=f"thread-{subject}", sender_session_id="sender", sender_name="Sender",
+                kind="message", subject=subject, body="word", data={}, importance="normal", ack_required=ack,
+                attachments=[], created_at=iso(THEN),
+            )  # fmt: skip
+            key = conn.execute(sent).inserted_primary_key
+            assert key is not None
+            moments = {name: iso(moment) for name, moment in receipt.items()}
+            about = {"session_id": to, "seq": key[0], "name": to, "role": "to"}
+            conn.execute(insert(talk.message_recipients).values(**about, **moments))
+
+        self.db.write(send)
+
+
+@pytest.fixture
+def world(repo: Path) -> Iterator[World]:
+    path = repo / ".corral" / "corral.db"
+    path.parent.mkdir(exist_ok=True)
+    (path.parent / ".gitignore").write_text("*\n")
+    open_schema(path)
+    made = World(Database(path), repo)
+    yield made
+    made.db.close()
+
+
+def test_old_rows_go_and_what_an_open_one_needs_stays(world: World) -> None:
+    world.session("sender", ended=None)
+    world.session("live", ended=None)
+    world.session("parent")
+    for name in ("gone", "busy", "writer", "heir"):
+        world.session(name, parent_session_id="parent" if name == "busy" else None)
+    world.session("left", heir_session_id="heir", ended=LATER)
+    world.task("open", is_open=True, session_id="busy")
+    world.task("done", is_open=False, session_id="gone")
+    world.put(
+        talk.handoffs, handoff_id="h", session_id="writer", agent_name="Writer", automatic=True, summary="s",
+        completed_work=[], in_progress=[], decisions=[], next_steps=[], relevant_files=[], created_at=iso(THEN),
+    )  # fmt: skip
+    world.put(
+        talk.memories, memory_id="m", session_id="gone", agent_name="Gone", event_type="e", summary="s", lessons=[], tags=[],
+        digest="d", times=1, created_at=iso(THEN), seen_at=iso(THEN),
+    )  # fmt: skip
+    receipts = {}
+    for state in ("held", "landed", "failed"):
+        row = world.db.write(
+            lambda conn: receipt_rows.add(
+                conn, tree="t", fingerprint="f", status=tables.ReceiptStatus.PASSED, now=THEN, exit_code=0
+            )
+        )
+        receipts[state] = row["receipt_id"]
+        world.merge(state, state, receipt_id=row["receipt_id"])
+    for name, branch in (("by-merge", "held"), ("by-branch", "main"), ("old", "nowhere")):
+        world.put(
+            tables.worktrees, worktree_id=name, name=name, path=f"/w/{name}", branch=branch, base_sha="0" * 40,
+            purpose="task", state="removed", provision={}, created_at=iso(THEN), removed_at=iso(THEN),
+        )  # fmt: skip
+    for kind, about in (
+        ("a.task", {"task_id": "open"}), ("a.merge", {"merge_id": "held"}), ("a.session", {"session_id": "live"}),
+        ("task.untold", {}), ("a.done", {"task_id": "done"}), ("a.gone", {"session_id": "gone"}),
+    ):  # fmt: skip
+        world.event(kind, **about)
+    world.event("a.new", at=LATER)
+
+    world.round()
+    assert world.all(tables.events.c.kind) == {"a.task", "a.merge", "a.session", "task.untold", "a.new"}
+    assert world.all(tables.agent_sessions.c.session_id) == {
+        "sender",
+        "live",
+        "parent",
+        "busy",
+        "writer",
+        "heir",
+        "left",
+    }
+    assert world.all(tables.receipts.c.receipt_id) == {receipts["held"], receipts["landed"]}
+    assert world.all(tables.worktrees.c.worktree_id) == {"by-merge", "by-branch"}
+    assert world.all(tables.tasks.c.task_id) == {"open", "done"}
+    assert world.all(tables.merge_requests.c.merge_id) == {"held", "landed", "failed"}
+    assert world.all(talk.memories.c.agent_name) == {"Gone"} and world.all(talk.handoffs.c.handoff_id) == {"h"}
+    assert world.faults == {}
+
+
+def test_mail_goes_when_everybody_has_it_and_never_unread_by_age_alone(world: World) -> None:
+    for name, ended in (("sender", None), ("reader", None), ("away", LATER), ("over", THEN)):
+        world.session(name, ended=ended)
+    world.message("unread", "reader")
+    world.message("to be acknowledged", "reader", ack=True, read_at=THEN)
+    world.message("waits for one that ended lately", "away", bounced_at=THEN)
+    world.message("waits for an agent", "over")
+    world.message("brought", "reader", injected_at=THEN)
+    world.message("acknowledged", "reader", ack=True, acknowledged_at=THEN)
+    world.message("came back", "over", bounced_at=THEN)
+    world.round()
+    kept = {"unread", "to be acknowledged", "waits for one that ended lately", "waits for an agent"}
+    assert world.all(talk.messages.c.subject) == kept
+    words = "SELECT count(*) FROM messages_fts WHERE messages_fts MATCH 'brought'"
+    assert world.db.read(lambda conn: conn.exec_driver_sql(words).scalar()) == 0
+    assert "over" in world.all(tables.agent_sessions.c.session_id), "mail waits for it"
+
+
+def test_nothing_is_deleted_before_its_age_or_where_the_age_is_null(world: World) -> None:
+    world.session("gone")
+    world.event("a.thing")
+    world.round(THEN + timedelta(days=29))
+    world.ages = Ages(events_days=None, sessions_days=None)
+    world.round()
+    assert world.all(tables.events.c.kind) == {"a.thing"} and world.all(tables.agent_sessions.c.session_id) == {"gone"}
+
+
+def test_no_batch_keeps_the_writer_long_and_the_file_shrinks(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    batches: list[int] = []
+    remove = rows.remove
+
+    def counted(conn: Connection, kind: str, keys: list[Any], before: str) -> int:
+        batches.append(len(keys))
+        return remove(conn, kind, keys, before)
+
+    monkeypatch.setattr(rows, "remove", counted)
+
+    def fill(conn: Connection) -> None:
+        for number in range(12_000):
+            events.record(conn, THEN, f"kind.{number % 7}", session_id=f"s{number}", data={"text": "x" * 500})
+
+    world.db.write(fill)
+    world.db._checkpoint("TRUNCATE")
+    full = world.db.path.stat().st_size
+    waits: list[float] = []
+    done = threading.Event()
+
+    def write() -> None:
+        while not done.is_set():
+            began = time.perf_counter()
+            world.db.write(lambda conn: conn.execute(delete(tables.events).where(tables.events.c.event_id == -1)))
+            waits.append(time.perf_counter() - began)
+
+    beside = threading.Thread(target=write)
+    beside.start()
+    try:
+        while world.round().more:
+            pass
+    finally:
+        done.set()
+        beside.join()
+    world.db._checkpoint("TRUNCATE")
+    assert world.db.read(lambda conn: conn.execute(select(func.count()).select_from(tables.events)).scalar()) == 0
+    assert world.db.path.stat().st_size < full / 4
+    assert max(batches) <= 200
+    held = sorted(world.pauses)
+    assert held[int(len(held) * 0.9)] < 0.02, "a batch is as small as its time allows"
+    assert sorted(waits)[int(len(waits) * 0.95)] < 0.05
+
+
+def test_logs_go_by_age_then_by_size_but_not_those_of_open_work_or_through_links(world: World, tmp_path: Path) -> None:
+    world.task("open", is_open=True)
+    world.ages = Ages(logs_mb=1)
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "precious.log").write_text("x")
+
+    def log(name: str, days: int, size: int = 1) -> Path:
+        file = world.logs / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(b"x" * size)
+        moment = (LATER - timedelta(days=days)).timestamp()
+        os.utime(file, (moment, moment))
+        return file
+
+    old, open_one = log("tasks/done/1.log", 100), log("tasks/open/1.log", 100, 700_000)
+    large, new = log("merges/m/1.log", 5, 700_000), log("merges/n/1.log", 2, 200_000)
+    foreign, setup = log("tasks/done-too/notes.txt", 100), log("worktrees/w.log", 100)
+    (world.logs / "tasks" / "link").symlink_to(outside)
+    os.utime(outside / "precious.log", (0, 0))
+    world.round()
+    assert [file.exists() for file in (old, open_one, large, new, foreign, setup)] == [
+        False, True, False, True, True, False,
+    ]  # fmt: skip
+    assert not old.parent.exists() and (outside / "precious.log").exists()
+    (world.logs / "merges").rename(world.logs / "m")
+    (world.logs / "merges").symlink_to(world.logs / "m")
+    assert world.round(LATER + timedelta(days=100)).removed["logs"] == 0, "a folder that is a link is not entered"
+
+
+def saved(root: Path, name: str, at: datetime) -> str:
+    found = salvage.snapshot(open_checkout(root), name, at, reason="test")
+    assert found is not None
+    return found.ref
+
+
+def test_saved_work_goes_only_where_a_branch_holds_all_of_it(
+    world: World, repo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = datetime.now(timezone.utc)
+    (repo / "unique.txt").write_text("nobody else has this")
+    unique = saved(repo, "unique", now)
+    (repo / "unique.txt").unlink()
+    (repo / "landed.txt").write_text("this lands")
+    landed = saved(repo, "landed", now)
+    commit(repo, {"landed.txt": "this lands"})
+    head = git(repo, "rev-parse", "HEAD")
+    git(repo, "update-ref", "refs/corral/salvage/held/1", head)
+    (repo / "queue.txt").write_text("only the queue and a remote have this")
+    in_queue = saved(repo, "queue", now)
+    for ref in ("refs/corral/mq/one", "refs/remotes/origin/x"):
+        git(repo, "update-ref", ref, git(repo, "rev-parse", in_queue))
+    later = now + timedelta(days=40)
+    assert world.round(now + timedelta(days=10)).removed["salvage"] == 0
+    assert world.round(later).removed["salvage"] == 2
+    left = set(git(repo, "for-each-ref", "--format=%(refname)", "refs/corral/salvage").splitlines())
+    assert left == {unique, in_queue} and landed not in left
+    assert "saved_work" not in world.faults
+    monkeypatch.setattr("corral.server.upkeep.retention.MANY_SAVED", 1)
+    world.round(later)
+    assert world.faults["saved_work"].what.startswith("2 saved states")
+
+
+def test_of_two_saved_states_that_hold_each_other_one_stays(world: World, repo: Path) -> None:
+    now = datetime.now(timezone.utc)
+    (repo / "w.txt").write_text("work")
+    first = saved(repo, "a", now)
+    git(repo, "update-ref", "refs/corral/salvage/b/1", git(repo, "rev-parse", first))
+    world.round(now + timedelta(days=40))
+    world.round(now + timedelta(days=50))
+    assert len(git(repo, "for-each-ref", "refs/corral/salvage").splitlines()) == 1
+
+
+def test_what_could_not_be_deleted_is_said_until_it_can_be(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.event("a.thing")
+    folder = world.logs / "tasks" / "t"
+    folder.mkdir(parents=True)
+    (folder / "1.log").mkdir()
+    (folder / "2.log").write_text("x")
+    os.utime(folder / "2.log", (0, 0))
+
+    def refuse(self: Path, missing_ok: bool = False) -> None:
+        raise PermissionError(13, "Permission denied", str(self))
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Path, "unlink", refuse)
+        done = world.round()
+    assert done.problems == {"logs": "2.log: Permission denied"} and done.removed["events"] == 1
+    assert "logs: 2.log: Permission denied" in world.faults["retention"].what
+    world.round()
+    assert world.faults == {}
+
+
+def test_damage_is_found_by_the_daily_look(world: World) -> None:
+    def fill(conn: Connection) -> None:
+        for number in range(500):
+            events.record(conn, LATER, f"kind.{number}", data={"text": "x" * 500})
+
+    world.db.write(fill)
+    world.db._checkpoint("TRUNCATE")
+    with world.db.path.open("r+b") as raw:
+        raw.seek(-8 * 4096, os.SEEK_END)
+        raw.write(os.urandom(8 * 4096))
+    assert world.db.damage is None
+    with pytest.raises(engine.DatabaseDamaged):
+        world.round()
+    assert world.db.damage is not None
+
+
+def test_the_daemon_rotates_the_log_of_hooks_at_its_start(house: Coordinated) -> None:
+    hook_log = house.root / ".corral" / "logs" / "hook.log"
+    hook_log.parent.mkdir(exist_ok=True)
+    hook_log.write_text("x" * 2_000_000)
+    house.run("daemon", "start")
+    assert hook_log.with_name("hook.log.1").stat().st_size == 2_000_000
+    assert hook_log.stat().st_size < 1000

@@ -1,0 +1,110 @@
+"""Corral is upgraded while its daemon runs: named until it has taken effect, and replaced when nothing runs."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from datetime import datetime, timezone
+from pathlib import Path
+
+import pytest
+
+import corral
+from corral import __version__
+from corral.server.process import upgrade
+from tests.coordinated import Coordinated, eventually
+
+
+def install(site: Path, version: str) -> None:
+    """Put this code into a folder as an installer does, under a version; what was there is replaced, the record last."""
+    for before in site.glob("corral*"):
+        shutil.rmtree(before)
+    package = shutil.copytree(
+        Path(corral.__file__).parent, site / "corral", ignore=shutil.ignore_patterns("__pycache__")
+    )
+    init = package / "__init__.py"
+    init.write_text(init.read_text().replace(__version__, version))
+    looks = package / "server" / "process" / "upgrade.py"
+    looks.write_text(looks.read_text().replace("LOOK_EVERY_S = 20.0", "LOOK_EVERY_S = 0.2"))
+    info = site / f"corral-{version}.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: corral\nVersion: {version}\n")
+    (info / "RECORD").write_text("corral/__init__.py,,\n")
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An installation of the version before, from which the daemon of this test runs."""
+    folder = tmp_path / "site"
+    folder.mkdir()
+    install(folder, __version__)
+    monkeypatch.setenv("PYTHONPATH", str(folder))
+    return folder
+
+
+def version_of(house: Coordinated) -> str:
+    return str(house.ask("GET", "/health")["version"])
+
+
+def test_an_idle_daemon_is_replaced_by_the_version_that_was_installed(
+    coordinate: Callable[..., Coordinated], site: Path
+) -> None:
+    house = coordinate()
+    before = house.ask("GET", "/health")
+    assert before["version"] == __version__
+    install(site, "99.0")
+    # It comes by itself: nobody asks for it.
+    told = house.root / ".corral" / "run" / "daemon.json"
+    eventually(lambda: told.exists() and '"version": "99.0"' in told.read_text())
+    after = house.ask("GET", "/health")
+    assert (after["version"], after["pid"] != before["pid"]) == ("99.0", True)
+    shown = house.run("status").stdout  # by the command of this version
+    assert f"the daemon is version 99.0, this command {__version__}: corral daemon restart" in shown
+
+
+def test_a_daemon_at_work_is_named_until_its_work_is_done_and_no_task_notices(
+    coordinate: Callable[..., Coordinated], site: Path, tmp_path: Path
+) -> None:
+    house = coordinate()
+    assert version_of(house) == __version__  # started from the installation, unlike the commands
+    gate = tmp_path / "gate"
+    task = house.submit("works", f"while [ ! -e {gate} ]; do sleep 0.05; done; echo x > out.txt")
+    eventually(lambda: house.json("task", "detail", task)["started_at"])
+    install(site, "99.0")
+
+    def named() -> list[dict[str, str]]:
+        return [need for need in house.ask("GET", "/status")["needs_you"] if need["kind"] == "outdated_daemon"]
+
+    (need,) = eventually(named)
+    assert "99.0" in need["what"] and __version__ in need["what"] and "corral daemon restart --drain" in need["remedy"]
+    assert version_of(house) == __version__
+    gate.touch()
+    house.run("wait", task, "--timeout", "60")
+    eventually(lambda: version_of(house) == "99.0")
+    assert named() == []
+    detail = house.json("task", "detail", task)
+    assert (detail["attempts"], detail["merge"]["state"]) == (1, "landed")
+
+
+def test_it_is_replaced_once_the_installer_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    handed_over: list[bool] = []
+    install(tmp_path, "1.0")
+    look = upgrade.Upgrade({}, lambda: True, lambda: handed_over.append(True), tmp_path / "corral")
+    now = datetime.now(timezone.utc)
+    look.step(now)
+    install(tmp_path, "2.0")
+    (tmp_path / "corral-2.0.dist-info" / "RECORD").unlink()
+    look.step(now)
+    look.step(now)
+    assert handed_over == []
+    install(tmp_path, "2.0")
+    look.step(now)  # it was not so at the look before: something may still follow
+    assert handed_over == []
+    look.step(now)
+    assert handed_over == [True]
+
+
+def test_code_that_was_not_installed_is_not_looked_at_again(tmp_path: Path) -> None:
+    looks = upgrade.Upgrade({}, lambda: True, lambda: None, tmp_path / "corral")
+    assert looks.step(datetime.now(timezone.utc)) is None

@@ -1,0 +1,100 @@
+"""`corral init` and `corral doctor --verify` try the verification in a fresh worktree, and say what is missing there."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tests.conftest import git
+from tests.coordinated import Coordinated, eventually
+
+NEEDS_VERSION = "python3 -c 'import sys; sys.path.insert(0, \"src\"); import app._version'"
+
+
+def _verification(house: Coordinated) -> dict[str, Any]:
+    found = [check for check in house.json("doctor", "--verify", check=False) if check["check"] == "verification"]
+    assert len(found) == 1
+    return dict(found[0])
+
+
+def _nothing_left(house: Coordinated) -> None:
+    assert not (house.root / ".corral/verify/dry-run").exists()
+    assert len(git(house.root, "worktree", "list").splitlines()) == 1
+    assert house.json("worktree", "list") == []
+
+
+def test_an_ignored_file_that_a_fresh_worktree_lacks_is_named_and_the_remedy_mends_it(
+    make_repo: Callable[..., Path],
+) -> None:
+    """As in a project whose version module is generated and ignored."""
+    house = Coordinated(make_repo("generated", {"src/app/__init__.py": "", ".gitignore": "_version.py\n*.secret\n"}))
+    (house.root / "src/app/_version.py").write_text("version = '1'\n")
+    (house.root / "other.secret").write_text("x\n")
+    try:
+        shown = house.run("init", "--yes", "--verify", NEEDS_VERSION).stdout
+        assert "does not pass in a fresh worktree" in shown and "No module named 'app._version'" in shown
+        assert "With these files it passes: put into .worktreeinclude" in shown
+        (command,) = (line.split(": ", 2)[2] for line in shown.splitlines() if "With these files" in line)
+        assert command == r"printf '%s\n' 'src/app/_version.py' >> .worktreeinclude"
+        told = _verification(house)
+        assert told["status"] == "error" and command in told["remedy"] and "other.secret" not in told["remedy"]
+        _nothing_left(house)
+        subprocess.run(["/bin/sh", "-c", command], cwd=house.root, check=True)  # word for word what a person is told
+        assert _verification(house)["status"] == "ok"
+        _nothing_left(house)
+    finally:
+        house.stop()
+
+
+def test_a_verification_that_passes_or_fails_by_itself_is_told_apart_from_one_that_lacks_a_file(
+    coordinate: Callable[..., Coordinated],
+) -> None:
+    house = coordinate(verify=("test -e README.md",))
+    assert _verification(house)["status"] == "ok"
+    (house.root / "local.ini").write_text("x\n")
+    house.configure("landing: {verify: ['cat local.ini']}\n", file="config.yaml")
+    eventually(lambda: "local.ini" in _verification(house)["remedy"])
+    assert "commit what is not committed: git add -- 'local.ini'" in _verification(house)["remedy"]
+    (house.root / "local.ini").unlink()
+    told = _verification(house)
+    assert "exit code 1" in told["message"] and "Correct landing.verify" in told["remedy"]
+    _nothing_left(house)
+
+
+def test_what_a_dry_run_left_that_was_killed_with_its_daemon_goes_with_the_next_start(
+    coordinate: Callable[..., Coordinated],
+) -> None:
+    house = coordinate(verify=("touch begun; sleep 300",))
+    place = house.root / ".corral/verify/dry-run"
+    house.ask("GET", "/health")
+    asking = subprocess.Popen(
+        [sys.executable, "-m", "corral", "doctor", "--verify"],
+        cwd=house.root,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "daemon")},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        eventually(lambda: (place / "begun").exists())
+        house.kill_daemon()
+    finally:
+        asking.kill()
+        asking.wait()
+    house.ask("GET", "/health")
+    eventually(lambda: not place.exists())
+    _nothing_left(house)
+
+
+def test_a_dry_run_has_other_ports_than_the_verification_beside_it(
+    coordinate: Callable[..., Coordinated], tmp_path: Path
+) -> None:
+    seen = tmp_path / "ports"
+    ports = "worktrees: {port_first: 24000, ports_each: 10}\n"
+    house = coordinate(verify=(f"echo $CORRAL_PORT_BASE >> {seen}",), config=ports)
+    assert _verification(house)["status"] == "ok"
+    house.run("wait", house.submit("lands", "echo x > x.txt"))
+    assert seen.read_text().split() == ["23980", "23990"]

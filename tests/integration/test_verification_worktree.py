@@ -1,0 +1,134 @@
+"""Verification has a worktree of its own kind: no name leads to it, nobody shares it, and what takes its place is not touched."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from corral.config.model import Landing
+from corral.landing.verify import bench
+from corral.models.identifiers import NAME
+from corral.store.tasks import worktrees as rows
+from tests.conftest import commit, git
+from tests.integration import taken_places
+from tests.integration.landing_world import World
+from tests.integration.taken_places import Take, state
+
+REPLACED = (taken_places.link, taken_places.another_repository, taken_places.copy)
+
+
+@pytest.fixture
+def world(repo: Path) -> Iterator[World]:
+    made = World(repo, landing=Landing(verify=["test -f README.md"], reruns=0))
+    yield made
+    made.close()
+
+
+def verify(world: World, name: str) -> str:
+    """Submit a branch and look at it once; returns the merge's id."""
+    world.branch(name, {f"{name}.txt": "x\n"})
+    merge_id = world.submit(name)
+    world.run(skip=False)
+    return merge_id
+
+
+def row(world: World) -> dict[str, object]:
+    found = world.db.read(lambda conn: rows.live_by_name(conn, "verify:1"))
+    assert found is not None
+    return found
+
+
+def test_it_has_a_row_of_its_own_kind_and_a_name_nobody_can_ask_for(world: World) -> None:
+    assert world.merge(verify(world, "one"))["state"] == "landed"
+    place = bench.place(world.project)
+    assert place == world.root / ".corral" / "verify" / "1" and (place / "one.txt").exists()
+    kept = row(world)
+    assert (kept["purpose"], kept["state"], kept["path"]) == ("verify", "ready", str(place))
+    assert kept["folder_id"] == f"{place.stat().st_dev}:{place.stat().st_ino}" and not NAME.fullmatch("verify:1")
+
+
+@pytest.mark.parametrize("name", ["verify-1", "1"])
+def test_a_worktree_that_a_person_calls_so_is_left_alone(world: World, name: str) -> None:
+    own = world.root / ".corral" / "worktrees" / name
+    git(world.root, "worktree", "add", "-q", "--detach", str(own))
+    (own / "README.md").write_text("unsaved\n")
+    (own / "untracked.txt").write_text("mine\n")
+    before = state(own)
+    assert world.merge(verify(world, "one"))["state"] == "landed"
+    assert bench.retire_former(world.repo(), own.parent, set(), world.now()) is None
+    assert state(own) == before
+
+
+@pytest.mark.req("X5")
+@pytest.mark.parametrize("take", REPLACED, ids=lambda take: take.__name__)
+def test_what_stands_in_its_place_is_not_touched_and_blames_no_change(world: World, take: Take) -> None:
+    verify(world, "one")
+    place = bench.place(world.project)
+    kept = take(world.root, place)
+    before = state(kept)
+    merge = world.merge(verify(world, "two"))
+    assert merge["state"] == "queued" and f"{place} is not the worktree that Corral made" in merge["reason"]
+    assert state(kept) == before and str(place) in str(row(world)["note"])
+    place.unlink() if place.is_symlink() else place.rename(world.root.parent / "theirs")
+    world.skip(600)
+    world.until(merge["merge_id"], "landed")
+    assert row(world)["note"] is None
+
+
+def test_a_run_that_repoints_its_git_file_harms_nobody(world: World) -> None:
+    own = taken_places.users_worktree(world.root)
+    before = state(own)
+    world.landing = Landing(verify=[f"cp {own / '.git'} .git"], reruns=0)
+    assert world.merge(verify(world, "one"))["state"] == "landed"
+    assert world.merge(verify(world, "two"))["state"] == "landed"
+    assert state(own) == before
+
+
+def test_its_folder_may_be_deleted(world: World) -> None:
+    verify(world, "one")
+    shutil.rmtree(bench.place(world.project))
+    assert world.merge(verify(world, "two"))["state"] == "landed"
+
+
+def test_a_link_on_the_way_to_it_is_not_followed(world: World, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (world.root / ".corral" / "verify").symlink_to(tmp_path / "elsewhere")
+    merge = world.merge(verify(world, "one"))
+    assert merge["state"] == "queued" and "is a symbolic link" in merge["reason"]
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+def test_that_of_an_earlier_version_goes_and_only_that(world: World, make_repo: Callable[..., Path]) -> None:
+    root, repo = world.root / ".corral" / "worktrees", world.repo()
+    former = root / bench.FORMER_NAME
+
+    def lay() -> Path:
+        git(world.root, "worktree", "add", "-q", "--detach", str(former))
+        return Path((former / ".git").read_text().removeprefix("gitdir: ").strip())
+
+    (lay() / "corral-kept.json").write_text('{"setup": [], "kept": []}')
+    (former / "left-over.txt").write_text("x\n")
+    assert bench.retire_former(repo, root, {bench.FORMER_NAME}, world.now()) is None and former.exists(), "it has a row"
+    assert bench.retire_former(repo, root, set(), world.now()) is None and not former.exists()
+    saved = git(world.root, "for-each-ref", "--format=%(refname)", "refs/corral/salvage/verify-1").split()
+    assert git(world.root, "show", f"{saved[0]}:left-over.txt") == "x"
+    # another project's, in a root that both use
+    other = make_repo("other")
+    commit(other, {"x.txt": "x\n"})
+    git(other, "worktree", "add", "-q", "--detach", str(former))
+    (other / ".git" / "worktrees" / former.name / "corral-kept.json").write_text("{}")
+    before = state(former)
+    assert bench.retire_former(repo, root, set(), world.now()) is None and state(former) == before
+
+
+def test_two_projects_with_one_root_verify_apart(world: World, make_repo: Callable[..., Path]) -> None:
+    other = World(make_repo("other"), landing=world.landing)
+    try:
+        for one in (world, other):
+            assert one.merge(verify(one, "one"))["state"] == "landed"
+        assert bench.place(world.project) != bench.place(other.project)
+    finally:
+        other.close()

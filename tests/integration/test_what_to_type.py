@@ -1,0 +1,272 @@
+"""At each stop `corral wait` and `corral status` say what to type, and exactly that, typed into a shell, leads on."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pty
+import re
+import select
+import shutil
+import struct
+import subprocess
+import termios
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import commit, git
+from tests.coordinated import Coordinated, eventually
+from tests.e2e.team import corral_command
+
+IDENTITY = {f"GIT_{who}_{what}": "a@b.test" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+
+
+class Person:
+    """Who copies a command out of what was printed, and types it."""
+
+    def __init__(self, house: Coordinated, folder: Path) -> None:
+        self.house = house
+        self._path = f"{corral_command(folder).parent}:{os.environ['PATH']}"
+
+    def type(self, command: str) -> str:
+        """Run a line in a shell in the repository; returns what it printed."""
+        done = subprocess.run(
+            ["sh", "-c", command],
+            cwd=self.house.root,
+            env={**os.environ, **IDENTITY, "PATH": self._path},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=90,
+        )
+        return done.stdout + done.stderr
+
+    def need(self, kind: str) -> dict[str, Any]:
+        """The one thing of this kind that `corral status` says needs somebody."""
+        found: list[dict[str, Any]] = eventually(
+            lambda: [need for need in self.house.json("status")["needs_you"] if need["kind"] == kind]
+        )
+        (need,) = found
+        return need
+
+
+@pytest.fixture
+def person(house: Coordinated, tmp_path: Path) -> Person:
+    return Person(house, tmp_path / "bin")
+
+
+Waiting = Callable[[], tuple["subprocess.Popen[str]", Path]]
+
+
+@pytest.fixture
+def waiting(house: Coordinated, tmp_path: Path) -> Iterator[Waiting]:
+    """Start `corral wait --all`, which has no end of its own while something is held; and the file of its standard error."""
+    started: list[subprocess.Popen[str]] = []
+    said = tmp_path / "said"
+
+    def start() -> tuple[subprocess.Popen[str], Path]:
+        argv = [corral_command(tmp_path / "bin"), "wait", "--all"]
+        with said.open("w") as errors:
+            process = subprocess.Popen(
+                argv, cwd=house.root, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, text=True
+            )
+        started.append(process)
+        return process, said
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def test_a_wait_that_does_not_end_says_what_it_waits_for_and_the_commands_that_end_it(
+    house: Coordinated, person: Person, waiting: Waiting
+) -> None:
+    git(house.root, "switch", "-q", "-c", "side")
+    commit(house.root, {"a new file": "new\n", "src/a.py": "a = 2\n"})
+    git(house.root, "switch", "-q", "main")
+    (house.root / "a new file").write_text("new\n")
+    merge = house.json("merge", "submit", "side")["merge_id"]
+    process, said = waiting()
+    told = eventually(lambda: len(lines := said.read_text().splitlines()) > 1 and lines)
+    assert "overlap with what would land (a new file)" in told[0]
+    command = told[1].strip().removeprefix("Commit them: ").partition("; ")[0]
+    person.type(command)
+    printed = process.communicate(timeout=60)[0]
+    assert process.returncode == 0 and merge in printed, printed
+    assert git(house.root, "show", "main:a new file") == "new"
+
+
+def test_a_wait_that_failed_says_each_thing_once_with_its_reason_and_what_to_type(
+    house: Coordinated, person: Person
+) -> None:
+    git(house.root, "switch", "-q", "-c", "side")
+    commit(house.root, {"src/a.py": "a = 2\n"})
+    git(house.root, "switch", "-q", "main")
+    commit(house.root, {"src/a.py": "a = 3\n"})
+    merge = house.json("merge", "submit", "side")["merge_id"]
+    dead = house.submit("Fails", "echo boom >&2; exit 3")
+    eventually(lambda: house.json("status")["open"] == {"conflict": 1, "dead": 1})
+    ended = house.run("wait", "--all", check=False)
+    assert ended.returncode == 1 and "\\n" not in ended.stdout
+    assert (
+        f"'Fails' is dead: It exited with 3: boom\n      corral task logs {dead[:8]}; then corral task retry"
+        in ended.stdout
+    )
+    need = person.need("returned_merge")
+    assert need["remedy"] in ended.stdout
+
+    merging, _resolve, again = need["remedy"].partition(" Or: ")[0].rstrip(".").split("; ")
+    assert "CONFLICT" in person.type(merging)
+    commit(house.root, {"src/a.py": "a = 5\n"})
+    person.type(again.removeprefix("then: "))
+    git(house.root, "switch", "-q", "main")
+    eventually(lambda: git(house.root, "show", "main:src/a.py") == "a = 5")
+    assert merge in house.run("merge", "list").stdout
+    for line in person.need("failed_task")["remedy"].replace(", or", ";").split("; "):
+        assert "error" not in person.type(line.removeprefix("then ")), line
+
+
+def test_the_seconds_of_a_wait_go_on_beside_a_long_reason(house: Coordinated, person: Person, tmp_path: Path) -> None:
+    (house.root / "src" / "a.py").write_text("a = 3\n")
+    house.submit("Change a", "echo 'a = 2' > src/a.py")
+    person.need("held_merge")
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    argv, seen = [tmp_path / "bin" / "corral", "wait", "--all"], ""
+    waiting = subprocess.Popen(argv, cwd=house.root, env={**os.environ, "TERM": "xterm"}, stdout=slave, stderr=slave)
+    os.close(slave)
+    try:
+        until = time.monotonic() + 60
+        while not re.search(r"0:00:\d\d\S* waiting for 1 of 1: uncommitted", seen):
+            assert time.monotonic() < until, seen[-400:]
+            if select.select([master], [], [], 1)[0]:
+                seen += os.read(master, 65536).decode()
+    finally:
+        waiting.kill()
+        waiting.wait()
+        os.close(master)
+    assert "Commit them: git -C" in seen
+
+
+def test_the_merge_of_a_task_is_shown_once(house: Coordinated, person: Person) -> None:
+    (house.root / "src" / "a.py").write_text("a = 3\n")
+    task = house.submit("Change a", "echo 'a = 2' > src/a.py")
+    merge = person.need("held_merge")["ids"]["merge_id"]
+    shown = house.run("wait", "--all", "--timeout", "0", check=False).stdout
+    assert task in shown and merge not in shown
+    answer = house.json("wait", "--all", "--timeout", "0", check=False)
+    assert answer["needs_you"][0]["ids"]["task_id"] == task
+
+
+def test_a_target_that_is_gone_is_named_with_the_command_that_makes_it(house: Coordinated, person: Person) -> None:
+    tip = git(house.root, "rev-parse", "main")
+    git(house.root, "switch", "-q", "-c", "elsewhere")
+    git(house.root, "branch", "-q", "-d", "main")
+    task = house.submit("No target", "echo t > t.txt")
+    house.run("wait", task, "--timeout", "60", check=False)
+    need = person.need("failed_task")
+    assert "There is no branch 'main'" in need["what"]
+    make, again = need["remedy"].split("; then ")
+    person.type(make.removeprefix("Make it: ").partition(" (")[0].replace("COMMIT", tip))
+    person.type(again.partition(", or")[0])
+    assert house.run("wait", task, "--timeout", "60").returncode == 0
+    assert git(house.root, "show", "main:t.txt") == "t"
+
+
+@pytest.mark.req("FR-QUEUE-009")
+def test_a_red_target_leads_to_the_ignored_file_that_its_verification_lacks(
+    coordinate: Callable[..., Coordinated], tmp_path: Path
+) -> None:
+    house = coordinate(
+        verify=("python3 -c 'import _version'",),
+        config="landing: {verify: [\"python3 -c 'import _version'\"], reruns: 0}",
+    )
+    person = Person(house, tmp_path / "bin")
+    commit(house.root, {".gitignore": "_version.py\nbuild/\n__pycache__/\n"})
+    (house.root / "_version.py").write_text("version = 1\n")
+    (house.root / "build").mkdir()
+    (house.root / "build" / "out").write_text("x\n")
+    task = house.submit("Say hello", "echo hello > hello.txt")
+    need = person.need("red_target")
+    assert need["remedy"] in house.run("wait", task, "--timeout", "0", check=False).stdout
+    doctor = need["remedy"].partition("corral doctor")[1] + " --verify"
+    assert doctor in need["remedy"]
+    said = person.type(doctor)
+    assert "With these files it passes" in said and "build" not in said.partition("With these files")[2]
+    person.type(next(line for line in said.splitlines() if "printf" in line).partition("git ignores: ")[2])
+    again = need["remedy"].partition("Then: ")[2].partition(". ")[0]
+    person.type(again)
+    assert house.run("wait", task, "--timeout", "60").returncode == 0
+
+
+def test_what_does_not_start_says_what_it_waits_for_and_what_ends_that(house: Coordinated, person: Person) -> None:
+    go = house.root.parent / "go"
+    (house.root / "src" / "a.py").write_text("a = 3\n")
+    parent = house.submit("Parent", "echo 'a = 2' > src/a.py")
+    child = house.submit("Child", "true", "--wait-for", parent)
+    first = house.submit("First", f"until [ -e {go} ]; do sleep 0.1; done", "--claims", "docs/")
+    eventually(lambda: house.json("task", "detail", first)["status"] == "running")
+    second = house.submit("Second", "true", "--claims", "docs/guide.md")
+    by_hand = house.json("task", "submit", "--title", "By hand", "--description", "Look at it.")["task_id"]
+    person.need("held_merge")
+    rows = {row["task_id"]: row for row in house.json("wait", "--all", "--timeout", "0", check=False)["tasks"]}
+    assert rows[child]["delay"] == f"It waits for 'Parent' (held, {parent[:8]}) to land."
+    assert rows[second]["delay"] == f"It waits until task {first[:8]} has ended, which claims docs/ too."
+    assert "`corral task claim`" in rows[by_hand]["delay"]
+    assert rows[by_hand]["delay"] in house.run("task", "detail", by_hand).stdout
+    go.touch()
+    git(house.root, "restore", "src/a.py")
+    assert by_hand in person.type("corral task claim")
+    assert house.run("wait", child, second, "--timeout", "60").returncode == 0
+
+
+def test_what_uninstall_refuses_for_is_given_up_with_the_commands_that_it_names(
+    house: Coordinated, person: Person
+) -> None:
+    (house.root / "src" / "a.py").write_text("a = 3\n")
+    parent = house.submit("Parent", "echo 'a = 2' > src/a.py")
+    house.submit("Child", "true", "--wait-for", parent)
+    made = Path(house.json("worktree", "create", "mine")["path"])
+    (made / "half.txt").write_text("half")
+    person.need("held_merge")
+    remedy = json.loads(house.run("uninstall", "--yes", "--json", check=False).stderr)["error"]["remedy"]
+    commands = remedy.partition("or give it up: ")[2].split("; ")
+    assert len(commands) == 3, remedy
+    for command in commands:
+        assert "error" not in person.type(command), command
+    house.run("uninstall", "--yes")
+    assert not (house.root / ".corral").exists()
+
+
+def test_what_git_has_under_way_is_ended_with_the_command_that_is_named(house: Coordinated, person: Person) -> None:
+    base = git(house.root, "rev-parse", "main")
+    commit(house.root, {"src/a.py": "a = 2\n"})
+    git(house.root, "switch", "-q", "-c", "other", base)
+    commit(house.root, {"src/a.py": "a = 3\n"})
+    git(house.root, "switch", "-q", "main")
+    assert "CONFLICT" in person.type("git merge other")
+    task = house.submit("Say hello", "echo hello > hello.txt")
+    need = person.need("held_merge")
+    assert "a merge is in progress" in need["what"]
+    person.type(need["remedy"].removeprefix("Conclude it: ").partition(" (or")[0].replace("--continue", "--abort"))
+    assert house.run("wait", task, "--timeout", "60").returncode == 0
+
+
+def test_a_checkout_of_the_target_that_is_gone_for_good_is_forgotten_with_the_command_that_is_named(
+    house: Coordinated, person: Person, tmp_path: Path
+) -> None:
+    git(house.root, "switch", "-q", "-c", "elsewhere")
+    git(house.root, "worktree", "add", "-q", str(tmp_path / "on a stick"), "main")
+    git(house.root, "worktree", "lock", str(tmp_path / "on a stick"))
+    shutil.rmtree(tmp_path / "on a stick")
+    task = house.submit("Say hello", "echo hello > hello.txt")
+    need = person.need("held_merge")
+    assert "which cannot be reached" in need["what"]
+    person.type(need["remedy"].partition("for good: ")[2].removesuffix(" It lands by itself then."))
+    assert house.run("wait", task, "--timeout", "60").returncode == 0

@@ -1,0 +1,84 @@
+"""Tasks as agents see them, workers, the team, delegation, hooks."""
+
+from __future__ import annotations
+
+from tests.mutations.table import rows
+
+AT_ONCE = "e2e/test_batches.py::test_all_delegations_of_one_response_run_at_once_each_in_a_worktree_of_its_own"
+SISYPHUS = "e2e/test_batches.py::test_sisyphus_registers_as_coordinator_and_is_told_of_every_piece_of_its_batch"
+BUILDER = "integration/test_agents.py::test_the_opencode_builder_has_opencode_do_the_task_in_a_worktree_of_its_own"
+HANDED_ON = "integration/mcp/test_work.py::test_work_goes_from_hand_to_hand"
+LIMITS = "integration/test_limits.py::test_each_limit_that_is_configured_is_enforced"
+
+MUTATIONS = (
+    *rows(
+        "daemon/corral/models/tasks.py",
+        ("what is read of a task lacks a field", "{field: row[field] for field in TaskRead.model_fields}", '{field: row[field] for field in TaskRead.model_fields if field != "priority"}',
+         "unit/work/tasks/test_leases.py::test_what_is_read_is_exactly_what_the_document_names_and_reading_changes_nothing", "GETTASK-1"),
+        ("what a task has yielded is not read", "{field: row[field] for field in TaskRead.model_fields}",
+         '{field: row[field] if field != "result" else None for field in TaskRead.model_fields}', HANDED_ON, "GETTASK-1 GETTASK-3"),
+    ),
+    *rows(
+        "daemon/corral/work/tasks/tasks.py",
+        ("an unknown task is told as a wrong value", "    if not found:\n        raise NotFound(", "    if not found:\n        raise InvalidInput(", HANDED_ON, "GETTASK-2"),
+    ),
+    *rows(
+        "daemon/corral/work/tasks/leases.py",
+        ("work goes to whoever asks, able or not", "            if who.can_do(row):", "            if True:",
+         "unit/work/tasks/test_leases.py::test_only_the_types_asked_for_and_only_what_one_is_able_to", ""),
+    ),
+    *rows(
+        "daemon/corral/runners/worker.py",
+        ("a worker may use any amount of memory", "load.memory_mb > limits.memory_mb", "False",
+         "integration/test_runner_command.py::test_memory_is_counted_over_the_whole_tree", "FR-CONFIG-006"),
+    ),
+    *rows(
+        "daemon/corral/work/workers/supervisor.py",
+        ("more workers than the settings allow", "room = settings.supervisor.max_agents - at_work", "room = 20 - at_work",
+         "integration/test_supervisor_flow.py::test_ten_agents_work_at_once_and_no_more", "FR-SWARM-001"),
+    ),
+    *rows(
+        "daemon/corral/work/workers/supervisor.py",
+        ("the configured number of workers is not heeded", "room = settings.supervisor.max_agents - at_work", "room = 10 - at_work", LIMITS, "FR-CONFIG-006"),
+    ),
+    *rows(
+        "daemon/corral/work/workers/execution.py",
+        ("the configured memory of a command is not heeded", "else settings.runners.command.memory_mb", "else 100_000", LIMITS, "FR-CONFIG-006"),
+    ),
+    *rows(
+        "daemon/corral/config/teams.py",
+        ("two members have one name", "            if before != at:", "            if False:",
+         "unit/config/test_teams.py::test_every_error_is_told_with_its_field_and_the_reason", "TEAM-2"),
+        ("a member's instructions are lost", "team = Team.model_validate(said)", 'team = Team.model_validate({**said, "agents": [{k: v for k, v in one.items() if k != "instructions"} for one in said["agents"]]})',
+         "unit/config/test_teams.py::test_a_team_is_read_with_all_that_is_said_of_its_agents", "TEAM-1"),
+    ),
+    *rows(
+        "hooks/hook.py",
+        ("an event that is no object is sent", "raise ValueError(\"the event is not a JSON object\")", "pass",
+         "integration/test_hook_script.py::test_an_event_that_is_no_object_is_not_sent", "HOOK"),
+        ("a hook writes its log through a link", "os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW", "os.O_WRONLY | os.O_APPEND | os.O_CREAT",
+         "integration/test_hook_script.py::test_a_log_that_is_a_link_is_not_written_through", "X18 HOOK"),
+        ("a session waits for a daemon that does not come", "if not starts or time.monotonic() > patience:", "if not starts or time.monotonic() > patience + 20:",
+         "integration/test_hook_script.py::test_a_daemon_that_does_not_come_up_delays_a_session_by_five_seconds_at_most", "HOOK-3"),
+    ),
+    *rows(
+        "skills/delegating-a-batch/SKILL.md",
+        ("a batch is handed over piece by piece", "Hand all of them over in one response", "Hand them over", AT_ONCE, "DELEGATE-1"),
+    ),
+    *rows(
+        ".claude/agents/OpenCode-Builder.md",
+        ("the builder works in its caller's checkout", "isolation: worktree\n", "", AT_ONCE, "DELEGATE-1"),
+        ("the builder has another model", "runner_model: google/gemini-3-flash", "runner_model: google/gemini-3", BUILDER, "DELEGATE-1"),
+        ("the builder's prompt names no skill", "Follow the skill `/task-execution` (`corral:task-execution`) from its\nfirst step to its last.", "Do it well.",
+         BUILDER, "DELEGATE-1"),
+        ("the builder's prompt does not say where to work", "in your own isolated worktree. Follow", "here. Follow", AT_ONCE, "DELEGATE-1"),
+    ),
+    *rows(
+        "daemon/corral/server/mcp/registration.py",
+        ("what a chief has registered for is not shown", "        if task_description:\n", "        if False:\n", SISYPHUS, "REGISTER-1"),
+        ("who registers under a name does not get it", 'addresses.bind(conn, who, wanted or own["agent_name"]', 'addresses.bind(conn, who, own["agent_name"]',
+         SISYPHUS, "REGISTER-1"),
+        ("what program an agent is, is not kept", '"program": program[:200]', '"program": "?"',
+         "integration/mcp/test_mail.py::test_agents_register_write_and_answer", "REGISTER-2"),
+    ),
+)  # fmt: skip

@@ -1,0 +1,142 @@
+"""Tasks: the order, dependencies, retries, cancelling, claims, what the lists show, the log."""
+
+from __future__ import annotations
+
+from tests.mutations.table import rows
+
+RETRY = "unit/work/tasks/test_retry.py"
+TASKS = "unit/work/tasks/test_tasks.py"
+DEPENDENCIES = "unit/work/tasks/test_dependencies.py"
+SORTED = (
+    "integration/test_cli_contract.py::test_the_list_sorts_by_priority_then_age_and_filters_the_same_in_every_format"
+)
+LIMITS = "integration/test_limits.py::test_each_limit_that_is_configured_is_enforced"
+SCHEDULING = "unit/work/tasks/test_scheduling.py"
+LEASES = "unit/work/tasks/test_leases.py"
+LOGGED = "integration/test_event_log.py::test_what_happened_is_in_the_log"
+
+MUTATIONS = (
+    *rows(
+        "daemon/corral/work/tasks/retry.py",
+        ("a task has one retry more", "if attempts > max_retries:", "if attempts > max_retries + 1:",
+         f"{RETRY}::test_three_retries_then_dead", "FR-QUEUE-009 FR-QUEUE-010"),
+        ("a final error is tried again", "if not retryable:", "if False:",
+         f"{RETRY}::test_what_no_retry_can_mend_fails_at_once", "FR-QUEUE-009"),
+        ("the pause does not double", "initial_s * 2 ** min(attempts - 1, 64)", "initial_s",
+         f"{RETRY}::test_the_pause_starts_at_ten_seconds_doubles_and_ends_at_five_minutes", "FR-QUEUE-009"),
+    ),
+    *rows(
+        "daemon/corral/work/tasks/scheduling.py",
+        ("ageing lifts nobody", 'int(row["priority"]) + int(waited_s // ageing_s)', 'int(row["priority"])',
+         f"{SCHEDULING}::test_with_ageing_nobody_waits_for_ever", "FR-QUEUE-006"),
+        ("what overlaps in part starts at once", "in_part.append(candidate)", "yield candidate",
+         f"{SCHEDULING}::test_what_overlaps_in_part_starts_only_when_nothing_else_could", "FEATURE-2"),
+        ("a claim has no event", "            events.record(conn, now, EventKind.TASK_CLAIMED", "            (lambda *_, **__: None)(conn, now, EventKind.TASK_CLAIMED",
+         LOGGED, "FR-MONITOR-001"),
+    ),
+    *rows(
+        "daemon/corral/work/tasks/dependencies.py",
+        ("a dependent starts while its parent's merge is open", "return Outlook.OPEN if merge_state in OPEN_MERGES",
+         "return Outlook.MET if merge_state in OPEN_MERGES",
+         f"{DEPENDENCIES}::test_a_dependent_waits_until_what_its_parent_changed_has_landed", "FR-QUEUE-008"),
+        ("nothing to merge is waited for", "if merge_state in (None, MergeState.LANDED)", "if merge_state in (MergeState.LANDED,)",
+         f"{DEPENDENCIES}::test_nothing_to_merge_counts_as_landed", "FR-QUEUE-008"),
+        ("the failure of a parent that may fail counts", "worth is Outlook.LOST and not ignore_failure", "worth is Outlook.LOST",
+         f"{DEPENDENCIES}::test_ignoring_a_dependencys_failure", "FR-QUEUE-008"),
+        ("a circle is not seen", "return [*names[names.index(node) :], node]", "return None",
+         f"{DEPENDENCIES}::test_a_circle_is_refused_and_shown", "FR-QUEUE-008"),
+    ),
+    *rows(
+        "daemon/corral/work/tasks/tasks.py",
+        ("a retry keeps the attempts", '"attempts": 0, "faults": 0', '"attempts": row["attempts"], "faults": 0',
+         f"{TASKS}::test_a_retry_gives_all_attempts_back_and_forgets_the_error", "FR-QUEUE-010"),
+        ("the key of a submission is not looked up", "if item.idempotency_key else None", "if False else None",
+         "integration/test_tasks_end_to_end.py::test_the_same_key_again_is_the_same_task", "D13"),
+        ("the detail has no history", '"history": [{', '"history": [] and [{',
+         f"{TASKS}::test_the_detail_has_every_field_of_the_contract_and_reading_changes_nothing", "FR-QUEUE-004"),
+        ("a cancellation is not said to the worker's task", '{"cancel_reason": reason}', '{"cancel_reason": None}',
+         f"{TASKS}::test_cancelling_what_runs_asks_once_and_counts_whatever_the_worker_says", "FR-QUEUE-003"),
+        ("what was cancelled by convention cannot be again", "if convention and row[\"error_code\"] ==", "if False and row[\"error_code\"] ==",
+         f"{LEASES}::test_the_convention_ends_a_task_as_failed_with_code_and_reason", "CANCEL-1 CANCEL-2"),
+        ("a queue takes any number of tasks", "    if number and queued + number > max_queue:", "    if False:", LIMITS, "FR-CONFIG-006"),
+        ("an unknown state lists everything", "if status not in TaskStatus.values():", "if False:",
+         f"{TASKS}::test_filters_of_the_list", "FR-QUEUE-002"),
+    ),
+    *rows(
+        "daemon/corral/store/tasks/tasks.py",
+        ("tasks are listed by age alone", "order_by(tasks.c.priority.desc(), tasks.c.seq).limit(limit)", "order_by(tasks.c.seq).limit(limit)",
+         SORTED, "FR-QUEUE-002"),
+        ("of one priority the newest is listed first", "order_by(tasks.c.priority.desc(), tasks.c.seq).limit(limit)",
+         "order_by(tasks.c.priority.desc(), tasks.c.seq.desc()).limit(limit)", SORTED, "FR-QUEUE-002"),
+        ("a list by state holds every task", "    if statuses:\n", "    if False:\n", SORTED, "FR-QUEUE-002"),
+        ("a list by priority holds every task", "    if min_priority:\n", "    if False:\n", SORTED, "FR-QUEUE-002"),
+    ),
+    *rows(
+        "daemon/corral/cli/commands/tasks.py",
+        ("the command does not say which priority is wanted", '"min_priority": priority}', '"min_priority": 0}', SORTED, "FR-QUEUE-002"),
+        ("the table does not show priorities", '        ("PRIO", "priority", 4),\n', "", SORTED, "FR-QUEUE-002 FR-CLI-004"),
+    ),
+    *rows(
+        "daemon/corral/work/tasks/attempts.py",
+        ("an attempt that lost its lease goes on writing", "(TaskStatus.RUNNING,), values, token=token)", "(TaskStatus.RUNNING,), values)",
+         "faults/test_clients.py::test_an_attempt_that_lost_its_lease_is_refused_whatever_it_wants_and_told_who_has_it", "D12"),
+        ("an accepted cancellation yields to success", 'if before["cancel_reason"] is not None:', 'if before["cancel_reason"] is not None and not ending.success:',
+         f"{TASKS}::test_cancelling_what_runs_asks_once_and_counts_whatever_the_worker_says", "FR-QUEUE-003"),
+        ("an interruption costs an attempt", '{"status": TaskStatus.INTERRUPTED, "attempts": max(0, before["attempts"] - 1), **why}',
+         '{"status": TaskStatus.INTERRUPTED, **why}',
+         (f"{TASKS}::test_an_interruption_is_no_attempt_and_no_pause",), "FR-QUEUE-005"),
+        ("a convention's end has no code", 'told = {**(result or {}), "error_code": CANCELLED_BY_ORCHESTRATOR', 'told = {**(result or {}), "error_code": None',
+         f"{LEASES}::test_the_convention_ends_a_task_as_failed_with_code_and_reason", "CANCEL-1"),
+        ("a retry is not in the log", 'kind = EventKind.TASK_RETRIED if status == TaskStatus.PENDING', 'kind = EventKind.TASK_RESUMED if status == TaskStatus.PENDING',
+         LOGGED, "FR-MONITOR-001"),
+    ),
+    *rows(
+        "daemon/corral/work/tasks/leases.py",
+        ("anybody completes a task", 'row["runner"] is None and row["session_id"] in holders', 'row["runner"] is None',
+         "unit/work/tasks/test_leases.py::test_only_the_holder_completes_and_only_once", "D12"),
+    ),
+    *rows(
+        "daemon/corral/models/blame.py",
+        ("a killed worker is its task's fault", '"killed": Blame.MACHINE', '"killed": Blame.TASK',
+         "integration/test_supervisor_flow.py::test_a_worker_killed_from_outside_keeps_its_retries", "FR-QUEUE-010"),
+    ),
+    *rows(
+        "daemon/corral/models/tasks.py",
+        ("a priority of 11 is taken", "priority: int = Field(default=5, ge=0, le=10, strict=True)", "priority: int = Field(default=5, ge=0, le=11, strict=True)",
+         f"{TASKS}::test_a_priority_out_of_range_is_refused", "FR-QUEUE-006"),
+        ("what is wrong is dropped without a word", "    if errors:\n        refuse(", "    if False:\n        refuse(",
+         f"{TASKS}::test_what_is_wrong_is_named_by_its_field_and_nothing_is_queued", "FR-QUEUE-001"),
+        ("of a batch what is right is queued", "    if errors:\n        refuse(", "    if errors and len(items) == 1:\n        refuse(",
+         f"{TASKS}::test_every_error_of_a_batch_is_reported_at_once", "FR-QUEUE-007"),
+    ),
+    *rows(
+        "daemon/corral/models/awake.py",
+        ("a jump of the clock counts whole", "min(max(now - self._seen, timedelta(0)), MOST_A_LOOK)", "max(now - self._seen, timedelta(0))",
+         "unit/models/test_awake.py::test_a_jump_counts_for_no_more_than_a_look", "D11"),
+    ),
+    *rows(
+        "daemon/corral/observe/event_lines.py",
+        ("a line of the log does not say what it is about", '**ids, **data}', '**data}', LOGGED, "FR-MONITOR-001"),
+        ("a line of the log does not say what happened", '"message": sentence(event)', '"message": ""', LOGGED, "FR-MONITOR-001"),
+        ("a failure is no error in the log", 'EventKind.TASK_DEAD: logging.ERROR', 'EventKind.TASK_DEAD: logging.INFO',
+         LOGGED, "FR-MONITOR-001"),
+        ("every line of the log is of one component", "    return COMPONENTS.get(noun, noun)", '    return "corral"', LOGGED, "FR-MONITOR-001"),
+    ),
+    *rows(
+        "daemon/corral/server/upkeep/event_log.py",
+        ("no event is written to the log", "if writer.isEnabledFor(level):", "if False:", LOGGED, "FR-MONITOR-001"),
+        ("the daemon stops with lines to write", "for _page in range(pages):", "for _page in range(0):",
+         "integration/test_event_log.py::test_no_event_is_missing_after_the_daemon_was_killed_or_stopped", "FR-MONITOR-001"),
+    ),
+    *rows(
+        "daemon/corral/observe/logs.py",
+        ("the log's level is not heeded", "    _CORRAL.setLevel(level)", "    _CORRAL.setLevel(10)",
+         "integration/test_event_log.py::test_the_level_decides_and_no_secret_is_written", "FR-MONITOR-001"),
+        ("logs are kept for ever", "if old.name < f", "if old.name < '' and f",
+         "integration/test_event_log.py::test_the_daemon_begins_a_file_a_day_and_keeps_thirty", "FR-MONITOR-001"),
+        ("lost lines are not told", "if self._lost else [line]", "if False else [line]",
+         "unit/observe/test_logs.py::TestFaults::test_lost_lines_are_counted_and_told", "NFR-REL-002"),
+        ("secrets stand in the log", "return REDACTED if is_secret_name(name) else redact(value)", "return value",
+         "unit/observe/test_logs.py::TestSecrets::test_no_secret_is_found_in_the_file", "NFR-SEC-002"),
+    ),
+)  # fmt: skip

@@ -1,0 +1,64 @@
+"""Who may speak, what may be written where, and what a terminal or a model is shown."""
+
+from __future__ import annotations
+
+from tests.mutations.table import rows
+
+ACCESS = "integration/test_access.py"
+
+MUTATIONS = (
+    *rows(
+        "daemon/corral/server/http/access.py",
+        ("web pages may speak", 'if b"origin" in headers:', "if False:", f"{ACCESS}::test_everything_else_is_refused_without_effect", "X1"),
+        ("any token will do", "or not hmac.compare_digest(given.strip(), self._token):", "or False:",
+         f"{ACCESS}::test_everything_else_is_refused_without_effect", "X1"),
+        ("any host will do", "if host not in {", "if False and host not in {", f"{ACCESS}::test_everything_else_is_refused_without_effect", "X1"),
+        ("a form may submit", 'if media != b"application/json":', "if False:", f"{ACCESS}::test_a_form_cannot_submit", "X1"),
+        ("others can read the token", "partial.touch(mode=0o600, exist_ok=False)", "partial.touch(mode=0o644, exist_ok=False)",
+         "integration/test_daemon_life.py::test_run_files_are_private", "X2"),
+    ),
+    *rows(
+        "daemon/corral/server/http/connections.py",
+        ("a body of any size is read", "int(length) > MOST_BODY_BYTES", "False",
+         "integration/test_connections.py::test_a_body_of_150_mb_is_refused_and_not_kept", "X17"),
+    ),
+    *rows(
+        "daemon/corral/models/visible.py",
+        ("a terminal obeys what a task printed", "if unicodedata.category(character) in _HIDDEN and", "if False and",
+         "integration/test_smuggling.py::test_a_terminal_obeys_nothing_that_a_task_printed", "X11"),
+        ("a tag in foreign text is one", '.replace("<", "&lt;")', "",
+         "integration/test_bad_input.py::test_a_forged_end_of_a_mark_is_data_wherever_a_model_reads_it", "X11"),
+    ),
+    *rows(
+        "daemon/corral/observe/redaction.py",
+        ("a secret in colour is shown", "        if _secrets.search(plain):", "        if False:",
+         "unit/observe/test_redaction.py::test_a_secret_with_escape_sequences_in_it_is_one_too", "X15"),
+        ("the environment's secrets are not known", "            values |= {value, repr(value)[1:-1]}", "            pass",
+         "unit/observe/test_redaction.py::test_what_the_environment_calls_a_secret_is_taken_out_wherever_it_occurs", "X15 NFR-SEC-002"),
+    ),
+    *rows(
+        "daemon/corral/runners/process.py",
+        ("a worker's log is written through a link", "flags | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC", "flags | os.O_CREAT | os.O_CLOEXEC",
+         "integration/test_runner_process.py::test_a_log_is_never_written_through_a_link", "X18"),
+    ),
+    *rows(
+        "daemon/corral/config/document.py",
+        ("a configuration may be of any size", "    if len(data) > MAX_BYTES:", "    if False:", "unit/config/test_document.py::test_what_is_refused_says_why", "X14"),
+    ),
+    *rows(
+        "daemon/corral/config/links.py",
+        ("Corral writes through links", "        if here.is_symlink():", "        if False:",
+         "integration/test_worktree_ownership.py::test_nothing_is_written_through_a_link", "X18"),
+    ),
+    *rows(
+        "daemon/corral/git/process/known_holes.py",
+        ("a git with a known hole is none", "if hole.is_open(version)]", "if False]", "unit/git/process/test_known_holes.py", "X19"),
+    ),
+    *rows(
+        "daemon/corral/store/engine/database.py",
+        ("the log of the database grows for ever", 'raw.cursor().execute(f"PRAGMA wal_checkpoint({mode})").close()', "pass",
+         "faults/test_disk_and_database.py::test_a_reader_that_does_not_end_stops_nobody_and_its_log_goes_with_it", "D7"),
+        ("a damaged database answers on", "        self._check_damage()\n        self._put_back()", "        self._put_back()",
+         "unit/store/engine/test_database.py::test_once_damage_is_found_nothing_is_answered_any_more_even_where_it_could_be", "D8"),
+    ),
+)  # fmt: skip

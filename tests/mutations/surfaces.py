@@ -1,0 +1,76 @@
+"""The command line and the settings."""
+
+from __future__ import annotations
+
+from tests.mutations.table import rows
+
+LOAD = "unit/config/test_load.py"
+CONTRACT = "integration/test_cli_contract.py"
+SORTED = f"{CONTRACT}::test_the_list_sorts_by_priority_then_age_and_filters_the_same_in_every_format"
+FOR_PEOPLE = f"{CONTRACT}::test_errors_for_people_have_a_code_a_cause_and_a_remedy"
+INIT = "integration/test_init.py::test_init_shows_what_it_will_write_and_does_nothing_unless_agreed"
+WAITS = "integration/test_cli_at_hand.py::test_on_a_terminal_waiting_shows_what_it_waits_for_and_quiet_does_not"
+HELP = "bundle/test_docs.py::test_a_help_page_shows_it_all"
+
+MUTATIONS = (
+    *rows(
+        "daemon/corral/config/load.py",
+        ("this machine's file does not win", "return {**files, LOCAL_FILE: project.home / \"local.yaml\"}", "return {LOCAL_FILE: project.home / \"local.yaml\", **files}",
+         f"{LOAD}::test_each_layer_wins_over_the_one_before", "FR-CONFIG-001"),
+        ("an error has no field", "            found.refuse(key, reason, found.sources[_setting_of(key)])", "            found.refuse(\"\", reason, found.sources[_setting_of(key)])",
+         f"{LOAD}::TestValidation::test_every_error_is_reported_with_field_reason_and_source", "FR-CONFIG-003"),
+        ("an unknown key is silent", "        elif key not in _SECTIONS:\n            found.warnings.append(", "        elif key not in _SECTIONS:\n            str(",
+         f"{LOAD}::TestValidation::test_an_unknown_key_warns_and_suggests", "FR-CONFIG-003"),
+        ("an empty variable counts", "if name.startswith(PREFIX) and environ[name]", "if name.startswith(PREFIX)",
+         LOAD, "FR-CONFIG-002"),
+    ),
+    *rows(
+        "daemon/corral/cli/terminal/output.py",
+        ("whoever wants quiet sees progress", 'or os.environ.get("CORRAL_QUIET"):', "or False:", WAITS, "FR-CLI-005"),
+        ("nobody sees what a command waits for", "    if not sys.stderr.isatty() or os", "    if True or os", WAITS, "FR-CLI-005"),
+        ("an error has no code", " [{error.code}]\", file=sys.stderr)", "\", file=sys.stderr)", FOR_PEOPLE, "FR-CLI-006"),
+        ("an error has no cause", "    if error.cause:\n", "    if False:\n", FOR_PEOPLE, "FR-CLI-006"),
+        ("an error shows its stack to everybody", "    if debug:\n", "    if True:\n", FOR_PEOPLE, "FR-CLI-006"),
+        ("whoever asks sees no stack", "    if debug:\n", "    if False:\n", FOR_PEOPLE, "FR-CLI-006"),
+        ("a remedy goes to standard output", 'remedy: {_indented(error.remedy, 10)}", file=sys.stderr)', 'remedy: {_indented(error.remedy, 10)}")',
+         FOR_PEOPLE, "FR-CLI-006"),
+        ("an empty list says nothing", "        say(empty)\n", "        pass\n",
+         f"{CONTRACT}::test_every_list_is_an_array_even_when_it_is_empty", "FR-CLI-004"),
+        ("a table leaves out its last row", "    for line in cells:\n", "    for line in cells[:-1]:\n", SORTED, "FR-CLI-004"),
+        ("what is for programs has no end", "    print(_json(value, sys.stdout, indent))", "    print(_json(value, sys.stdout, indent)[:-1])", SORTED, "FR-CLI-004"),
+        ("an error has no remedy", "    if error.remedy:\n", "    if False:\n",
+         f"{CONTRACT}::test_errors_for_people_have_a_code_a_cause_and_a_remedy", "FR-CLI-006"),
+    ),
+    *rows(
+        "daemon/corral/errors.py",
+        ("what is not found exits with another code", "    status = 404\n    exit_code = 3", "    status = 404\n    exit_code = 1",
+         f"{CONTRACT}::test_unknown_ids_of_every_noun_exit_with_3", "FR-CLI-006"),
+    ),
+    *rows(
+        "daemon/corral/cli/project/initialise.py",
+        ("init writes without consent", "if not yes and (files or brought", "if False and (files or brought",
+         "integration/test_init.py::test_init_shows_what_it_will_write_and_does_nothing_unless_agreed", "FR-CLI-001"),
+    ),
+    *rows(
+        "daemon/corral/cli/project/initialise.py",
+        ("a second init begins the configuration anew", "= {}\n    if not project.config_file.exists():\n", "= {}\n    if True:\n", INIT, "FR-CLI-001"),
+        ("init does not say how to go on", 'say("  Hand over a task:', 'str("  Hand over a task:', INIT, "FR-CLI-001"),
+        ("init writes a configuration that is none", "default_config(branch, verify or [])", '"landing: 1"', INIT, "FR-CLI-001"),
+    ),
+    *rows(
+        "daemon/corral/cli/commands/tasks.py",
+        ("an option does not say what it is for", 'typer.Option("--limit", min=1, help="At most so many.")', 'typer.Option("--limit", min=1)',
+         "bundle/test_docs.py::test_every_option_and_argument_says_what_it_is", "FR-CLI-002"),
+    ),
+    *rows(
+        "daemon/corral/cli/help.py",
+        ("help has no examples", "examples, related = PAGES.get(command, ((), ()))", "examples, related = (), PAGES.get(command, ((), ()))[1]", HELP, "FR-CLI-002"),
+        ("help names no other commands", "examples, related = PAGES.get(command, ((), ()))", "examples, related = PAGES.get(command, ((), ()))[0], ()", HELP, "FR-CLI-002"),
+        ("commands are in no order", 'sections = {"Commands": tuple(shown)} if _names(ctx) else CATEGORIES', 'sections = {"Commands": tuple(shown)}',
+         HELP, "FR-CLI-002"),
+        ("a command is in no list", "formatter.write_dl([(name, shown[name]) for name in names])", "formatter.write_dl([(name, shown[name]) for name in names[1:]])",
+         HELP, "FR-CLI-002"),
+        ("a command has no help page", '    "task submit": ', '    "task send": ',
+         "bundle/test_docs.py::test_every_command_has_a_help_page_with_examples_and_related_commands_that_exist", "FR-CLI-002"),
+    ),
+)  # fmt: skip

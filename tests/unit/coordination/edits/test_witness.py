@@ -1,0 +1,13 @@
+"""What is remembered of sessions."""
+
+from __future__ import annotations
+
+from corral.coordination.edits.witness import Witness
+
+
+def test_a_tool_call_without_an_id_makes_nobody_the_session_of_all_others() -> None:
+    witness = Witness()
+    witness.announced("one", "")
+    assert witness.actor_of("") is None
+    witness.announced("one", "toolu_1")
+    assert witness.actor_of("toolu_1") == "one"

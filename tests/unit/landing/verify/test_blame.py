@@ -1,0 +1,111 @@
+"""The decision about a request that was not found green: never against it without evidence, whatever happened before."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from corral.errors import GitFailed, NotAProject
+from corral.landing.verify.blame import (
+    LONGEST_WAIT_S,
+    Run,
+    Step,
+    is_failed_setup,
+    may_be_the_changes,
+    set_back,
+    wait_s,
+    weigh,
+)
+from corral.models.states import ReceiptStatus
+
+RED, ERROR, GREEN = ReceiptStatus.FAILED, ReceiptStatus.ERROR, ReceiptStatus.PASSED
+
+
+def run(status: ReceiptStatus, at: int) -> Run:
+    return Run(status, f"{at:04}")
+
+
+def test_the_waits_grow_from_seconds_to_minutes_and_never_end_a_request() -> None:
+    assert [wait_s(number) for number in range(1, 9)] == [5, 10, 20, 40, 80, 160, 300, 300]
+    assert wait_s(10**6) == LONGEST_WAIT_S
+
+
+def test_a_target_is_paused_from_the_third_failure_in_a_row_or_at_once_if_it_fails_too() -> None:
+    first, second, third, fourth = (set_back(1, before, pause_after=3) for before in range(4))
+    assert [(one.failures, one.look_s) for one in (first, second, third, fourth)] == [(1, 0), (2, 0), (3, 5), (4, 10)]
+    proven = set_back(1, 0, pause_after=3, proven=True)
+    assert (proven.failures, proven.look_s) == (3, 5)
+    assert set_back(7, 0, pause_after=3).wait_s == 300
+
+
+@pytest.mark.req("I5")
+def test_a_red_run_needs_a_green_target_and_a_run_without_a_verdict_needs_one_between_two_of_its_kind() -> None:
+    assert weigh(run(RED, 5), None, None) is Step.RUN_TARGET
+    assert weigh(run(RED, 5), run(GREEN, 1), None) is Step.RETURN
+    assert weigh(run(RED, 5), None, run(RED, 6)) is Step.TARGET_RED
+    assert weigh(run(RED, 5), None, run(RED, 4)) is Step.RUN_TARGET
+    assert weigh(run(ERROR, 5), run(GREEN, 4), None) is Step.RUN_TARGET, (
+        "a green of long ago proves nothing about a time-out"
+    )
+    assert weigh(run(ERROR, 5), run(GREEN, 6), None) is Step.RUN_AGAIN
+    assert weigh(run(ERROR, 5), run(GREEN, 6), None, run(ERROR, 7)) is Step.RETURN
+    assert weigh(run(ERROR, 5), None, run(RED, 6), run(ERROR, 7)) is Step.TARGET_RED
+
+
+@pytest.mark.req("I5")
+def test_whatever_happens_to_it_an_innocent_change_comes_back_only_if_the_machine_fails_twice_around_a_green_run() -> (
+    None
+):
+    """Random machines: a request is judged as the queue does, from what its runs and the target's ended with."""
+    for seed in range(2000):
+        chance = random.Random(seed)
+        first: Run | None = None
+        green: Run | None = None
+        red: Run | None = None
+        history: list[tuple[str, ReceiptStatus]] = []
+        for at in range(12):
+            step = weigh(first, green, red) if first else Step.RUN_AGAIN
+            if step is Step.TARGET_RED:
+                break
+            if step is Step.RETURN:
+                assert ("change", RED) in history and ("target", GREEN) in history, (seed, history)
+                break
+            status = chance.choice((RED, ERROR, GREEN))
+            history.append(("target" if step is Step.RUN_TARGET else "change", status))
+            seen = run(status, at)
+            if step is Step.RUN_TARGET:
+                if status is ERROR:
+                    break  # the machine's fault: paused, and begun anew
+                green, red = (seen, red) if status is GREEN else (green, seen)
+            elif status is GREEN:
+                break
+            elif first is not None and weigh(first, green, red, seen) is Step.RETURN:
+                errors = [place for place, one in enumerate(history) if one == ("change", ERROR)]
+                assert len(errors) >= 2 and ("target", GREEN) in history[errors[0] : errors[-1]], (seed, history)
+                break
+            else:
+                first = seen
+
+
+@pytest.mark.parametrize(
+    ("error", "suspect"),
+    [
+        (GitFailed("x", details={"rc": 128, "stderr": "fatal: index file corrupt"}), True),
+        (GitFailed("x", details={"rc": -9, "stderr": ""}), False),
+        (GitFailed("x", details={"rc": 128, "stderr": "fatal: write error: No space left on device"}), False),
+        (GitFailed("git cannot be run."), False),
+        (NotAProject("it has lost its git directory"), True),
+        (OSError(28, "No space left on device"), False),
+    ],
+)
+def test_what_the_system_refused_and_what_was_killed_is_not_the_changes_doing(error: Exception, suspect: bool) -> None:
+    assert isinstance(error, GitFailed | NotAProject | OSError)
+    assert may_be_the_changes(error) is suspect
+    assert is_failed_setup(error) is False
+
+
+def test_a_setup_command_that_fails_by_itself_may_be_the_changes_doing() -> None:
+    assert is_failed_setup(GitFailed("x", details={"exit_code": 1}))
+    assert not is_failed_setup(GitFailed("x", details={"exit_code": 137}))
+    assert not is_failed_setup(GitFailed("x", details={"exit_code": None}))

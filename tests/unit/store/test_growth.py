@@ -1,0 +1,92 @@
+"""The files of the database stay as small as what they hold: the write-ahead log under load, the database after deletions."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import datetime, timezone
+from pathlib import Path
+
+import pytest
+from alembic import command
+from sqlalchemy import Connection
+
+from corral.models.instants import iso
+from corral.store import events
+from corral.store.engine import database as engine
+from corral.store.engine.database import Database
+from corral.store.migrate import alembic_config, open_schema
+
+NOW = datetime(2026, 11, 22, tzinfo=timezone.utc)
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> Iterator[Database]:
+    path = tmp_path / "corral.db"
+    open_schema(path)
+    database = Database(path)
+    yield database
+    database.close()
+
+
+def test_the_log_stays_bounded_while_a_writer_never_rests_and_readers_overlap(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "WAL_LIMIT", 4 << 20)
+    log, done, largest = db.path.with_name("corral.db-wal"), threading.Event(), 0
+
+    def read() -> None:
+        """Each reader begins before the other one ends, so that there is never a moment without one."""
+        while not done.is_set():
+            db.read(lambda conn: (events.recent(conn, 5), time.sleep(0.02)))
+
+    readers = [threading.Thread(target=read) for _ in range(2)]
+    for reader in readers:
+        reader.start()
+    try:
+        for number in range(4000):
+            db.write(lambda conn, n=number: events.record(conn, NOW, f"kind.{n}", data={"text": "x" * 2000}))  # type: ignore[misc]
+            largest = max(largest, log.stat().st_size)
+    finally:
+        done.set()
+        for reader in readers:
+            reader.join()
+    # One of several cuts may find a reader that does not finish in time. Without a cut it is 80 MB.
+    assert largest < 70 << 20  # without the bound: more than 100, f"{largest >> 20} MB"
+
+
+def _free_after_deletion(path: Path) -> tuple[int, int]:
+    """Size of the file with many events, and after they are gone and the writer has rested."""
+    database = Database(path)
+
+    def fill(conn: Connection) -> None:
+        for number in range(2000):
+            events.record(conn, iso(NOW), f"kind.{number}", data={"text": "x" * 2000})
+
+    try:
+        database.write(fill)
+        database._checkpoint("TRUNCATE")
+        full = path.stat().st_size
+        database.write(lambda conn: conn.exec_driver_sql("DELETE FROM events"))
+        while database.write(lambda conn: engine.shrink(conn, 200)):
+            pass
+        database._checkpoint("TRUNCATE")
+        return full, path.stat().st_size
+    finally:
+        database.close()
+
+
+@pytest.mark.parametrize("revision", ["new", "0003"])
+def test_the_file_shrinks_when_rows_go_also_where_an_older_version_made_it(tmp_path: Path, revision: str) -> None:
+    path = tmp_path / "corral.db"
+    if revision != "new":
+        command.upgrade(alembic_config(path), revision)
+    open_schema(path)
+    full, left = _free_after_deletion(path)
+    assert full > 4 << 20
+    assert left < full / 4
+    with closing(sqlite3.connect(path)) as conn:
+        assert conn.execute("PRAGMA integrity_check").fetchone() == ("ok",)

@@ -1,0 +1,142 @@
+"""Who is appointed: the agent that is named, or the first of the team who can, or whatever the settings say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from corral.config.paths import find_project
+from corral.config.roster import Roster
+from corral.config.teams import TeamAgent
+from corral.errors import ConfigInvalid, InvalidInput, NotFound, RunnerUnavailable
+from corral.models.states import RunnerName
+from corral.models.tasks import read_submissions
+from corral.work.tasks.agents import Post, appoint, settle
+
+Make = Callable[..., Roster]
+PYTHON = {"capabilities": ["python"]}
+
+
+def anything(_runner: RunnerName, _program: Sequence[str]) -> None:
+    """Everything is installed."""
+
+
+def without(*missing: str) -> Callable[[RunnerName, Sequence[str]], None]:
+    def check(runner: RunnerName, program: Sequence[str]) -> None:
+        if (program[0] if program else str(runner)) in missing:
+            raise RunnerUnavailable(f"{missing} is missing.")
+
+    return check
+
+
+@pytest.fixture
+def roster(repo: Path) -> Make:
+    file = repo / ".claude" / "agents" / "mine.md"
+    file.parent.mkdir(parents=True)
+    file.write_text("---\nname: mine\ndescription: d\nrunner: mine\ncommand: [mine]\nmodel: haiku\n---\nMINE\n")
+
+    def make(*team: dict[str, Any]) -> Roster:
+        members = [{"role": "r", "capabilities": [], "description": "d", **member} for member in team]
+        return Roster(find_project(repo, initialised=False), [TeamAgent.model_validate(member) for member in members])
+
+    return make
+
+
+def task(**said: Any) -> dict[str, Any]:
+    return {"agent": None, "agent_requirements": None, "runner": None, "command": None, **said}
+
+
+def who(post: Post) -> tuple[str | None, str | None]:
+    return (str(post.runner) if post.runner else None), (post.agent.name if post.agent else None)
+
+
+TALKER = {"name": "Talker", "capabilities": ["python"]}
+MASON = {"name": "Mason", "capabilities": ["python"], "runner": "mine", "instructions": "STONES"}
+SMITH = {
+    "name": "Smith",
+    "capabilities": ["python", "sql"],
+    "runner": "claude",
+    "model": "opus",
+    "instructions": "IRON",
+}
+SHELL = {"name": "Shell", "capabilities": ["python"], "runner": "command"}
+
+
+@pytest.mark.req("TEAM-1")
+def test_what_is_required_decides_only_where_the_team_declares_runners_and_there_is_a_prompt(roster: Make) -> None:
+    prompted = task(runner="claude", agent_requirements=PYTHON)
+    assert who(appoint(prompted, roster(TALKER), anything)) == ("claude", None)
+    assert who(appoint(prompted, roster(TALKER, SHELL, MASON, SMITH), anything)) == ("command", "Mason")
+    assert who(appoint(prompted, roster(TALKER, MASON, SMITH), without("mine"))) == ("claude", "Smith")
+    assert who(appoint(task(runner="claude"), roster(MASON), anything)) == ("claude", None)
+    by_hand = task(runner="command", command="true", agent_requirements=PYTHON)
+    assert who(appoint(by_hand, roster(MASON), anything)) == ("command", None)
+    assert who(appoint(task(agent_requirements=PYTHON), roster(MASON), anything)) == (None, None)
+
+
+def test_nobody_who_can_is_told_apart_from_nobody_who_is_there(roster: Make) -> None:
+    prompted = task(runner="claude", agent_requirements=PYTHON)
+    with pytest.raises(RunnerUnavailable):
+        appoint(prompted, roster(MASON), without("mine"))
+    with pytest.raises(InvalidInput, match="capable of python, sql"):
+        appoint(task(runner="claude", agent_requirements={"capabilities": ["python", "sql"]}), roster(MASON), anything)
+    with pytest.raises(InvalidInput, match="Talker is not capable of sql, but of python"):
+        appoint(task(agent="Talker", agent_requirements={"capabilities": ["sql"]}), roster(TALKER), anything)
+
+
+def test_what_it_is_told_and_runs_on_is_that_of_the_runner_that_executes_it(roster: Make) -> None:
+    own = appoint(task(agent="mine"), roster(), anything)
+    assert (own.program, own.definition, own.instructions) == (("mine",), None, "MINE")
+    inside = appoint(task(agent="mine", runner="claude"), roster(), without("mine"))
+    assert inside.definition is not None and inside.definition.instructions == "MINE"
+    assert (inside.program, inside.instructions, inside.model) == ((), None, "haiku")
+    member = appoint(task(agent="smith"), roster(SMITH), anything)
+    assert (member.definition, member.instructions, member.model) == (None, "IRON", "opus")
+    both = appoint(task(agent="MINE"), roster({"name": "Mine", "instructions": "MORE"}), anything)
+    assert (both.program, both.instructions) == (("mine",), "MINE\n\nMORE")
+    by_hand = appoint(task(agent="mine", runner="command", command="true"), roster(), without("mine"))
+    assert who(by_hand) == ("command", "mine") and by_hand.program == ()
+
+
+def test_a_batch_is_refused_as_a_whole_with_every_agent_that_is_wrong(roster: Make, repo: Path) -> None:
+    (repo / ".claude" / "agents" / "broken.md").write_text("---\nname: broken\n---\nx")
+    agents = ("mine", "nobody", "broken", "Shell")
+    items = read_submissions([{"title": "t", "agent": agent, "prompt": "p"} for agent in agents])
+    with pytest.raises(InvalidInput) as refused:
+        settle(items, roster(SHELL), anything)
+    told = {error["index"]: error["message"] for error in refused.value.details["errors"]}
+    assert list(told) == [1, 2, 3]
+    assert "there are: Shell, broken, mine, builder, orchestrator" in told[1]
+    assert "description: is required" in told[2]
+    assert "has no command of its own" in told[3]
+
+
+def test_what_executes_a_task_is_settled_by_its_agent_unless_it_says_so(roster: Make) -> None:
+    items = read_submissions(
+        [
+            {"title": "t", "agent": "MINE"},
+            {"title": "t", "agent": "mine", "runner": "claude"},
+            {"title": "t", "agent": "mine", "command": "true"},
+            {"title": "t", "prompt": "p"},
+            {"title": "t", "description": "for a session"},
+        ]
+    )
+    settled = settle(items, roster(), anything)
+    assert [item.runner and str(item.runner) for item in settled] == ["command", "claude", "command", "claude", None]
+
+
+def test_a_definition_that_went_is_told_when_it_is_looked_up_again(roster: Make, repo: Path) -> None:
+    file = repo / ".claude" / "agents" / "mine.md"
+    assert who(appoint(task(agent="mine"), roster(), anything)) == ("command", "mine")
+    file.write_text("---\nname: mine\ndescription: d\n---\nx")
+    with pytest.raises(InvalidInput, match="has no command of its own"):
+        appoint(task(agent="mine", runner="command"), roster(), anything)
+    file.write_text("---\nname: mine\ndescription: d\nrunner: mine\n---\nx")
+    with pytest.raises(ConfigInvalid):
+        appoint(task(agent="mine"), roster(), anything)
+    file.unlink()
+    with pytest.raises(NotFound):
+        appoint(task(agent="mine"), roster(), anything)
