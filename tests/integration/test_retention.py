@@ -18,6 +18,7 @@ from corral.config.model import Retention as Ages
 from corral.config.paths import Project
 from corral.git.checkouts import salvage
 from corral.git.process.command import open_checkout, open_repository
+from corral.models.events import EventKind
 from corral.models.instants import iso
 from corral.server.notify.needs_you import Need
 from corral.server.upkeep.retention import Retention, Round
@@ -148,14 +149,20 @@ def test_old_rows_go_and_what_an_open_one_needs_stays(world: World) -> None:
             purpose="task", state="removed", provision={}, created_at=iso(THEN), removed_at=iso(THEN),
         )  # fmt: skip
     for kind, about in (
-        ("a.task", {"task_id": "open"}), ("a.merge", {"merge_id": "held"}), ("a.session", {"session_id": "live"}),
-        ("task.untold", {}), ("a.done", {"task_id": "done"}), ("a.gone", {"session_id": "gone"}),
+        ("lock.acquired", {"task_id": "open"}), ("lock.released", {"merge_id": "held"}), ("lock.expired", {"session_id": "live"}),
+        ("task.failed", {}), ("edit.denied", {"task_id": "done"}), ("lock.awaited", {"session_id": "gone"}),
     ):  # fmt: skip
         world.event(kind, **about)
-    world.event("a.new", at=LATER)
+    world.event("memory.stored", at=LATER)
 
     world.round()
-    assert world.all(tables.events.c.kind) == {"a.task", "a.merge", "a.session", "task.untold", "a.new"}
+    assert world.all(tables.events.c.kind) == {
+        "lock.acquired",
+        "lock.released",
+        "lock.expired",
+        "task.failed",
+        "memory.stored",
+    }
     assert world.all(tables.agent_sessions.c.session_id) == {
         "sender",
         "live",
@@ -193,11 +200,13 @@ def test_mail_goes_when_everybody_has_it_and_never_unread_by_age_alone(world: Wo
 
 def test_nothing_is_deleted_before_its_age_or_where_the_age_is_null(world: World) -> None:
     world.session("gone")
-    world.event("a.thing")
+    world.event("memory.stored")
     world.round(THEN + timedelta(days=29))
     world.ages = Ages(events_days=None, sessions_days=None)
     world.round()
-    assert world.all(tables.events.c.kind) == {"a.thing"} and world.all(tables.agent_sessions.c.session_id) == {"gone"}
+    assert world.all(tables.events.c.kind) == {"memory.stored"} and world.all(tables.agent_sessions.c.session_id) == {
+        "gone"
+    }
 
 
 def test_no_batch_keeps_the_writer_long_and_the_file_shrinks(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,7 +221,7 @@ def test_no_batch_keeps_the_writer_long_and_the_file_shrinks(world: World, monke
 
     def fill(conn: Connection) -> None:
         for number in range(12_000):
-            events.record(conn, THEN, f"kind.{number % 7}", session_id=f"s{number}", data={"text": "x" * 500})
+            events.record(conn, THEN, EventKind.EDIT_DENIED, session_id=f"s{number}", data={"text": "x" * 500})
 
     world.db.write(fill)
     world.db._checkpoint("TRUNCATE")
@@ -317,7 +326,7 @@ def test_of_two_saved_states_that_hold_each_other_one_stays(world: World, repo: 
 
 
 def test_what_could_not_be_deleted_is_said_until_it_can_be(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    world.event("a.thing")
+    world.event("memory.stored")
     folder = world.logs / "tasks" / "t"
     folder.mkdir(parents=True)
     (folder / "1.log").mkdir()
@@ -338,8 +347,8 @@ def test_what_could_not_be_deleted_is_said_until_it_can_be(world: World, monkeyp
 
 def test_damage_is_found_by_the_daily_look(world: World) -> None:
     def fill(conn: Connection) -> None:
-        for number in range(500):
-            events.record(conn, LATER, f"kind.{number}", data={"text": "x" * 500})
+        for _ in range(500):
+            events.record(conn, LATER, EventKind.EDIT_DENIED, data={"text": "x" * 500})
 
     world.db.write(fill)
     world.db._checkpoint("TRUNCATE")

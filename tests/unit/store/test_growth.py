@@ -14,6 +14,7 @@ import pytest
 from alembic import command
 from sqlalchemy import Connection
 
+from corral.models.events import EventKind
 from corral.models.instants import iso
 from corral.store import events
 from corral.store.engine import database as engine
@@ -47,8 +48,8 @@ def test_the_log_stays_bounded_while_a_writer_never_rests_and_readers_overlap(
     for reader in readers:
         reader.start()
     try:
-        for number in range(4000):
-            db.write(lambda conn, n=number: events.record(conn, NOW, f"kind.{n}", data={"text": "x" * 2000}))  # type: ignore[misc]
+        for _ in range(4000):
+            db.write(lambda conn: events.record(conn, NOW, EventKind.TASK_STARTED, data={"text": "x" * 2000}))
             largest = max(largest, log.stat().st_size)
     finally:
         done.set()
@@ -63,8 +64,8 @@ def _free_after_deletion(path: Path) -> tuple[int, int]:
     database = Database(path)
 
     def fill(conn: Connection) -> None:
-        for number in range(2000):
-            events.record(conn, iso(NOW), f"kind.{number}", data={"text": "x" * 2000})
+        for _ in range(2000):
+            events.record(conn, iso(NOW), EventKind.TASK_STARTED, data={"text": "x" * 2000})
 
     try:
         database.write(fill)
