@@ -181,7 +181,7 @@ def test_install_a_repository_twice_and_take_everything_back(
         assert "plugin:  installed" in done.stdout
         assert f'export PATH="{home}/.local/bin:$PATH"' in done.stdout
         assert (repo / ".corral" / "config.yaml").is_file()
-        assert ("Everything is in place already." in done.stdout) == (attempt == 2)
+        assert ("Nothing to do: everything is in place." in done.stdout) == (attempt == 2)
     called = claude.read_text().splitlines()
     assert f"plugin marketplace add {ROOT}" in called
     assert "plugin install corral@corral --scope user" in called

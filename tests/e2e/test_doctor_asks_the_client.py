@@ -22,7 +22,7 @@ def test_the_plugin_is_ok_only_where_a_client_loads_it(
     for name, value in env.items():
         monkeypatch.setenv(name, value)
     status, what, remedy = client_plugin.status_of(repo)
-    assert status == "warning" and "no `claude`" in what and remedy
+    assert status == "warning" and "`claude` is not on the PATH" in what and remedy
     folder = tmp_path / "client"
     folder.mkdir()
     (folder / "claude").symlink_to(claude)

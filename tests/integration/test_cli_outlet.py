@@ -56,7 +56,7 @@ def test_a_reader_who_went_away_is_told_nothing_and_what_was_done_is_done(talkin
 def test_a_full_disk_is_an_error_in_a_line(talking: Coordinated) -> None:
     for args in COMMANDS:
         code, said = corral(talking, args, "> /dev/full")
-        assert (code, said) == (1, "Error: The output could not be written: No space left on device.\n"), args
+        assert (code, said) == (1, "Error: Cannot write the output: No space left on device.\n"), args
 
 
 def test_closed_streams_are_no_error(talking: Coordinated) -> None:

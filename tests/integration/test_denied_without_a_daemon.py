@@ -77,7 +77,7 @@ def test_the_denying_hook_comes_and_goes_with_the_setting(repo: Path, end: str) 
     denying(house)
     own, ours = json.loads(settings_of(repo).read_text())["hooks"]["PreToolUse"]
     assert own == OWN_HOOK and STRICT in ours["hooks"][0]["command"]
-    assert "in place already" in house.run("init", "--yes").stdout
+    assert "everything is in place" in house.run("init", "--yes").stdout
     try:
         if end == "allow":
             (repo / ".corral" / "local.yaml").unlink()

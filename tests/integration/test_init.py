@@ -46,7 +46,7 @@ def test_init_shows_what_it_will_write_and_does_nothing_unless_agreed(repo: Path
     for step in ("git add .corral", "corral task submit --title", "corral status"):
         assert step in done.stdout, "the next steps"
     kept = (repo / ".corral" / "config.yaml").read_bytes()
-    assert "in place already" in house.run("init", "--yes").stdout
+    assert "everything is in place" in house.run("init", "--yes").stdout
     assert (repo / ".corral" / "config.yaml").read_bytes() == kept
     house.stop()
 
@@ -92,7 +92,7 @@ def test_a_copy_of_an_older_version_is_renewed_and_none_is_made_unasked(repo: Pa
     known["copies"][SKILL] = hashlib.sha256(b"an older version\n").hexdigest()
     metadata.write_text(json.dumps(known))
     assert f"will write {SKILL}" in house.run("init", "--yes").stdout
-    assert "in place already" in house.run("init", "--yes").stdout
+    assert "everything is in place" in house.run("init", "--yes").stdout
     house.run("uninstall", "--yes")
     assert git(repo, "status", "--porcelain", "--ignored") == ""
 
@@ -103,7 +103,7 @@ def test_no_copy_is_written_through_a_link_that_leaves_the_repository(repo: Path
     outside.mkdir()
     (repo / ".claude").mkdir()
     (repo / ".claude" / "agents").symlink_to(outside)
-    assert f"{AGENT} would lie outside" in house.run("init", "--yes", "--with-opencode").stdout
+    assert f"{AGENT} would be outside" in house.run("init", "--yes", "--with-opencode").stdout
     assert list(outside.iterdir()) == []
     house.run("uninstall", "--yes")
     assert (repo / ".claude" / "agents").is_symlink()
@@ -141,14 +141,17 @@ def test_init_twice_changes_nothing_and_says_so(house: Coordinated) -> None:
         for file in (home / "config.yaml", home / ".gitignore", home / "metadata.json", settings_of(house.root))
     }
     again = house.run("init", "--yes").stdout
-    assert "in place already" in again
+    assert "everything is in place" in again
     assert "landing.verify" not in again
-    assert "in place already" in house.run("init", "--yes", "--no-check", "--target", "main", "--verify", "true").stdout
+    assert (
+        "everything is in place"
+        in house.run("init", "--yes", "--no-check", "--target", "main", "--verify", "true").stdout
+    )
     assert {file: file.read_bytes() for file in kept} == kept
     for other in (("--target", "other"), ("--verify", "false"), ("--verify", "true", "--verify", "true")):
         git(house.root, "branch", "-f", "other")
         done = house.run("init", "--yes", *other, check=False)
-        assert done.returncode == 4 and "says something else" in done.stderr, other
+        assert done.returncode == 4 and "with other settings" in done.stderr, other
     assert {file: file.read_bytes() for file in kept} == kept
 
 

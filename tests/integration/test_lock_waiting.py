@@ -123,7 +123,7 @@ def test_the_command_line_waits_renews_and_tells(house: Coordinated) -> None:
     assert house.json("lock", "acquire", "x", "z", "--wait", "40")["success"]
     refused = house.run("lock", "acquire", "y", "w", "--each", check=False)
     assert refused.returncode == 4
-    assert "w: reserved by" in refused.stdout and "y: held by" in refused.stdout
+    assert "w: locked by" in refused.stdout and "y: held by" in refused.stdout
     (renewed,) = house.json("lock", "renew", "z", "--extend", "7200")["locks"]
     assert renewed["expires_at"] > renewed["old_expires_at"]
     assert len(house.json("lock", "renew", "--all")["locks"]) == 3

@@ -113,7 +113,7 @@ def test_a_worktree_hook_of_ones_own_is_kept_and_said(repo: Path) -> None:
     before = write_settings(repo, json.dumps(own))
     house = Coordinated(repo)
     said = house.run("init", "--yes").stdout
-    assert "WorktreeCreate hook of its own" in said
+    assert "has its own WorktreeCreate hook" in said
     assert json.loads(settings_of(repo).read_text())["hooks"]["WorktreeCreate"] == own["hooks"]["WorktreeCreate"]
     house.run("uninstall", "--yes")
     assert settings_of(repo).read_bytes() == before

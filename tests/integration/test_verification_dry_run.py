@@ -36,8 +36,8 @@ def test_an_ignored_file_that_a_fresh_worktree_lacks_is_named_and_the_remedy_men
     (house.root / "other.secret").write_text("x\n")
     try:
         shown = house.run("init", "--yes", "--verify", NEEDS_VERSION).stdout
-        assert "does not pass in a fresh worktree" in shown and "No module named 'app._version'" in shown
-        assert "With these files it passes: put into .worktreeinclude" in shown
+        assert "fails in a fresh worktree" in shown and "No module named 'app._version'" in shown
+        assert "With these files it passes: add the files that git ignores to .worktreeinclude" in shown
         (command,) = (line.split(": ", 2)[2] for line in shown.splitlines() if "With these files" in line)
         assert command == r"printf '%s\n' 'src/app/_version.py' >> .worktreeinclude"
         told = _verification(house)
@@ -58,7 +58,7 @@ def test_a_verification_that_passes_or_fails_by_itself_is_told_apart_from_one_th
     (house.root / "local.ini").write_text("x\n")
     house.configure("landing: {verify: ['cat local.ini']}\n", file="config.yaml")
     eventually(lambda: "local.ini" in _verification(house)["remedy"])
-    assert "commit what is not committed: git add -- 'local.ini'" in _verification(house)["remedy"]
+    assert "commit the uncommitted files: git add -- 'local.ini'" in _verification(house)["remedy"]
     (house.root / "local.ini").unlink()
     told = _verification(house)
     assert "exit code 1" in told["message"] and "Correct landing.verify" in told["remedy"]

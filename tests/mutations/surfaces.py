@@ -54,12 +54,12 @@ MUTATIONS = (
     *rows(
         "daemon/corral/cli/project/initialise.py",
         ("a second init begins the configuration anew", "= {}\n    if not project.config_file.exists():\n", "= {}\n    if True:\n", INIT, "FR-CLI-001"),
-        ("init does not say how to go on", 'say("  Hand over a task:', 'str("  Hand over a task:', INIT, "FR-CLI-001"),
+        ("init does not say how to go on", 'say("  Submit a task:', 'str("  Submit a task:', INIT, "FR-CLI-001"),
         ("init writes a configuration that is none", "default_config(branch, verify or [])", '"landing: 1"', INIT, "FR-CLI-001"),
     ),
     *rows(
         "daemon/corral/cli/commands/tasks.py",
-        ("an option does not say what it is for", 'typer.Option("--limit", min=1, help="At most so many.")', 'typer.Option("--limit", min=1)',
+        ("an option does not say what it is for", 'typer.Option("--limit", min=1, help="Maximum number of tasks.")', 'typer.Option("--limit", min=1)',
          "bundle/test_docs.py::test_every_option_and_argument_says_what_it_is", "FR-CLI-002"),
     ),
     *rows(

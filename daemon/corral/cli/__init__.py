@@ -1,4 +1,4 @@
-"""The ``corral`` command. What runs in hooks and prompts is served without loading the rest."""
+"""The ``corral`` command. Hooks and shell prompts are served without loading the framework."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def main() -> int:
         return code
     from corral.cli.terminal.outlet import heard
 
-    gc.disable()  # a tenth of the import is looking for garbage in what stays for good
+    gc.disable()  # garbage collection would take a tenth of the import time
     from corral.cli.app import run
 
     gc.enable()
@@ -25,7 +25,7 @@ def main() -> int:
 
 
 def _served_without_framework(arguments: list[str]) -> int | None:
-    """Run what must start fast; None: this command needs the framework."""
+    """Run a command that must start fast; None if the command needs the framework."""
     if arguments[:1] == ["mcp"] and not {"--help", "-h"} & {*arguments}:
         from corral.client.bridge import main as bridge
 

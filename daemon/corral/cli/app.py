@@ -1,4 +1,4 @@
-"""The command line: one module per noun, one place where errors are shown and become exit codes."""
+"""The command line: one module per noun; errors are shown and become exit codes here."""
 
 from __future__ import annotations
 
@@ -28,20 +28,21 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="Many Claude Code sessions on one git repository: nobody clobbers anybody, every finished task lands on a green "
-    "branch, no work is lost.\n\nBegin with `corral init` in a repository; then `corral task submit`, or start `claude`.",
+    help="Many Claude Code sessions on one git repository: sessions do not overwrite each other, only "
+    "verified work lands, no work is lost.\n\nBegin with `corral init` in a repository; then `corral "
+    "task submit`, or start `claude`.",
 )
 
 
 @app.callback(invoke_without_command=True)
 def top(
     context: typer.Context,
-    directory: Annotated[str, typer.Option("-C", help="Act as if started in this folder.", metavar="PATH")] = "",
+    directory: Annotated[str, typer.Option("-C", help="Run as if started in this folder.", metavar="PATH")] = "",
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks with errors.")] = False,
-    version: Annotated[bool, typer.Option("--version", help="Show the version and leave.")] = False,
+    version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False,
 ) -> None:
-    """What comes before the noun."""
+    """Read the options before the noun."""
     Common.set(directory=directory, quiet=quiet, debug=debug)
     if version:
         from corral.cli.program.version import show
@@ -62,13 +63,13 @@ def run(arguments: list[str]) -> int:
     def command() -> int:
         said = io.StringIO()
         try:
-            # A program that asked for JSON gets its mistakes as JSON too, not as a page of usage.
+            # A caller that asked for JSON gets usage errors as JSON too.
             with contextlib.redirect_stderr(said) if as_json else contextlib.nullcontext():
                 code = app(args=arguments, prog_name="corral", standalone_mode=True)
         except SystemExit as leaving:
             code = leaving.code
         if as_json and code == InvalidInput.exit_code:
-            raise InvalidInput(said.getvalue().rpartition("Error: ")[2].strip() or "The command line is wrong.")
+            raise InvalidInput(said.getvalue().rpartition("Error: ")[2].strip() or "Invalid command line.")
         sys.stderr.write(said.getvalue())
         return code if isinstance(code, int) else 0
 

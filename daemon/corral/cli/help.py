@@ -1,4 +1,4 @@
-"""What the help pages add to usage and options: examples, related commands, and the commands by category."""
+"""Help pages: examples and related commands per command, and the commands by category."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typer.core import TyperGroup
 CATEGORIES = {
     "Begin": ("init", "trust", "doctor", "demo", "uninstall"),
     "Work": ("status", "task", "merge", "wait", "pause", "resume"),
-    "Who works where": ("session", "lock", "feature", "team", "agent", "worktree"),
-    "What they tell each other": ("message", "handoff", "memory"),
+    "Sessions and locks": ("session", "lock", "feature", "team", "agent", "worktree"),
+    "Communication": ("message", "handoff", "memory"),
     "Corral itself": ("config", "daemon", "plugin", "mcp"),
 }
 
@@ -167,11 +167,11 @@ PAGES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "plugin": ((), ("mcp", "doctor")),
     "plugin path": (("plugin path",), ("doctor",)),
 }
-"""By command: examples, and what to look at next; both without the leading ``corral``."""
+"""Per command: examples and related commands; both without the leading ``corral``."""
 
 
 def epilog(command: str) -> str:
-    """The end of a command's help page; the framework keeps the lines of a paragraph that begins with a backspace."""
+    """The end of a command's help page; a leading backspace makes the framework keep the line breaks of a paragraph."""
     examples, related = PAGES.get(command, ((), ()))
     parts = ["\b\nExamples:" + "".join(f"\n  corral {line}" for line in examples)] if examples else []
     parts += ["See also: " + ", ".join(f"corral {name}" for name in related)] if related else []
@@ -179,17 +179,17 @@ def epilog(command: str) -> str:
 
 
 class Grouped(TyperGroup):
-    """A group whose help shows its commands by category with their whole first sentence, and gives them their examples."""
+    """A group whose help lists its commands by category with their whole first sentence, and adds their examples."""
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """The command, with what :data:`PAGES` has for it."""
+        """Return the command with its entry of :data:`PAGES`."""
         command = super().get_command(ctx, cmd_name)
         if command is not None and not command.epilog:
             command.epilog = epilog(" ".join([*_names(ctx), cmd_name]))
         return command
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """One section for each category; a noun has one section."""
+        """Write one section per category; a noun has one section."""
         shown = self.summaries(ctx)
         sections = {"Commands": tuple(shown)} if _names(ctx) else CATEGORIES
         for heading, names in sections.items():
@@ -197,12 +197,12 @@ class Grouped(TyperGroup):
                 formatter.write_dl([(name, shown[name]) for name in names])
 
     def summaries(self, ctx: Any) -> dict[str, str]:
-        """The commands with their first sentences."""
+        """Return the commands with their first sentences."""
         return {name: first_sentence(self.get_command(ctx, name)) for name in self.list_commands(ctx)}
 
 
 def _names(ctx: Any) -> list[str]:
-    """The nouns that led here, without the program itself."""
+    """The nouns that led here, without the program's name."""
     names: list[str] = []
     while ctx.parent is not None:
         names.insert(0, ctx.info_name)
@@ -211,5 +211,5 @@ def _names(ctx: Any) -> list[str]:
 
 
 def first_sentence(command: Any) -> str:
-    """What a command's help begins with."""
+    """The first sentence of a command's help."""
     return str(command.help or "").strip().split(". ")[0].split("\n")[0].rstrip(".") + "."

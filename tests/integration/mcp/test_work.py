@@ -132,7 +132,7 @@ def test_work_whose_answer_was_lost_is_neither_hidden_nor_done_twice(house: Coor
     mine: dict[str, Any] = {"CLAUDE_CODE_SESSION_ID": "me"}
     house.run("task", "submit", "--title", "x", "--description", "for the one at the keyboard")
     assert "also_held" not in house.json("task", "claim", **mine)
-    assert "Yours already" in house.run("task", "claim", **mine).stdout
+    assert "You already hold" in house.run("task", "claim", **mine).stdout
 
 
 @pytest.mark.req("CANCEL-1", "CANCEL-2")

@@ -1,1 +1,1 @@
-"""The commands by noun: tasks, merges, sessions, locks, mail and the rest, each a module."""
+"""The commands by noun: tasks, merges, sessions, locks, mail and the rest, one module each."""

@@ -1,4 +1,4 @@
-"""``corral agent``: whom a task can be given to by name."""
+"""``corral agent``: the agents that a task can name."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from corral.cli.terminal.output import emit, fact, paint, say, table
 from corral.client.connection import segment
 from corral.models.visible import one_line
 
-app = typer.Typer(cls=Grouped, help="Who does tasks: the team, and agent definitions.", no_args_is_help=True)
+app = typer.Typer(cls=Grouped, help="Agents: team members and agent definitions that do tasks.", no_args_is_help=True)
 
 
 @app.command("list")
 def listing(as_json: Json = False) -> None:
-    """List everybody whom `corral task submit --agent` can name."""
+    """List the agents that `corral task submit --agent` accepts."""
     rows = client().request("GET", "/agents")
     if as_json:
         emit(rows)
@@ -27,7 +27,7 @@ def listing(as_json: Json = False) -> None:
 
 
 def show_table(rows: list[dict[str, Any]], more: list[tuple[str, str, int]], *, empty: str = "") -> None:
-    """Agents, and under them what is wrong with those that could do nothing here."""
+    """Print the agents, and below them the problems of those that cannot start here."""
     for row in rows:
         row["able"] = ", ".join(row.get("capabilities") or ())
     columns = [("NAME", "name", 24), *more, ("RUNNER", "runner", 16), ("MODEL", "model", 28)]
@@ -39,9 +39,10 @@ def show_table(rows: list[dict[str, Any]], more: list[tuple[str, str, int]], *, 
 
 @app.command()
 def show(
-    name: Annotated[str, typer.Argument(help="As `corral agent list` names it.", metavar="NAME")], as_json: Json = False
+    name: Annotated[str, typer.Argument(help="An agent's name, as `corral agent list` shows it.", metavar="NAME")],
+    as_json: Json = False,
 ) -> None:
-    """Show what a task that names this agent would be executed by."""
+    """Show the runner, model and tools of an agent."""
     agent = client().request("GET", f"/agents/{segment(name)}")
     if as_json:
         emit(agent)

@@ -13,7 +13,7 @@ from corral.cli.terminal.options import Json, client, json_object, session_id
 from corral.cli.terminal.output import emit, say, table
 from corral.models.visible import one_line
 
-app = typer.Typer(cls=Grouped, help="Lines of work, what they claim, and which go side by side.", no_args_is_help=True)
+app = typer.Typer(cls=Grouped, help="Features: lines of work, their claims and conflicts.", no_args_is_help=True)
 SEQUENTIAL = 4
 FeatureId = Annotated[str, typer.Argument(help="The feature's name, such as FEAT-123.", metavar="ID")]
 CLAIM_HELP = "A path, a glob, or a logical key such as 'api:GET /v1/users'; repeatable."
@@ -23,18 +23,18 @@ CLAIM_HELP = "A path, a glob, or a logical key such as 'api:GET /v1/users'; repe
 def register(
     feature_id: FeatureId,
     claim: Annotated[list[str], typer.Option("--claim", help=CLAIM_HELP, metavar="KEY")],
-    title: Annotated[str | None, typer.Option("--title", help="What it is about.", metavar="TEXT")] = None,
-    branch: Annotated[str | None, typer.Option("--branch", help="Where it is worked on.", metavar="NAME")] = None,
+    title: Annotated[str | None, typer.Option("--title", help="A short title.", metavar="TEXT")] = None,
+    branch: Annotated[str | None, typer.Option("--branch", help="The branch of the feature.", metavar="NAME")] = None,
     priority: Annotated[
         int | None,
-        typer.Option("--priority", help="For whoever orders the merges; 5 if not said.", min=-1000, max=1000),
+        typer.Option("--priority", help="Priority for ordering merges (default: 5).", min=-1000, max=1000),
     ] = None,
     metadata: Annotated[
-        str | None, typer.Option("--metadata", help="What else is to be kept: a JSON object.", metavar="JSON")
+        str | None, typer.Option("--metadata", help="Further data: a JSON object.", metavar="JSON")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Register a feature, or replace what an active one claims."""
+    """Register a feature, or replace the claims of an active one."""
     body = {
         "feature_id": feature_id,
         "resource_claims": from_the_top(claim),
@@ -71,7 +71,7 @@ def listing(as_json: Json = False) -> None:
 
 @app.command()
 def show(feature_id: FeatureId, as_json: Json = False) -> None:
-    """Show one feature, whether active or not."""
+    """Show one feature, active or ended."""
     row = client().request("GET", f"/features/{_quoted(feature_id)}")
     if as_json:
         emit(row)
@@ -102,7 +102,7 @@ def analyze(
     claim: Annotated[list[str] | None, typer.Option("--claim", help=CLAIM_HELP, metavar="KEY")] = None,
     as_json: Json = False,
 ) -> None:
-    """Tell whether a feature, or claims, can go beside the active ones; exits with 4 if only one after the other."""
+    """Check claims against active features; exits with 4 if they must run one after the other."""
     answer = client().request(
         "POST", "/features/analyze", {"feature_id": feature_id, "claims": from_the_top(claim) if claim else None}
     )
@@ -116,7 +116,7 @@ def analyze(
 
 def _explain(answer: dict[str, Any]) -> None:
     contended, total = answer["total_conflicting_claims"], answer["total_candidate_claims"]
-    say(f"{answer['feasibility']}: {contended} of {total} claims overlap with those of active features.")
+    say(f"{answer['feasibility']}: {contended} of {total} claims overlap with active features.")
     for conflict in answer["conflicts"]:
         for mine, theirs in conflict["claims"]:
             same = mine if mine == theirs else f"{mine} meets {theirs}"
@@ -130,10 +130,10 @@ def _explain(answer: dict[str, Any]) -> None:
 @app.command()
 def deregister(
     feature_id: FeatureId,
-    cancelled: Annotated[bool, typer.Option("--cancelled", help="It was given up, not completed.")] = False,
+    cancelled: Annotated[bool, typer.Option("--cancelled", help="The feature was abandoned, not completed.")] = False,
     as_json: Json = False,
 ) -> None:
-    """End a feature: its claims count no more."""
+    """End a feature: its claims no longer count."""
     status = "cancelled" if cancelled else "completed"
     body = {"feature_id": feature_id, "status": status, "session_id": session_id()}
     answer = client().request("POST", "/features/deregister", body)

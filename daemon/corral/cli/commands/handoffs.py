@@ -13,7 +13,7 @@ from corral.cli.terminal.output import emit, fact, paint, say, table
 from corral.client.connection import segment
 from corral.models.visible import one_line
 
-app = typer.Typer(cls=Grouped, help="What one session leaves for the next.", no_args_is_help=True)
+app = typer.Typer(cls=Grouped, help="Handoffs: notes that a session leaves for the next one.", no_args_is_help=True)
 _PARTS = (
     ("done", "completed_work"),
     ("doing", "in_progress"),
@@ -29,8 +29,8 @@ def _items(what: str) -> Any:
 
 @app.command("list")
 def listing(
-    agent: Annotated[str | None, typer.Option("--agent", help="Only of this agent.", metavar="NAME")] = None,
-    limit: Annotated[int, typer.Option("--limit", help="At most so many.", min=1, max=100)] = 20,
+    agent: Annotated[str | None, typer.Option("--agent", help="Only handoffs of this agent.", metavar="NAME")] = None,
+    limit: Annotated[int, typer.Option("--limit", help="Maximum number of rows.", min=1, max=100)] = 20,
     as_json: Json = False,
 ) -> None:
     """List handoffs, newest first."""
@@ -50,7 +50,7 @@ def listing(
     ]
     for row in rows:
         row["handoff_id"] = row["handoff_id"][:8]
-    table(rows, columns, empty="No handoff yet. One is written when a session ends that did something.")
+    table(rows, columns, empty="No handoffs. Corral writes one when a session that changed something ends.")
 
 
 @app.command()
@@ -63,7 +63,7 @@ def show(
     if as_json:
         emit(row)
         return
-    by = ", written by Corral when it ended" if row["automatic"] else ""
+    by = ", written by Corral when the session ended" if row["automatic"] else ""
     say(f"{paint(one_line(row['agent_name']), 'bold')}  {row['created_at'][:19].replace('T', ' ')} UTC{by}")
     where = " on ".join(part for part in (row["worktree"], row["branch"]) if part)
     if where:
@@ -76,15 +76,15 @@ def show(
 
 @app.command()
 def write(
-    summary: Annotated[str, typer.Argument(help="Where the work stands; '-' reads it from standard input.")],
-    done: Annotated[list[str] | None, _items("What is done")] = None,
-    doing: Annotated[list[str] | None, _items("What is half done")] = None,
-    decided: Annotated[list[str] | None, _items("What was decided, and why")] = None,
-    next_step: Annotated[list[str] | None, typer.Option("--next", help="What to do next; repeatable.")] = None,
-    file: Annotated[list[str] | None, _items("A file to look at")] = None,
+    summary: Annotated[str, typer.Argument(help="State of the work; '-' reads it from standard input.")],
+    done: Annotated[list[str] | None, _items("Completed work")] = None,
+    doing: Annotated[list[str] | None, _items("Work in progress")] = None,
+    decided: Annotated[list[str] | None, _items("A decision and its reason")] = None,
+    next_step: Annotated[list[str] | None, typer.Option("--next", help="The next step; repeatable.")] = None,
+    file: Annotated[list[str] | None, _items("A relevant file")] = None,
     as_json: Json = False,
 ) -> None:
-    """Leave a handoff for whoever comes next."""
+    """Write a handoff for the next session."""
     body = {
         "summary": sys.stdin.read() if summary == "-" else summary,
         "completed_work": done,

@@ -13,13 +13,13 @@ from corral.cli.terminal.output import emit, say, table
 from corral.errors import InvalidInput
 from corral.models.visible import one_line
 
-app = typer.Typer(cls=Grouped, help="Who may write what.", no_args_is_help=True)
+app = typer.Typer(cls=Grouped, help="Locks: who holds which files.", no_args_is_help=True)
 Paths = Annotated[
     list[str], typer.Argument(help="Paths, globs, or logical keys such as 'api:GET /v1/users'.", metavar="PATH")
 ]
 HELD = 4
 ANSWER_S = 30.0
-"""How long an answer may take beside what one asks to wait for, seconds."""
+"""Time for an answer beyond the requested wait, seconds."""
 EXTEND_S = 1800.0
 
 
@@ -40,7 +40,7 @@ def listing(as_json: Json = False) -> None:
         ("UNTIL (UTC)", "until", 19),
         ("REASON", "reason", 40),
     ]
-    table(rows, columns, empty="Nothing is locked.")
+    table(rows, columns, empty="No locks.")
 
 
 def _until(row: dict[str, Any]) -> str:
@@ -49,7 +49,7 @@ def _until(row: dict[str, Any]) -> str:
 
 @app.command()
 def check(paths: Paths, as_json: Json = False) -> None:
-    """Tell whether paths are free; exits with 4 if somebody else holds one."""
+    """Show who holds paths; exits with 4 if another session holds one."""
     rows = client().request("POST", "/locks/check", {"paths": from_the_top(paths), "session_id": session_id()})
     if as_json:
         emit(rows)
@@ -72,17 +72,18 @@ def check(paths: Paths, as_json: Json = False) -> None:
 def acquire(
     paths: Paths,
     ttl: Annotated[
-        float | None, typer.Option("--ttl", help="Until it expires (default: locks.ttl_s).", metavar="SECONDS")
+        float | None, typer.Option("--ttl", help="Lifetime of the lock (default: locks.ttl_s).", metavar="SECONDS")
     ] = None,
-    shared: Annotated[bool, typer.Option("--shared", help="Others may share it too.")] = False,
-    reason: Annotated[str | None, typer.Option("--reason", help="What for; shown to others.", metavar="TEXT")] = None,
+    shared: Annotated[bool, typer.Option("--shared", help="Let other sessions share the lock.")] = False,
+    reason: Annotated[str | None, typer.Option("--reason", help="Reason, shown to others.", metavar="TEXT")] = None,
     wait: Annotated[
-        float, typer.Option("--wait", help="Wait for all of it, in turn, at most so long.", min=0, metavar="SECONDS")
+        float,
+        typer.Option("--wait", help="Wait in the queue at most this long for all paths.", min=0, metavar="SECONDS"),
     ] = 0.0,
-    each: Annotated[bool, typer.Option("--each", help="Take what is free and tell about the rest.")] = False,
+    each: Annotated[bool, typer.Option("--each", help="Lock the free paths and list the rest.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Reserve paths, all or none, for this session (or for you); exits with 4 if somebody else holds one."""
+    """Lock paths, all or none, for this session or for you; exits with 4 if another session holds one."""
     body = {
         "paths": from_the_top(paths),
         "ttl_s": ttl,
@@ -97,7 +98,7 @@ def acquire(
         emit(answer)
     else:
         for row in answer["locks"]:
-            say(one_line(f"{row['file_path']}: reserved by {row['locked_by']} until {_until(row)} UTC"))
+            say(one_line(f"{row['file_path']}: locked by {row['locked_by']} until {_until(row)} UTC"))
         for found in answer.get("conflicts", ()):
             say(one_line(f"{found['requested']}: held by {found['holder']} until {_until(found)} UTC"))
     if not answer["success"]:
@@ -106,57 +107,61 @@ def acquire(
 
 @app.command()
 def renew(
-    paths: Annotated[list[str] | None, typer.Argument(help="What to keep longer.", metavar="PATH")] = None,
-    everything: Annotated[bool, typer.Option("--all", help="All that is reserved.")] = False,
-    extend: Annotated[float, typer.Option("--extend", help="So much longer than now.", metavar="SECONDS")] = EXTEND_S,
+    paths: Annotated[list[str] | None, typer.Argument(help="Paths to renew.", metavar="PATH")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Renew all your locks.")] = False,
+    extend: Annotated[float, typer.Option("--extend", help="Time to add.", metavar="SECONDS")] = EXTEND_S,
     as_json: Json = False,
 ) -> None:
-    """Let your own reservations last longer, all or none."""
+    """Extend your own locks, all or none."""
     if bool(paths) == everything:
-        raise InvalidInput("Say what to renew.", remedy="Name paths, or say --all; not both.")
+        raise InvalidInput("No locks named.", remedy="Name paths, or use --all, but not both.")
     body = {"paths": from_the_top(paths or []), "extend_s": extend, "session_id": session_id()}
     answer = client().request("POST", "/locks/renew", body)
     if as_json:
         emit(answer)
         return
     for row in answer["locks"]:
-        say(one_line(f"{row['file_path']}: reserved until {_until(row)} UTC"))
+        say(one_line(f"{row['file_path']}: locked until {_until(row)} UTC"))
     if not answer["locks"]:
-        say("Nothing is reserved.")
+        say("You hold no locks.")
 
 
 @app.command("force-release")
 def force_release(
     paths: Paths,
-    note: Annotated[str, typer.Option("--note", help="Why, for the former holder.", metavar="TEXT")] = "",
-    yes: Annotated[bool, typer.Option("--yes", help="You are certain: take it from a holder at work too.")] = False,
+    note: Annotated[str, typer.Option("--note", help="Message for the former holder.", metavar="TEXT")] = "",
+    yes: Annotated[bool, typer.Option("--yes", help="Also release locks of a live session.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Take locks from somebody who is gone; refused as long as he shows a sign of life."""
+    """Release locks of a dead session; refused while its session is alive."""
     body = {"paths": from_the_top(paths), "note": note, "session_id": session_id(), "certain": yes}
     answer = client().request("POST", "/locks/force-release", body, timeout_s=ANSWER_S * 4)
     if as_json:
         emit(answer)
         return
     for row in answer["released"]:
-        say(one_line(f"{row['file_path']}: taken from {row['locked_by']} ({'; '.join(row['stale_reasons'])})"))
+        say(
+            one_line(
+                f"{row['file_path']}: released, was held by {row['locked_by']} ({'; '.join(row['stale_reasons'])})"
+            )
+        )
     if not answer["released"]:
-        say("Nobody else holds that.")
+        say("Nobody else holds a lock on these paths.")
 
 
 @app.command()
 def release(
-    paths: Annotated[list[str] | None, typer.Argument(help="What to give up.", metavar="PATH")] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Everything this session holds.")] = False,
+    paths: Annotated[list[str] | None, typer.Argument(help="Paths to release.", metavar="PATH")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Release all locks of this session.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Give up your own locks."""
+    """Release your own locks."""
     if bool(paths) == everything:
-        raise InvalidInput("Say what to release.", remedy="Name paths, or say --all; not both.")
+        raise InvalidInput("No locks named.", remedy="Name paths, or use --all, but not both.")
     answer = client().request(
         "POST", "/locks/release", {"paths": from_the_top(paths or []), "session_id": session_id()}
     )
     if as_json:
         emit(answer)
         return
-    say("released: " + ", ".join(answer["released"]) if answer["released"] else "Nothing of that was yours.")
+    say("released: " + ", ".join(answer["released"]) if answer["released"] else "You hold no lock on these paths.")

@@ -10,27 +10,27 @@ from corral.cli.help import Grouped
 from corral.cli.terminal.options import Json, client, json_object, session_id
 from corral.cli.terminal.output import emit, say, table
 
-app = typer.Typer(cls=Grouped, help="What sessions found out, for those who come later.", no_args_is_help=True)
+app = typer.Typer(cls=Grouped, help="Memory: facts that sessions recorded for later ones.", no_args_is_help=True)
 Tags = Annotated[list[str] | None, typer.Option("--tag", help="A tag; repeatable.", metavar="WORD")]
 Type = Annotated[str | None, typer.Option("--type", help="Only this kind, such as discovery or error.", metavar="WORD")]
-Limit = Annotated[int, typer.Option("--limit", help="At most so many.", min=1, max=100)]
+Limit = Annotated[int, typer.Option("--limit", help="Maximum number of rows.", min=1, max=100)]
 
 
 @app.command()
 def add(
-    summary: Annotated[str, typer.Argument(help="What is worth knowing, in a sentence.")],
-    kind: Annotated[str, typer.Option("--type", help="What kind of thing it is.", metavar="WORD")] = "discovery",
-    outcome: Annotated[str | None, typer.Option("--outcome", help="What came of it.", metavar="TEXT")] = None,
+    summary: Annotated[str, typer.Argument(help="The fact, in one sentence.")],
+    kind: Annotated[str, typer.Option("--type", help="Kind of memory.", metavar="WORD")] = "discovery",
+    outcome: Annotated[str | None, typer.Option("--outcome", help="The outcome.", metavar="TEXT")] = None,
     lesson: Annotated[
-        list[str] | None, typer.Option("--lesson", help="What to do next time; repeatable.", metavar="TEXT")
+        list[str] | None, typer.Option("--lesson", help="Advice for next time; repeatable.", metavar="TEXT")
     ] = None,
     tag: Tags = None,
     details: Annotated[
-        str | None, typer.Option("--details", help="What else belongs to it: a JSON object.", metavar="JSON")
+        str | None, typer.Option("--details", help="Further data: a JSON object.", metavar="JSON")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Keep something for later sessions."""
+    """Record a fact for later sessions."""
     body = {
         "summary": summary,
         "event_type": kind,
@@ -49,20 +49,22 @@ def add(
 
 @app.command()
 def search(
-    query: Annotated[str, typer.Argument(help="Words to look for.")],
+    query: Annotated[str, typer.Argument(help="Words to search for.")],
     tag: Tags = None,
     kind: Type = None,
     limit: Limit = 10,
-    min_relevance: Annotated[float, typer.Option("--min-relevance", help="From 0 to 1.", min=0, max=1)] = 0,
+    min_relevance: Annotated[
+        float, typer.Option("--min-relevance", help="Minimum relevance, 0 to 1.", min=0, max=1)
+    ] = 0,
     as_json: Json = False,
 ) -> None:
-    """Find what is known, the most relevant first."""
+    """Search the memories, most relevant first."""
     _show({"query": query, "tag": tag, "event_type": kind, "limit": limit, "min_relevance": min_relevance}, as_json)
 
 
 @app.command("list")
 def listing(tag: Tags = None, kind: Type = None, limit: Limit = 20, as_json: Json = False) -> None:
-    """List what is known, newest first."""
+    """List the memories, newest first."""
     _show({"tag": tag, "event_type": kind, "limit": limit}, as_json)
 
 
@@ -83,4 +85,4 @@ def _show(query: dict[str, Any], as_json: bool) -> None:
         ("LESSONS", "learnt", 60),
         ("TAGS", "tagged", 30),
     ]
-    table(rows, columns, empty="Nothing is known of that. `corral memory add` keeps something.")
+    table(rows, columns, empty="No matching memory. `corral memory add` records one.")

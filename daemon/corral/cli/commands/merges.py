@@ -17,17 +17,17 @@ from corral.errors import InvalidInput
 from corral.models.states import MergeState
 from corral.models.visible import one_line, visible
 
-app = typer.Typer(
-    cls=Grouped, help="The way of a branch onto its target: merged, verified, landed.", no_args_is_help=True
-)
-_STATES = f"Only these; repeatable. One of: {', '.join(MergeState.values())}."
+app = typer.Typer(cls=Grouped, help="Merge queue: merge, verify, land.", no_args_is_help=True)
+_STATES = f"Only these states; repeatable. One of: {', '.join(MergeState.values())}."
 Id = Annotated[str, typer.Argument(help="A merge id, or its first characters.", metavar="ID")]
 
 
 @app.command("list")
 def listing(
     status: Annotated[list[MergeState] | None, typer.Option("--state", help=_STATES, metavar="STATE")] = None,
-    branch: Annotated[str | None, typer.Option("--branch", help="Only of this branch.", metavar="NAME")] = None,
+    branch: Annotated[
+        str | None, typer.Option("--branch", help="Only requests for this branch.", metavar="NAME")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """List merge requests in order of submission."""
@@ -42,7 +42,7 @@ def listing(
         ("TARGET", "target", 20),
         ("REASON", "reason", 70),
     ]
-    table(rows, columns, empty="No merge requests. `corral merge submit` puts this branch into the queue.")
+    table(rows, columns, empty="No merge requests. `corral merge submit` queues this branch.")
 
 
 @app.command()
@@ -77,18 +77,19 @@ def detail(merge_id: Id, as_json: Json = False) -> None:
 @app.command()
 def submit(
     branch: Annotated[
-        str | None, typer.Argument(help="A branch; by default the one checked out here.", metavar="BRANCH")
+        str | None, typer.Argument(help="Branch to land (default: the current branch).", metavar="BRANCH")
     ] = None,
     target: Annotated[
         str | None, typer.Option("--target", help="Land on this branch (default: landing.target).", metavar="BRANCH")
     ] = None,
-    title: Annotated[str | None, typer.Option("--title", help="For the merge commit.", metavar="TEXT")] = None,
+    title: Annotated[str | None, typer.Option("--title", help="Message of the merge commit.", metavar="TEXT")] = None,
     task: Annotated[
-        str | None, typer.Option("--task", help="Whose work it is; else the branch or the session tells.", metavar="ID")
+        str | None,
+        typer.Option("--task", help="Author's session (default: known from the branch or this session).", metavar="ID"),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Put a branch into the queue, with its present head pinned."""
+    """Queue a branch for landing; its current head is pinned."""
     if branch is None:
         branch = _current_branch()
     body = {"branch": branch, "target": target, "title": title, "session_id": session_id(), "task_id": task}
@@ -96,17 +97,19 @@ def submit(
     if as_json:
         emit(answer)
     elif answer["merge_id"] is None:
-        say(f"Nothing to merge: the target has everything of {branch} already.")
+        say(f"Nothing to merge: the target already contains {branch}.")
     else:
         say(f"{answer['merge_id']}  {state(answer['state'])}  {answer['branch']} → {answer['target']}")
 
 
 def _current_branch() -> str:
-    """The branch that is checked out here, read from HEAD."""
+    """The current branch, read from HEAD."""
     checkout = find_checkout(here())
     head = (checkout.git_dir / "HEAD").read_text(encoding="utf-8").strip() if checkout else ""
     if not head.startswith("ref: refs/heads/"):
-        raise InvalidInput("No branch is checked out here.", remedy="Name the branch, or `git switch -c NAME` first.")
+        raise InvalidInput(
+            "No branch is checked out here.", remedy="Name the branch, or run `git switch -c NAME` first."
+        )
     return head.removeprefix("ref: refs/heads/")
 
 
@@ -114,17 +117,17 @@ def _current_branch() -> str:
 def retry(
     merge_id: Id,
     follow_branch: Annotated[
-        bool, typer.Option("--follow-branch", help="Take the branch's present head instead of the pinned one.")
+        bool, typer.Option("--follow-branch", help="Use the branch's current head instead of the pinned one.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Queue again what came back."""
+    """Queue a failed or conflicting merge request again."""
     _acted("retry", merge_id, {"follow_branch": follow_branch}, as_json)
 
 
 @app.command()
 def cancel(merge_id: Id, as_json: Json = False) -> None:
-    """Take a merge request out of the queue; the branch stays."""
+    """Remove a merge request from the queue; the branch stays."""
     _acted("cancel", merge_id, None, as_json)
 
 
@@ -133,7 +136,7 @@ def dismiss(
     merge_id: Annotated[str, typer.Argument(help="A merge or task id, or its first characters.", metavar="ID")],
     as_json: Json = False,
 ) -> None:
-    """Settle what failed: nothing more is to be done about it. The branch stays."""
+    """Dismiss a failed merge request or task. The branch stays."""
     answer = client().request("POST", f"/merges/{segment(merge_id)}/dismiss")
     if as_json:
         emit(answer)
@@ -152,7 +155,7 @@ def _acted(verb: str, merge_id: str, body: dict[str, Any] | None, as_json: bool)
 @app.command()
 def approve(
     merge_id: Id,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not prompt.")] = False,
     as_json: Json = False,
 ) -> None:
     """Show what needs your approval in a merge request, and approve it."""
@@ -160,7 +163,7 @@ def approve(
     review = client().request("GET", f"/merges/{segment(merge_id)}/approval")
     if not as_json:
         _show_review(review)
-    if not yes and not confirm("Let this land once it is verified?", default=False):
+    if not yes and not confirm("Approve this change, so that it lands once verified?", default=False):
         raise typer.Exit(1)
     _acted("approve", review["merge_id"], {"head_sha": review["head_sha"]}, as_json)
 
@@ -169,19 +172,19 @@ def _show_review(review: dict[str, Any]) -> None:
     for line in review["diff"].split("\n"):
         say(paint(visible(line), {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "")))
     if review["truncated"]:
-        say(paint("There is more of it than is shown here.", "yellow"))
+        say(paint("The list is incomplete: the change is larger than shown here.", "yellow"))
     say(f"{paint('head', 'bold')}  {review['head_sha'][:12]}")
     for path in review["paths"]:
         say(f"{paint('path', 'bold')}  {one_line(path)}")
     if not review["paths"]:
-        say("Nothing in it needs approval.")
+        say("Nothing in this merge request needs approval.")
 
 
 @app.command()
 def log(
     merge_id: Id,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as it grows.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow the log.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Show what its verification printed."""
+    """Show the verification output of a merge request."""
     print_log(f"/merges/{segment(merge_id)}/log", follow=follow, as_json=as_json)

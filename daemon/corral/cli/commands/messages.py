@@ -18,38 +18,47 @@ from corral.models.visible import one_line, visible
 
 app = typer.Typer(cls=Grouped, help="Mail between sessions, and with you.", no_args_is_help=True)
 ROUND_S = 20.0
-"""How long one question for news stays open, seconds."""
+"""Duration of one long poll for new mail, seconds."""
 Row = dict[str, Any]
-Message = Annotated[str, typer.Argument(help="Its number, or its id.", metavar="MESSAGE")]
-Body = Annotated[str | None, typer.Argument(help="What to say; `-` or nothing: read it from stdin.", metavar="TEXT")]
-Cc = Annotated[list[str] | None, typer.Option("--cc", help="Gets a copy; repeatable.", metavar="AGENT")]
+Message = Annotated[str, typer.Argument(help="A message number or id.", metavar="MESSAGE")]
+Body = Annotated[str | None, typer.Argument(help="The text; `-` or nothing reads it from stdin.", metavar="TEXT")]
+Cc = Annotated[list[str] | None, typer.Option("--cc", help="Add a recipient in copy; repeatable.", metavar="AGENT")]
 Bcc = Annotated[
-    list[str] | None, typer.Option("--bcc", help="Gets a copy that no other is shown; repeatable.", metavar="AGENT")
+    list[str] | None, typer.Option("--bcc", help="Add a blind-copy recipient; repeatable.", metavar="AGENT")
 ]
 Attach = Annotated[
     list[str] | None, typer.Option("--attach", help="A path in the repository; repeatable.", metavar="PATH")
 ]
-Key = Annotated[str | None, typer.Option("--idempotency-key", help="Sent once, however often.", metavar="KEY")]
+Key = Annotated[
+    str | None,
+    typer.Option("--idempotency-key", help="Idempotency key: the message is sent once per key.", metavar="KEY"),
+]
 
 
 @app.command()
 def send(
-    to: Annotated[str, typer.Argument(help="Agents, roles or `all`, separated by commas.", metavar="AGENT")],
-    subject: Annotated[str, typer.Argument(help="What it is about.", metavar="SUBJECT")],
+    to: Annotated[
+        str, typer.Argument(help="Recipients: agents, roles or `all`, separated by commas.", metavar="AGENT")
+    ],
+    subject: Annotated[str, typer.Argument(help="Subject.", metavar="SUBJECT")],
     text: Body = None,
     cc: Cc = None,
     bcc: Bcc = None,
     importance: Annotated[
         Importance,
-        typer.Option("--importance", help="low, normal, high, or urgent (holds a Stop once).", metavar="HOW"),
+        typer.Option(
+            "--importance",
+            help="Importance: low, normal, high or urgent (holds the reader's next Stop once).",
+            metavar="HOW",
+        ),
     ] = Importance.NORMAL,
-    acknowledge: Annotated[bool, typer.Option("--ack", help="Ask for an acknowledgement.")] = False,
-    thread: Annotated[str | None, typer.Option("--thread", help="The thread it belongs to.", metavar="ID")] = None,
+    acknowledge: Annotated[bool, typer.Option("--ack", help="Request an acknowledgement.")] = False,
+    thread: Annotated[str | None, typer.Option("--thread", help="Thread of the message.", metavar="ID")] = None,
     attach: Attach = None,
     key: Key = None,
     as_json: Json = False,
 ) -> None:
-    """Send a message. It reaches a session with its next step."""
+    """Send a message. A session reads it at its next step."""
     body = {
         "session_id": session_id(),
         "to": [name.strip() for name in to.split(",") if name.strip()],
@@ -61,7 +70,7 @@ def send(
         "ack_required": acknowledge,
         "thread_id": thread,
         "attachments": attach or [],
-        "idempotency_key": key or str(uuid.uuid4()),  # the client asks again when an answer is lost
+        "idempotency_key": key or str(uuid.uuid4()),  # the client repeats the call when an answer is lost
     }
     _sent(client().request("POST", "/messages", body), as_json)
 
@@ -71,7 +80,8 @@ def reply(
     message: Message,
     text: Body = None,
     to: Annotated[
-        list[str] | None, typer.Option("--to", help="Not its sender, but this one; repeatable.", metavar="AGENT")
+        list[str] | None,
+        typer.Option("--to", help="Send to this recipient instead of the sender; repeatable.", metavar="AGENT"),
     ] = None,
     cc: Cc = None,
     bcc: Bcc = None,
@@ -79,7 +89,7 @@ def reply(
     key: Key = None,
     as_json: Json = False,
 ) -> None:
-    """Answer a message, in its thread, to its sender."""
+    """Reply to a message, in its thread."""
     body = {
         "session_id": session_id(),
         "to": to or [],
@@ -87,7 +97,7 @@ def reply(
         "bcc": bcc or [],
         "body": _said(text),
         "attachments": attach or [],
-        "idempotency_key": key or str(uuid.uuid4()),  # the client asks again when an answer is lost
+        "idempotency_key": key or str(uuid.uuid4()),  # the client repeats the call when an answer is lost
     }
     _sent(client().request("POST", f"/messages/{segment(message)}/reply", body), as_json)
 
@@ -96,7 +106,7 @@ def _said(text: str | None) -> str:
     if text not in (None, "-"):
         return str(text)
     if sys.stdin.isatty():
-        raise InvalidInput("The message has no text.", remedy="Give it as an argument, or on standard input.")
+        raise InvalidInput("The message has no text.", remedy="Pass the text as an argument or on standard input.")
     return sys.stdin.read()
 
 
@@ -107,24 +117,30 @@ def _sent(answer: Row, as_json: bool) -> None:
     names = ", ".join(one["name"] for one in answer["recipients"])
     say(f"sent {answer['id']} to {one_line(names)}")
     if answer["bounced"]:
-        say(f"gone, and will read it only when back: {one_line(', '.join(answer['bounced']))}")
+        say(f"offline, delivered when they return: {one_line(', '.join(answer['bounced']))}")
 
 
 @app.command()
 def inbox(
-    agent: Annotated[str | None, typer.Option("--agent", help="Whose (default: yours).", metavar="AGENT")] = None,
-    everyone: Annotated[bool, typer.Option("--all", help="The mail of the whole project.")] = False,
-    urgent: Annotated[bool, typer.Option("--urgent", help="Only what is high or urgent.")] = False,
-    unread: Annotated[bool, typer.Option("--unread", help="Only what was not read.")] = False,
+    agent: Annotated[
+        str | None, typer.Option("--agent", help="Agent whose mail to show (default: you).", metavar="AGENT")
+    ] = None,
+    everyone: Annotated[bool, typer.Option("--all", help="Show the mail of the whole project.")] = False,
+    urgent: Annotated[bool, typer.Option("--urgent", help="Only high and urgent messages.")] = False,
+    unread: Annotated[bool, typer.Option("--unread", help="Only unread messages.")] = False,
     overdue: Annotated[
-        bool, typer.Option("--overdue", help="Only what is to be acknowledged, and was not in half an hour.")
+        bool, typer.Option("--overdue", help="Only messages whose acknowledgement is over 30 minutes late.")
     ] = False,
-    since: Annotated[str | None, typer.Option("--since", help="Only after this instant.", metavar="TIME")] = None,
-    limit: Annotated[int, typer.Option("--limit", help="At most so many.", min=1, max=1000, metavar="N")] = 20,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes, until interrupted.")] = False,
+    since: Annotated[
+        str | None, typer.Option("--since", help="Only messages after this instant.", metavar="TIME")
+    ] = None,
+    limit: Annotated[
+        int, typer.Option("--limit", help="Maximum number of messages.", min=1, max=1000, metavar="N")
+    ] = 20,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Print new messages until interrupted.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Show an inbox, the newest first. With --follow: the oldest first, then each message as it comes."""
+    """Show an inbox, newest first. With --follow: oldest first, then new messages as they arrive."""
     query = {
         "session_id": session_id(),
         "agent": agent,
@@ -152,7 +168,7 @@ def inbox(
 
 
 def _mail(speaker: Client, query: Row, timeout_s: float = 30) -> list[Row]:
-    """As many messages as ``limit`` says, in as many answers as they come in."""
+    """Fetch up to ``limit`` messages, page by page."""
     rows: list[Row] = []
     while page := speaker.request("GET", "/messages", query=query, timeout_s=timeout_s):
         rows += page
@@ -163,7 +179,7 @@ def _mail(speaker: Client, query: Row, timeout_s: float = 30) -> list[Row]:
 
 
 def _follow(speaker: Client, query: Row, rows: list[Row], as_json: bool) -> None:
-    """Ask again and again for what is new; each question stays open until there is something, or for a while."""
+    """Long-poll for new messages."""
     last = 0
     while True:
         for row in reversed(rows):
@@ -179,7 +195,7 @@ def _follow(speaker: Client, query: Row, rows: list[Row], as_json: bool) -> None
 
 @app.command()
 def show(message: Message, as_json: Json = False) -> None:
-    """Show a message, and what became of it at each recipient."""
+    """Show a message and its delivery state at each recipient."""
     row = client().request("GET", f"/messages/{segment(message)}")
     if as_json:
         emit(row)
@@ -189,11 +205,11 @@ def show(message: Message, as_json: Json = False) -> None:
 
 @app.command()
 def thread(
-    identifier: Annotated[str, typer.Argument(help="The thread, or one of its messages.", metavar="THREAD")],
+    identifier: Annotated[str, typer.Argument(help="A thread, or one of its messages.", metavar="THREAD")],
     as_json: Json = False,
 ) -> None:
-    """Show a thread, the oldest message first."""
-    parts = [*client().parts(f"/messages/threads/{segment(identifier)}")]  # the last messages come first
+    """Show a thread, oldest message first."""
+    parts = [*client().parts(f"/messages/threads/{segment(identifier)}")]  # the API returns the newest first
     rows = [row for part in parts[::-1] for row in part]
     if as_json:
         emit(rows)
@@ -204,13 +220,13 @@ def thread(
 
 @app.command()
 def read(message: Message, as_json: Json = False) -> None:
-    """Mark a message of yours as read."""
+    """Mark a message to you as read."""
     _marked("read", message, as_json)
 
 
 @app.command()
 def ack(message: Message, as_json: Json = False) -> None:
-    """Acknowledge a message of yours; that also marks it as read."""
+    """Acknowledge a message to you and mark it as read."""
     _marked("acknowledge", message, as_json)
 
 
@@ -224,10 +240,12 @@ def _marked(verb: str, message: str, as_json: bool) -> None:
 
 @app.command()
 def contacts(
-    agent: Annotated[str | None, typer.Option("--agent", help="Whose (default: yours).", metavar="AGENT")] = None,
+    agent: Annotated[
+        str | None, typer.Option("--agent", help="Agent whose contacts to show (default: you).", metavar="AGENT")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """List with whom mail was exchanged, the latest first. Anybody may write to anybody."""
+    """List mail contacts, latest first. Anybody may write to anybody."""
     rows = client().listing("/contacts", {"session_id": session_id(), "agent": agent})
     if as_json:
         emit(rows)
@@ -235,19 +253,21 @@ def contacts(
     for row in rows:
         row["here"] = "yes" if row["active"] else "no"
         row["last"] = row["updated_at"][:19].replace("T", " ")
-    table(rows, [("AGENT", "to", 24), ("HERE", "here", 4), ("LAST (UTC)", "last", 19)], empty="No mail was exchanged.")
+    table(rows, [("AGENT", "to", 24), ("HERE", "here", 4), ("LAST (UTC)", "last", 19)], empty="No contacts.")
 
 
 @app.command()
 def search(
-    words: Annotated[list[str], typer.Argument(help="All of them must be in it.", metavar="WORD")],
+    words: Annotated[list[str], typer.Argument(help="Words to search for; all must occur.", metavar="WORD")],
     agent: Annotated[
-        str | None, typer.Option("--agent", help="Only what this one sent or got.", metavar="AGENT")
+        str | None, typer.Option("--agent", help="Only messages from or to this agent.", metavar="AGENT")
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", help="At most so many.", min=1, max=200, metavar="N")] = 20,
+    limit: Annotated[
+        int, typer.Option("--limit", help="Maximum number of messages.", min=1, max=200, metavar="N")
+    ] = 20,
     as_json: Json = False,
 ) -> None:
-    """Find messages by their words."""
+    """Search messages by words."""
     query = {"q": " ".join(words), "agent": agent, "limit": limit}
     rows = client().request("GET", "/messages/search", query=query)
     if as_json:
@@ -259,7 +279,7 @@ def search(
         ("ID", "id", 8), ("SENT (UTC)", "sent", 19), ("FROM", "from", 24), ("THREAD", "thread_id", 36),
         ("SUBJECT", "subject", 60),
     ]  # fmt: skip
-    table(rows, columns, empty="Nothing holds all of these words.")
+    table(rows, columns, empty="No message contains all these words.")
 
 
 def _instant(row: Row) -> str:
@@ -267,7 +287,7 @@ def _instant(row: Row) -> str:
 
 
 def _show(row: Row) -> None:
-    """A message on the screen: whatever its text holds, every line of it is indented."""
+    """Print a message; every line of its text is indented, so that none looks like output of Corral."""
     to = row.get("recipients") or [{"name": row.get("to", ""), "state": row.get("state", "")}]
     marks = [] if row["importance"] == Importance.NORMAL else [row["importance"]]
     marks += ["acknowledge"] if row["ack_required"] else []

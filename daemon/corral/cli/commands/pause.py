@@ -17,10 +17,12 @@ def add_to(app: typer.Typer) -> None:
 
 
 def pause(
-    reason: Annotated[str | None, typer.Option("--reason", help="Why; shown by status.", metavar="TEXT")] = None,
+    reason: Annotated[str | None, typer.Option("--reason", help="Reason, shown by status.", metavar="TEXT")] = None,
     as_json: Json = False,
 ) -> None:
-    """Claim and land nothing until `corral resume`. What runs goes on; sessions stay guarded; restarts keep it."""
+    """Pause claiming and landing until `corral resume`. Running tasks continue; sessions stay guarded; restarts keep
+    the pause.
+    """
     answer = client().request("POST", "/pause", {"reason": reason})
     if as_json:
         emit(answer)
@@ -29,9 +31,9 @@ def pause(
 
 
 def resume(as_json: Json = False) -> None:
-    """Continue to claim and land."""
+    """Resume claiming and landing."""
     answer = client().request("POST", "/resume")
     if as_json:
         emit(answer)
     else:
-        say("work goes on" if answer["was_paused"] else "It was not paused.")
+        say("resumed" if answer["was_paused"] else "Corral was not paused.")

@@ -8,25 +8,25 @@ import typer
 
 from corral.cli.help import Grouped
 from corral.cli.terminal.options import Json, client, session_id
-from corral.cli.terminal.output import emit, fact, paint, say, state, table
+from corral.cli.terminal.output import emit, fact, paint, say, state, table, waiting
 from corral.client.connection import segment
 from corral.errors import InvalidInput
 from corral.models.states import ShownStatus
 from corral.models.visible import one_line
 
-app = typer.Typer(cls=Grouped, help="Who is at work.", no_args_is_help=True)
-_STATES = f"Only these; repeatable. One of: {', '.join(ShownStatus.values())}."
+app = typer.Typer(cls=Grouped, help="Sessions: the agents working on this repository.", no_args_is_help=True)
+_STATES = f"Only these statuses; repeatable. One of: {', '.join(ShownStatus.values())}."
 
 
 @app.command("list")
 def listing(
     status: Annotated[list[ShownStatus] | None, typer.Option("--status", help=_STATES, metavar="STATE")] = None,
     capability: Annotated[
-        str | None, typer.Option("--capability", help="Only those that can do this.", metavar="WORD")
+        str | None, typer.Option("--capability", help="Only sessions with this capability.", metavar="WORD")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """List the sessions, disconnected ones included."""
+    """List the sessions, including disconnected ones."""
     rows = client().listing("/sessions", {"status": status or [], "capability": capability})
     rows.sort(key=lambda row: str(row["last_heartbeat"]), reverse=True)
     if as_json:
@@ -35,7 +35,7 @@ def listing(
     for row in rows:
         marks = [f"also {', '.join(row['names'])}"] if row["names"] else []
         marks += ["unguarded"] if row["unguarded"] else []
-        marks += [f"waits for {row['waiting_for']}"] if row["waiting_for"] else []
+        marks += [waiting(row["waiting_for"])] if row["waiting_for"] else []
         row["notes"] = "; ".join(marks)
         row["seen"] = row["last_heartbeat"][:19].replace("T", " ")
     columns = [
@@ -46,15 +46,15 @@ def listing(
         ("LAST SEEN (UTC)", "seen", 19),
         ("NOTES", "notes", 50),
     ]
-    table(rows, columns, empty="No session has been here yet. Start `claude` in this repository.")
+    table(rows, columns, empty="No sessions yet. Start `claude` in this repository.")
 
 
 @app.command()
 def show(
-    session: Annotated[str, typer.Argument(help="A session's name, or its id.", metavar="NAME")],
+    session: Annotated[str, typer.Argument(help="A session's name or id.", metavar="NAME")],
     as_json: Json = False,
 ) -> None:
-    """Show a session, with the commits and merge requests it made."""
+    """Show a session with its commits and merge requests."""
     row = client().request("GET", f"/sessions/{segment(session)}")
     if as_json:
         emit(row)
@@ -84,25 +84,25 @@ def show(
 
 
 def _runs(registered: dict[str, Any]) -> str:
-    """As what a session goes by a name."""
+    """The program that a session runs under a name."""
     model = f" with {registered['model']}" if registered["model"] else ""
     return f"{registered['program']}{model} as {registered['name']}"
 
 
 @app.command()
 def register(
-    name: Annotated[
-        str | None, typer.Option("--name", help="What the others call you (default: one is found).", metavar="NAME")
-    ] = None,
+    name: Annotated[str | None, typer.Option("--name", help="Your name (default: generated).", metavar="NAME")] = None,
     capability: Annotated[
-        list[str] | None, typer.Option("--capability", help="What you can do; repeatable.", metavar="WORD")
+        list[str] | None, typer.Option("--capability", help="A capability; repeatable.", metavar="WORD")
     ] = None,
-    task: Annotated[str | None, typer.Option("--task", help="What you are doing.", metavar="TEXT")] = None,
-    program: Annotated[str | None, typer.Option("--program", help="As what program.", metavar="NAME")] = None,
-    model: Annotated[str | None, typer.Option("--model", help="With which model.", metavar="NAME")] = None,
+    task: Annotated[str | None, typer.Option("--task", help="Your current task.", metavar="TEXT")] = None,
+    program: Annotated[
+        str | None, typer.Option("--program", help="Program that the agent runs.", metavar="NAME")
+    ] = None,
+    model: Annotated[str | None, typer.Option("--model", help="Model that the agent uses.", metavar="NAME")] = None,
     as_json: Json = False,
 ) -> None:
-    """Tell the others who you are, what you can do and what you are doing; again when that changes."""
+    """Register a session, or update its capabilities and current task."""
     mine = session_id()
     body = {
         "session_id": mine,
@@ -121,24 +121,27 @@ def register(
         return
     say(f"{paint(one_line(row['agent_name']), 'bold')}  {state(row['status'])}")
     if mine is None:
-        say(f"To act as it: export CORRAL_SESSION_ID={row['session_id']}")
+        say(f"To act as this session: export CORRAL_SESSION_ID={row['session_id']}")
 
 
 @app.command()
 def name(
-    session: Annotated[str, typer.Argument(help="A session's name, or its id.", metavar="SESSION")],
+    session: Annotated[str, typer.Argument(help="A session's name or id.", metavar="SESSION")],
     called: Annotated[
-        str | None, typer.Argument(help="What else it is called; none: its own.", metavar="NAME", show_default=False)
+        str | None,
+        typer.Argument(help="The further name (default: the session's own).", metavar="NAME", show_default=False),
     ] = None,
-    new: Annotated[
-        bool, typer.Option("--new", help="One that nobody has: NAME if it is free, else one that is found.")
-    ] = False,
-    program: Annotated[str | None, typer.Option("--program", help="As what program.", metavar="NAME")] = None,
-    model: Annotated[str | None, typer.Option("--model", help="With which model.", metavar="NAME")] = None,
-    task: Annotated[str | None, typer.Option("--task", help="What it is doing.", metavar="TEXT")] = None,
+    new: Annotated[bool, typer.Option("--new", help="Use NAME if it is free, else generate one.")] = False,
+    program: Annotated[
+        str | None, typer.Option("--program", help="Program that the agent runs under that name.", metavar="NAME")
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option("--model", help="Model that the agent uses under that name.", metavar="NAME")
+    ] = None,
+    task: Annotated[str | None, typer.Option("--task", help="Current task under that name.", metavar="TEXT")] = None,
     as_json: Json = False,
 ) -> None:
-    """Give a session a further name: mail to it arrives there too. Or say as what it goes by one that it has."""
+    """Give a session a further name that mail can address, or update the details of a name."""
     speaker = client()
     found = speaker.request("GET", f"/sessions/{segment(session)}")["session_id"]
     about = {"name": called, "new": new, "program": program, "model": model, "task_description": task}
@@ -146,21 +149,21 @@ def name(
     if as_json:
         emit(answer)
     else:
-        say(f"{answer['session_id']} goes by {paint(one_line(answer['name']), 'bold')}")
+        say(f"{answer['session_id']} has the name {paint(one_line(answer['name']), 'bold')}")
 
 
 @app.command()
 def end(
     session: Annotated[
         str | None,
-        typer.Argument(help="A session's name, or its id; none: your own.", metavar="SESSION", show_default=False),
+        typer.Argument(help="A session's name or id (default: this session).", metavar="SESSION", show_default=False),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """End a session: what it holds comes free. A session ends only itself and its subagents; you end any."""
+    """End a session and release its locks. A session can end only itself and its subagents; you can end any."""
     mine, speaker = session_id(), client()
     if session is None and mine is None:
-        raise InvalidInput("Say which session ends.", remedy="Name it; `corral session list` shows all.")
+        raise InvalidInput("No session named.", remedy="Name a session; `corral session list` shows all.")
     found = speaker.request("GET", f"/sessions/{segment(session)}")["session_id"] if session is not None else str(mine)
     answer = speaker.request("POST", f"/sessions/{segment(found)}/end", {"caller": mine})
     if as_json:
@@ -171,13 +174,13 @@ def end(
 
 @app.command()
 def heartbeat(as_json: Json = False) -> None:
-    """Give a sign of life; whatever else a session does is one too."""
+    """Send a heartbeat. Every other call of a session counts as one too."""
     mine = session_id()
     if mine is None:
         raise InvalidInput(
-            "There is no session whose sign of life this is.",
+            "Unknown session: cannot send a heartbeat.",
             cause="Neither CORRAL_SESSION_ID nor CLAUDE_CODE_SESSION_ID is set.",
-            remedy="`corral session register` makes one, and says how to act as it.",
+            remedy="Run `corral session register` and export the variable that it prints.",
         )
     answer = client().request("POST", f"/sessions/{segment(mine)}/heartbeat")
     if as_json:
@@ -189,13 +192,14 @@ def heartbeat(as_json: Json = False) -> None:
 @app.command()
 def cleanup(
     threshold: Annotated[
-        float, typer.Option("--silent-for", help="Who was silent for so long is given up.", metavar="MINUTES", min=1)
+        float,
+        typer.Option("--silent-for", help="End sessions that were silent for this long.", metavar="MINUTES", min=1),
     ] = 15,
     as_json: Json = False,
 ) -> None:
-    """End the sessions that are dead: what they hold comes free."""
+    """End dead sessions and release their locks."""
     answer = client().request("POST", "/sessions/cleanup", {"stale_threshold_minutes": threshold})
     if as_json:
         emit(answer)
     else:
-        say(f"{answer['agents_cleaned']} session(s) ended, {answer['locks_released']} lock(s) came free.")
+        say(f"{answer['agents_cleaned']} session(s) ended, {answer['locks_released']} lock(s) released.")

@@ -1,4 +1,4 @@
-"""``corral status``: what is going on, at a glance."""
+"""``corral status``: a summary of the project."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ def add_to(app: typer.Typer) -> None:
 
 
 def status(as_json: Json = False) -> None:
-    """Show tasks, merges, sessions and what happened last."""
+    """Show tasks, merges, sessions and recent events."""
     glance(as_json=as_json)

@@ -18,83 +18,84 @@ from corral.models.events import EventKind
 from corral.models.states import RunnerName, TaskStatus
 from corral.models.visible import log_text, one_line
 
-app = typer.Typer(cls=Grouped, help="Work to be done: submit it, follow it, take it back.", no_args_is_help=True)
-_STATES = f"Only these; repeatable. One of: {', '.join(TaskStatus.values())}."
+app = typer.Typer(cls=Grouped, help="Tasks: submit, follow, cancel.", no_args_is_help=True)
+_STATES = f"Only these statuses; repeatable. One of: {', '.join(TaskStatus.values())}."
 Id = Annotated[str, typer.Argument(help="A task id, or its first four or more characters.", metavar="ID")]
 
 
 @app.command()
 def submit(
-    title: Annotated[
-        str, typer.Option("--title", "-t", help="What it is about; the commit's subject.", metavar="TEXT")
-    ],
+    title: Annotated[str, typer.Option("--title", "-t", help="Title; also the commit's subject.", metavar="TEXT")],
     command: Annotated[
-        str | None, typer.Option("--command", "-c", help="A shell command, run in its own worktree.", metavar="CMD")
+        str | None, typer.Option("--command", "-c", help="Shell command to run in the task's worktree.", metavar="CMD")
     ] = None,
     description: Annotated[
         str | None,
         typer.Option(
-            "--description", "-d", help="Alone: work that a session claims (`corral task claim`).", metavar="TEXT"
+            "--description",
+            "-d",
+            help="Description; without a command or prompt, a session must claim the task (`corral task claim`).",
+            metavar="TEXT",
         ),
     ] = None,
     prompt: Annotated[
         str | None,
-        typer.Option("--prompt", "-p", help="What a Claude Code worker is asked; - reads stdin.", metavar="TEXT"),
+        typer.Option("--prompt", "-p", help="Prompt for a Claude Code worker; - reads stdin.", metavar="TEXT"),
     ] = None,
     agent: Annotated[
         str | None,
-        typer.Option("--agent", "-a", help="Who does it: one of the team, or an agent definition.", metavar="NAME"),
+        typer.Option("--agent", "-a", help="Agent to use: a team member or an agent definition.", metavar="NAME"),
     ] = None,
     runner: Annotated[
-        RunnerName | None, typer.Option("--runner", help="What executes it; by default as the three above say.")
+        RunnerName | None, typer.Option("--runner", help="Runner (default: follows from the three options above).")
     ] = None,
     task_type: Annotated[
-        str | None, typer.Option("--type", help="What kind of work it is, for whoever claims it.", metavar="TYPE")
+        str | None, typer.Option("--type", help="Type, for sessions that claim tasks.", metavar="TYPE")
     ] = None,
     input_data: Annotated[
         str | None,
-        typer.Option("--input", help="What it is about, for whoever claims it: a JSON object.", metavar="JSON"),
+        typer.Option("--input", help="Input for the session that claims it: a JSON object.", metavar="JSON"),
     ] = None,
     priority: Annotated[int, typer.Option("--priority", min=0, max=10, help="10 first.")] = 5,
     wait_for: Annotated[
         list[str] | None, typer.Option("--wait-for", help="A task that must land first; repeatable.", metavar="ID")
     ] = None,
     claims: Annotated[
-        list[str] | None, typer.Option("--claims", help="A path or key it will change; repeatable.", metavar="KEY")
+        list[str] | None,
+        typer.Option("--claims", help="A path or lock key that the task will change; repeatable.", metavar="KEY"),
     ] = None,
     requires: Annotated[
         list[str] | None,
-        typer.Option("--requires", help="What its agent must be able to do; repeatable.", metavar="WORD"),
+        typer.Option("--requires", help="A capability that its agent needs; repeatable.", metavar="WORD"),
     ] = None,
     timeout: Annotated[
-        float | None, typer.Option("--timeout", help="How long one attempt may take.", metavar="SECONDS")
+        float | None, typer.Option("--timeout", help="Time limit per attempt.", metavar="SECONDS")
     ] = None,
-    max_turns: Annotated[int | None, typer.Option("--max-turns", min=1, help="Turns of a Claude Code worker.")] = None,
-    max_cost_usd: Annotated[
-        float | None, typer.Option("--max-cost-usd", help="Dollars of a Claude Code worker.")
+    max_turns: Annotated[
+        int | None, typer.Option("--max-turns", min=1, help="Turn limit of a Claude Code worker.")
     ] = None,
-    thread: Annotated[
-        str | None, typer.Option("--thread", help="The thread of messages its batch is spoken of in.", metavar="ID")
-    ] = None,
+    max_cost_usd: Annotated[float | None, typer.Option("--max-cost-usd", help="Cost limit in USD.")] = None,
+    thread: Annotated[str | None, typer.Option("--thread", help="Message thread of its batch.", metavar="ID")] = None,
     target: Annotated[str | None, typer.Option("--target", help="Land on this branch.", metavar="BRANCH")] = None,
     retries: Annotated[
-        int | None, typer.Option("--retries", min=0, help="Tries after a failure, instead of tasks.max_retries.")
+        int | None, typer.Option("--retries", min=0, help="Number of retries (default: tasks.max_retries).")
     ] = None,
     ignore_dependency_failure: Annotated[
-        bool, typer.Option("--ignore-dependency-failure", help="Start even if a task it waits for fails.")
+        bool, typer.Option("--ignore-dependency-failure", help="Start even if a dependency fails.")
     ] = False,
     key: Annotated[
-        str | None, typer.Option("--idempotency-key", help="The same key again gives the same task.", metavar="KEY")
+        str | None,
+        typer.Option("--idempotency-key", help="Idempotency key: the same key returns the same task.", metavar="KEY"),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Hand over one task. It is worked on in its own worktree, and what it changes is merged and verified."""
+    """Submit a task. It runs in its own worktree; its changes are merged and verified."""
     if prompt == "-":
         prompt = typer.get_text_stream("stdin").read()
     if command is prompt is description is agent is input_data is None:
         raise InvalidInput(
-            "The task says nothing but its title.",
-            remedy="Give --command, --prompt or --agent; or --description or --input, for work that a session claims.",
+            "A task needs --command, --prompt or --agent.",
+            remedy="Add one of them; or --description or --input, for a task that a session claims.",
         )
     body = {
         "title": title,
@@ -114,7 +115,7 @@ def submit(
         "target": target,
         "max_retries": retries,
         "ignore_dependency_failure": ignore_dependency_failure,
-        # A key of our own makes the client's retry after a lost answer safe.
+        # With a generated idempotency key, the client can repeat the request after a lost answer.
         "idempotency_key": key or str(uuid.uuid4()),
         "submitted_by": session_id(),
         **({"task_type": task_type} if task_type is not None else {}),
@@ -132,20 +133,22 @@ def batch_submit(
     file: Annotated[Path, typer.Option("--file", "-f", help="YAML or JSON: a list of tasks, or {tasks: [...]}.")],
     as_json: Json = False,
 ) -> None:
-    """Hand over several tasks from a file, all or none; they may wait for each other by `name`."""
+    """Submit the tasks of a file, all or none; they can depend on each other by `name`."""
     import yaml
 
     try:
         content: Any = yaml.safe_load(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInput(f"{file} cannot be read.", cause=str(error), remedy="Name a readable file.") from error
+        raise InvalidInput(f"Cannot read {file}.", cause=str(error), remedy="Name a readable file.") from error
     except yaml.YAMLError as error:
         raise InvalidInput(
             f"{file} is not YAML or JSON.", cause=str(error), remedy="Correct the file; nothing was submitted."
         ) from error
     items = content.get("tasks") if isinstance(content, dict) else content
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
-        raise InvalidInput(f"{file} holds no list of tasks.", remedy="Write a list of {title, command or prompt, …}.")
+        raise InvalidInput(
+            f"{file} contains no list of tasks.", remedy="Write a list of {title, command or prompt, …}."
+        )
     common = {"submitted_by": session_id(), **author()}
     tasks = [{**common, "idempotency_key": str(uuid.uuid4()), **item} for item in items]
     answer = client().request("POST", "/tasks/batch", {"tasks": tasks})
@@ -159,8 +162,8 @@ def batch_submit(
 @app.command("list")
 def listing(
     status: Annotated[list[TaskStatus] | None, typer.Option("--status", help=_STATES, metavar="STATE")] = None,
-    priority: Annotated[int, typer.Option("--priority", min=0, max=10, help="Only this and above.")] = 0,
-    limit: Annotated[int | None, typer.Option("--limit", min=1, help="At most so many.")] = None,
+    priority: Annotated[int, typer.Option("--priority", min=0, max=10, help="Only this priority and above.")] = 0,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Maximum number of tasks.")] = None,
     as_json: Json = False,
 ) -> None:
     """List tasks, highest priority first."""
@@ -182,7 +185,7 @@ def listing(
 
 @app.command()
 def detail(task_id: Id, as_json: Json = False) -> None:
-    """Show everything about a task: how it went, what it used, where its work landed."""
+    """Show all about a task: attempts, usage, landing."""
     task = client().request("GET", f"/tasks/{segment(task_id)}/detail")
     if as_json:
         emit(task)
@@ -211,7 +214,7 @@ def detail(task_id: Id, as_json: Json = False) -> None:
 
 
 def _assigned(task: dict[str, Any]) -> str | None:
-    """Who was found to be capable of what it requires, when it started last."""
+    """The agent chosen for the task's required capabilities at its last start."""
     given = [event["data"]["agent"] for event in task["history"] if event["kind"] == EventKind.TASK_ASSIGNED]
     return given[-1] if given else None
 
@@ -233,11 +236,11 @@ def _merge(merge: dict[str, Any] | None) -> None:
 @app.command()
 def claim(
     task_types: Annotated[
-        list[str] | None, typer.Option("--type", help="Only of this type; repeatable.", metavar="TYPE")
+        list[str] | None, typer.Option("--type", help="Only tasks of this type; repeatable.", metavar="TYPE")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Take the next task that no worker executes; it is yours until you complete it, or are gone."""
+    """Claim the next task that no worker executes; it stays yours until you complete it or your session ends."""
     body = {"task_types": task_types or [], "session_id": session_id(), "idempotency_key": str(uuid.uuid4())}
     answer = client().request("POST", "/tasks/claim", body)
     if as_json:
@@ -249,22 +252,20 @@ def claim(
         if answer["input_data"]:
             say(f"input: {one_line(json.dumps(answer['input_data'], ensure_ascii=False))}")
     else:
-        say("There is nothing to claim.")
+        say("No task to claim.")
     for task in answer.get("also_held", ()):
-        say(paint(f"Yours already: {task['task_id']}  {one_line(task['title'])}", "dim"))
+        say(paint(f"You already hold {task['task_id']}  {one_line(task['title'])}", "dim"))
 
 
 @app.command()
 def complete(
     task_id: Id,
-    failed: Annotated[bool, typer.Option("--failed", help="It failed; it is not tried again.")] = False,
-    result: Annotated[
-        str | None, typer.Option("--result", help="What it yields: a JSON object.", metavar="JSON")
-    ] = None,
-    error: Annotated[str | None, typer.Option("--error", help="Why it failed.", metavar="TEXT")] = None,
+    failed: Annotated[bool, typer.Option("--failed", help="Report a failure; it is not retried.")] = False,
+    result: Annotated[str | None, typer.Option("--result", help="Result: a JSON object.", metavar="JSON")] = None,
+    error: Annotated[str | None, typer.Option("--error", help="Reason of the failure.", metavar="TEXT")] = None,
     as_json: Json = False,
 ) -> None:
-    """Say that a task you claimed is done, or has failed."""
+    """Complete a task that you claimed, or report its failure."""
     value = json_object("--result", result)
     body = {"success": not failed, "result": value, "error_message": error, "session_id": session_id()}
     _acted("complete", task_id, body, as_json)
@@ -273,19 +274,19 @@ def complete(
 @app.command()
 def cancel(
     task_id: Id,
-    reason: Annotated[str, typer.Option("--reason", help="Why; kept with the task.")] = "Cancelled.",
+    reason: Annotated[str, typer.Option("--reason", help="Reason, stored with the task.")] = "Cancelled.",
     convention: Annotated[
-        bool, typer.Option("--convention", help="It ends failed, with error_code cancelled_by_orchestrator.")
+        bool, typer.Option("--convention", help="End it as failed, with error_code cancelled_by_orchestrator.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Cancel a task; a running one is stopped, and its work saved."""
+    """Cancel a task. A running task is stopped and its work saved."""
     _acted("cancel", task_id, {"reason": reason, "convention": convention}, as_json)
 
 
 @app.command()
 def retry(task_id: Id, as_json: Json = False) -> None:
-    """Run a task again on the present tip; what failed because of it revives."""
+    """Retry a task on the target's current tip; tasks that failed because of it are retried too."""
     _acted("retry", task_id, None, as_json)
 
 
@@ -293,7 +294,7 @@ def retry(task_id: Id, as_json: Json = False) -> None:
 def reprioritize(
     task_id: Id, priority: Annotated[int, typer.Argument(min=0, max=10, help="10 first.")], as_json: Json = False
 ) -> None:
-    """Give a task that has not begun another priority."""
+    """Change the priority of a task that has not started."""
     answer = client().request("POST", f"/tasks/{segment(task_id)}/reprioritize", {"priority": priority})
     if as_json:
         emit(answer)
@@ -308,27 +309,25 @@ def _acted(verb: str, task_id: str, body: dict[str, Any] | None, as_json: bool) 
     else:
         say(f"{answer['task_id']}  {state(answer['status'])}")
         if answer.get("merge_id"):
-            say(f"Your branch was handed in as {answer['merge_id']}: corral wait {answer['task_id'][:8]}")
+            say(f"Your branch was submitted as {answer['merge_id']}: corral wait {answer['task_id'][:8]}")
         if answer.get("uncommitted"):
             left = ", ".join(one_line(path) for path in answer["uncommitted"])
-            say(paint(f"Not committed, and not handed in: {left}. Commit it, then: corral merge submit", "yellow"))
+            say(paint(f"Not committed, so not submitted: {left}. Commit it, then run: corral merge submit", "yellow"))
 
 
 @app.command()
 def logs(
     task_id: Id,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as it grows.")] = False,
-    attempt: Annotated[
-        int | None, typer.Option("--attempt", min=1, help="Not the last attempt's, but this one's.")
-    ] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow the log.")] = False,
+    attempt: Annotated[int | None, typer.Option("--attempt", min=1, help="Attempt number (default: the last).")] = None,
     as_json: Json = False,
 ) -> None:
-    """Show what a task's worker printed."""
+    """Show the output of a task's worker."""
     print_log(f"/tasks/{segment(task_id)}/log", follow=follow, attempt=attempt, as_json=as_json)
 
 
 def print_log(path: str, *, follow: bool, attempt: int | None = None, as_json: bool = False) -> None:
-    """Print a log from the daemon, to its present end or as it grows; as JSON in one piece: ``{text, complete}``."""
+    """Print a log of the daemon, up to its current end or as it grows; as JSON in one piece: ``{text, complete}``."""
     speaker, offset = client(), 0
     pieces: list[str] = []
     while True:

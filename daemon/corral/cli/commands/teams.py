@@ -1,4 +1,4 @@
-"""``corral team``: who is in the team, and whether its file is valid."""
+"""``corral team``: the team's members, and the validity of its file."""
 
 from __future__ import annotations
 
@@ -32,11 +32,13 @@ app = typer.Typer(
 def validate(
     file: Annotated[
         Path | None,
-        typer.Argument(help="By default .corral/teams.yaml of this repository.", metavar="FILE", show_default=False),
+        typer.Argument(
+            help="File to check (default: .corral/teams.yaml of this repository).", metavar="FILE", show_default=False
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Check a team's file and tell every error in it, and who of it could not start here. Needs no daemon."""
+    """Check a team file; list every error, and members that cannot start here. Needs no daemon."""
     from corral.config.teams import read_team, teams_file
 
     path = here() / file if file else teams_file(project())
@@ -48,7 +50,7 @@ def validate(
         emit({"valid": False, "errors": error.details["errors"], "warnings": []})
         raise typer.Exit(error.exit_code) from error
     if team is None:
-        raise NotFound(f"There is no file {path}.", remedy="Write one with a list `agents`, or name another file.")
+        raise NotFound(f"No such file: {path}.", remedy="Create it with a list `agents`, or name another file.")
     warnings = list(_warnings(team))
     if as_json:
         emit({"valid": True, "errors": [], "warnings": warnings})
@@ -64,13 +66,13 @@ def _said(agent: TeamAgent) -> str:
 
 
 def _warnings(team: Team) -> Iterator[dict[str, str]]:
-    """What says of a member that it could not start here; another machine may have what is missing."""
+    """Why members of the team cannot start here; another machine may have the missing programs."""
     from corral.config.roster import Roster
 
     try:
         where = project()
     except NotAProject:
-        return  # a file by itself
+        return  # the file is outside a project
     roster = Roster(where, team.agents)
     check = _OnThisPath(where)
     for at, agent in enumerate(team.agents):
@@ -79,7 +81,7 @@ def _warnings(team: Team) -> Iterator[dict[str, str]]:
 
 
 class _OnThisPath:
-    """Whether a runner's program is on the PATH of this shell."""
+    """Tells whether a runner's program is on the PATH of this shell."""
 
     def __init__(self, where: Project) -> None:
         self._where = where
@@ -96,12 +98,12 @@ class _OnThisPath:
 
 @app.command("list")
 def listing(as_json: Json = False) -> None:
-    """List the agents of the team, and who of them could not start here."""
+    """List the team's members, and those that cannot start here."""
     answer = client().request("GET", "/teams")
     if as_json:
         emit(answer)
         return
-    empty = "There is no team: .corral/teams.yaml does not exist."
+    empty = "No team: .corral/teams.yaml does not exist."
     show_table(answer["agents"], [("ROLE", "role", 20)], empty=empty)
     if answer["error"]:
         fail(from_wire({"error": answer["error"]}))

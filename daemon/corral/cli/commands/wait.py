@@ -1,4 +1,4 @@
-"""``corral wait``: until everything has landed, or something cannot."""
+"""``corral wait``: wait until everything has landed or failed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from corral.models.visible import one_line, visible
 
 ROUND_S = 20.0
 FIRST_ROUND_S = 0.5
-"""So short that what is waited for is soon on the screen; each round is longer than the last, up to ROUND_S."""
+"""Length of the first long poll, seconds: short, to show something soon. Each poll is longer, up to ROUND_S."""
 LONGER = 4
 
 
@@ -27,18 +27,17 @@ def add_to(app: typer.Typer) -> None:
 
 
 def wait(
-    ids: Annotated[
-        list[str] | None, typer.Argument(help="Tasks; with --all every open task and merge.", metavar="ID")
-    ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="All that is open now.")] = False,
+    ids: Annotated[list[str] | None, typer.Argument(help="Tasks or merge requests to wait for.", metavar="ID")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Wait for every open task and merge request.")] = False,
     timeout: Annotated[
-        float | None, typer.Option("--timeout", help="Then stop waiting and exit with 1.", min=0, metavar="SECONDS")
+        float | None,
+        typer.Option("--timeout", help="Stop waiting after this time and exit with 1.", min=0, metavar="SECONDS"),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Wait until tasks are completed and landed, or have failed. Exits with 0 only if all of it is done."""
+    """Wait until tasks have landed or failed. Exits with 0 only if all succeeded."""
     if bool(ids) == everything:
-        raise InvalidInput("Say what to wait for.", remedy="Name tasks, or say --all.")
+        raise InvalidInput("Nothing named to wait for.", remedy="Name tasks, or use --all.")
     deadline = None if timeout is None else time.monotonic() + timeout
     query: dict[str, Any] = {"task": ids or [], "all": everything or None}
     speaker, longest, told = client(), FIRST_ROUND_S, set[str]()
@@ -55,20 +54,20 @@ def wait(
             if answer["settled"] or over or not (query["task"] or query["merge"]):
                 break
             for need in answer["needs_you"]:
-                if need["what"] not in told:  # while it waits, nobody sees what is printed at the end
+                if need["what"] not in told:  # during a wait, the final rows are not on screen yet
                     told.add(need["what"])
                     show_need(need, update.tell)
             paused = "".join(f"; {_pause(row)}" for row in answer["paused"])
             waits = f"waiting for {_unsettled(answer)} of {len(answer['tasks']) + len(_of_no_task(answer))}"
             update(f"{waits}{_delay(answer)}{paused}")
-    # What was told on the terminal while it waited still stands there.
+    # Rows printed during the wait are still on the terminal.
     _report(answer, as_json, seen=told if sys.stderr.isatty() else set())
     if not answer["done"]:
         raise typer.Exit(1)
 
 
 def _delay(answer: dict[str, Any]) -> str:
-    """Why the first of those that are delayed does not start, or land."""
+    """The reason of the first delayed task or merge request."""
     reasons = (row.get("delay") or row.get("reason") for row in (*answer["tasks"], *answer["merges"]))
     return next((f": {one_line(text)[:160]}" for text in reasons if text), "")
 
@@ -80,7 +79,7 @@ def _unsettled(answer: dict[str, Any]) -> int:
 
 
 def _of_no_task(answer: dict[str, Any]) -> list[dict[str, Any]]:
-    """The merge requests that are not shown, and counted, with their task."""
+    """Merge requests without a task; the others are shown and counted with their task."""
     shown = {row["merge_id"] for row in answer["tasks"]}
     return [row for row in answer["merges"] if row["merge_id"] not in shown]
 
@@ -104,15 +103,15 @@ def _report(answer: dict[str, Any], as_json: bool, seen: set[str]) -> None:
         for need in needs:
             show_need(need)
     for row in () if answer["settled"] else answer["paused"]:
-        say(f"{_pause(row)}. Corral looks again at {row['look_at']}.")
+        say(f"{_pause(row)}. Corral tries again at {row['look_at']}.")
     if not answer["tasks"] and not answer["merges"]:
-        say("Nothing is open any more; `corral status` shows what became of it.")
+        say("Nothing is open; `corral status` shows the results.")
     elif not answer["done"]:
-        say("Not everything is done." if answer["settled"] else "The time is over.")
+        say("Not everything succeeded." if answer["settled"] else "The time is over.")
 
 
 def _why(text: str | None) -> None:
-    """A reason below its row, indented, so that none of its lines looks like a row; what to do about it follows later."""
+    """Print a reason below its row, indented, so that no line looks like a row; the remedy follows later."""
     for line in visible(text or "").splitlines():
         if not line.startswith(WHAT_TO_DO):
             say(f"  {line}")

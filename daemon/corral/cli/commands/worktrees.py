@@ -12,14 +12,12 @@ from corral.cli.terminal.output import emit, progress, say, table
 from corral.client.connection import segment
 from corral.errors import WorkAtRisk
 
-app = typer.Typer(
-    cls=Grouped, help="Worktrees of tasks and sessions, and the work that was saved from them.", no_args_is_help=True
-)
+app = typer.Typer(cls=Grouped, help="Worktrees of tasks and sessions, and salvaged work.", no_args_is_help=True)
 
 
 @app.command("list")
 def listing(as_json: Json = False) -> None:
-    """List the worktrees that Corral allocated."""
+    """List the worktrees that Corral created."""
     rows = client().listing("/worktrees")
     if as_json:
         emit(rows)
@@ -32,18 +30,18 @@ def listing(as_json: Json = False) -> None:
         ("PATH", "path", 80),
         ("NOTE", "note", 240),
     ]
-    table(rows, columns, empty="No worktrees are allocated.")
+    table(rows, columns, empty="No worktrees.")
 
 
 @app.command()
 def create(
-    name: Annotated[str, typer.Argument(help="Its folder and, below corral/, its branch.", metavar="NAME")],
+    name: Annotated[str, typer.Argument(help="Name of the folder and, below corral/, of the branch.", metavar="NAME")],
     base: Annotated[
-        str | None, typer.Option("--base", help="Begin at this commit (default: the target's tip).", metavar="COMMIT")
+        str | None, typer.Option("--base", help="Start at this commit (default: the target's tip).", metavar="COMMIT")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Make a worktree that is ready to work in: dependencies, environment files, ports."""
+    """Create a worktree that is ready to use: dependencies, environment files, ports."""
     body = {"name": name, "base": base, "session_id": session_id()}
     with progress(f"making {name}"):
         answer = client().request("POST", "/worktrees", body, timeout_s=600)
@@ -55,10 +53,10 @@ def create(
 
 @app.command()
 def remove(
-    name: Annotated[str, typer.Argument(help="As `corral worktree list` shows it.", metavar="NAME")],
+    name: Annotated[str, typer.Argument(help="A worktree's name, as `corral worktree list` shows it.", metavar="NAME")],
     as_json: Json = False,
 ) -> None:
-    """Remove a worktree. What is found nowhere else is saved first; `recover` brings it back."""
+    """Remove a worktree. Its unlanded work is saved first; `recover` restores it."""
     with progress(f"removing {name}"):
         answer = client().request("DELETE", f"/worktrees/{segment(name)}", timeout_s=300)
     if not answer["removed"]:
@@ -83,7 +81,7 @@ def recover(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """List the work that was saved, or bring some of it back into a worktree of its own."""
+    """List saved work, or restore it into a new worktree."""
     if name is not None:
         with progress(f"recovering {name}"):
             answer = client().request("POST", f"/worktrees/{segment(name)}/recover", timeout_s=300)
@@ -103,6 +101,4 @@ def recover(
         ("WHY", "reason", 50),
         ("REF", "ref", 90),
     ]
-    table(
-        [{**row, "files": len(row["files"])} for row in rows], columns, empty="Nothing was saved: nothing was at risk."
-    )
+    table([{**row, "files": len(row["files"])} for row in rows], columns, empty="No saved work.")

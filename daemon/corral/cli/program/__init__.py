@@ -1,1 +1,1 @@
-"""The program's own commands: its daemon, settings, plugin, hook, bridge and version."""
+"""Commands about the program: daemon, settings, plugin, hook, bridge and version."""

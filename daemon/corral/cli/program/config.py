@@ -1,4 +1,4 @@
-"""``corral config``: the settings in force, and whether the files would be taken over."""
+"""``corral config``: the settings in force, and whether the files are valid."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from corral.config import account
 from corral.errors import ConfigInvalid, NotFound
 
 app = typer.Typer(
-    cls=Grouped, help="The settings: what is in force, and whether the files are valid.", no_args_is_help=True
+    cls=Grouped, help="Settings: the values in force, and whether the files are valid.", no_args_is_help=True
 )
 
 
@@ -27,7 +27,7 @@ def show(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Show the settings in force and where each came from."""
+    """Show the settings in force and their sources."""
     answer = client().request("GET", "/config")
     rows = [
         {"key": name, "value": value, "source": answer["sources"].get(name, "default")}
@@ -35,7 +35,7 @@ def show(
         if key is None or name == key or name.startswith(f"{key}.")
     ]
     if not rows:
-        raise NotFound(f"There is no setting {key!r}.", remedy="`corral config show` lists all of them.")
+        raise NotFound(f"No such setting: {key!r}.", remedy="`corral config show` lists all of them.")
     if as_json:
         emit({"settings": rows, "warnings": answer["warnings"]})
         return
@@ -56,8 +56,8 @@ def _leaves(section: dict[str, Any], known: dict[str, str], prefix: str = "") ->
 
 @app.command()
 def validate(as_json: Json = False) -> None:
-    """Check the files, the variables of this shell and what the target branch has committed. Needs no daemon."""
-    from corral.cli.project.trust import COMMITTED, committed_config  # the schema is heavy
+    """Check the files, this shell's variables and the target's committed settings. Needs no daemon."""
+    from corral.cli.project.trust import COMMITTED, committed_config  # the schema is slow to import
     from corral.config.load import load
 
     where = project()
@@ -78,7 +78,7 @@ def validate(as_json: Json = False) -> None:
     _warn(loaded.warnings)
     say(paint("The configuration is valid.", "green"))
     if committed is None:
-        say(f"{COMMITTED} is not committed on the target branch yet; until it is, the working copy counts for landing.")
+        say(f"{COMMITTED} is not committed on the target branch; until it is, landing uses the working copy.")
 
 
 def _warn(warnings: list[str]) -> None:

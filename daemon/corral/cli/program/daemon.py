@@ -23,18 +23,20 @@ from corral.errors import Conflict, DaemonUnreachable, NotFound, OwnDaemon
 from corral.models.marks import started_by_work_of
 from corral.models.visible import one_line
 
-app = typer.Typer(cls=Grouped, help="The process that owns the database and the worktrees.", no_args_is_help=True)
+app = typer.Typer(
+    cls=Grouped, help="The background process that owns the database and the worktrees.", no_args_is_help=True
+)
 
 STOP_S = 20.0
-"""The daemon itself is done within 15 seconds."""
+"""The daemon itself stops within 15 seconds."""
 
 
 @app.command()
 def start(
     as_json: Json = False,
-    detach: Annotated[bool, typer.Option("--detach", hidden=True, help="It always is.")] = True,
+    detach: Annotated[bool, typer.Option("--detach", hidden=True, help="Accepted and ignored.")] = True,
 ) -> None:
-    """Start the daemon; nothing happens if it runs."""
+    """Start the daemon, if it does not run."""
     health = client().ensure_daemon()
     if as_json:
         emit(_state(project(), health))
@@ -47,24 +49,24 @@ def stop(
     drain: Annotated[bool, typer.Option("--drain", help="Let running tasks finish first.")] = False,
     as_json: Json = False,
 ) -> None:
-    """End the workers, mark their tasks interrupted, and wait until the daemon is gone."""
+    """Stop the workers, mark their tasks interrupted, and wait for the daemon to exit."""
     stopped = stop_and_wait(project(), drain=drain, until_asked=True)
     if as_json:
         emit({"stopped": stopped, "running": False})
     else:
-        say("stopped" if stopped else "It was not running.")
+        say("stopped" if stopped else "The daemon was not running.")
 
 
 def stop_and_wait(where: Project, *, drain: bool = False, until_asked: bool = False) -> bool:
-    """Stop a project's daemon and wait for its death; False if none ran.
+    """Stop a project's daemon and wait for its exit; False if none ran.
 
     Args:
         drain: Let running tasks finish first.
-        until_asked: Looking does not start it again (:attr:`Project.stopped_file`).
+        until_asked: Read-only commands do not start it again (:attr:`Project.stopped_file`).
 
     Raises:
         OwnDaemon: This process is part of the work of that daemon.
-        DaemonUnreachable: It did not leave in time.
+        DaemonUnreachable: The daemon did not stop in time.
     """
     refuse_own_work(where)
     speaker = Client(where, autostart=False)
@@ -80,7 +82,7 @@ def stop_and_wait(where: Project, *, drain: bool = False, until_asked: bool = Fa
         while _lives(where, int(health["pid"])) or _runs(int(health["pid"])):
             if not drain and time.monotonic() - began > STOP_S:
                 raise DaemonUnreachable(
-                    "The daemon did not leave in time.",
+                    "The daemon did not stop in time.",
                     cause=f"Process {health['pid']} still holds {where.lock_file}.",
                     remedy="Read `corral daemon logs`.",
                 )
@@ -90,13 +92,13 @@ def stop_and_wait(where: Project, *, drain: bool = False, until_asked: bool = Fa
 
 
 def refuse_own_work(where: Project) -> None:
-    """Raise :class:`OwnDaemon` where this process is part of the work of a project's daemon, which it would take down."""
+    """Raise :class:`OwnDaemon` if this process was started by the project's daemon."""
     if who := started_by_work_of(os.environ, str(where.root)):
         raise OwnDaemon(f"{who} may not stop the daemon that runs it.")
 
 
 def _lives(where: Project, pid: int) -> bool:
-    """Whether that very daemon still holds the lock: its lock is the last thing it gives up."""
+    """Whether that daemon still holds its lock; it releases the lock last."""
     try:
         with where.lock_file.open() as handle:
             fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -108,17 +110,17 @@ def _lives(where: Project, pid: int) -> bool:
 
 
 def _runs(pid: int) -> bool:
-    """Whether the process is still there; one that is dead and waits to be reaped is not."""
+    """Whether the process is alive; a zombie is not."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
     except PermissionError:
-        return False  # the id belongs to somebody else by now
+        return False  # another process has that id now
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except (OSError, IndexError):
-        return not Path("/proc/self").exists()  # without /proc the signal is all there is to go by
+        return not Path("/proc/self").exists()  # without /proc only the signal tells
 
 
 def _announced_pid(where: Project) -> int | None:
@@ -145,7 +147,7 @@ def restart(
 
 @app.command()
 def status(as_json: Json = False) -> None:
-    """Tell whether it runs. Starts nothing; exits with 5 if it does not run."""
+    """Show whether the daemon runs. Starts nothing; exits with 5 if it does not run."""
     where = project()
     answer = _state(where, Client(where, autostart=False).health())
     if as_json:
@@ -177,17 +179,20 @@ def _state(where: Project, health: dict[str, Any] | None) -> dict[str, Any]:
 
 @app.command()
 def adopt(
-    file: Annotated[Path, typer.Argument(help="A database that was set aside, or one of a backup.", metavar="FILE")],
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    file: Annotated[
+        Path, typer.Argument(help="A database that Corral set aside, or one from a backup.", metavar="FILE")
+    ],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not prompt.")] = False,
     as_json: Json = False,
 ) -> None:
     """Take over the tasks of a copied or restored repository's database."""
     where = project()
     refuse_agents("Adopting a database", f"corral daemon adopt {shlex.quote(str(file))}")
     if Client(where, autostart=False).health() is not None:
-        raise Conflict("The daemon is running.", remedy="`corral daemon stop`, then again.")
+        raise Conflict("The daemon is running.", remedy="Run `corral daemon stop`, then try again.")
     question = (
-        f"Its open tasks will run in {where.root}. If another repository still uses it, they run there too. Adopt it?"
+        f"Its open tasks will run in {where.root}. If another repository still uses this database, they run "
+        "there too. Adopt it?"
     )
     if not yes and not confirm(question, default=False):
         raise typer.Exit(1)
@@ -195,17 +200,17 @@ def adopt(
     if as_json:
         emit(answer)
     else:
-        kept = f" What was here is now {answer['replaced']}." if answer["replaced"] else ""
-        say(f"adopted {answer['adopted']}.{kept} `corral status` starts the daemon and shows it.")
+        kept = f" The previous database is now {answer['replaced']}." if answer["replaced"] else ""
+        say(f"adopted {answer['adopted']}.{kept} `corral status` starts the daemon.")
 
 
 @app.command()
 def logs(
-    lines: Annotated[int, typer.Option("--lines", "-n", help="How many of the last lines.", min=1)] = 50,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as it grows.")] = False,
+    lines: Annotated[int, typer.Option("--lines", "-n", help="Number of lines.", min=1)] = 50,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow the log.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Show the daemon's log (JSON, one event a line)."""
+    """Show the daemon's log (JSON, one event per line)."""
     file = project().logs_dir / "corral.log"
     if not file.exists():
         raise NotFound(

@@ -1,4 +1,4 @@
-"""``corral hook EVENT``: the plugin's hook script, for a hook that must work wherever Corral is installed."""
+"""``corral hook EVENT``: run the plugin's hook script, wherever Corral is installed."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ from corral.config.paths import bundle_dir
 
 
 def run_script(arguments: list[str]) -> None:
-    """Become the hook script; does not return."""
+    """Replace this process with the hook script."""
     script = os.fspath(bundle_dir() / "hooks" / "hook.py")
     os.execv(sys.executable, [sys.executable, "-I", "-S", script, *arguments])

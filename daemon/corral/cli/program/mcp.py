@@ -1,4 +1,4 @@
-"""``corral mcp``: usually the bridge runs before any of this is loaded."""
+"""``corral mcp``; usually the bridge runs before this module is loaded."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def mcp(
         str,
         typer.Option(
             "--profile",
-            help=f"Which tools are offered: {', '.join(PROFILES)}; the first, if none of these.",
+            help=f"Profile of tools: {', '.join(PROFILES)} (default: the first).",
             metavar="NAME",
             envvar="CORRAL_MCP_PROFILE",
         ),

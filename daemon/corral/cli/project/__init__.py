@@ -1,1 +1,1 @@
-"""Preparing a repository and taking it back, and what is in order in it: init, uninstall, trust, doctor, demo."""
+"""Commands that prepare, check and restore a repository: init, uninstall, trust, doctor, demo."""

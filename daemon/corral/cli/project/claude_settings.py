@@ -1,8 +1,10 @@
-"""What ``corral init`` adds to ``.claude/settings.json``, and how it is taken out again.
+"""The entries of ``corral init`` in ``.claude/settings.json``, and their removal.
 
-Only what a plugin cannot do: ``claude --worktree`` asks the project's settings, not a plugin, for its worktree; and with
-``locks.on_daemon_down: deny``, only a command hook can refuse an edit while no daemon answers. What stands in
-the file is never changed, and taking ours out gives the file back byte for byte where nobody edited it meanwhile.
+They do what a plugin cannot: ``claude --worktree`` reads the WorktreeCreate hook only from the project's settings; and
+with
+``locks.on_daemon_down: deny``, only a command hook can refuse an edit while no daemon answers. Existing entries are
+never
+changed, and removing ours restores the file byte for byte where nobody edited it meanwhile.
 """
 
 from __future__ import annotations
@@ -17,12 +19,12 @@ from typing import Any
 from corral.errors import InvalidInput
 
 MARK = "corral hook"
-"""Every command of ours contains it; nothing else is ever taken out."""
+"""Every command of ours contains it; only such commands are removed."""
 
 ALLOW = "mcp__plugin_corral_corral"
-"""The rule by which Claude Code does not ask before each use of Corral's own tools."""
+"""The rule that lets Claude Code use Corral's tools without a prompt."""
 
-# Read by a POSIX shell on machines of colleagues who may not have Corral: they get what the client does without a hook.
+# Colleagues without Corral run this too: they get what the client does without a hook.
 _CREATE = (
     "input=$(cat); "
     "if command -v corral >/dev/null 2>&1; then printf '%s' \"$input\" | corral hook WorktreeCreate && exit 0; fi; "
@@ -57,7 +59,7 @@ _COMMANDS = {"WorktreeCreate": _CREATE, "WorktreeRemove": _REMOVE}
 
 @dataclass(frozen=True)
 class Edit:
-    """A change of the settings file: what stands there (None: no file), what will, and remarks for the person."""
+    """A change of the settings file: its content before (None: no file) and after, and notes for the person."""
 
     before: bytes | None
     after: bytes
@@ -65,16 +67,16 @@ class Edit:
 
     @property
     def changes(self) -> bool:
-        """Whether anything is to be written."""
+        """Whether anything needs to be written."""
         return self.before != self.after
 
 
 def plan(file: Path, *, strict: bool, allow: bool = False) -> Edit:
-    """Work out the file with our hooks in it.
+    """Compute the settings file with our hooks.
 
     Args:
-        strict: Whether an edit is refused while no daemon answers; where not, that hook is taken out.
-        allow: Whether :data:`ALLOW` is added; one that is there stays.
+        strict: Whether an edit is refused while no daemon answers; if not, that hook is removed.
+        allow: Whether to add :data:`ALLOW`; an existing rule stays.
 
     Raises:
         InvalidInput: The file is not a JSON object, or cannot be read; it is left as it is.
@@ -84,13 +86,13 @@ def plan(file: Path, *, strict: bool, allow: bool = False) -> Edit:
     except FileNotFoundError:
         before = None
     except OSError as error:
-        raise InvalidInput(f"{file} cannot be read.", cause=str(error)) from error
+        raise InvalidInput(f"Cannot read {file}.", cause=str(error)) from error
     settings = _parse(file, before)
     remarks: list[str] = []
     hooks = settings.setdefault("hooks", {})
     if not isinstance(hooks, dict):
         raise InvalidInput(
-            f"`hooks` in {file} is not an object.", remedy="Mend the file, then run `corral init` again."
+            f"`hooks` in {file} is not an object.", remedy="Correct the file, then run `corral init` again."
         )
     changed = _set_strict(file, hooks, strict)
     if allow and not allows(settings):
@@ -100,7 +102,7 @@ def plan(file: Path, *, strict: bool, allow: bool = False) -> Edit:
         groups = _groups(file, hooks, event)
         if groups:
             if not any(MARK in text for text in _commands(groups)):
-                remarks.append(f"{file.name} has a {event} hook of its own; it stays, and `claude --worktree` uses it.")
+                remarks.append(f"{file.name} has its own {event} hook; it stays, and `claude --worktree` uses it.")
             continue
         hooks[event] = [{"hooks": [{"type": "command", "command": command, "timeout": _TIMEOUTS[event]}]}]
         changed = True
@@ -110,14 +112,14 @@ def plan(file: Path, *, strict: bool, allow: bool = False) -> Edit:
 
 
 def allows(settings: dict[str, Any]) -> bool:
-    """Whether these settings have the rule :data:`ALLOW`."""
+    """Whether these settings contain the rule :data:`ALLOW`."""
     permissions = settings.get("permissions")
     rules = permissions.get("allow") if isinstance(permissions, dict) else None
     return isinstance(rules, list) and ALLOW in rules
 
 
 def read(file: Path) -> dict[str, Any]:
-    """The settings in a file; none where there is no file.
+    """Read a settings file; an empty object if there is none.
 
     Raises:
         InvalidInput: The file is not a JSON object.
@@ -130,13 +132,13 @@ def _rules(file: Path, settings: dict[str, Any]) -> list[Any]:
     rules = permissions.setdefault("allow", []) if isinstance(permissions, dict) else None
     if not isinstance(rules, list):
         raise InvalidInput(
-            f"`permissions.allow` in {file} is not a list.", remedy="Mend the file, then run `corral init` again."
+            f"`permissions.allow` in {file} is not a list.", remedy="Correct the file, then run `corral init` again."
         )
     return rules
 
 
 def _without_rule(settings: dict[str, Any]) -> bool:
-    """Take the rule out of settings that were edited since it was added; whether that was a change."""
+    """Remove the rule from settings that were edited after it was added; returns whether that changed them."""
     if not allows(settings):
         return False
     permissions = settings["permissions"]
@@ -149,7 +151,7 @@ def _without_rule(settings: dict[str, Any]) -> bool:
 
 
 def changed_hooks(file: Path) -> list[str]:
-    """The events whose hook calls Corral by another command than the one that :func:`plan` writes; none in a broken file."""
+    """The events whose hook calls Corral by another command than :func:`plan` writes; none in an unreadable file."""
     try:
         hooks = _parse(file, file.read_bytes()).get("hooks", {})
         expected = {**_COMMANDS, "PreToolUse": _DENY}
@@ -163,12 +165,12 @@ def changed_hooks(file: Path) -> list[str]:
 def _groups(file: Path, hooks: dict[str, Any], event: str) -> list[Any]:
     groups = hooks.get(event, [])
     if not isinstance(groups, list):
-        raise InvalidInput(f"`hooks.{event}` in {file} is not a list.", remedy="Mend the file, then try again.")
+        raise InvalidInput(f"`hooks.{event}` in {file} is not a list.", remedy="Correct the file, then try again.")
     return groups
 
 
 def _set_strict(file: Path, hooks: dict[str, Any], strict: bool) -> bool:
-    """Have the strict hook among those before a tool, or not; whether that was a change."""
+    """Add or remove the strict PreToolUse hook; returns whether that changed the settings."""
     groups = _groups(file, hooks, "PreToolUse")
     others = [group for group in groups if not any(MARK in text for text in _commands([group]))]
     wanted = [*others, _STRICT_GROUP] if strict else others
@@ -181,10 +183,10 @@ def _set_strict(file: Path, hooks: dict[str, Any], strict: bool) -> bool:
 
 
 def record(edit: Edit, original: bytes | None, *, allow: bool = False) -> dict[str, Any]:
-    """What must be remembered to undo an edit (JSON-serialisable).
+    """The data needed to undo an edit (JSON-serialisable).
 
     Args:
-        original: The file without anything of ours; None: there was none.
+        original: The file without our entries; None: there was no file.
         allow: Whether the rule :data:`ALLOW` in it is ours.
     """
     return {
@@ -195,10 +197,10 @@ def record(edit: Edit, original: bytes | None, *, allow: bool = False) -> dict[s
 
 
 def undo(file: Path, recorded: dict[str, Any] | None) -> bytes | None:
-    """The content to give back: byte for byte where nobody edited the file since, else without what is ours.
+    """The content to restore: the original bytes if nobody edited the file since, else the file without our entries.
 
     Returns:
-        The new content, or None: the file shall not exist.
+        The new content, or None if the file must be deleted.
     """
     try:
         now = file.read_bytes()
@@ -243,9 +245,11 @@ def _parse(file: Path, content: bytes | None) -> dict[str, Any]:
     try:
         settings = json.loads(content)
     except ValueError as error:
-        raise InvalidInput(f"{file} is not JSON.", cause=str(error), remedy="Mend the file, then try again.") from error
+        raise InvalidInput(
+            f"{file} is not JSON.", cause=str(error), remedy="Correct the file, then try again."
+        ) from error
     if not isinstance(settings, dict):
-        raise InvalidInput(f"{file} is not a JSON object.", remedy="Mend the file, then try again.")
+        raise InvalidInput(f"{file} is not a JSON object.", remedy="Correct the file, then try again.")
     return settings
 
 

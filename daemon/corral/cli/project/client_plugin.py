@@ -1,4 +1,4 @@
-"""Whether Claude Code loads the plugin: the client is asked, since only it knows."""
+"""Ask Claude Code whether it loads the plugin."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from typing import Any
 from corral.config.paths import bundle_dir
 
 ANSWER_S = 30.0
-"""For the client's answer, seconds; as a rule it takes one."""
+"""Time for the client's answer, seconds; usually it takes one."""
 
 
 def status_of(cwd: Path) -> tuple[str, str, str]:
-    """Ask the client on the PATH which plugins it has in a folder.
+    """Ask the client on the PATH for its plugins in a folder.
 
     Returns:
-        ``ok`` or ``warning``, what is the case, and what to type; the last is empty where all is well.
+        ``ok`` or ``warning``, the finding, and what to type (empty for ``ok``).
     """
     claude = shutil.which("claude")
     bundle = bundle_dir()
     if claude is None:
         return (
             "warning",
-            "there is no `claude` on the PATH: no session has the plugin",
+            "`claude` is not on the PATH: no session has the plugin",
             "Install Claude Code, then run ./install.sh",
         )
     try:
@@ -42,13 +42,13 @@ def status_of(cwd: Path) -> tuple[str, str, str]:
         found = [plugin for plugin in listed if str(plugin["id"]).partition("@")[0] == "corral"]
         enabled = [plugin for plugin in found if plugin.get("enabled")]
     except (OSError, subprocess.SubprocessError, ValueError, KeyError, TypeError, AttributeError) as error:
-        return "warning", f"Claude Code did not say which plugins it has: {error}", "Run: claude plugin list"
+        return "warning", f"cannot list Claude Code's plugins: {error}", "Run: claude plugin list"
     if enabled:
         return _working(enabled[0])
     if found:
         return (
             "warning",
-            f"Claude Code has {found[0]['id']}, but disabled",
+            f"Claude Code has {found[0]['id']}, but it is disabled",
             f"Run: claude plugin enable {found[0]['id']}",
         )
     return (

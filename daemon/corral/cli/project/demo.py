@@ -1,4 +1,4 @@
-"""``corral demo``: a batch of tasks on a small real project, in a temporary folder, from nothing to an account of what landed."""
+"""``corral demo``: run a batch of tasks on a small project in a temporary folder and report what landed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ IDENTITY = {
 LIMIT_S = {"command": 90.0, "claude": 1200.0}
 EXPECTED_FAILURES = {"broken"}
 PAIRS = ({"bread-300", "bread-320"}, {"rename", "receipt"})
-"""Of each pair exactly one can land."""
+"""Exactly one task of each pair can land."""
 
 
 def add_to(app: typer.Typer) -> None:
@@ -42,16 +42,16 @@ def add_to(app: typer.Typer) -> None:
 
 
 def demo(
-    claude: Annotated[bool, typer.Option("--claude", help="Real Claude Code workers, with your own login.")] = False,
-    keep: Annotated[bool, typer.Option("--keep", help="Leave the folder for a look around.")] = False,
+    claude: Annotated[bool, typer.Option("--claude", help="Use real Claude Code workers, with your login.")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the folder.")] = False,
 ) -> None:
-    """Hand over a batch of tasks on a small project and show what lands, what comes back and why."""
+    """Run a batch of tasks on a small project and show what lands, what comes back and why."""
     if claude and shutil.which("claude") is None:
         raise RunnerUnavailable(
-            "`claude` was not found on the PATH.", remedy="Install Claude Code, or run the demo without it."
+            "`claude` is not on the PATH.", remedy="Install Claude Code, or run the demo without it."
         )
     folder = Path(tempfile.mkdtemp(prefix="corral-demo-")).resolve()
-    if not keep:  # what is approved for a project that goes, goes with it
+    if not keep:  # the project's approvals are removed with it
         os.environ["XDG_STATE_HOME"] = str(folder / "state")
     began = time.monotonic()
     try:
@@ -64,10 +64,10 @@ def demo(
             shutil.rmtree(folder)
     say(
         f"\n{time.monotonic() - began:.1f} s; the daemon is stopped"
-        + (f"; look around in {project.root}" if keep else " and the folder removed.")
+        + (f"; the project is in {project.root}" if keep else " and the folder removed.")
     )
     if keep:
-        say(f"Look around:  cd {shlex.quote(str(project.root))} && corral status   (remove {folder} when you are done)")
+        say(f"Inspect it:   cd {shlex.quote(str(project.root))} && corral status   (remove {folder} when you are done)")
     installed = "" if shutil.which("corral") else "./install.sh, then "
     say(f"Next:         {installed}cd YOUR-REPOSITORY && corral init --verify 'YOUR TEST COMMAND'")
     if not verdict:
@@ -89,7 +89,7 @@ def _git(cwd: Path, *arguments: str) -> str:
 
 
 def _make_project(root: Path) -> Project:
-    """A repository with a test suite, coordinated by Corral, the settings committed."""
+    """Create a coordinated repository with a test suite and committed settings."""
     for name, text in FILES.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text, encoding="utf-8")
@@ -145,13 +145,13 @@ def _follow(client: Client, ids: dict[str, DemoTask], limit_s: float) -> None:
             return
         if time.monotonic() - began > limit_s:
             raise CorralError(
-                "The demo did not settle in time.", remedy="Run it again with --keep and look at `corral status`."
+                "The demo did not finish in time.", remedy="Run it again with --keep and read `corral status`."
             )
 
 
 def _account(client: Client, details: dict[str, Any], *, keep: bool) -> None:
     shows = {task.name: task.shows for task in TASKS}
-    say(paint("\nWhat became of each task", "bold"))
+    say(paint("\nResults", "bold"))
     for name, task in details.items():
         merge = task["merge"]
         outcome = merge["state"] if merge else task["status"]
@@ -163,15 +163,16 @@ def _account(client: Client, details: dict[str, Any], *, keep: bool) -> None:
                 say(paint(f"             {line[:150]}", "dim"))
     saved = client.request("GET", "/salvage")
     if saved and keep:
-        say(f"  Salvaged: {', '.join(one['ref'] for one in saved[:3])} (`corral worktree recover` brings it back)")
+        say(f"  Salvaged: {', '.join(one['ref'] for one in saved[:3])} (`corral worktree recover` restores it)")
     elif saved:
         say(
-            f"  Salvaged: the work of {len(saved)} failed task(s); it goes with the folder (`corral demo --keep` leaves both)"
+            f"  Salvaged: the work of {len(saved)} failed task(s); removed with the folder (`corral demo --keep` "
+            "keeps both)"
         )
 
 
 def _prove(project: Project, client: Client, details: dict[str, Any], *, strict: bool) -> bool:
-    """Run the tests once more on a fresh clone of the target, and compare its tree with the last receipt."""
+    """Run the tests on a fresh clone of the target, and compare its tree with the last receipt."""
     landed = [task["merge"] for task in details.values() if task["merge"] and task["merge"]["state"] == "landed"]
     receipts = {merge["receipt"]["tree"]: merge["receipt"] for merge in landed}
     tree = _git(project.root, "rev-parse", "main^{tree}")

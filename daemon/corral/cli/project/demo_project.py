@@ -1,6 +1,6 @@
-"""What ``corral demo`` works on: a small real Python project with a test suite, and a batch of tasks for it."""
+"""The project of ``corral demo``: a small Python project with a test suite, and a batch of tasks."""
 
-# ruff: noqa: E501 - files, commands and prompts stand here as they are
+# ruff: noqa: E501 - files, commands and prompts are quoted whole
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Orders(unittest.TestCase):
 
 @dataclass(frozen=True)
 class DemoTask:
-    """One task: a shell command for plain workers, a prompt for Claude Code workers, and what it shows."""
+    """One task: a shell command for plain workers, a prompt for Claude Code workers, and what it demonstrates."""
 
     name: str
     title: str
@@ -104,7 +104,7 @@ TASKS = (
             + "from bakery.discounts import discounted\n\n\nclass Discounts(unittest.TestCase):\n    def test_ten_percent(self):\n        self.assertEqual(discounted(250, 10), 225)\n",
         ),
         "Create tests/test_discounts.py (unittest) that checks bakery.discounts.discounted. Change nothing else.",
-        "second of the chain: begins when the first has landed",
+        "second of the chain: starts when the first has landed",
         ("discounts",),
     ),
     DemoTask(
@@ -176,6 +176,6 @@ TASKS = (
         "A task whose command fails",
         "echo 'half of the work' > half.txt; echo 'the oven is broken' >&2; exit 3",
         "",
-        "fails; what it had done is salvaged",
+        "fails; its unfinished work is salvaged",
     ),
 )

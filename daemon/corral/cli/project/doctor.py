@@ -1,4 +1,4 @@
-"""``corral doctor``: what is in order on this machine and in this repository, and what to do about the rest."""
+"""``corral doctor``: check this machine and this repository, and say how to fix each problem."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from corral.config.paths import Project, bundle_dir, find_project
 from corral.errors import CorralError
 
 _OF_THE_MACHINE = ("not_recovered", "failing_job", "paused_target", "outdated_daemon")
-"""What needs a person and is no matter of somebody's work, by kind."""
+"""Kinds of problems that need a person and belong to no task or merge."""
 
 Check = dict[str, str]
 _STYLE = {"ok": "green", "warning": "yellow", "error": "red"}
@@ -32,11 +32,11 @@ def add_to(app: typer.Typer) -> None:
 
 def doctor(
     verify: Annotated[
-        bool, typer.Option("--verify", help="Try the verification commands in a fresh worktree too.")
+        bool, typer.Option("--verify", help="Also run the verification commands in a fresh worktree.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Check the machine and the repository. Repairs nothing; exits with 1 if something is wrong."""
+    """Check the machine and the repository. Repairs nothing; exits with 1 on a problem."""
     checks = [*_all(), *(_dry_run() if verify else ())]
     if as_json:
         emit(checks)
@@ -73,7 +73,7 @@ def _drift(project: Project) -> Iterator[Check]:
     for item in found:
         yield _check("drift", "warning", item.what, item.remedy)
     if not found:
-        yield _check("drift", "ok", "what Corral installed is as it was shipped")
+        yield _check("drift", "ok", "Corral's installed files are unchanged")
 
 
 def _machine() -> Iterator[Check]:
@@ -83,7 +83,7 @@ def _machine() -> Iterator[Check]:
     if claude:
         yield _check("claude", "ok", claude)
     else:
-        yield _check("claude", "warning", "not on the PATH", "Install Claude Code for tasks with --prompt.")
+        yield _check("claude", "warning", "not on the PATH", "Install Claude Code to run tasks with --prompt.")
 
 
 def _repository(project: Project) -> Iterator[Check]:
@@ -92,11 +92,11 @@ def _repository(project: Project) -> Iterator[Check]:
 
     problems = repository.problems(open_repository(project.common_dir))
     if not problems:
-        yield _check("git", "ok", "nothing unusual")
+        yield _check("git", "ok", "no problems")
     for problem in [*problems, *repository.holes()]:
         yield _check(f"git.{problem.code}", "warning", problem.message, problem.remedy)
     if not os.access(project.home, os.W_OK):
-        yield _check("writable", "error", f"{project.home} is read-only", "Make it writable for you.")
+        yield _check("writable", "error", f"{project.home} is read-only", "Make it writable.")
 
 
 def _daemon(project: Project) -> Iterator[Check]:
@@ -135,13 +135,13 @@ def _daemon(project: Project) -> Iterator[Check]:
             "verification",
             "warning",
             "no landing.verify command: work lands unverified",
-            "Name one in .corral/config.yaml.",
+            "Set landing.verify in .corral/config.yaml.",
         )
     if settings["locks"]["on_daemon_down"] == "deny" and claude_settings.STRICT not in _claude_settings(project):
         yield _check(
             "denial",
             "warning",
-            "locks.on_daemon_down is `deny`, and no hook denies anything",
+            "locks.on_daemon_down is `deny`, but the hook that denies is missing",
             "Run `corral init` again.",
         )
     for need in answer["needs_you"]:
@@ -160,7 +160,7 @@ def _dry_run() -> Iterator[Check]:
     if found["status"] == "passed" and not found["needed"]:
         yield _check("verification", "ok", "the commands pass in a fresh worktree")
         return
-    said = f"the commands do not pass in a fresh worktree, so nothing lands: {found['reason']}"
+    said = f"the commands fail in a fresh worktree, so nothing lands: {found['reason']}"
     yield _check("verification", "error", said, verification.remedy(found))
 
 
@@ -173,7 +173,7 @@ def _database(client: Client) -> Iterator[Check]:
     yield _check("database", "ok", f"integrity {database['integrity']}, schema {database['schema']}")
     library = database["library"]
     if library["wal_fault"]:
-        note = "has the WAL-reset fault; harmless as long as only the daemon opens the database"
+        note = "this SQLite has the WAL-reset bug; harmless while only the daemon opens the database"
         yield _check(
             "sqlite", "warning", f"{library['version']} {note}", "Never open .corral/corral.db with another program."
         )

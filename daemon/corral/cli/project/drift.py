@@ -1,4 +1,4 @@
-"""Whether what Corral installed is as it was shipped: the package, the plugin, hooks, copies and the launcher."""
+"""Compare Corral's installed files with what was shipped: package, plugin, hooks, copies and launcher."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from corral.config import account
 from corral.config.paths import Project, bundle_dir
 
 BUNDLED = (".claude-plugin", ".claude/agents", ".mcp.json", "bin", "hooks", "skills")
-"""What of the bundle Claude Code reads."""
+"""The files of the bundle that Claude Code reads."""
 _LAUNCHER = re.compile(r'#!/bin/sh\nexec (.+) -m corral "\$@"\n')
 
 
 @dataclass(frozen=True)
 class Drift:
-    """One file that is not as Corral installed it.
+    """One installed file that was changed.
 
     Attributes:
-        what: Its path, and how it differs.
+        what: Its path, and the difference.
         remedy: What to type.
     """
 
@@ -37,7 +37,7 @@ class Drift:
 
 
 def of_package() -> Iterator[Drift]:
-    """Files of an installed package against the digests in its RECORD; a source checkout has none: git knows."""
+    """Compare an installed package with the digests in its RECORD; a source checkout has none."""
     try:
         files = metadata.distribution("corral").files or []
     except metadata.PackageNotFoundError:
@@ -51,7 +51,7 @@ def of_package() -> Iterator[Drift]:
 
 
 def of_plugin() -> Iterator[Drift]:
-    """The copies of the plugin that Claude Code has made for this user against the bundle."""
+    """Compare the copies of the plugin that Claude Code made for this user with the bundle."""
     bundle = bundle_dir()
     shipped = {path.relative_to(bundle): path for path in _files(bundle)}
     remedy = (
@@ -67,18 +67,18 @@ def of_plugin() -> Iterator[Drift]:
 
 
 def of_project(project: Project, recorded: Mapping[str, str]) -> Iterator[Drift]:
-    """What ``corral init`` wrote into a project, and the launcher that workers start.
+    """Check what ``corral init`` wrote into a project, and the launcher that workers start.
 
     Args:
         recorded: By path, the digest of what an earlier ``corral init`` copied.
     """
     settings = project.root / ".claude" / "settings.json"
     for event in claude_settings.changed_hooks(settings):
-        remedy = "Take the hook out of the file, then `corral init` writes it again."
-        yield Drift(f"{settings}: the {event} hook is not the one that Corral writes", remedy)
+        remedy = "Remove the hook from the file, then run `corral init`: it writes the hook again."
+        yield Drift(f"{settings}: the {event} hook was changed", remedy)
     for name, source in project_copies.COPIES.items():
         if name in recorded and _digest(project.root / name) != _digest(bundle_dir() / source):
-            yield _drift(project.root / name, "Remove the file, then `corral init` writes it again.")
+            yield _drift(project.root / name, "Remove the file, then run `corral init`: it writes the file again.")
     launcher = project.run_dir / "bin" / "corral"
     if not _is_own_launcher(launcher):
         yield _drift(launcher, "corral daemon restart")
@@ -88,12 +88,12 @@ def _is_own_launcher(file: Path) -> bool:
     try:
         found = _LAUNCHER.fullmatch(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError):
-        return not file.exists()  # the daemon makes it when it starts
+        return not file.exists()  # the daemon creates it when it starts
     return found is not None and found[1] == shlex.quote(sys.executable)
 
 
 def _plugin_copies() -> Iterator[Path]:
-    """Where Claude Code says that it has the plugin."""
+    """The folders of the plugin's copies, as Claude Code lists them."""
     file = account.home() / ".claude" / "plugins" / "installed_plugins.json"
     try:
         said: Any = json.loads(file.read_text(encoding="utf-8"))["plugins"]
@@ -119,7 +119,7 @@ def _drift(path: Path, remedy: str) -> Drift:
 
 
 def _digest(path: Path, mode: str = "sha256") -> str | None:
-    """As RECORD writes it; None: it cannot be read."""
+    """The digest as RECORD writes it; None if the file cannot be read."""
     try:
         digest = hashlib.new(mode, path.read_bytes()).digest()
     except OSError:

@@ -1,4 +1,4 @@
-"""What ``corral init`` remembers in ``.corral/metadata.json`` of what it wrote: to undo it, and to see what has changed."""
+"""The record in ``.corral/metadata.json`` of what ``corral init`` wrote: to undo it, and to detect changes."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from corral.config.paths import Project
 
 
 def settings(project: Project) -> dict[str, Any] | None:
-    """What an earlier init did to the client's settings; None: nothing."""
+    """The earlier change of the client's settings; None if there was none."""
     return _remembered(project, "claude_settings")
 
 
 def copies(project: Project) -> dict[str, str]:
-    """What an earlier init copied: path to digest."""
+    """The files that an earlier init copied: path to digest."""
     return _remembered(project, "copies") or {}
 
 

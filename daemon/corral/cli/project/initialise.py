@@ -48,35 +48,36 @@ def add_to(app: typer.Typer) -> None:
 
 
 def init(
-    path: Annotated[Path | None, typer.Argument(help="The repository; by default this one.")] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    target: Annotated[str | None, typer.Option("--target", help="Work lands on this branch.", metavar="BRANCH")] = None,
+    path: Annotated[Path | None, typer.Argument(help="The repository (default: this one).")] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not prompt.")] = False,
+    target: Annotated[str | None, typer.Option("--target", help="Branch that work lands on.", metavar="BRANCH")] = None,
     verify: Annotated[
-        list[str] | None, typer.Option("--verify", help="Must pass before anything lands; repeatable.", metavar="CMD")
+        list[str] | None,
+        typer.Option("--verify", help="Command that must pass before anything lands; repeatable.", metavar="CMD"),
     ] = None,
     no_copies: Annotated[
-        bool, typer.Option("--no-copies", help="Put no agent and no skill into .claude/; the plugin has them.")
+        bool, typer.Option("--no-copies", help="Write no agent and no skill into .claude/; the plugin has them.")
     ] = False,
     with_opencode: Annotated[
         bool | None,
         typer.Option(
             "--with-opencode/--without-opencode",
-            help="Write the agent OpenCode-Builder, which sends code to Google; by default asked for, and no.",
+            help="Write the agent OpenCode-Builder, which sends code to Google (default: ask; no answer means no).",
         ),
     ] = None,
     allow_tools: Annotated[
         bool | None,
         typer.Option(
             "--allow-tools/--ask-for-tools",
-            help="Let Claude Code use Corral's own tools without asking; by default asked for.",
+            help="Let Claude Code use Corral's tools without a prompt (default: ask).",
         ),
     ] = None,
     check: Annotated[
-        bool, typer.Option("--check/--no-check", help="Try the verifications in a fresh worktree, for 20 s at most.")
+        bool, typer.Option("--check/--no-check", help="Run the verification in a fresh worktree, for 20 s at most.")
     ] = True,
     as_json: Json = False,
 ) -> None:
-    """Prepare a repository: write .corral/, and after showing it, hooks, an agent and a skill into .claude/."""
+    """Prepare a repository: write .corral/ and, after showing it, hooks, an agent and a skill into .claude/."""
     project = find_project(path or here(), initialised=False)
     git = open_repository(project.common_dir)
     _refuse_unknown_checkout(project, find_checkout(path or here()), git)
@@ -95,7 +96,7 @@ def init(
     if not as_json:
         _show(project, branch, files, settings, edit, copies)
         if brought:
-            say("The repository has files that would run this on your machine:")
+            say("Files of this repository would run these commands on your machine:")
             approvals.show(brought)
     if brought:
         refuse_agents("Approving commands", "corral init")
@@ -112,25 +113,26 @@ def init(
 
 
 def _wants_opencode(project: Project, said: bool | None, *, ask: bool) -> bool:
-    """Whether a person wants the agent that sends code to another provider; silence means no."""
+    """Whether the person wants the agent that sends code to another provider; no answer means no."""
     if said is not None or not ask or not is_terminal() or (project.root / project_copies.OPENCODE).exists():
         return bool(said)
     say(
-        "The agent OpenCode-Builder does tasks by OpenCode with google/gemini-3-flash: Google gets the code that it reads."
+        "The agent OpenCode-Builder runs tasks with OpenCode and google/gemini-3-flash: Google receives the "
+        "code that it reads."
     )
     return confirm(f"Write {project_copies.OPENCODE} too?", default=False)
 
 
 def _wants_tools_allowed(settings: Path, said: bool | None, *, ask: bool) -> bool:
-    """Whether Corral's own tools are to be used without a question each time."""
+    """Whether Claude Code may use Corral's tools without a prompt."""
     if said is not None or not ask or not is_terminal() or claude_settings.allows(claude_settings.read(settings)):
         return bool(said)
-    say(f"Claude Code asks before each use of Corral's own tools, unless its settings allow {claude_settings.ALLOW}.")
+    say(f"Claude Code prompts before each use of Corral's tools, unless its settings allow {claude_settings.ALLOW}.")
     return confirm("Allow them in .claude/settings.json?", default=True)
 
 
 def _approve(project: Project, shown: Sequence[Claim], written: set[str]) -> None:
-    """Store the yes to what was shown, and to what init itself has written.
+    """Record the approval of what was shown, and of what init itself wrote.
 
     Args:
         written: Repository-relative paths.
@@ -141,27 +143,28 @@ def _approve(project: Project, shown: Sequence[Claim], written: set[str]) -> Non
 
 
 def _strict(project: Project) -> bool:
-    """Whether an edit is to be refused while no daemon answers."""
-    from corral.config.load import load  # the schema is heavy, and only this command needs it here
+    """Whether edits are refused while no daemon answers."""
+    from corral.config.load import load  # the schema is slow to import
 
     return load(project, environ=os.environ, home=account.home()).settings.locks.on_daemon_down == "deny"
 
 
 def _refuse_unknown_checkout(project: Project, checkout: Checkout | None, git: Git) -> None:
-    """A main checkout that only knows where its git directory is, and not the other way round, would not see what lands."""
+    """Refuse a main checkout that git does not know: landings would not reach it."""
     elsewhere = project.bare and checkout is not None and checkout.git_dir == project.common_dir
     if checkout is None or not elsewhere or git.run("config", "--get", "core.worktree").ok:
         return
     raise Unsupported(
         f"Git does not know that {checkout.top} belongs to {project.common_dir}.",
-        cause="The repository was made with --separate-git-dir, so that landings could not be brought into the checkout.",
-        remedy=f"Tell it, then run `corral init` again: git config core.worktree {shlex.quote(str(checkout.top))}",
+        cause="The repository was made with --separate-git-dir, so landings cannot update the checkout.",
+        remedy="Set core.worktree, then run `corral init` again: git config core.worktree "
+        f"{shlex.quote(str(checkout.top))}",
     )
 
 
 def _configured_target(project: Project) -> str | None:
-    """Where work lands by the configuration that stands there, whatever is checked out now."""
-    from corral.config.load import load  # the schema is heavy, and only this command needs it here
+    """The target of the existing configuration, whatever branch is checked out."""
+    from corral.config.load import load  # the schema is slow to import
 
     if not project.config_file.exists():
         return None
@@ -169,47 +172,47 @@ def _configured_target(project: Project) -> str | None:
 
 
 def _target(git: Git, named: str | None) -> str:
-    """The branch where work lands; it must have a commit."""
+    """The target branch; it must have a commit."""
     if named is not None:
         ref = refs.branch_ref(named)
         if refs.read(git, ref) is None:
-            raise NotFound(f"There is no branch {named!r}.", remedy="Name an existing branch, or make it first.")
+            raise NotFound(f"No such branch: {named!r}.", remedy="Name an existing branch, or create it first.")
         return named
     ref_name = refs.default_branch(git)
     if ref_name is None:
         raise InvalidInput(
-            "No branch is checked out here, so the branch where work shall land is not known.",
+            "No branch is checked out here, so the target branch is unknown.",
             cause="HEAD is detached.",
             remedy="Name it: `corral init --target BRANCH`.",
         )
     if refs.read(git, ref_name) is None:
         raise Unsupported(
             "The repository has no commit yet.",
-            cause="Worktrees and merges begin at a commit.",
+            cause="Worktrees and merges start at a commit.",
             remedy="Make a first commit, then run `corral init` again.",
         )
     return ref_name.removeprefix("refs/heads/")
 
 
 def _says_so_already(project: Project, branch: str, verify: list[str] | None, *, target_chosen: bool) -> bool:
-    """Whether the configuration that stands there gives the same answers."""
-    from corral.config.load import load  # the schema is heavy, and only this command needs it here
+    """Whether the existing configuration gives the same answers."""
+    from corral.config.load import load  # the schema is slow to import
 
     landing = load(project, environ={}, home=account.home()).settings.landing
     return (not target_chosen or landing.target == branch) and (not verify or list(landing.verify) == verify)
 
 
 def _files(project: Project, branch: str, verify: list[str] | None, *, target_chosen: bool) -> dict[Path, str]:
-    """What is missing of ``.corral/``; a configuration that stands there is never overwritten."""
+    """The missing files of ``.corral/``; an existing configuration is never overwritten."""
     chosen = target_chosen or bool(verify)
     files: dict[Path, str] = {}
     if not project.config_file.exists():
         files[project.config_file] = default_config(branch, verify or [])
     elif chosen and not _says_so_already(project, branch, verify, target_chosen=target_chosen):
         raise Conflict(
-            f"{project.config_file} exists already, and says something else.",
-            cause="This repository was initialised before, with another target or other verifications.",
-            remedy="Edit `landing.target` and `landing.verify` in that file; the daemon takes it over at once.",
+            f"{project.config_file} exists already, with other settings.",
+            cause="This repository was initialised before, with another target or other verification commands.",
+            remedy="Edit `landing.target` and `landing.verify` in that file; the daemon reloads it at once.",
         )
     ignore = project.home / ".gitignore"
     if not ignore.exists():
@@ -225,11 +228,11 @@ def _show(
     edit: claude_settings.Edit | None,
     copies: Copies,
 ) -> None:
-    """Show whole what a yes writes. A copy of a file of the plugin is named with that file instead."""
+    """Show everything that a yes writes. A copy of a plugin file is shown by its name."""
     if not files and not (edit and edit.changes):
-        say("Everything is in place already.")
+        say("Nothing to do: everything is in place.")
     elif project.config_file in files:
-        say(f"Finished work will land on the branch {paint(branch, 'bold')} (another one: --target BRANCH).")
+        say(f"Finished work will land on the branch {paint(branch, 'bold')} (to change it: --target BRANCH).")
     for file, text in files.items():
         name = file.relative_to(project.root).as_posix()
         if file in copies.texts:
@@ -241,7 +244,8 @@ def _show(
     if settings and edit and edit.changes:
         verb = "will write" if edit.before is None else "will add to"
         say(
-            f"{paint(verb, 'bold')} .claude/settings.json, what a plugin cannot do (worktrees, denials without a daemon):"
+            f"{paint(verb, 'bold')} .claude/settings.json, for what a plugin cannot do (worktrees, denials "
+            "without a daemon):"
         )
         before = (edit.before or b"").decode("utf-8", "replace").splitlines()
         after = edit.after.decode("utf-8", "replace").splitlines()
@@ -261,7 +265,9 @@ def _contents(
     *,
     allow: bool,
 ) -> dict[Path, bytes]:
-    """Everything that is to be written; the marker of an initialised repository comes last: half an init is no init."""
+    """All files to write; the file that marks an initialised repository comes last, so that an interrupted init is no
+    init.
+    """
     metadata = project.home / "metadata.json"
     contents = {file: text.encode() for file, text in files.items()}
     known = init_record.settings(project)
@@ -286,16 +292,16 @@ def _contents(
 def _next_steps(project: Project, *, unverified: bool) -> None:
     say(paint(f"{project.root} is ready.", "green"))
     if unverified:
-        say("  landing.verify in .corral/config.yaml is empty: work lands unverified until you name your test command.")
+        say("  landing.verify in .corral/config.yaml is empty: work lands unverified until you set your test command.")
     if not project.bare:
         copied = [name for name in project_copies.COPIES if (project.root / name).exists()]
         shared = " ".join([".corral", ".claude/settings.json", *copied])
-        # With the paths named, what else somebody has staged stays out of it.
+        # Naming the paths keeps other staged files out of the commit.
         commit = f"git add {shared} && git commit -m 'Coordinate with Corral' -- {shared}"
         say(f"  Share it with your team: {commit}")
     if not project.bare and not claude_settings.allows(
         claude_settings.read(project.root / ".claude" / "settings.json")
     ):
-        say("  Have Claude Code use Corral's tools without asking each time:  corral init --allow-tools")
-    say("  Hand over a task:        corral task submit --title 'Say hello' --command 'echo hello > hello.txt'")
-    say("  Or just start sessions:  claude   (see `corral status` from another terminal)")
+        say("  Let Claude Code use Corral's tools without a prompt:  corral init --allow-tools")
+    say("  Submit a task:           corral task submit --title 'Say hello' --command 'echo hello > hello.txt'")
+    say("  Or start sessions:       claude   (see `corral status` in another terminal)")

@@ -1,4 +1,4 @@
-"""Writing what Corral adds to a repository as a whole or not at all, and giving back what stood there."""
+"""Write Corral's files into a repository all at once or not at all, and restore the previous contents."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from corral.errors import InvalidInput
 
 
 def write(project: Project, contents: dict[Path, bytes]) -> None:
-    """Write all of it, or leave everything as it was."""
+    """Write all files, or leave everything as it was."""
     fresh = not project.home.exists()
     before: dict[Path, bytes | None] = {}
     try:
@@ -29,14 +29,14 @@ def write(project: Project, contents: dict[Path, bytes]) -> None:
         if fresh:
             shutil.rmtree(project.home, ignore_errors=True)
         raise InvalidInput(
-            f"{error.filename or project.home} cannot be written.",
+            f"Cannot write {error.filename or project.home}.",
             cause=str(error.strerror),
-            remedy="Make it writable for you, or free space, and run `corral init` again; nothing was changed.",
+            remedy="Make it writable, or free space, and run `corral init` again; nothing was changed.",
         ) from error
 
 
 def _replace(file: Path, content: bytes) -> None:
-    """Write beside and move in; through a symlink, to where it points."""
+    """Write a temporary file and rename it into place; a symlink's target is replaced, not the link."""
     target = Path(os.path.realpath(file))
     partial = target.with_name(f".{target.name}.corral-new")
     try:
@@ -50,7 +50,7 @@ def _replace(file: Path, content: bytes) -> None:
 
 
 def give_back(file: Path, content: bytes | None) -> None:
-    """Bring a file back to what it held; None: it, and the folders that hold nothing else, shall not exist."""
+    """Restore a file's content; None deletes the file, and folders that are empty then."""
     if content is not None:
         if file.exists() and file.read_bytes() != content:
             _replace(file, content)

@@ -1,9 +1,11 @@
-"""What ``corral init`` copies into ``.claude/``: the agent and the skill that prompts name without the plugin's name before them.
+"""The agent and the skill that ``corral init`` copies into ``.claude/``, because prompts name them without ``corral:``.
 
-A plugin's are called ``corral:task-execution``; who says ``/task-execution`` or ``subagent_type="OpenCode-Builder"`` means
-one of the project's own. The agent sends code to another provider: it is written only for a person who asked for it. What stands
-there and is not ours is never touched; ours is recorded by its digest, so that it is renewed and taken out only where nobody
-changed it.
+The plugin's own are called ``corral:task-execution``; a prompt that says ``/task-execution`` or
+``subagent_type="OpenCode-Builder"`` means one of the project. The agent sends code to another provider: it is written
+only if a
+person asked for it. Files that are not ours are never touched; ours are recorded by digest, and renewed or removed only
+if
+unchanged.
 """
 
 from __future__ import annotations
@@ -21,24 +23,24 @@ COPIES = {
     OPENCODE: OPENCODE,
     ".claude/skills/task-execution/SKILL.md": "skills/task-execution/SKILL.md",
 }
-"""Where each goes in a project, and where it is in the plugin."""
+"""Path in a project: path in the plugin."""
 
 
 @dataclass(frozen=True)
 class Copies:
-    """What is to be copied, by the file it becomes, and remarks for the person."""
+    """The files to copy, by destination, and notes for the person."""
 
     texts: Mapping[Path, str]
     remarks: tuple[str, ...] = ()
 
 
 def plan(root: Path, recorded: Mapping[str, str], *, with_opencode: bool) -> Copies:
-    """Work out what is missing, or is ours and of an older version.
+    """Find the copies that are missing, or ours and outdated.
 
     Args:
         root: The main checkout.
         recorded: By path, the digest of what an earlier ``corral init`` wrote there.
-        with_opencode: Whether a person asked for :data:`OPENCODE`; one that is there already is renewed all the same.
+        with_opencode: Whether a person asked for :data:`OPENCODE`; an existing copy is renewed anyway.
     """
     texts: dict[Path, str] = {}
     remarks: list[str] = []
@@ -48,7 +50,7 @@ def plan(root: Path, recorded: Mapping[str, str], *, with_opencode: bool) -> Cop
             continue
         text = (bundle_dir() / source).read_text(encoding="utf-8")
         if not file.parent.resolve().is_relative_to(root.resolve()):
-            remarks.append(f"{name} would lie outside of the repository; it is left out.")
+            remarks.append(f"{name} would be outside the repository; skipped.")
         elif not file.exists() and not file.is_symlink():
             texts[file] = text
         elif (found := _digest_of(file)) != digest(text):
@@ -60,22 +62,22 @@ def plan(root: Path, recorded: Mapping[str, str], *, with_opencode: bool) -> Cop
 
 
 def unchanged(root: Path, recorded: Mapping[str, str]) -> list[Path]:
-    """Those that were copied, and that nobody changed since."""
+    """The copies that nobody changed."""
     return [root / name for name in COPIES if name in recorded and _digest_of(root / name) == recorded[name]]
 
 
 def record(root: Path, copies: Copies, recorded: Mapping[str, str]) -> dict[str, str]:
-    """What must be remembered of the copies (JSON-serialisable)."""
+    """The record of the copies (JSON-serialisable)."""
     return {**recorded, **{file.relative_to(root).as_posix(): digest(text) for file, text in copies.texts.items()}}
 
 
 def digest(text: str) -> str:
-    """What a copy is known by."""
+    """The digest that identifies a copy."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _digest_of(file: Path) -> str | None:
-    """None: it is not a plain file that can be read."""
+    """The digest of a file; None if it is no plain readable file."""
     try:
         return hashlib.sha256(file.read_bytes()).hexdigest() if not file.is_symlink() else None
     except OSError:

@@ -1,4 +1,4 @@
-"""``corral trust``: see what the files of this project would have executed, and approve it once, by its content."""
+"""``corral trust``: show the commands in this project's files, and approve them by content."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def add_to(app: typer.Typer) -> None:
 
 
 def trust(
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    revoke: Annotated[bool, typer.Option("--revoke", help="Take every approval for this project back.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not prompt.")] = False,
+    revoke: Annotated[bool, typer.Option("--revoke", help="Revoke every approval for this project.")] = False,
     as_json: Json = False,
 ) -> None:
     """Show what this project's files would run on this machine, and approve it."""
@@ -44,12 +44,12 @@ def trust(
     if revoke:
         gone = answers.revoke(project.common_dir)
         tell_daemon(project)
-        emit({"revoked": gone}) if as_json else say("Nothing of this project is approved any more.")
+        emit({"revoked": gone}) if as_json else say("All approvals for this project are revoked.")
         return
     found = untrusted(project)
     if not as_json:
         show(found)
-    if found and not yes and not confirm("Let Corral run this on this machine?", default=False):
+    if found and not yes and not confirm("Allow Corral to run these on this machine?", default=False):
         raise typer.Exit(1)
     answers.approve(project.common_dir, found)
     left = tell_daemon(project)
@@ -58,19 +58,20 @@ def trust(
     elif left:
         say(
             paint(
-                "The daemon still misses approvals: it has another HOME or XDG_STATE_HOME. `corral daemon restart`",
+                "The daemon does not see these approvals: it has another HOME or XDG_STATE_HOME. Run `corral "
+                "daemon restart`.",
                 "red",
             )
         )
 
 
 def store() -> TrustStore:
-    """This user's answers."""
+    """This user's approvals."""
     return TrustStore(trust_file(os.environ, account.home()))
 
 
 def untrusted(project: Project) -> list[Claim]:
-    """What the user has not approved of what the project's files say, here, on the target, and where merges wait to land.
+    """The unapproved commands of the project's files: here, on the target, and where merges wait to land.
 
     Raises:
         ConfigInvalid: A file is not valid.
@@ -80,7 +81,7 @@ def untrusted(project: Project) -> list[Claim]:
 
 
 def claims(project: Project) -> Iterator[Claim]:
-    """What the project's files would have executed, as they are here and as the target branch has committed them.
+    """The commands in the project's files, as they are here and as the target branch has them.
 
     Raises:
         ConfigInvalid: A file is not valid.
@@ -95,7 +96,7 @@ def claims(project: Project) -> Iterator[Claim]:
 
 
 def committed_config(project: Project, target: str | None) -> bytes | None:
-    """``.corral/config.yaml`` as the target branch has it: what counts for landing; None: it has none."""
+    """``.corral/config.yaml`` of the target branch, which decides about landing; None if it has none."""
     git = open_repository(project.common_dir)
     ref = refs.branch_ref(target) if target else refs.default_branch(git)
     tip = refs.read(git, ref) if ref else None
@@ -103,14 +104,14 @@ def committed_config(project: Project, target: str | None) -> bytes | None:
 
 
 def show(found: Iterable[Claim]) -> None:
-    """Print for people what would be run, and which file says so."""
+    """Print the commands and the files that contain them."""
     count = 0
     for count, claim in enumerate(found, 1):  # noqa: B007
         say(f"{paint('not approved', 'yellow')}  {paint(one_line(claim.key), 'bold')} in {one_line(claim.source)}")
         for line in _lines(claim.value):
             say(f"    {visible(line)}")
     if not count:
-        say("Everything that this project's files would run is approved on this machine.")
+        say("All commands in this project's files are approved on this machine.")
 
 
 def _lines(value: Any) -> Iterator[str]:
@@ -125,7 +126,7 @@ def _lines(value: Any) -> Iterator[str]:
 
 
 def tell_daemon(project: Project) -> list[Any]:
-    """Have a daemon that runs go on by the new answers; returns what it still has none for."""
+    """Tell a running daemon about new approvals; returns what it still finds unapproved."""
     return _ask(project, "POST", "/trust/reload")
 
 
@@ -134,7 +135,7 @@ def _told_by_daemon(project: Project) -> list[Claim]:
 
 
 def _ask(project: Project, method: str, path: str) -> list[Any]:
-    """What a daemon that runs finds untrusted; nothing where none does: it reads the answers when it starts."""
+    """The commands that a running daemon finds unapproved; empty if none runs: it reads the approvals when it starts."""
     with closing(Client(project, autostart=False)) as client:
         try:
             found: list[Any] = client.request(method, path)["untrusted"]

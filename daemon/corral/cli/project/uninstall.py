@@ -1,4 +1,4 @@
-"""``corral uninstall``: take back all that ``corral init`` and the daemon have made in a repository."""
+"""``corral uninstall``: remove everything that ``corral init`` and the daemon made in a repository."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ def add_to(app: typer.Typer) -> None:
 
 
 def uninstall(
-    path: Annotated[Path | None, typer.Argument(help="The repository; by default this one.")] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    path: Annotated[Path | None, typer.Argument(help="The repository (default: this one).")] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not prompt.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Stop the daemon, take .corral/ away and give .claude/ back as it was. Salvaged work stays in refs/corral/."""
+    """Stop the daemon, remove .corral/ and restore .claude/. Salvaged work stays in refs/corral/."""
     project = find_project(path or here(), initialised=False)
     if not project.home.is_dir():
-        raise NotFound(f"There is no .corral in {project.root}.", remedy="Nothing is to be done.")
+        raise NotFound(f"There is no .corral in {project.root}.", remedy="Nothing to do.")
     refuse_own_work(project)
     _refuse_if_at_risk(project)
     if not as_json:
         say(f"{paint('will remove', 'bold')} {project.home} with its database, logs and worktrees; refs/corral/ stays.")
-    if not yes and not confirm("Go on?", default=True):
+    if not yes and not confirm("Remove this?", default=True):
         raise typer.Exit(1)
     if project.initialised:
         answer = Client(project).request("POST", "/worktrees/retire", timeout_s=600)
         if answer["at_risk"]:
-            raise WorkAtRisk("Some worktrees could not be given back.", details={"at_risk": answer["at_risk"]})
+            raise WorkAtRisk("Some worktrees could not be removed.", details={"at_risk": answer["at_risk"]})
     stop_and_wait(project)
     settings = project.root / ".claude" / "settings.json"
     if not project.bare:
@@ -57,21 +57,24 @@ def uninstall(
     shutil.rmtree(project.home)
     if project.database.parent != project.home:
         shutil.rmtree(project.database.parent, ignore_errors=True)
-    notes = ("corral.worktrees", "corral.landed")  # the lock of the list of worktrees, the state after the last landing
+    notes = ("corral.worktrees", "corral.landed")  # the lock of the worktree list, and the state after the last landing
     for file in (project.lock_file, *(project.common_dir / name for name in notes)):
         file.unlink(missing_ok=True)
     shutil.rmtree(project.common_dir / "corral-tmp", ignore_errors=True)
     if as_json:
         emit({"removed": str(project.home)})
     else:
-        say(f"Corral is gone from {project.root}. `git for-each-ref refs/corral` lists what was saved.")
+        say(
+            f"Removed Corral from {project.root}. Commit the deletions. `git for-each-ref refs/corral` lists "
+            "saved work."
+        )
 
 
 def _refuse_if_at_risk(project: Project) -> None:
     if not project.initialised:
         return
     client = Client(project)
-    client.ensure_daemon()  # a question that needs it, also where a person has stopped it
+    client.ensure_daemon()  # this query needs the daemon, even if a person has stopped it
     risks = client.request("GET", "/worktrees/at-risk", timeout_s=120)
     if risks:
         named = "; ".join(f"{risk['what']}: {risk['why']}" for risk in risks[:MOST_NAMED])
@@ -83,7 +86,7 @@ def _refuse_if_at_risk(project: Project) -> None:
 
 
 def _giving_up(risks: list[dict[str, str]]) -> list[str]:
-    """The commands that settle each of these; a worktree's work is saved by its own."""
+    """The commands that settle each item; removing a worktree saves its work."""
     commands = {"task": "corral task cancel", "merge": "corral merge cancel", "worktree": "corral worktree remove"}
     found = []
     for what, _, which in (risk["what"].partition(" ") for risk in risks[:MOST_NAMED]):

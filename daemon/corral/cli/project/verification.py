@@ -1,4 +1,4 @@
-"""Trying the verification commands in a fresh worktree, and telling a person what is missing there."""
+"""Run the verification commands in a fresh worktree, and explain what is missing there."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from corral.errors import CorralError
 
 INCLUDE_FILE = ".worktreeinclude"
 INIT_LIMIT_S = 20.0
-"""How long ``corral init`` tries: it is to be done in half a minute."""
+"""Time limit of the run in ``corral init``, which must finish within half a minute."""
 
 
 def dry_run(client: Client, timeout_s: float) -> dict[str, Any]:
-    """Have the daemon run the commands on the target's tip in a fresh worktree; its answer.
+    """Have the daemon run the commands on the target's tip in a fresh worktree.
 
     Args:
         timeout_s: Seconds.
@@ -25,36 +25,36 @@ def dry_run(client: Client, timeout_s: float) -> dict[str, Any]:
 
 
 def remedy(found: dict[str, Any]) -> str:
-    """What to type after a dry run that was not green at once."""
+    """The remedy after a dry run that did not pass at once."""
     files = found["needed"] or found["suspected"]
     ignored = [one["path"] for one in files if one["ignored"]]
     uncommitted = [one["path"] for one in files if not one["ignored"]]
     parts = []
     if ignored:
         lines = " ".join(f"'{path}'" for path in ignored)
-        parts.append(f"put into {INCLUDE_FILE} what git ignores: printf '%s\\n' {lines} >> {INCLUDE_FILE}")
+        parts.append(f"add the files that git ignores to {INCLUDE_FILE}: printf '%s\\n' {lines} >> {INCLUDE_FILE}")
     if uncommitted:
-        parts.append("commit what is not committed: git add -- " + " ".join(f"'{path}'" for path in uncommitted))
+        parts.append("commit the uncommitted files: git add -- " + " ".join(f"'{path}'" for path in uncommitted))
     if not parts:
-        return f"Correct landing.verify in .corral/config.yaml, or the target; the whole output: {found['log']}"
+        return f"Correct landing.verify in .corral/config.yaml, or the target; full output: {found['log']}"
     if found["needed"]:
         return "With these files it passes: " + "; ".join(parts)
-    return f"It may lack files that only the main checkout has: {'; '.join(parts)}. The whole output: {found['log']}"
+    return f"It may need files that only the main checkout has: {'; '.join(parts)}. Full output: {found['log']}"
 
 
 def report(client: Client) -> None:
-    """Try the commands that ``corral init`` was given, and say how it went; a failure of the try is no failure of init."""
-    say("  Trying the verification in a fresh worktree …")
+    """Run the commands that ``corral init`` was given and report the result; a failure does not fail init."""
+    say("  Running the verification in a fresh worktree …")
     try:
         found = dry_run(client, INIT_LIMIT_S)
     except CorralError as error:
-        say(paint(f"  It could not be tried: {error.message} {error.remedy}", "yellow"))
+        say(paint(f"  Could not run the verification: {error.message} {error.remedy}", "yellow"))
         return
     if found["status"] == "passed" and not found["needed"]:
         say(paint("  The verification passes in a fresh worktree.", "green"))
         return
-    say(paint("  The verification does not pass in a fresh worktree, so nothing would land:", "red"))
+    say(paint("  The verification fails in a fresh worktree, so nothing would land:", "red"))
     for line in str(found["reason"]).splitlines():
         say(f"      {line}")
     say(f"  {remedy(found)}")
-    say("  Then try it again, without the limit of 20 s: corral doctor --verify")
+    say("  Then try again, without the limit of 20 s: corral doctor --verify")

@@ -1,1 +1,1 @@
-"""How a command speaks and where it acts: output, options, the place, the person at the keyboard."""
+"""Shared by the commands: output, options, the current context, prompts."""

@@ -1,4 +1,4 @@
-"""What ``corral status`` does: it runs in prompts and status lines, so it needs no framework."""
+"""The implementation of ``corral status``: shell prompts run it, so it loads no framework."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 from corral import __version__
-from corral.cli.terminal.output import emit, paint, say, state
+from corral.cli.terminal.output import emit, paint, say, state, waiting
 from corral.cli.terminal.place import client
 from corral.models.visible import one_line
 
 
 def glance(*, as_json: bool = False) -> int:
-    """Ask the daemon, and print what is going on."""
+    """Ask the daemon for the status and print it."""
     answer = client().request("GET", "/status")
     if as_json:
         emit(answer)
@@ -22,13 +22,13 @@ def glance(*, as_json: bool = False) -> int:
 
 
 def show_need(need: dict[str, Any], tell: Callable[[str], None] = say) -> None:
-    """Print what needs a person: the reason, and what to type."""
+    """Print an item that needs a person: the reason, and what to type."""
     tell(f"  {paint(one_line(need['what']), 'red')}")
     tell(f"      {one_line(need['remedy'])}")
 
 
 def show(answer: dict[str, Any]) -> None:
-    """Print a status for people: what needs one of them first."""
+    """Print the status; items that need a person come first."""
     if answer["needs_you"]:
         say(paint("needs you", "bold"))
         for need in answer["needs_you"]:
@@ -44,7 +44,7 @@ def show(answer: dict[str, Any]) -> None:
     say(f"{paint('locks', 'bold')}     {answer['locks']}")
     say(f"{paint('sessions', 'bold')}  {len(answer['sessions']) + answer['sessions_left_out'] or 'none'}")
     for row in answer["sessions"]:
-        notes = [f"waits for: {row['waiting_for']}"] if row["waiting_for"] else []
+        notes = [waiting(row["waiting_for"])] if row["waiting_for"] else []
         if row["unguarded"]:
             notes.append(paint("unguarded: its edits are not checked", "red"))
         doing = f"  {one_line(row['current_task'])[:60]}" if row["current_task"] else ""
@@ -58,7 +58,7 @@ def show(answer: dict[str, Any]) -> None:
         said = f"the daemon is version {answer['daemon']['version']}, this command {__version__}: corral daemon restart"
         say(paint(said, "yellow"))
     if answer["config_error"]:
-        say(paint(f"configuration not taken over: {answer['config_error']['message']}", "red"))
+        say(paint(f"configuration not loaded: {answer['config_error']['message']}", "red"))
     for warning in answer["config_warnings"]:
         say(paint(f"configuration: {warning}", "yellow"))
     if answer["recent"]:

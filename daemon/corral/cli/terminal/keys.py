@@ -1,4 +1,4 @@
-"""What somebody types as paths, globs and logical keys, as the daemon takes them: from the top of the repository."""
+"""Convert typed paths, globs and logical keys to lock keys, relative to the top of the repository."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from corral.config.paths import find_checkout
 
 
 def from_the_top(keys: list[str]) -> list[str]:
-    """Paths as git's own commands take them: absolute, or relative to the folder one stands in. Logical keys stay."""
+    """Convert paths that are absolute or relative to the current folder, as git does. Logical keys stay."""
     folder = here().absolute()
     checkout = find_checkout(folder)
     if checkout is None:
@@ -24,5 +24,5 @@ def _keyed(key: str, top: Path, below: str) -> str:
         return key[len(f"{top}/") :]
     if not below or not key or key.startswith("/") or ":" in key.partition("/")[0]:
         return key
-    slash = "/" if key.endswith("/") else ""  # so a folder is written
+    slash = "/" if key.endswith("/") else ""  # a folder's key ends in a slash
     return os.path.normpath(f"{below}/{key}") + slash

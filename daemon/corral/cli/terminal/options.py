@@ -1,4 +1,4 @@
-"""The options that commands have in common, and where they act."""
+"""The options that commands share."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
 def json_object(option: str, text: str | None) -> dict[str, Any] | None:
-    """What an option gives as a JSON object; None: it was not given.
+    """Parse an option as a JSON object; None if it was not given.
 
     Raises:
-        InvalidInput: It is none.
+        InvalidInput: It is not a JSON object.
     """
     if text is None:
         return None

@@ -1,4 +1,4 @@
-"""Standard output, which may be closed, full, or read by nobody any more."""
+"""Standard output that may be closed, full, or a broken pipe."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ DEVNULL = Path(os.devnull)
 
 
 class Unheard(BaseException):
-    """The output cannot be written; nothing more is written to it. No OSError: the framework would make something else of it.
+    """Standard output cannot be written; nothing more is written to it. Not an OSError, which the framework would
+    handle itself.
 
     Attributes:
-        reason: Why; None where the reader went away (`corral task list | head`), who has had enough.
+        reason: The cause; None for a broken pipe (`corral task list | head`).
     """
 
     def __init__(self, error: OSError) -> None:
@@ -38,13 +39,13 @@ class _Outlet(io.TextIOWrapper):
             self._give_up(error)
 
     def _give_up(self, error: OSError) -> NoReturn:
-        with DEVNULL.open("wb") as nowhere:  # at its exit Python would try again, and complain
+        with DEVNULL.open("wb") as nowhere:  # else Python would try again at exit, and complain
             os.dup2(nowhere.fileno(), self.fileno())
         raise Unheard(error) from error
 
 
 def writes(stream: TextIO, text: str) -> bool:
-    """Whether a text can be written there as it is."""
+    """Whether the stream's encoding can write a text."""
     try:
         text.encode(stream.encoding or "ascii")
     except UnicodeEncodeError:
@@ -53,9 +54,9 @@ def writes(stream: TextIO, text: str) -> bool:
 
 
 def heard(command: Callable[[], int]) -> int:
-    """Run a command; its exit code, or 1 where what it said could not be written.
+    """Run a command; returns its exit code, or 1 if its output could not be written.
 
-    A reader who went away is told nothing: what the command did is done.
+    A broken pipe is not reported: the command itself succeeded.
     """
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # the caller closed it
@@ -70,6 +71,6 @@ def heard(command: Callable[[], int]) -> int:
     except Unheard as lost:
         if lost.reason is None:
             return code
-        print(f"Error: The output could not be written: {lost.reason}.", file=sys.stderr)
+        print(f"Error: Cannot write the output: {lost.reason}.", file=sys.stderr)
         return code or 1
     return code

@@ -1,4 +1,4 @@
-"""How the command line speaks: JSON for programs, plain aligned text for people, errors with cause and remedy to stderr."""
+"""Output of the command line: JSON for programs, aligned text for people, errors with cause and remedy on stderr."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ _COLOURS = {
 
 
 def coloured(stream: Any = None) -> bool:
-    """Whether to use colour: a terminal, and nobody said no."""
+    """Whether to use colour: on a terminal, unless NO_COLOR is set."""
     stream = stream or sys.stdout
     return bool(stream.isatty()) and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
 
 
 def paint(text: str, style: str, stream: Any = None) -> str:
-    """Text in a style, where colour is welcome."""
+    """Style a text, where colour is used."""
     return f"\033[{_STYLES[style]}m{text}\033[0m" if style in _STYLES and coloured(stream) else text
 
 
@@ -53,13 +53,18 @@ def state(text: str) -> str:
     return paint(text, _COLOURS.get(text, ""))
 
 
+def waiting(reason: str) -> str:
+    """What a session waits for: Claude Code's own words, or a noun such as "permission for Bash"."""
+    return reason.removeprefix("Claude is ") if reason.startswith("Claude ") else f"waiting for {reason}"
+
+
 def say(text: str) -> None:
-    """A line for people. Control characters of other people's text are shown, not obeyed."""
+    """Print a line for people. Control characters in foreign text are made visible."""
     print(text)
 
 
 def fact(name: str, value: Any, width: int = 8) -> None:
-    """A named value; its further lines are indented, so that none of them looks like a fact of its own."""
+    """Print a named value; further lines are indented, so that none looks like another value."""
     say(f"  {name:<{width}} {_indented(str(value), width + 3)}")
 
 
@@ -68,7 +73,7 @@ def _indented(text: str, by: int) -> str:
 
 
 def emit(value: Any, *, indent: int | None = 2) -> None:
-    """A value for programs: one JSON document on stdout; without an indent on a line."""
+    """Print one JSON document for programs; without ``indent`` on one line."""
     print(_json(value, sys.stdout, indent))
 
 
@@ -78,7 +83,7 @@ def _json(value: Any, stream: TextIO, indent: int | None = None) -> str:
 
 
 def table(rows: Sequence[Row], columns: Sequence[tuple[str, str, int]], *, empty: str) -> None:
-    """Aligned columns: ``(heading, key, widest)``; a value that is wider is cut. States come in colour."""
+    """Print aligned columns: ``(heading, key, max width)``; wider values are cut. States are coloured."""
     if not rows:
         say(empty)
         return
@@ -96,7 +101,7 @@ def _cell(value: Any, widest: int) -> str:
 
 
 def fail(error: CorralError, *, as_json: bool = False, debug: bool = False) -> int:
-    """Show an error on stderr and return the exit code for it."""
+    """Show an error on stderr and return its exit code."""
     if as_json:
         print(_json(error.to_wire(), sys.stderr), file=sys.stderr)
         return error.exit_code
@@ -128,7 +133,7 @@ class Interrupted(BaseException):
 
 
 def guarded(command: Callable[[], int], *, as_json: bool, debug: Callable[[], bool]) -> int:
-    """Run a command: whatever ends it becomes what is shown, and an exit code."""
+    """Run a command; show whatever error ends it, and return the exit code."""
     try:
         return command()
     except CorralError as error:
@@ -139,10 +144,10 @@ def guarded(command: Callable[[], int], *, as_json: bool, debug: Callable[[], bo
 
 
 class Progress:
-    """What goes on: called with a text it changes that; ``tell`` prints a line above it that stays.
+    """A progress line: calling it changes the text; ``tell`` prints a permanent line above it.
 
     Args:
-        change: Shows another text.
+        change: Changes the text.
         tell: Prints a line on stderr.
     """
 
@@ -151,16 +156,16 @@ class Progress:
         self.tell = tell
 
     def __call__(self, text: str) -> None:
-        """Show another text."""
+        """Change the text."""
         self._change(text)
 
 
 @contextlib.contextmanager
 def progress(text: str) -> Iterator[Progress]:
-    """Say what goes on, on stderr, once it has lasted a second: a spinner on a terminal, else only what is told.
+    """Show progress on stderr after one second: a spinner on a terminal, else only permanent lines.
 
     Yields:
-        Changes the text, and tells what is to stay.
+        The progress line.
     """
     if not sys.stderr.isatty() or os.environ.get("CORRAL_QUIET"):
         yield Progress(lambda _text: None, lambda line: print(line, file=sys.stderr, flush=True))
@@ -170,8 +175,8 @@ def progress(text: str) -> Iterator[Progress]:
     from rich.table import Column
     from rich.text import Text
 
-    # The column counts by itself: nobody who waits for minutes sees seconds that stand still.
-    # Only the text gives way: one that is longer than the terminal is wide would push the others out of it.
+    # The timer column updates itself, so a long wait never looks frozen. Only the text is cut: a longer one than the
+    # terminal is wide would push out the other columns.
     given = Column(ratio=1, no_wrap=True, overflow="ellipsis")
     words = bars.TextColumn("{task.description}", markup=False, table_column=given)
     columns = (bars.SpinnerColumn(), bars.TimeElapsedColumn(), words)

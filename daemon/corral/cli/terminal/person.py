@@ -1,4 +1,4 @@
-"""What only a person decides: their yes is asked for on a terminal, and an agent cannot give it for them."""
+"""Decisions of a person: ask on a terminal, and refuse agents."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ MARKS = (
     "CLAUDECODE",
     "CLAUDE_CODE_SESSION_ID",
 )
-"""Variables that a worker, a verification or an agent session has. A process of the same user can take them out."""
+"""Variables set in a worker, a verification or an agent session. A process of the same user can remove them."""
 
 
 def refuse_agents(act: str, command: str) -> None:
-    """Insist that no worker and no agent session runs this command.
+    """Refuse to run in a worker or an agent session.
 
     Args:
-        act: What is refused, as a gerund: "Approving a merge".
-        command: What a person types instead.
+        act: The refused action, as a gerund: "Approving a merge".
+        command: The command that a person types instead.
 
     Raises:
-        NotPermitted: The environment says that one does.
+        NotPermitted: The environment marks a worker or an agent session.
     """
     mark = next((name for name in MARKS if os.environ.get(name)), None)
     if mark is not None:
         raise NotPermitted(
-            f"{act} is for a person to do.",
+            f"{act} needs a person.",
             cause=f"This command runs in a worker or an agent session ({mark} is set).",
-            remedy=f"In a terminal of your own: {command}",
+            remedy=f"Run it in a terminal of your own: {command}",
         )
 
 
 def is_terminal() -> bool:
-    """Whether there is a person to ask."""
+    """Whether a person can be asked."""
     return sys.stdin.isatty()
 
 
@@ -48,7 +48,7 @@ def confirm(question: str, *, default: bool) -> bool:
     """Ask a person on the terminal.
 
     Raises:
-        InvalidInput: There is no terminal to ask on.
+        InvalidInput: There is no terminal.
     """
     if not is_terminal():
         raise InvalidInput(

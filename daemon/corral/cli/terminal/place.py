@@ -1,4 +1,4 @@
-"""Where a command acts, and for which session. No framework is needed to know that: some commands run without it."""
+"""The folder, project and session that a command acts on. Loads no framework: some commands run without it."""
 
 from __future__ import annotations
 
@@ -19,25 +19,27 @@ class Common:
 
     @classmethod
     def set(cls, *, directory: str, quiet: bool, debug: bool) -> None:
-        """Take over what the command line said."""
+        """Store the options of the command line."""
         cls.directory, cls.debug = directory, debug
         if quiet:
             os.environ["CORRAL_QUIET"] = "1"
 
 
 def here() -> Path:
-    """The folder the command acts in."""
+    """The folder that the command acts in."""
     try:
         folder = Path(Common.directory or Path.cwd())
     except FileNotFoundError as error:
-        raise InvalidInput("The current folder does not exist any more.", remedy="Go into one that does.") from error
+        raise InvalidInput(
+            "The current folder does not exist any more.", remedy="Change to an existing folder."
+        ) from error
     if not folder.is_dir():
         raise InvalidInput(f"{folder} is not a folder.")
     return folder
 
 
 def project() -> Project:
-    """The coordinated project the command acts on."""
+    """The project that the command acts on."""
     return find_project(here())
 
 
@@ -47,12 +49,12 @@ def client(*, autostart: bool = True) -> Client:
 
 
 def session_id() -> str | None:
-    """The Claude Code session that runs this command, if one does."""
+    """The Claude Code session that runs this command, if any."""
     return os.environ.get("CORRAL_SESSION_ID") or os.environ.get("CLAUDE_CODE_SESSION_ID") or None
 
 
 def author() -> dict[str, str]:
-    """Who submits, for the commits made in his name where git's configuration names nobody."""
+    """The author of commits made for the caller where git's configuration has no identity."""
     name = os.environ.get("GIT_AUTHOR_NAME") or os.environ.get("GIT_COMMITTER_NAME")
     email = os.environ.get("GIT_AUTHOR_EMAIL") or os.environ.get("GIT_COMMITTER_EMAIL")
     return {"author_name": name, "author_email": email} if name and email else {}
