@@ -64,4 +64,4 @@ def test_show_tells_what_is_in_force_and_where_it_came_from(house: Coordinated) 
     section = house.json("config", "show", "locks")["settings"]
     assert {row["key"] for row in section} == {"locks.ttl_s", "locks.enforcement", "locks.on_daemon_down"}
     done = house.run("config", "show", "lock", check=False)
-    assert (done.returncode, "No such setting: 'lock'" in done.stderr) == (3, True)
+    assert (done.returncode, "There is no setting 'lock'" in done.stderr) == (3, True)

@@ -1,1 +1,1 @@
-"""The client side: a connection to the daemon, the bridge of a session, and the gate in front of its edits."""
+"""The client side: the connection to the daemon, a session's bridge, and the gate for its hook events."""

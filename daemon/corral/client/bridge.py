@@ -1,11 +1,14 @@
-"""``corral mcp``: the session's own end of the daemon, an MCP server on standard input and output. Standard library only.
+"""``corral mcp``: a session's bridge, an MCP server on standard input and output. Standard library only.
 
-Claude Code keeps one bridge per session and sends the hot hook events through it, as calls of a tool that is hidden from
-the model: that costs a session nothing, where a process started for each event costs tens of milliseconds.
+Claude Code keeps one bridge per session and sends the hot hook events through it, as calls of a tool that is hidden
+from the
+model: almost free, where starting a process per event costs tens of milliseconds.
 
-A dead bridge opens the gate for the rest of a session without a word, so the bridge is a shim that cannot die: it knows
-no rule, catches everything, answers every event in time whatever the daemon does (:mod:`corral.client.gate`), and finds
-a restarted daemon again by itself. Where there is no ``.corral`` it answers, and touches nothing.
+If the bridge dies, the session's edits are silently unchecked. So it holds no logic, catches every exception, answers
+every event
+in time whatever the daemon does (:mod:`corral.client.gate`), and reconnects to a restarted daemon. Without ``.corral``
+it
+answers, and touches nothing.
 """
 
 from __future__ import annotations
@@ -28,16 +31,16 @@ from corral.errors import DatabaseUnavailable, NotAProject
 from corral.instructions import INSTRUCTIONS, PROFILES
 
 SPOKEN = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
-"""The MCP versions that are echoed, the newest first."""
+"""The accepted MCP versions, newest first."""
 
 
 class Bridge:
-    """An MCP server: one JSON-RPC message a line.
+    """An MCP server: one JSON-RPC message per line.
 
     Args:
-        gate: Where hook events go.
+        gate: Handles hook events.
         output: File descriptor for the answers.
-        profile: The set of tools that is offered.
+        profile: The set of tools to offer.
     """
 
     def __init__(self, gate: Gate, output: int, profile: str = "core") -> None:
@@ -49,7 +52,7 @@ class Bridge:
         gate.on_daemon = self._list_again
 
     def serve(self, lines: Iterable[bytes]) -> None:
-        """Answer until the input ends; calls of tools run side by side, and the process outlives those in flight."""
+        """Answer until the input ends; tool calls run in parallel, and the process waits for those in flight."""
         for line in lines:
             try:
                 message = json.loads(line)
@@ -67,7 +70,7 @@ class Bridge:
                 continue
             try:
                 threading.Thread(target=self._answer, args=(message,)).start()
-            except RuntimeError:  # no more threads: late is better than dead
+            except RuntimeError:  # no more threads: a late answer is better than none
                 self._answer(message)
 
     def _cancel(self, params: Any) -> None:
@@ -91,7 +94,7 @@ class Bridge:
         if name == "tools/call" and params.get("name") == HOOK:
             return {"result": {"content": [{"type": "text", "text": self._gate.ask(params.get("arguments") or {})}]}}
         if name in _LISTS and self._gate.is_open:
-            # A list that fails is a server that failed, to the client; and with the server the hooks would be gone.
+            # To the client, a failing list is a failing server; it would drop the server, and the hooks with it.
             with contextlib.suppress(Refused, DatabaseUnavailable):
                 return self._forwarded(message, LIST_AWAKE_S)
             self._unlisted = True
@@ -99,7 +102,7 @@ class Bridge:
             return self._forwarded(message, AWAKE_S)
         method = _METHODS.get(name)
         if method is None:
-            raise Refused(-32601, f"no method {name!r}")
+            raise Refused(-32601, f"unknown method {name!r}")
         return {"result": method(self, params)}
 
     def _forwarded(self, message: dict[str, Any], awake_s: float) -> dict[str, Any]:
@@ -107,7 +110,7 @@ class Bridge:
         return {key: answer[key] for key in ("result", "error") if key in answer}
 
     def _list_again(self) -> None:
-        """There is a daemon: a client that was shown nothing shall ask once more."""
+        """Tell the client that the list changed: the daemon was away when it listed the tools."""
         if self._unlisted:
             self._unlisted = False
             for what in ("tools", "resources"):
@@ -115,13 +118,13 @@ class Bridge:
 
     def _send(self, message: dict[str, Any]) -> None:
         data = json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n"
-        # A client that is gone reads no answer; the end of the input follows.
+        # A client that has left reads no answer; the end of the input follows.
         with self._lock, contextlib.suppress(OSError):
             while data:
                 data = data[os.write(self._output, data) :]
 
     def initialize(self, params: dict[str, Any]) -> dict[str, Any]:
-        """Agree on a version of the protocol."""
+        """Negotiate the protocol version."""
         asked = params.get("protocolVersion")
         return {
             "protocolVersion": asked if asked in SPOKEN else SPOKEN[0],
@@ -131,12 +134,16 @@ class Bridge:
         }
 
     def unknown(self, params: dict[str, Any]) -> dict[str, Any]:
-        """A tool or a resource where nothing is coordinated."""
-        raise Refused(-32602, f"no {params.get('name') or params.get('uri')!r} here: this is no coordinated repository")
+        """Answer a tool or resource call in a repository that is not coordinated."""
+        raise Refused(
+            -32602, f"no {params.get('name') or params.get('uri')!r} here: this repository is not coordinated by Corral"
+        )
 
 
 def _unavailable(error: DatabaseUnavailable, *, is_tool: bool) -> dict[str, Any]:
-    """What the daemon answers for a tool whose database fails, where for the same reason there is no daemon."""
+    """The daemon's answer for an unavailable database, given here because the same error keeps the daemon from
+    starting.
+    """
     wire: dict[str, Any] = error.to_wire()["error"]
     if not is_tool:
         return {"error": {"code": -32603, "message": f"{error.message} {error.cause} {error.remedy}"}}
@@ -146,7 +153,7 @@ def _unavailable(error: DatabaseUnavailable, *, is_tool: bool) -> dict[str, Any]
 
 
 HOOK = "hook"
-"""The tool that carries the hook events; it is not listed, so that no model sees or pays for it."""
+"""The tool that carries the hook events; not listed, so that no model sees or pays for it."""
 _METHODS: dict[str, Callable[[Bridge, dict[str, Any]], dict[str, Any]]] = {
     "initialize": Bridge.initialize,
     "ping": lambda _bridge, _params: {},
@@ -157,19 +164,19 @@ _METHODS: dict[str, Callable[[Bridge, dict[str, Any]], dict[str, Any]]] = {
     "resources/read": Bridge.unknown,
     "prompts/list": lambda _bridge, _params: {"prompts": []},
 }
-"""What is answered here, where there is no daemon to ask."""
+"""The methods that the bridge itself answers, without a daemon."""
 _LISTS = ("tools/list", "resources/list", "resources/templates/list")
 _SLOW = (*_LISTS, "tools/call", "resources/read")
-"""What the daemon answers, each in a thread of its own."""
+"""The methods that the daemon answers, each in its own thread."""
 
 
 def main() -> int:
-    """Serve as the command line says."""
+    """Serve the profile named on the command line."""
     return serve(_asked(sys.argv[1:]))
 
 
 def serve(profile: str) -> int:
-    """Serve a profile (if there is none of that name: the usual one) on standard input and output until the client goes away."""
+    """Serve a profile (the default if the name is unknown) on standard input and output until the client leaves."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: os._exit(0))
     project, cwd = None, ""
@@ -182,7 +189,7 @@ def serve(profile: str) -> int:
 
 
 def _asked(arguments: list[str]) -> str:
-    """What ``--profile NAME`` or ``--profile=NAME`` asks for, else the environment."""
+    """The value of ``--profile NAME`` or ``--profile=NAME``, else of the environment."""
     given = dict(itertools.pairwise(part for argument in arguments for part in argument.split("=", 1)))
     return given.get("--profile") or os.environ.get("CORRAL_MCP_PROFILE", "")
 

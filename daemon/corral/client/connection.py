@@ -1,7 +1,8 @@
-"""The blocking client that the command line and the bridge use: HTTP over the daemon's socket. Standard library only.
+"""The blocking client of the command line and the bridge: HTTP over the daemon's socket. Standard library only.
 
-Everything goes to the daemon; there is no second way. A daemon that is not running is started, detached, once: its lock
-decides who wins, and a client only waits for an answer.
+Everything goes through the daemon. If none runs, one is started, detached; its lock decides between concurrent starts,
+and a
+client only waits for an answer.
 """
 
 from __future__ import annotations
@@ -24,15 +25,15 @@ from corral.errors import CorralError, DaemonUnreachable, InvalidInput, from_wir
 from corral.log_files import open_log
 
 START_TIMEOUT_S = 20.0
-"""How long a client waits for a daemon that it started (or that somebody else is starting)."""
+"""Time limit for the start of a daemon, seconds."""
 
 
 class Client:
-    """Talks to one project's daemon. Not for use by several threads at once; make one each.
+    """Talks to one project's daemon. Not thread-safe; make one per thread.
 
     Args:
-        project: Where the daemon is.
-        autostart: Whether :meth:`request` starts a daemon that is not there.
+        project: The daemon's project.
+        autostart: Whether :meth:`request` starts a missing daemon.
     """
 
     def __init__(self, project: Project, *, autostart: bool = True) -> None:
@@ -49,7 +50,7 @@ class Client:
         query: dict[str, Any] | None = None,
         timeout_s: float = 30.0,
     ) -> Any:
-        """Ask the daemon, starting it if need be, and return the decoded JSON.
+        """Send a request, starting the daemon if needed, and return the decoded JSON.
 
         Args:
             method: ``GET``, ``POST`` or ``DELETE``.
@@ -59,18 +60,18 @@ class Client:
             timeout_s: For the answer, seconds.
 
         Raises:
-            DaemonUnreachable: No daemon, and none could be started.
-            CorralError: What the daemon answered.
+            DaemonUnreachable: No daemon runs, and none could be started.
+            CorralError: The daemon's error.
         """
         data = None if body is None else json.dumps(body).encode()
         return self._ask(method, _target(path, query), data, timeout_s)[0]
 
     def parts(self, path: str, query: dict[str, Any] | None = None) -> Iterator[list[Any]]:
-        """A list, in as many answers as it comes in; what is not looked at is not asked for.
+        """The pages of a list; a page is requested only when needed.
 
         Raises:
-            DaemonUnreachable: No daemon, and none could be started.
-            CorralError: What the daemon answered.
+            DaemonUnreachable: No daemon runs, and none could be started.
+            CorralError: The daemon's error.
         """
         target = _target(path, query)
         while target:
@@ -78,7 +79,7 @@ class Client:
             yield rows
 
     def listing(self, path: str, query: dict[str, Any] | None = None, most: int | None = None) -> list[Any]:
-        """A list from its beginning on, whole or as much of it as is wanted; raises as :meth:`parts` does."""
+        """The first rows of a list, or all of them; raises as :meth:`parts`."""
         rows = (row for part in self.parts(path, query) for row in part)
         return [*itertools.islice(rows, most)]
 
@@ -90,13 +91,15 @@ class Client:
         except PermissionError as error:
             self.close()
             raise DaemonUnreachable(
-                "The daemon's socket may not be used.",
+                "Permission denied for the daemon's socket.",
                 cause=f"{error.strerror or error}: {find_socket(self.project)}",
-                remedy=f"Work as the owner of {self.project.home}, or mend its permissions and remove what is not yours.",
+                remedy=f"Work as the owner of {self.project.home}, or repair its permissions and remove other "
+                "users' files.",
             ) from error
         except TimeoutError as error:
             raise self._silent(timeout_s) from error
-        # The connection was refused or had gone stale. Nothing was answered; calls are idempotent by key or by state.
+        # The connection was refused or closed without an answer. Repeating is safe: requests are idempotent by key or
+        # by state.
         if self._autostart:
             if method == "GET":
                 self._refuse_look()
@@ -112,22 +115,22 @@ class Client:
     def _silent(self, timeout_s: float) -> DaemonUnreachable:
         self.close()
         return DaemonUnreachable(
-            f"The daemon did not answer within {timeout_s:g} s.",
+            f"Timed out: the daemon did not answer within {timeout_s:g} s.",
             cause="It is overloaded, stopped by a debugger, or stuck.",
-            remedy="Run `corral daemon status`; `corral daemon restart` if it stays so.",
+            remedy="Run `corral daemon status`; if it still does not answer, `corral daemon restart`.",
         )
 
     def _refuse_look(self) -> None:
-        """Looking starts no work: a daemon that a person stopped stays away until somebody wants something done."""
+        """Refuse a read-only request after ``corral daemon stop``: reading must not start work."""
         if self.project.stopped_file.exists() and self.health() is None:
             raise DaemonUnreachable(
                 "The daemon is not running: it was stopped with `corral daemon stop`.",
-                cause="Looking does not start it, and nothing is claimed, landed or guarded meanwhile.",
-                remedy="Run `corral daemon start`; to look without any work being started: `corral pause` first.",
+                cause="Read-only commands do not start it. Until it runs, nothing is claimed, landed or guarded.",
+                remedy="Run `corral daemon start`; to start it without any work, run `corral pause` first.",
             )
 
     def _exchange(self, method: str, target: str, data: bytes | None, timeout_s: float) -> tuple[Any, str]:
-        """Ask once; returns the decoded answer, and where a list goes on."""
+        """Send one request; returns the decoded answer and the next page's address."""
         if self._link is None:
             self._link = wire.dial(os.fspath(find_socket(self.project)), timeout_s)
         try:
@@ -135,7 +138,7 @@ class Client:
             decoded = json.loads(answer.body) if answer.body else None
         except ValueError as error:
             self.close()
-            raise DaemonUnreachable("The daemon's answer could not be read.", cause=str(error)) from error
+            raise DaemonUnreachable("Cannot read the daemon's answer.", cause=str(error)) from error
         if not answer.keep:
             self.close()
         if answer.status >= 400:
@@ -143,7 +146,7 @@ class Client:
         return decoded, answer.following
 
     def close(self) -> None:
-        """Drop the connection; the next request opens another."""
+        """Close the connection; the next request opens another."""
         if self._link is not None:
             self._link.close()
             self._link = None
@@ -151,7 +154,7 @@ class Client:
     # -- the daemon itself --------------------------------------------------------------------------------------
 
     def health(self, timeout_s: float = 5.0) -> dict[str, Any] | None:
-        """What the running daemon says of itself, or None if none answers. Never starts one."""
+        """The running daemon's health, or None if none answers. Never starts one."""
         try:
             answer: dict[str, Any] = self._exchange("GET", "/api/v1/health", None, timeout_s)[0]
         except (OSError, CorralError):
@@ -162,10 +165,10 @@ class Client:
     def ensure_daemon(self, timeout_s: float = START_TIMEOUT_S) -> dict[str, Any]:
         """Return the health of a running daemon, starting one if none answers.
 
-        Any number of clients may do this at once: every starter but one loses the daemon's lock and leaves.
+        Concurrent calls are safe: every starter but one fails to get the daemon's lock and exits.
 
         Raises:
-            DaemonUnreachable: It did not come up; the message holds the reason it gave.
+            DaemonUnreachable: It did not start; the message has its reason.
         """
         health = self.health()
         if health is None:
@@ -173,11 +176,11 @@ class Client:
             health = self.health()
         if health is None:
             raise DaemonUnreachable(
-                "The daemon was started and does not answer.", remedy=f"Read {_start_log(self.project)}."
+                "The daemon was started but does not answer.", remedy=f"Read {_start_log(self.project)}."
             )
         if health.get("protocol") != PROTOCOL:
             raise DaemonUnreachable(
-                f"The daemon speaks protocol {health.get('protocol')}, this command {PROTOCOL}.",
+                f"The daemon speaks protocol {health.get('protocol')}, this command speaks {PROTOCOL}.",
                 cause="Corral was upgraded while its daemon kept running.",
                 remedy="Run `corral daemon restart`.",
             )
@@ -198,18 +201,19 @@ _ONE_WORKERS = frozenset(
 
 
 def start_daemon(project: Project, timeout_s: float = START_TIMEOUT_S) -> None:
-    """Start a daemon, fully detached, and wait until it (or one that somebody else started) answers.
+    """Start a daemon, fully detached, and wait until it (or a concurrently started one) answers.
 
-    The process started here forks the daemon away and ends when the daemon is ready, so that no child stays behind. Its
-    complaints stand in ``logs/daemon-start.log``, a failure as the last line, as JSON.
+    The process started here forks the daemon and exits when the daemon is ready, so that no child stays. Its stderr is
+    in
+    ``logs/daemon-start.log``, with a failure as JSON in the last line.
 
     Raises:
-        DaemonUnreachable: It did not come up in time.
-        CorralError: The reason it gave for not starting.
+        DaemonUnreachable: It did not start in time.
+        CorralError: Its reason for not starting.
     """
     import subprocess  # most commands start nothing
 
-    # What says whose child a process is would mark the daemon as a worker's, and it would end with that worker.
+    # These variables would mark the daemon as a worker's child, and it would be ended with that worker.
     environ = {k: v for k, v in os.environ.items() if not k.startswith("GIT_") and k not in _ONE_WORKERS}
     try:
         make_own_folder(project.logs_dir, project.root)
@@ -217,8 +221,8 @@ def start_daemon(project: Project, timeout_s: float = START_TIMEOUT_S) -> None:
         began = os.fstat(out).st_size
     except OSError as error:
         raise DaemonUnreachable(
-            "The daemon could not be started.",
-            cause=f"{project.home} cannot be written: {error.strerror}.",
+            "Cannot start the daemon.",
+            cause=f"Cannot write to {project.home}: {error.strerror}.",
             remedy=f"Make {project.home} writable.",
         ) from error
     try:
@@ -237,21 +241,21 @@ def start_daemon(project: Project, timeout_s: float = START_TIMEOUT_S) -> None:
             raise _start_failure(project, os.pread(out, os.fstat(out).st_size - began, began))
     except subprocess.TimeoutExpired as error:
         raise DaemonUnreachable(
-            f"The daemon did not come up within {timeout_s:g} s.", remedy=f"Read {_start_log(project)}."
+            f"Timed out: the daemon did not start within {timeout_s:g} s.", remedy=f"Read {_start_log(project)}."
         ) from error
     finally:
         os.close(out)
 
 
 def adopt_database(project: Project, source: Path, timeout_s: float = 120.0) -> dict[str, Any]:
-    """Make a copy of another database the project's own; a process that holds the daemon's lock does it.
+    """Make a copy of another database the project's own, in a process that holds the daemon's lock.
 
     Returns:
-        ``adopted``, and ``replaced``: where the database that was here is now, or None.
+        ``adopted``, and ``replaced``: the new path of the previous database, or None.
 
     Raises:
         Conflict: The daemon runs.
-        CorralError: The file cannot be taken over.
+        CorralError: The file cannot be adopted.
     """
     import subprocess
 
@@ -262,7 +266,7 @@ def adopt_database(project: Project, source: Path, timeout_s: float = 120.0) -> 
         )
         answer: dict[str, Any] = json.loads(done.stdout.decode("utf-8", "replace").splitlines()[-1])
     except (subprocess.TimeoutExpired, IndexError, ValueError) as error:
-        raise CorralError(f"{source} could not be adopted.", cause=str(error)) from error
+        raise CorralError(f"Cannot adopt {source}.", cause=str(error)) from error
     if done.returncode != 0:
         raise from_wire(answer)
     return answer
@@ -273,7 +277,7 @@ def _start_log(project: Project) -> Path:
 
 
 def _start_failure(project: Project, complaints: bytes) -> CorralError:
-    """The error that a failed start left as the last line of its complaints, else a general one."""
+    """The error in the last line of a failed start's stderr, else a general one."""
     lines = complaints.decode("utf-8", "replace").strip().splitlines()
     for line in reversed(lines):
         try:
@@ -283,7 +287,7 @@ def _start_failure(project: Project, complaints: bytes) -> CorralError:
         if isinstance(envelope, dict) and "error" in envelope:
             return from_wire(envelope)
     return DaemonUnreachable(
-        "The daemon could not be started.",
+        "Cannot start the daemon.",
         cause=lines[-1] if lines else "It gave no reason.",
         remedy=f"Read {_start_log(project)}.",
     )
@@ -293,19 +297,19 @@ def _target(path: str, query: dict[str, Any] | None) -> str:
     """The address of a request below ``/api/v1``; None values are left out, lists repeat."""
     if not query:
         return f"/api/v1{path}"
-    from urllib.parse import urlencode  # costs as much as the rest of a small command
+    from urllib.parse import urlencode  # importing it takes as long as the rest of a small command
 
     return f"/api/v1{path}?" + urlencode({k: v for k, v in query.items() if v is not None}, doseq=True)
 
 
 def segment(text: str) -> str:
-    """Quote a value for use as one segment of a request path.
+    """Quote a value as one segment of a request path.
 
     Raises:
-        InvalidInput: It is empty: the path would be another one.
+        InvalidInput: It is empty, so the path would be a different one.
     """
     from urllib.parse import quote
 
     if not text:
-        raise InvalidInput("What is meant is empty.", remedy="Name it; the list of its kind shows what there is.")
+        raise InvalidInput("The argument is empty.", remedy="Pass a name or an id; the `list` command shows them.")
     return quote(text, safe="")

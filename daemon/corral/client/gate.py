@@ -1,6 +1,6 @@
-"""The way from one session to its daemon: hook events, tool calls, and a connection that is held for life. Standard library only.
+"""A session's connection to its daemon: hook events, tool calls, and a connection held for life. Standard library only.
 
-It never raises for a hook event: whatever the daemon does, the session goes on.
+A hook event never raises: whatever the daemon does, the session continues.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ from corral.errors import CorralError, DatabaseUnavailable
 from corral.log_files import append_line
 
 DEADLINE_S = 4.0
-"""For one hook event, seconds; below the 5 s after which the client gives up on the bridge."""
+"""Time limit for a hook event, seconds; the client gives up on the bridge after 5 s."""
 SUMMON_EVERY_S = 10.0
-"""How often an absent daemon is started anew, at most, seconds."""
+"""Minimum time between two starts of a missing daemon, seconds."""
 TOOL_DEADLINE_S = 120.0
-"""For a tool call, seconds: some wait, for a lock for instance."""
+"""Time limit for a tool call, seconds: some wait, for example for a lock."""
 AWAKE_S = 20.0
-"""How long a tool call waits for a daemon that has to be started first, seconds."""
+"""How long a tool call waits for the daemon to start, seconds."""
 LIST_AWAKE_S = 8.0
-"""The same for a list, which the client wants before a session begins."""
+"""How long a list waits for the daemon to start, seconds; the client needs it before a session begins."""
 REDIAL_S = 5.0
-"""How often a lost daemon is looked for while no event passes, seconds."""
+"""Interval between attempts to reach a lost daemon, seconds."""
 LONG_TEXT = ("prompt", "last_assistant_message")
 TEXT_LIMIT = 4000
-"""Characters that are kept of a text which the daemon only shows."""
+"""Maximum length of a text that the daemon only displays, characters."""
 
 
 class Refused(Exception):
-    """A request that cannot be served: a JSON-RPC error code and a message."""
+    """A request that cannot be served, with a JSON-RPC error code and a message."""
 
 
 class Daemon:
-    """HTTP/1.1 over the daemon's socket, on kept connections. Any number of threads may use it."""
+    """HTTP/1.1 over the daemon's socket, on pooled connections. Thread-safe."""
 
     def __init__(self, project: Project) -> None:
         self._project = project
@@ -56,7 +56,7 @@ class Daemon:
 
     @property
     def path(self) -> str:
-        """Where it listens now."""
+        """The path of its socket."""
         return os.fspath(find_socket(self._project))
 
     def post(self, target: str, body: bytes, deadline: float) -> bytes:
@@ -86,7 +86,7 @@ class Daemon:
         return answer
 
     def _take(self, deadline: float) -> socket.socket:
-        """A kept connection, or a new one."""
+        """A pooled connection, or a new one."""
         with contextlib.suppress(IndexError):
             while True:
                 link = self._idle.pop()
@@ -97,7 +97,7 @@ class Daemon:
 
 
 def _is_open(link: socket.socket) -> bool:
-    """Whether the daemon still holds its end: as it says nothing unasked, all that can be there to read is the end."""
+    """Whether the daemon still holds its end: it sends nothing unasked, so a readable connection is a closed one."""
     link.settimeout(0)
     try:
         link.recv(1)
@@ -109,22 +109,22 @@ def _is_open(link: socket.socket) -> bool:
 
 
 class Gate:
-    """The way from one session's events to the daemon. It never raises.
+    """A session's connection to its daemon. It never raises.
 
     Args:
-        project: Whose daemon; None where nothing is coordinated.
-        cwd: Where the session was started; empty where that folder is gone.
+        project: The project; None if nothing is coordinated.
+        cwd: The folder in which the session was started; empty if it no longer exists.
     """
 
     def __init__(self, project: Project | None, cwd: str = "") -> None:
         self._project = project
         self.on_daemon: Callable[[], None] = lambda: None
-        """Called whenever a daemon was found, in a thread of its own."""
+        """Called in its own thread whenever a daemon was found."""
         self._unheard: dict[str, tuple[float, float]] = {}
-        """When an answer to a session or a subagent got lost: from and to, Unix time."""
+        """Unix times between which answers to a session or a subagent were lost."""
         self._next_summons = 0.0
         self._no_database: CorralError | None = None
-        """Why the last start of a daemon failed, where that was its database."""
+        """The database error of the last failed start of a daemon."""
         self._calls: dict[str | int, socket.socket] = {}
         self._lock = threading.Lock()
         self._seen = threading.Event()
@@ -142,28 +142,28 @@ class Gate:
 
     @property
     def is_open(self) -> bool:
-        """Whether there is a daemon to ask."""
+        """Whether a daemon can be reached."""
         return self._project is not None
 
     def ask(self, arguments: dict[str, Any]) -> str:
-        """The JSON that answers a hook event: the daemon's, or ``{}`` where there is none.
+        """The JSON answer to a hook event: the daemon's, or ``{}`` without one.
 
         Args:
-            arguments: The event's fields as the hook's ``input`` gives them: text, empty where the event has none.
+            arguments: The event's fields as the hook's ``input`` gives them: text, empty if missing.
         """
         if self._project is None:
             return "{}"
         event = str(arguments.get("hook_event_name"))
         try:
             if not event.isalpha():
-                raise ValueError("no event is named")
+                raise ValueError("no event named")
             deadline = time.monotonic() + DEADLINE_S
             try:
                 answer = self._tell(event, reduced(arguments), deadline)
-            except (ConnectionResetError, BrokenPipeError):  # the daemon went; another one may be there
+            except (ConnectionResetError, BrokenPipeError):  # the daemon ended; another one may run
                 answer = self._tell(event, reduced(arguments), deadline)
         except (FileNotFoundError, ConnectionError) as error:
-            self._log(f"{event}: the daemon is away: {error!r}")
+            self._log(f"{event}: no daemon: {error!r}")
             self._summon()
             return "{}"
         except Exception as error:  # noqa: BLE001 - the edge: whatever it is, the session goes on
@@ -173,7 +173,7 @@ class Gate:
         return answer
 
     def _tell(self, event: str, fields: dict[str, Any], deadline: float) -> str:
-        """Send an event, once. It says since when the daemon's answers were not heard: what they brought is still to be told."""
+        """Send an event once, with the time since which answers were lost, so that the daemon repeats their content."""
         actor, began = str(fields.get("agent_id") or fields.get("session_id")), time.time()
         unheard = self._unheard.pop(actor, None)
         origin = {"bridge": str(os.getpid()), "pid": os.getppid(), "source": "bridge", "sent": began}
@@ -191,12 +191,12 @@ class Gate:
         return answer
 
     def forward(self, message: dict[str, Any], profile: str, awake_s: float = AWAKE_S) -> dict[str, Any]:
-        """Hand a JSON-RPC request on to the daemon, started if need be, and return its answer.
+        """Forward a JSON-RPC request to the daemon, starting it if needed, and return its answer.
 
-        A request is sent once. If the daemon dies over it, nobody knows what it did: whoever asked is told so.
+        A request is sent once. If the daemon dies meanwhile, the outcome is unknown, and the caller gets an error.
 
         Raises:
-            Refused: There is no daemon to be had, or the answer was lost.
+            Refused: There is no daemon, or the answer was lost.
         """
         meta = (message.get("params") or {}).get("_meta") or {}
         headers = {**self._origin, "X-Corral-Use": str(meta.get("claudecode/toolUseId", ""))}
@@ -211,13 +211,14 @@ class Gate:
             answer = json.loads(body) if status == 200 else {}
         except ConnectionRefusedError as error:
             raise Refused(
-                -32603, f"Corral's daemon cannot be reached: {error}. Try again; `corral doctor` helps."
+                -32603, f"Cannot reach Corral's daemon: {error}. Try again; `corral doctor` helps."
             ) from error
         except (OSError, ValueError) as error:
             self._log(f"{message.get('method')}: {error!r}")
             raise Refused(
                 -32603,
-                f"Corral's daemon went away before it answered ({error}). Look whether it was done; then try again.",
+                f"Corral's daemon ended before it answered ({error}). Check whether the request took effect; then "
+                "try again.",
             ) from error
         self._seen.set()
         if status != 200 or not isinstance(answer, dict) or not ("result" in answer or "error" in answer):
@@ -228,13 +229,13 @@ class Gate:
         return answer
 
     def cancel(self, request: str | int) -> None:
-        """Hang up on a request that nobody waits for any more: whatever it waits for, the daemon gives up for it."""
+        """Close the connection of a cancelled request; the daemon then stops waiting for it."""
         if (link := self._calls.get(request)) is not None:
             with contextlib.suppress(OSError):  # it ended meanwhile
                 link.shutdown(socket.SHUT_RDWR)
 
     def _reached(self, awake_s: float) -> socket.socket:
-        """A new connection to the daemon, which is started if it is away."""
+        """A new connection to the daemon, which is started if it does not run."""
         deadline = time.monotonic() + awake_s
         while True:
             try:
@@ -267,7 +268,7 @@ class Gate:
             self._seen.wait(REDIAL_S)
 
     def _summon(self) -> None:
-        """Start the daemon beside the running call, which does not wait for it; none where Corral was uninstalled."""
+        """Start the daemon in the background; none where Corral was uninstalled."""
         if self._project is None or not self._project.initialised:
             return
         with self._lock:
@@ -279,7 +280,7 @@ class Gate:
             threading.Thread(target=self._start_daemon, name="summon", daemon=True).start()
 
     def _start_daemon(self) -> None:
-        # The client costs several megabytes, which only a session that lost its daemon pays.
+        # Importing the client takes several megabytes, so only a session that lost its daemon does it.
         try:
             from corral.client.connection import Client
 
@@ -295,18 +296,18 @@ class Gate:
     def _log(self, line: str) -> None:
         assert self._project is not None
         stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        # A folder that cannot be written is no reason to fail an edit.
+        # A folder that cannot be written must not fail an edit.
         with contextlib.suppress(OSError):
             if self._project.home.is_symlink() or self._project.logs_dir.is_symlink():
                 return  # the daemon says so
             if not self._project.initialised:
-                return  # it was uninstalled under a session that goes on
+                return  # Corral was uninstalled during the session
             self._project.logs_dir.mkdir(parents=True, exist_ok=True)
             append_line(self._project.logs_dir / "bridge.log", f"{stamp} pid={os.getpid()} {line}")
 
 
 def reduced(arguments: dict[str, Any]) -> dict[str, Any]:
-    """The event as the client's own payload has it: without what is empty, flags as booleans, long texts cut."""
+    """The event as the client's own payload has it: without empty fields, flags as booleans, long texts cut."""
     fields: dict[str, Any] = {}
     for name, value in arguments.items():
         kept = reduced(value) if isinstance(value, dict) else value

@@ -1,6 +1,6 @@
-"""HTTP/1.1 over the daemon's Unix socket, as much of it as the daemon speaks. Standard library only.
+"""A minimal HTTP/1.1 client for the daemon's Unix socket. Standard library only.
 
-For the command line and the bridge: the library's own client takes longer to import than a command may take.
+The library's own client takes too long to import for the command line and the bridge.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from corral.config.ownership import is_own
 
 
 class Answer(NamedTuple):
-    """Status and body, whether the connection may be used again, and the address where a list goes on (empty: nowhere)."""
+    """Status and body, whether the connection can be reused, and the next page's address (empty: none)."""
 
     status: int
     body: bytes
@@ -26,11 +26,11 @@ class Answer(NamedTuple):
 
 
 def dial(path: str, timeout_s: float | None) -> socket.socket:
-    """Open a connection to a daemon of this user's; the caller closes it.
+    """Connect to this user's daemon; the caller closes the connection.
 
     Raises:
-        PermissionError: The socket, or the process that listens on it, is another user's.
-        OSError: Nobody listens there, or only the daemon of the repository that this one was copied from by hard links.
+        PermissionError: Another user owns the socket, or the process that listens on it.
+        OSError: Nobody listens, or only the daemon of the repository that this one is a hard-linked copy of.
     """
     link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     link.settimeout(timeout_s)
@@ -41,7 +41,7 @@ def dial(path: str, timeout_s: float | None) -> socket.socket:
             raise ConnectionRefusedError(errno.ECONNREFUSED, f"it is a hard link to {link.getpeername()}", path)
         for uid in (found.st_uid, peer_uid(link)):
             if not is_own(uid):
-                raise PermissionError(errno.EACCES, f"uid {uid} serves it, another user", path)
+                raise PermissionError(errno.EACCES, f"it is served by another user, uid {uid}", path)
     except OSError:
         link.close()
         raise
@@ -49,10 +49,10 @@ def dial(path: str, timeout_s: float | None) -> socket.socket:
 
 
 def peer_uid(link: socket.socket) -> int:
-    """Whose process is at the other end of a Unix socket connection, as the kernel recorded it.
+    """The user id of the peer of a Unix socket connection, from the kernel.
 
     Raises:
-        OSError: The connection is none of a Unix socket, or the kernel does not say.
+        OSError: It is no Unix socket connection, or the kernel does not tell.
     """
     # Linux has `struct ucred {pid, uid, gid}`, macOS and the BSDs `struct xucred {version, uid, ...}`: the uid comes second.
     if sys.platform == "linux":
@@ -63,17 +63,17 @@ def peer_uid(link: socket.socket) -> int:
 
 
 def peer_pid(link: socket.socket) -> int:
-    """Which process is at the other end of a Unix socket connection, as the kernel recorded it.
+    """The process id of the peer of a Unix socket connection, from the kernel.
 
     Raises:
-        OSError: The connection is none of a Unix socket, or the kernel does not say.
+        OSError: It is no Unix socket connection, or the kernel does not tell.
     """
     option = (socket.SOL_SOCKET, socket.SO_PEERCRED, 12) if sys.platform == "linux" else (0, 2, 4)  # LOCAL_PEERPID
     return int.from_bytes(link.getsockopt(*option)[:4], sys.byteorder)
 
 
 def request(method: str, target: str, body: bytes | None = None, headers: Mapping[str, str] | None = None) -> bytes:
-    """A whole request; ``body`` is JSON. Characters that a header cannot carry (controls, beyond Latin-1) are left out."""
+    """Build a request; ``body`` is JSON. Characters that a header cannot carry (controls, beyond Latin-1) are left out."""
     more = "".join(f"{name}: {_carried(value)}\r\n" for name, value in (headers or {}).items())
     kind = "" if body is None else "Content-Type: application/json\r\n"
     head = f"{method} {target} HTTP/1.1\r\nHost: localhost\r\n{kind}{more}Content-Length: {len(body or b'')}\r\n\r\n"
@@ -89,13 +89,13 @@ def exchange(link: socket.socket, sent: bytes, deadline: float) -> Answer:
 
     Args:
         link: An open connection.
-        sent: What :func:`request` made.
+        sent: A request from :func:`request`.
         deadline: On the monotonic clock, seconds.
 
     Raises:
-        ConnectionError: The daemon went away before it had answered.
+        ConnectionError: The daemon closed the connection before it answered.
         TimeoutError: No answer in time.
-        ValueError: What came is no answer of the daemon.
+        ValueError: The answer is not the daemon's.
     """
     link.settimeout(left(deadline))
     link.sendall(sent)
@@ -119,7 +119,7 @@ def _more(link: socket.socket, deadline: float) -> bytes:
     link.settimeout(left(deadline))
     chunk = link.recv(65536)
     if not chunk:
-        raise ConnectionResetError("the daemon hung up")
+        raise ConnectionResetError("the daemon closed the connection")
     return chunk
 
 

@@ -1,4 +1,4 @@
-"""Configuration: where things are (:mod:`.paths`), the settings' schema (:mod:`.model`), loading, watching.
+"""Configuration: paths (:mod:`.paths`), the schema of the settings (:mod:`.model`), loading, watching.
 
-Nothing is imported here: a hook or a command that only needs a path must not pay for the schema.
+Nothing is imported here: a hook or a command that only needs a path must not load the schema.
 """

@@ -1,4 +1,4 @@
-"""Who runs this process, and their home folder, also where the system has no account for the user id (in containers)."""
+"""The user of this process and their home folder, also where the system has no account for the user id (in containers)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from corral.errors import NotFound
 
 
 def user_name() -> str:
-    """The account's name; ``uid-N`` where the system knows none."""
+    """The account's name; ``uid-N`` if the system knows none."""
     import getpass  # the bridge and the hooks' clients never need it
 
     try:

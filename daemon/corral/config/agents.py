@@ -1,12 +1,12 @@
 """Agent definitions: the project's ``.claude/agents/*.md``, and the plugin's own.
 
-They are Claude Code's files: a front matter, then what the agent is told. Beside Claude Code's fields they may carry these:
+They are Claude Code's files: a front matter, then the instructions. Corral reads these further fields:
 
 ```yaml
 capabilities: [python, sql]       # what its tasks may require
-runner: opencode                  # what executes its tasks, instead of Claude Code: a name for `command`
+runner: opencode                  # executes its tasks instead of Claude Code: a name for `command`
 runner_model: google/gemini-3-flash
-command: [opencode, run, --model, "{model}", --auto]    # its arguments, one by one; no shell; the prompt is its standard input
+command: [opencode, run, --model, "{model}", --auto]    # an argument list; no shell; the prompt is its standard input
 runner_env: {OPENCODE_DISABLE_AUTOUPDATE: "1"}          # variables for that command
 ```
 """
@@ -30,15 +30,15 @@ from corral.config.teams import Line, Name, Words, field_path, shown
 from corral.errors import ConfigInvalid
 
 CLAUDE = "claude"
-"""The runner of an agent that names none."""
+"""The default runner of an agent."""
 MODEL = "{model}"
-"""What stands for the model in an agent's command."""
+"""Placeholder for the model in an agent's command."""
 MAX_BYTES = 60_000
-"""The whole becomes one argument of a program, and Linux takes 128 KiB."""
+"""Maximum size: the whole becomes one argument of a program, and Linux allows 128 KiB."""
 MAX_LISTED = 4096
-"""Characters of a list that is written as words with commas."""
+"""Separators in a list that is written as words with commas."""
 MAX_FILES = 1000
-"""In a folder and all below it; the folder may be a link to anywhere."""
+"""Matches a folder and everything below it; the folder may be a link to anywhere."""
 PLUGIN = "plugin"
 PROJECT = "project"
 
@@ -49,7 +49,7 @@ _PROGRAM = re.compile(r"/.*|[^/]+")
 
 
 def _listed(value: Any) -> Any:
-    """``Read, Bash(git *)`` as a list; ``*`` is all there are, as if nothing were said."""
+    """Parse ``Read, Bash(git *)`` as a list; ``*`` means all tools, as if the field were missing."""
     if isinstance(value, str) and len(value) <= MAX_LISTED:
         names = [name.strip() for name in _COMMA.split(value) if name.strip()]
         return None if names == ["*"] else names
@@ -66,15 +66,15 @@ Variable = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
 
 
 class AgentDefinition(BaseModel):
-    """One agent, as its file says.
+    """One agent, as its file defines it.
 
     Attributes:
         instructions: The text below the front matter.
-        model: What Claude Code runs it on; None leaves it to the settings.
-        runner: What executes its tasks: ``claude``, or a name for ``command``.
-        runner_model: What that command runs on.
+        model: The model inside Claude Code; None leaves it to the settings.
+        runner: The runner of its tasks: ``claude``, or a name for ``command``.
+        runner_model: The model of that command.
         command: A program and its arguments; ``{model}`` stands for the model.
-        runner_env: Variables of its environment; what Corral itself sets there wins.
+        runner_env: Environment variables; Corral's own win.
     """
 
     model_config = ConfigDict(frozen=True, strict=True, extra="ignore")
@@ -103,11 +103,11 @@ class AgentDefinition(BaseModel):
         if self.command and not _PROGRAM.fullmatch(self.command[0]):
             raise ValueError("the program of `command` must be a name on the PATH, or absolute")
         if MODEL in self.command and self.runner_model is None:
-            raise ValueError(f"`command` has {MODEL}, and there is no `runner_model`")
+            raise ValueError(f"`command` uses {MODEL}, but `runner_model` is missing")
         return self
 
     def for_claude(self) -> dict[str, Any]:
-        """What Claude Code takes as a definition. That it works in a worktree, and what it may do there, is settled already."""
+        """The definition as Claude Code reads it, without isolation and permission mode: Corral sets both."""
         fields = {"tools", "disallowedTools", "skills", "mcpServers", "hooks", "effort"}
         said = self.model_dump(mode="json", include=fields, exclude_none=True)
         return {"description": self.description, "prompt": self.instructions, **said}
@@ -115,7 +115,7 @@ class AgentDefinition(BaseModel):
 
 @dataclass(frozen=True)
 class Found:
-    """A definition, or what is wrong with it.
+    """A definition, or its errors.
 
     Attributes:
         source: ``project`` or ``plugin``.
@@ -129,14 +129,15 @@ class Found:
 
 
 ON_REQUEST = frozenset({"OpenCode-Builder.md"})
-"""Definitions that Corral ships and offers to nobody who did not ask: they send code to another provider."""
+"""Shipped definitions that send code to another provider; offered only to users who ask."""
 
 
 def find_definitions(project: Project) -> list[Found]:
     """Every definition of the project, then of the plugin; a file without a front matter is none.
 
-    The plugin's are those that it offers to Claude Code too: one that sends code to another provider is not among them, and
-    counts where a person asked ``corral init`` for a copy in the project.
+    Of the plugin only those that it offers to Claude Code too: a definition that sends code to another provider counts
+    only where
+    a person asked ``corral init`` for a copy in the project.
     """
     own = [] if project.bare else _below(project.root / ".claude" / "agents", PROJECT)
     shipped = _below(bundle_dir() / ".claude" / "agents", PLUGIN)
@@ -144,10 +145,10 @@ def find_definitions(project: Project) -> list[Found]:
 
 
 def read_definition(file: Path) -> AgentDefinition | None:
-    """Read one file; None if it is not there, or has no front matter.
+    """Read one file; None if it is missing, or has no front matter.
 
     Raises:
-        ConfigInvalid: With every error there is in ``details["errors"]``: ``field`` and ``reason``.
+        ConfigInvalid: ``details["errors"]`` lists every error: ``field`` and ``reason``.
     """
     try:
         data = read_file(file)
@@ -186,7 +187,9 @@ def _found(file: Path, source: str) -> Found | None:
 
 
 def _front(text: str) -> dict[str, Any]:
-    """The front matter. Many a one is no YAML (``description: Use when: …``): there words are words, as Claude Code has it."""
+    """Parse the front matter. Many are not valid YAML (``description: Use when: …``): then values are plain text, as in
+    Claude Code.
+    """
     try:
         return read_mapping(text.encode())
     except DocumentError:

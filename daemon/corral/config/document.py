@@ -1,8 +1,10 @@
-"""Reading a YAML document that anybody may have written: plain values only, bounded before and while it is read.
+"""Read a YAML document that anybody may have written: plain values only, with limits before and during reading.
 
-Built on PyYAML's events instead of its constructors, because a safe loader still expands aliases (six lines become
-megabytes), keeps the last of two equal keys, and reads ``off``, ``no`` and ``1:30`` as YAML 1.1 did. Here words are words:
-scalars follow the core schema of YAML 1.2, so that ``enforcement: off`` and a branch called ``no`` mean what they say.
+It uses PyYAML's events instead of its constructors: a safe loader still expands aliases (six lines become megabytes),
+keeps the
+last of two equal keys, and reads ``off``, ``no`` and ``1:30`` as YAML 1.1 did. Scalars follow the core schema of YAML
+1.2, so
+``enforcement: off`` and a branch named ``no`` stay words.
 """
 
 from __future__ import annotations
@@ -26,17 +28,18 @@ _DECIMAL = re.compile(r"[-+]?((0|[1-9][0-9]{0,29})(\.[0-9]{0,30})?|\.[0-9]{1,30}
 
 
 class DocumentError(ValueError):
-    """The text is not a document that is accepted here; the message says why, and on which line if it can."""
+    """The text is not an accepted document; the message gives the reason and, if known, the line."""
 
 
 def read_mapping(data: bytes) -> dict[str, Any]:
-    """The mapping that a YAML document holds; an empty document is an empty mapping.
+    """Return the mapping of a YAML document; an empty document is an empty mapping.
 
     Args:
         data: The whole file, UTF-8.
 
     Raises:
-        DocumentError: Bigger than :data:`MAX_BYTES`, deeper than :data:`MAX_DEPTH`, not UTF-8, not YAML, not one mapping;
+        DocumentError: Bigger than :data:`MAX_BYTES`, deeper than :data:`MAX_DEPTH`, not UTF-8, not YAML, not one
+            mapping;
             or it uses an alias, an anchor, a tag, or one key twice.
     """
     value = read(data)
@@ -48,7 +51,7 @@ def read_mapping(data: bytes) -> dict[str, Any]:
 
 
 def read(data: bytes) -> Any:
-    """The value of a YAML document (None if it is empty); :func:`read_mapping` tells what is refused."""
+    """Return the value of a YAML document (None if it is empty); raises as :func:`read_mapping`."""
     if len(data) > MAX_BYTES:
         raise DocumentError(f"is larger than {MAX_BYTES // 1_000_000} MB")
     try:
@@ -64,7 +67,7 @@ def read(data: bytes) -> Any:
 
 
 def plain_scalar(text: str) -> str | int | float | bool | None:
-    """What an unquoted word means: null, a truth value, a number, or itself (``010`` too: it is octal to some readers)."""
+    """Parse an unquoted word: null, a truth value, a number, or text (``010`` too: some readers take it as octal)."""
     if text in _WORDS:
         return _WORDS[text]
     if _INTEGER.fullmatch(text):

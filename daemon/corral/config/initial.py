@@ -1,11 +1,11 @@
-"""The configuration file that ``corral init`` writes. Standard library only: the command line uses it before any daemon runs."""
+"""The configuration file that ``corral init`` writes. Standard library only: the CLI uses it before any daemon runs."""
 
 from __future__ import annotations
 
 import json
 
 _TEXT = """\
-# How Corral works in this repository; commit this file. What is not written here has its default.
+# How Corral works in this repository; commit this file. Missing settings have their defaults.
 # All settings: docs/configuration.md. This machine only: .corral/local.yaml. Checked by `corral doctor`.
 
 landing:
@@ -16,17 +16,17 @@ landing:
   verify:{verify}
 
 supervisor:
-  # Tasks that are worked on at the same time.
+  # Workers at the same time.
   max_agents: 10
 
 locks:
-  # An edit of a file that another session holds in the same checkout: enforce = denied, warn = told, off = nothing.
+  # An edit of a file that another session holds in the same checkout: enforce = denied, warn = warning, off = nothing.
   enforcement: enforce
 """
 
 
 def default_config(target: str, verify: list[str]) -> str:
-    """The commented YAML for a new project.
+    """Return the commented YAML for a new project.
 
     Args:
         target: The branch that work lands on.
@@ -37,5 +37,5 @@ def default_config(target: str, verify: list[str]) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A YAML scalar in double quotes: JSON's form is one, but for what YAML does not want to see unescaped."""
+    """A YAML scalar in double quotes: JSON, plus the characters that YAML wants escaped."""
     return "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in json.dumps(text, ensure_ascii=False))

@@ -1,4 +1,4 @@
-"""Which folder stands at a path, told by the file system and not by its name. Standard library only."""
+"""Identify a folder by its inode, not by its name. Standard library only."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from pathlib import Path
 
 
 def folder_id(folder: Path) -> str:
-    """What tells a folder from every other that exists now, whatever it is called: ``device:inode``, links not followed.
+    """Identify an existing folder independent of its name: ``device:inode``, links not followed.
 
     Raises:
-        OSError: Nothing stands there.
+        OSError: Nothing exists there.
     """
     found = folder.lstat()
     return f"{found.st_dev}:{found.st_ino}"
 
 
 def repository_has_left(git_dir: Path, known: str) -> bool:
-    """Whether a repository is at its place no more: moved, replaced, deleted or being deleted; not where that cannot be told.
+    """Whether a repository was moved, replaced or deleted; False if that cannot be determined.
 
     Args:
         known: The :func:`folder_id` of its git directory.

@@ -1,4 +1,4 @@
-"""Folders of Corral's own are real folders: a symbolic link in the place of one would have Corral write somewhere else."""
+"""Refuse symbolic links in place of Corral's own folders: Corral would write somewhere else."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from corral.config.paths import Project
 from corral.errors import FolderLinked
 
 VERIFY = "verify"
-"""The folder below ``.corral/`` that merges are verified in."""
+"""The folder below ``.corral/`` that holds verification worktrees."""
 
 OWN_FOLDERS = ("logs", "run", "state", VERIFY, "worktrees")
 """The folders below ``.corral/`` that Corral writes to."""
 
 
 def refuse_links(path: Path, top: Path) -> None:
-    """Insist that neither ``path`` nor a folder between it and ``top`` is a symbolic link.
+    """Refuse a path if it, or a folder between it and ``top``, is a symbolic link.
 
     Args:
         path: Absolute; need not exist.
-        top: Not looked at itself. Where ``path`` does not lie below it, ``path`` alone is looked at.
+        top: Not checked itself. If ``path`` is not below it, only ``path`` is checked.
 
     Raises:
         FolderLinked: One is a link.
@@ -31,29 +31,29 @@ def refuse_links(path: Path, top: Path) -> None:
         if here.is_symlink():
             raise FolderLinked(
                 f"{here} is a symbolic link to {os.readlink(here)}.",  # noqa: PTH115 - as it is written
-                cause="Corral does not write through a link: what lies behind it may be somebody else's.",
-                remedy=f"Put a folder in its place: `rm {here} && mkdir {here}`. "
-                "Worktrees can lie elsewhere: set `worktrees.root`.",
+                cause="Corral does not write through a link: its target may belong to somebody else.",
+                remedy=f"Replace it with a folder: `rm {here} && mkdir {here}`. To keep worktrees elsewhere, set "
+                "`worktrees.root`.",
             )
 
 
 def make_own_folder(path: Path, top: Path) -> Path:
-    """Make a folder (mode 0700) and those above it up to ``top``, and return it; none of them may be a link.
+    """Create a folder (mode 0700) and its parents up to ``top``, and return it; none of them may be a link.
 
     Raises:
         FolderLinked: One is a symbolic link.
-        OSError: It cannot be made.
+        OSError: It cannot be created.
     """
     refuse_links(path, top)
     missing = [folder for folder in (path, *path.parents) if not folder.exists()]
     for folder in reversed(missing):
         folder.mkdir(mode=0o700, exist_ok=True)
-    refuse_links(path, top)  # one may have been put there meanwhile
+    refuse_links(path, top)  # a link may have appeared meanwhile
     return path
 
 
 def linked_folders(project: Project) -> list[FolderLinked]:
-    """An error for each of Corral's own folders, ``.corral`` among them, that is a symbolic link."""
+    """One error for each of Corral's own folders, including ``.corral``, that is a symbolic link."""
     found = []
     for folder in (project.home, *(project.home / name for name in OWN_FOLDERS)):
         try:

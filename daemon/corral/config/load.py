@@ -1,6 +1,6 @@
-"""Loading the settings: defaults, three files and the environment, merged field by field, then validated as a whole.
+"""Load the settings: defaults, three files and the environment, merged field by field, then validated as a whole.
 
-A value that a later layer overrides is never looked at. Nothing here keeps state: to reload is to load again.
+A value that a later layer overrides is not validated. Nothing here keeps state: to reload is to load again.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _VARIABLES = {setting.variable: setting for setting in _SETTINGS.values()}
 
 @dataclass(frozen=True)
 class Loaded:
-    """The settings in force, and how they came about.
+    """The settings in force and their sources.
 
     Attributes:
         settings: Validated.
-        sources: For every dotted key, where its value came from: ``default``, a file, or the name of a variable.
-        warnings: What was ignored: keys and variables that nobody knows, with the likely spelling.
+        sources: The source of every dotted key: ``default``, a file, or the name of a variable.
+        warnings: Ignored keys and variables, with the likely spelling.
         overrides: Dotted key to the variable that set it; the daemon logs them.
     """
 
@@ -52,7 +52,7 @@ class Loaded:
 
 @dataclass
 class _Findings:
-    """What the layers said, gathered so that everything can be reported at once."""
+    """Values and errors of all layers, collected to be reported at once."""
 
     values: dict[str, Any] = field(default_factory=dict)
     sources: dict[str, str] = field(default_factory=dict)
@@ -68,17 +68,19 @@ class _Findings:
 
 
 def load(project: Project, *, environ: Mapping[str, str], home: Path, committed: bytes | None = None) -> Loaded:
-    """Merge and validate: defaults, then the team's file, the user's, this machine's, then the environment; later wins.
+    """Merge and validate: defaults, the team's file, the user's, this machine's, then the environment; later wins.
 
     Args:
-        environ: The environment; see :func:`_from_environment` for how variables are spelled and read.
+        environ: The environment; see :func:`_from_environment` for the names and values of variables.
         home: The user's home folder.
-        committed: ``.corral/config.yaml`` as it is on the target branch. Its ``landing`` section replaces that of the
-            working copy and wins over every other file: a worker can write all of them, and what verifies its work is
-            not for it to say. None: the branch has no such file, and the working copy counts.
+        committed: ``.corral/config.yaml`` of the target branch. Its ``landing`` section replaces that of the working
+            copy and
+            wins over every other file: a worker can write those, and must not choose its own verification. None: the
+            branch
+            has no such file, and the working copy counts.
 
     Raises:
-        ConfigInvalid: With every error there is in ``details["errors"]``: ``field``, ``reason``, ``source``.
+        ConfigInvalid: ``details["errors"]`` lists every error: ``field``, ``reason``, ``source``.
     """
     found = _Findings()
     for source, path in config_files(project, home).items():
@@ -96,7 +98,7 @@ def load(project: Project, *, environ: Mapping[str, str], home: Path, committed:
 
 
 def parse_file(project: Project, data: bytes, home: Path) -> Loaded:
-    """What one version of the team's file says by itself, with the defaults for the rest.
+    """Parse one version of the team's file, with the defaults for the rest.
 
     Raises:
         ConfigInvalid: See :func:`load`.
@@ -108,7 +110,7 @@ def parse_file(project: Project, data: bytes, home: Path) -> Loaded:
 
 
 def config_files(project: Project, home: Path) -> dict[str, Path]:
-    """The configuration files by the name they are reported under, later wins; a missing one is not an error."""
+    """The configuration files by the name used in reports, later wins; a missing one is no error."""
     files = {TEAM_FILE: project.config_file, USER_FILE: home / ".corral" / "config.yaml"}
     if files[USER_FILE] == files[TEAM_FILE]:
         del files[USER_FILE]
@@ -116,7 +118,7 @@ def config_files(project: Project, home: Path) -> dict[str, Path]:
 
 
 def read_file(path: Path) -> bytes | None:
-    """A configuration file's bytes, at most one more than are accepted; None if there is no such file.
+    """A configuration file's bytes, at most one more than the limit; None if there is no such file.
 
     Raises:
         OSError: It cannot be read, or is not a file.
@@ -131,7 +133,8 @@ def read_file(path: Path) -> bytes | None:
 
 
 def read_settings(path: Path) -> bytes | None:
-    """As :func:`read_file`, of a repository's file that says what is run: this user's own, or in a repository they trust.
+    """Like :func:`read_file`, for a repository's file that names commands: it must be this user's own, or in a trusted
+    repository.
 
     Raises:
         OSError: It cannot be read, is not a file, or belongs to another user.
@@ -159,7 +162,7 @@ def _parsed(data: bytes, source: str, found: _Findings) -> dict[str, Any]:
 
 
 def _gather(found: _Findings, content: Mapping[str, Any], source: str, prefix: str = "") -> None:
-    """Take a layer apart into dotted keys; a section without content says nothing."""
+    """Flatten a layer into dotted keys; an empty section is ignored."""
     for name, value in content.items():
         key = f"{prefix}{name}"
         if key in _SETTINGS:
@@ -169,16 +172,18 @@ def _gather(found: _Findings, content: Mapping[str, Any], source: str, prefix: s
         elif isinstance(value, dict):
             _gather(found, value, source, f"{key}.")
         elif value is not None:
-            found.refuse(key, f"must be a section with settings in it, not {_shown(value)}", source)
+            found.refuse(key, f"must be a section with settings, not {_shown(value)}", source)
 
 
 def _from_environment(environ: Mapping[str, str], found: _Findings) -> dict[str, str]:
     """Apply ``CORRAL_`` variables.
 
-    ``CORRAL_LANDING_TARGET``, ``CORRAL_LANDING__TARGET`` and ``CORRAL_landing.target`` are ``landing.target``. A text is
-    taken as it stands, a list is YAML (``["a", "b"]``) or one entry, anything else is read like an unquoted word in a file.
-    An empty variable is not set. ``CORRAL_`` variables that are no setting, such as ``CORRAL_TASK_ID``, have other uses and
-    are only mentioned when they look like a misspelt setting.
+    ``CORRAL_LANDING_TARGET``, ``CORRAL_LANDING__TARGET`` and ``CORRAL_landing.target`` are ``landing.target``. A text
+    is
+    taken as it is, a list is YAML (``["a", "b"]``) or one entry, anything else is read like an unquoted word in a file.
+    An empty variable is not set. ``CORRAL_`` variables that are no setting, such as ``CORRAL_TASK_ID``, have other uses
+    and
+    are only reported when they look like a misspelt setting.
     """
     overrides: dict[str, str] = {}
     for variable in sorted(name for name in environ if name.startswith(PREFIX) and environ[name]):
@@ -232,7 +237,7 @@ def _reasons(error: ValidationError) -> Iterator[tuple[str, str]]:
 
 
 def _setting_of(key: str) -> str:
-    """The setting that an error is about; the key may go on into an entry of its list."""
+    """The setting that an error is about; the key may continue into a list entry."""
     while key not in _SETTINGS:
         key = key.rpartition(".")[0]
     return key
@@ -245,7 +250,7 @@ def _invalid(errors: list[dict[str, str]]) -> ConfigInvalid:
 
 
 def _meant_key(section: str, name: str) -> str:
-    """A neighbour that is spelt alike, else a setting of that very name in another section."""
+    """A similarly spelt sibling, else a setting with that name in another section."""
     neighbours = [key for key in (*_SECTIONS, *_SETTINGS) if key.startswith(section)]
     near = difflib.get_close_matches(name[:200], [key.removeprefix(section) for key in neighbours], n=1)
     elsewhere = [key for key in _SETTINGS if key.endswith(f".{name}")]

@@ -1,7 +1,8 @@
-"""The settings: one frozen class per section, and for every field its type, its range, its default and what it does.
+"""The settings: one frozen class per section; each field has a type, a range, a default and a description.
 
-This is the only place where a setting is declared. Loading, ``CORRAL_`` variables, the table in ``docs/configuration.md``
-and the JSON schema (``Settings.model_json_schema()``) are all derived from it.
+This is the only declaration of settings. Loading, ``CORRAL_`` variables, the table in ``docs/configuration.md`` and the
+JSON
+schema (``Settings.model_json_schema()``) are all derived from it.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 _DAY_S = 86_400
 DEFAULT_RETRIES = 3
 _BRANCH = re.compile(r"[^\x00-\x20\x7f~^:?*\[\\-][^\x00-\x20\x7f~^:?*\[\\]{0,199}")
-"""What no option and no revision expression looks like; whether git takes the name is for git to say."""
+"""Excludes options and revision expressions; git itself decides whether the name is valid."""
 
 
 @dataclass(frozen=True)
 class Places:
-    """What path-valued fields are resolved against; passed to validation as its context."""
+    """The folders that path settings are relative to; passed to validation as its context."""
 
     root: Path
     home: Path
@@ -34,7 +35,7 @@ def _upper(value: Any) -> Any:
 
 
 def _listed(value: Any) -> Any:
-    """A lone command needs no list around it, and a list whose entries are all commented out is empty."""
+    """Accept a single command without a list, and treat a list whose entries are all commented out as empty."""
     if value is None:
         return []
     return [value] if isinstance(value, str) else value
@@ -59,7 +60,7 @@ def _expanded(path: str, info: ValidationInfo) -> str:
 
 
 def _runnable(command: str, info: ValidationInfo) -> str:
-    """A bare name is looked up when it is needed, on the PATH of that moment; a path names a file, which must be there."""
+    """Validate a program: a bare name is looked up on the PATH when it is needed; a path must name an existing file."""
     command = _expanded(command, info)
     if info.context is None or "/" not in command:
         return command
@@ -86,26 +87,26 @@ class Landing(_Section):
     """How finished work reaches the target branch. The version committed on that branch counts, not a worktree's."""
 
     target: Branch | None = Field(
-        default=None, description="Branch that finished work lands on; null: the one the main checkout has."
+        default=None, description="Branch that finished work lands on; null: the current branch of the main checkout."
     )
     verify: Commands = Field(
-        default=[], description="Commands that must pass on the merged tree, in order; none: lands as `unverified`."
+        default=[],
+        description="Commands that must pass on the merged tree, in order; none: work lands as `unverified`.",
     )
     approve_paths: Globs = Field(
         default=["**/CLAUDE.md", "**/CLAUDE.local.md", "**/.claude/**", "**/.mcp.json", "hooks/**", ".corral/**"],
-        description="A merge that changes what matches, or a file that `verify` names, waits for `corral merge approve`.",
+        description="A merge that changes a matching path, or a file that `verify` names, needs `corral merge "
+        "approve`.",
     )
     rest_s: Pause = Field(
         default=1,
-        description="Time without a write by git in the target's checkout before it is moved; waited for 30 s at most.",
+        description="Idle time of git in the target's checkout before it is moved; waits at most 30 s.",
     )
-    timeout_s: Seconds = Field(default=600, description="Longest time one verification may take.")
+    timeout_s: Seconds = Field(default=600, description="Time limit for one verification.")
     on_conflict: Literal["return"] = Field(
-        default="return", description="What happens on a conflict: it goes back to whoever made the branch."
+        default="return", description="Handling of a conflict: the branch goes back to its author."
     )
-    reruns: int = Field(
-        default=1, ge=0, le=10, description="Times a red verification is run again before it counts as red."
-    )
+    reruns: int = Field(default=1, ge=0, le=10, description="Number of reruns before a red verification counts as red.")
 
 
 class Supervisor(_Section):
@@ -122,40 +123,41 @@ class Tasks(_Section):
         default=None,
         ge=0,
         le=100,
-        description="Times a failed task is tried again before it is `dead`; null: 3, and never after a command's own exit code.",
+        description="Retries of a failed task before it is `dead`; null: 3, and none after a command's own exit code.",
     )
     max_crashes: int = Field(
         default=5,
         ge=0,
         le=100,
-        description="Times in a row that the daemon died, or its worker was killed, while a task ran; one more and it is `dead`.",
+        description="Times in a row that the daemon died, or the worker was killed, while a task ran; one more "
+        "makes it `dead`.",
     )
-    backoff_initial_s: Pause = Field(default=10, description="Pause before the first retry; it doubles with each one.")
-    backoff_max_s: Pause = Field(default=300, description="Longest pause between two tries.")
+    backoff_initial_s: Pause = Field(default=10, description="Delay before the first retry; it doubles with each one.")
+    backoff_max_s: Pause = Field(default=300, description="Longest delay between two attempts.")
     ageing_s: Pause = Field(
-        default=0, description="A waiting task gains one step of priority per this interval; 0: priority never changes."
+        default=0, description="Interval after which a waiting task gains one step of priority; 0: never."
     )
     unblock_on: Literal["landed", "completed"] = Field(
-        default="landed", description="What a dependency must have reached before its dependents start."
+        default="landed", description="State that a dependency must reach before its dependents start."
     )
-    max_queue: int = Field(default=1000, ge=1, le=1_000_000, description="Open tasks that are accepted at most.")
+    max_queue: int = Field(default=1000, ge=1, le=1_000_000, description="Limit of open tasks.")
 
     @property
     def retries(self) -> int:
-        """Times a task is tried again unless it says otherwise."""
+        """The number of retries of a task that sets none."""
         return DEFAULT_RETRIES if self.max_retries is None else self.max_retries
 
 
 class Locks(_Section):
-    """Who may edit what."""
+    """Locks on files."""
 
     enforcement: Literal["enforce", "warn", "off"] = Field(
         default="enforce",
-        description="What an edit of a file that someone else holds meets: a denial, a warning, nothing.",
+        description="Response to an edit of a file that another session holds: deny, warn, or nothing.",
     )
-    ttl_s: Seconds = Field(default=3600, description="Life of a lock that is not used; every use renews it.")
+    ttl_s: Seconds = Field(default=3600, description="Lifetime of an unused lock; every use renews it.")
     on_daemon_down: Literal["allow", "deny"] = Field(
-        default="allow", description="What an edit meets while no daemon answers; `corral init` puts it in force."
+        default="allow", description="Whether edits pass while no daemon answers; `corral init` activates a change."
     )
 
 
@@ -164,70 +166,64 @@ class Messages(_Section):
 
     wake: Literal["low", "normal", "high", "urgent", "off"] = Field(
         default="normal",
-        description="Least importance of mail that wakes a session at rest in a terminal; `off`: none does.",
+        description="Lowest importance of mail that wakes an idle session in a terminal; `off`: none.",
     )
 
 
 class Sessions(_Section):
-    """When a silent session counts as stalled, or gone."""
+    """When a silent session counts as stalled or disconnected."""
 
     stale_after_s: Seconds = Field(
         default=900,
-        description="Time without a sign, in the middle of a turn, after which a session is `stalled`; after as long again it "
-        "is disconnected.",
+        description="Time without a heartbeat, in the middle of a turn, after which a session is `stalled`; "
+        "after twice that it is disconnected.",
     )
     stall_after_s: Seconds = Field(default=300, description="Time without progress after which a worker is stalled.")
     lease_s: Seconds = Field(
         default=14_400,
-        description="Time that a silent person keeps a task he claimed; a session keeps its own while it lives.",
+        description="Time that a silent person keeps a claimed task; a session keeps its task while it is alive.",
     )
 
 
 class Worktrees(_Section):
-    """Where tasks work, and how a fresh worktree becomes usable."""
+    """Location and preparation of worktrees."""
 
     root: Annotated[str, Field(min_length=1), AfterValidator(_expanded)] = Field(
         default=".corral/worktrees",
-        description="Folder of the worktrees: below the project's root, absolute, or `~/…`.",
+        description="Folder of the worktrees: relative to the project's root, absolute, or `~/…`.",
     )
     setup: Commands = Field(
-        default=[], description="Commands run in each fresh worktree; `recipe` stands for those of its recipes."
+        default=[], description="Setup commands for each new worktree; `recipe` stands for those of its recipes."
     )
     recipes: list[Annotated[str, Field(min_length=1)]] | None = Field(
-        default=None, description="Recipes to apply, by name; null: those whose files are found; []: none."
+        default=None, description="Recipes to apply, by name; null: those whose files exist; []: none."
     )
-    port_first: int = Field(default=20_000, ge=1024, le=60_000, description="First port that is given to worktrees.")
-    ports_each: int = Field(default=10, ge=0, le=100, description="Ports of its own that each worktree gets.")
+    port_first: int = Field(default=20_000, ge=1024, le=60_000, description="First port assigned to worktrees.")
+    ports_each: int = Field(default=10, ge=0, le=100, description="Number of ports per worktree.")
 
 
 class ClaudeRunner(_Section):
     """Workers that are Claude Code sessions."""
 
     command: Annotated[Command, AfterValidator(_runnable)] = Field(
-        default="claude", description="The program: a name on the PATH, or a path (then it must exist)."
+        default="claude", description="The program: a name on the PATH, or a path to an existing file."
     )
-    model: str | None = Field(
-        default=None, min_length=1, description="Model to ask for; null: Claude Code's own choice."
-    )
-    max_turns: int | None = Field(
-        default=None, ge=1, description="Turns after which a task is stopped; null: no limit."
-    )
-    max_cost_usd: float | None = Field(
-        default=None, gt=0, description="Cost after which a task is stopped; null: no limit."
-    )
+    model: str | None = Field(default=None, min_length=1, description="Model to use; null: Claude Code's default.")
+    max_turns: int | None = Field(default=None, ge=1, description="Turn limit of a task; null: none.")
+    max_cost_usd: float | None = Field(default=None, gt=0, description="Cost limit of a task in USD; null: none.")
     memory_mb: int = Field(
-        default=2048, ge=16, description="Memory of the whole process tree, in MB; also for programs of agents."
+        default=2048, ge=16, description="Memory limit of the process tree, in MB; also for programs of agents."
     )
 
 
 class CommandRunner(_Section):
     """Workers that are shell commands."""
 
-    memory_mb: int = Field(default=512, ge=16, description="Memory of the whole process tree, in MB.")
+    memory_mb: int = Field(default=512, ge=16, description="Memory limit of the process tree, in MB.")
 
 
 class Runners(_Section):
-    """What executes tasks."""
+    """Settings per runner."""
 
     claude: ClaudeRunner = ClaudeRunner()
     command: CommandRunner = CommandRunner()
@@ -237,20 +233,20 @@ class Logs(_Section):
     """The daemon's log, `.corral/logs/corral.log`."""
 
     level: Annotated[Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"], BeforeValidator(_upper)] = Field(
-        default="INFO", description="The least severe level that is written."
+        default="INFO", description="Lowest level that is written."
     )
     keep_days: int = Field(default=30, ge=1, le=3650, description="Days after which a day's log is deleted.")
 
 
 class Retention(_Section):
-    """How long what is over is kept. What is open, unread or the only copy of work stays; so do tasks, merges and handoffs."""
+    """How long finished data is kept. Open or unread data and the only copy of work always stay; so do tasks, merges
+    and handoffs.
+    """
 
     events_days: Days = Field(default=30, description="Days after which an event is deleted; null: never.")
-    notices_days: Days = Field(
-        default=7, description="Days after which a notice that was handed over is deleted; null: never."
-    )
+    notices_days: Days = Field(default=7, description="Days after which a delivered notice is deleted; null: never.")
     messages_days: Days = Field(
-        default=90, description="Days after which mail that every recipient has is deleted; null: never."
+        default=90, description="Days after which mail that every recipient has read is deleted; null: never."
     )
     sessions_days: Days = Field(
         default=30, description="Days after which an ended session without a handoff is deleted; null: never."
@@ -260,28 +256,28 @@ class Retention(_Section):
     )
     receipts_days: Days = Field(
         default=90,
-        description="Days after which a receipt that proves no open or landed merge is deleted; null: never.",
+        description="Days after which a receipt of no open or landed merge is deleted; null: never.",
     )
     logs_days: Days = Field(
         default=30, description="Days after which a log of a task, merge or worktree is deleted; null: never."
     )
     logs_mb: int = Field(
-        default=1000, ge=1, description="Size of all those logs together, in MB; beyond it the oldest are deleted."
+        default=1000, ge=1, description="Total size of those logs in MB; beyond it the oldest are deleted."
     )
     salvage_days: Days = Field(
-        default=30, description="Days after which saved work that a branch or tag holds too is forgotten; null: never."
+        default=30, description="Days after which saved work that a branch or tag contains is deleted; null: never."
     )
     backups_days: Days = Field(
-        default=30, description="Days after which the copy of the database before an upgrade is deleted; null: never."
+        default=30, description="Days after which the database copy from before an upgrade is deleted; null: never."
     )
 
 
 class Daemon(_Section):
-    """The process itself."""
+    """The daemon process."""
 
     tcp: bool | None = Field(
         default=None,
-        description="Whether it listens on loopback TCP too; null: only where `daemon.tcp_port` names a port.",
+        description="Listen on loopback TCP too; null: only if `daemon.tcp_port` names a port.",
     )
     tcp_port: int = Field(default=0, ge=0, le=65_535, description="Loopback TCP port; 0: any free one.")
 
@@ -293,7 +289,7 @@ class Daemon(_Section):
 
 
 class Settings(_Section):
-    """Everything that can be set. ``Settings()`` is the defaults."""
+    """All settings. ``Settings()`` is the defaults."""
 
     landing: Landing = Landing()
     supervisor: Supervisor = Supervisor()
@@ -315,7 +311,7 @@ class Setting:
     Attributes:
         key: Dotted path, such as ``runners.claude.model``.
         variable: The environment variable that overrides it.
-        section: Where it is declared.
+        section: The class that declares it.
     """
 
     key: str
@@ -324,7 +320,9 @@ class Setting:
 
     @property
     def schema(self) -> dict[str, Any]:
-        """Its JSON schema: type, range, default, description. Made when asked for: those of all take as long as loading them."""
+        """The JSON schema: type, range, default, description. Computed on demand: all schemas together take as long as
+        loading.
+        """
         made: dict[str, Any] = self.section.model_json_schema()["properties"][self.key.rpartition(".")[2]]
         return made
 
@@ -335,7 +333,7 @@ class Setting:
 
 
 def all_settings(section: type[BaseModel] = Settings, prefix: str = "") -> Iterator[Setting]:
-    """Every setting there is, in order of declaration."""
+    """Every setting, in order of declaration."""
     for name, field in section.model_fields.items():
         key = f"{prefix}{name}"
         if isinstance(field.default, BaseModel):

@@ -1,11 +1,12 @@
-"""Whether a repository, and what Corral keeps in it, is this user's own. Standard library only.
+"""Check that a repository and Corral's files in it are this user's own. Standard library only.
 
-Whoever owns a repository decides what is run in it: git's configuration names programs, Corral's database names tasks. So
-what is another user's is refused before it is read, by git's rule (``ensure_valid_ownership`` in its setup.c): the owner
+The owner of a repository decides what runs in it: git's configuration names programs, Corral's database names tasks. So
+another user's files are refused before they are read, by git's rule (``ensure_valid_ownership`` in its setup.c): the
+owner
 is this user or, for root, the user who called sudo; ``safe.directory`` in the user's or the system's git configuration
-makes an exception, never one in the repository's own. The database and ``run/`` must be this user's own even there.
+makes an exception, never one in the repository's own. The database and ``run/`` must be this user's own even then.
 
-git asks the same of a repository that it finds, but not of one that it is given with ``--git-dir``, as Corral does.
+git checks this for a repository that it finds, but not for one given with ``--git-dir``, as Corral does.
 ``hooks/hook.py`` and ``hooks/ownership.py`` follow the same rule without importing this module.
 """
 
@@ -19,9 +20,10 @@ from pathlib import Path
 from corral.errors import DubiousOwnership
 
 PRIVATE = ("run", "corral.db")
-"""How the names begin, in ``.corral``, of what must be this user's own even where ``safe.directory`` allows the rest."""
+"""Prefixes of names in ``.corral`` that must be this user's own even where ``safe.directory`` "
+"allows the rest."""
 TRUSTED_SCOPES = ("system", "global", "command")
-"""Where git believes ``safe.directory``: not in the configuration of a repository or a worktree."""
+"""The scopes where git honours ``safe.directory``: not a repository or a worktree."""
 
 
 def is_own(uid: int) -> bool:
@@ -31,47 +33,47 @@ def is_own(uid: int) -> bool:
 
 
 def is_foreign(path: str) -> bool:
-    """Whether another user owns what lies there, or what it links to. What does not exist is nobody's."""
+    """Whether another user owns a path, or its link target. A missing path has no owner."""
     try:
         return any(not is_own(uid) for uid in _owners(path))
     except OSError:
-        return False  # what this user cannot look at they cannot read or start either
+        return False  # this user cannot read or run an inaccessible file either
 
 
 def require_repository(directory: Path, parts: Iterable[Path]) -> None:
-    """Insist that a repository is this user's own, or covered by ``safe.directory``.
+    """Require that a repository is this user's own, or covered by ``safe.directory``.
 
     Args:
-        directory: What git calls it: the top of a checkout, else the git directory. It is checked as well.
+        directory: Git's name for it: the top of a checkout, else the git directory. It is checked as well.
         parts: Its ``.git`` and its git directories.
 
     Raises:
         DubiousOwnership: Another user owns it.
     """
-    # The folder may be named by a link of somebody else's, as /home is on some machines: with "/." it counts where it leads.
+    # The folder may be named by somebody else's link, as /home is on some machines: "/." checks the link's target.
     for path in (f"{directory}/.", *map(os.fspath, parts)):
         if is_foreign(path) and not is_safe(directory):
             raise DubiousOwnership(
                 f"detected dubious ownership in repository at '{_shown(directory)}'",
-                cause=f"{_owned(path)} Whoever owns a repository decides what is run in it, as you.",
+                cause=f"{_owned(path)} The owner of a repository decides what runs in it, as you.",
                 remedy=f"If you trust them: git config --global --add safe.directory {_quoted(directory)}",
             )
 
 
 def require_files(directory: Path, home: Path, database: Path) -> None:
-    """Insist that ``.corral`` and everything that lies directly in it is this user's own.
+    """Require that ``.corral`` and everything directly in it is this user's own.
 
     Args:
-        directory: The repository as git calls it: ``safe.directory`` covers ``home`` with it, except what is private.
+        directory: Git's name for the repository: ``safe.directory`` covers ``home`` with it, except private files.
         home: Its ``.corral`` folder; it may be missing.
-        database: Its database, in ``home`` or in a folder of its own.
+        database: Its database, in ``home`` or in its own folder.
 
     Raises:
-        DubiousOwnership: Another user owns something of it.
+        DubiousOwnership: Another user owns part of it.
     """
     try:
         names = os.listdir(home)  # noqa: PTH208
-    except OSError:  # there is none, or it cannot be read at all
+    except OSError:  # missing, or unreadable
         names = []
     elsewhere = () if database.parent == home else (os.fspath(database.parent), os.fspath(database))
     for path in (*elsewhere, os.fspath(home), *(f"{home}/{name}" for name in names)):
@@ -81,7 +83,7 @@ def require_files(directory: Path, home: Path, database: Path) -> None:
         if is_private or not is_safe(directory):
             raise DubiousOwnership(
                 f"detected dubious ownership of '{_shown(path)}'",
-                cause=f"{_owned(path)} Whoever owns it decides what Corral runs as you"
+                cause=f"{_owned(path)} Its owner decides what Corral runs as you"
                 + ("; safe.directory makes no exception here." if is_private else "."),
                 remedy=f"Remove it, or make it yours: sudo chown -R {os.geteuid()} {_quoted(path)}",
             )
@@ -90,7 +92,8 @@ def require_files(directory: Path, home: Path, database: Path) -> None:
 def is_safe(*directories: Path) -> bool:
     """Whether ``safe.directory`` in the user's or the system's git configuration covers one of these. Runs git.
 
-    A value is the repository's path, ``path/*`` for all below, or ``*`` for all; an empty one takes back those before it.
+    A value is the repository's path, ``path/*`` for everything below, or ``*`` for all; an empty one cancels those
+    before it.
     """
     real, safe = {os.path.realpath(directory) for directory in directories}, False
     for value in _safe_directories():
@@ -108,10 +111,10 @@ def is_safe(*directories: Path) -> bool:
 
 
 def _safe_directories() -> list[str]:
-    """The values of ``safe.directory`` that count, in git's order; none where git cannot be asked."""
-    import subprocess  # only where something is another user's
+    """The values of ``safe.directory`` that count, in git's order; none if git cannot be run."""
+    import subprocess  # imported only if another user owns something
 
-    # No repository is asked for its configuration: the one here may be the very one in question.
+    # No repository's configuration is read: it may be the one in question.
     environ = {**os.environ, "GIT_DIR": os.devnull}
     environ.pop("GIT_CONFIG", None)
     argv = ["git", "config", "--show-scope", "--null", "--get-all", "safe.directory"]
@@ -126,7 +129,7 @@ def _safe_directories() -> list[str]:
 
 
 def _owners(path: str) -> Iterator[int]:
-    """Who owns a path, and for a link who owns what it leads to."""
+    """The owner of a path and, for a link, of its target."""
     status = os.lstat(path)
     yield status.st_uid
     if stat.S_ISLNK(status.st_mode):
@@ -134,13 +137,13 @@ def _owners(path: str) -> Iterator[int]:
 
 
 def _owned(path: str) -> str:
-    """Whose a foreign path is, as a sentence."""
+    """A sentence that names a foreign path and its owner."""
     owner = next((uid for uid in _owners(path) if not is_own(uid)), "unknown")
     return f"{_shown(path.removesuffix('/.'))} belongs to uid {owner}; you are uid {os.geteuid()}."
 
 
 def _shown(path: Path | str) -> str:
-    """A path without what could steer a terminal: another user chose it."""
+    """A path with control characters escaped: another user chose it."""
     from corral.models.visible import one_line  # only in an error
 
     return one_line(os.fspath(path))

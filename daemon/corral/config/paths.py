@@ -1,8 +1,9 @@
-"""Where a project is and where its files are, found by reading files, without running git. Standard library only.
+"""The paths of a project, found by reading files, without running git. Standard library only.
 
-A project is a git common directory: every worktree, subfolder and session of a clone finds the same one.
-``.corral/`` stands in the root of the main worktree; in a bare repository, or one whose git directory lies elsewhere
-(``--separate-git-dir``, a submodule), inside the git directory.
+A project is a git common directory: every worktree, subfolder and session of a clone finds the same one. ``.corral/``
+is in
+the root of the main worktree; in a bare repository, or one with a separate git directory (``--separate-git-dir``, a
+submodule), inside the git directory.
 """
 
 from __future__ import annotations
@@ -15,18 +16,18 @@ from corral.config import account, ownership
 from corral.errors import NotAProject
 
 SOCKET_LIMIT = 100
-"""Bytes a Unix socket path may have everywhere (the kernel's own limit is 108 on Linux, 104 on macOS)."""
+"""Bytes that every system allows in a Unix socket path (the kernel's limit is 108 on Linux, 104 on macOS)."""
 
 DATABASE_LIMIT = 480
-"""Bytes the database's path may have: SQLite takes 512, with the name of a journal behind it."""
+"""Bytes allowed in the database's path: SQLite allows 512, including the suffix of a journal."""
 
 POINTER_LIMIT = 8192
-"""Characters that are read of a file that names a folder."""
+"""Characters read of a file that names a folder."""
 
 
 @dataclass(frozen=True)
 class Checkout:
-    """One worktree: its top folder, its own git directory, and the common directory it shares."""
+    """One worktree: its top folder, its own git directory, and the shared common directory."""
 
     top: Path
     git_dir: Path
@@ -35,10 +36,10 @@ class Checkout:
 
 @dataclass(frozen=True)
 class Project:
-    """The places of one coordinated repository.
+    """The paths of one coordinated repository.
 
     Attributes:
-        root: The main worktree's top folder; the git directory itself where there is no main worktree.
+        root: The main worktree's top folder; the git directory if there is no main worktree.
         common_dir: The git common directory.
         home: The ``.corral`` folder.
         bare: Whether there is no main worktree beside ``home``.
@@ -51,17 +52,17 @@ class Project:
 
     @property
     def initialised(self) -> bool:
-        """Whether ``corral init`` has been here."""
+        """Whether ``corral init`` has prepared the repository."""
         return (self.home / "config.yaml").is_file()
 
     @property
     def config_file(self) -> Path:
-        """What a team shares."""
+        """The team's settings."""
         return self.home / "config.yaml"
 
     @property
     def database(self) -> Path:
-        """The database; only the daemon opens it. Below the user's state folder where the usual path is too long."""
+        """The database; only the daemon opens it. Below the user's state folder if the usual path is too long."""
         usual = self.home / "corral.db"
         if len(os.fsencode(usual)) <= DATABASE_LIMIT:
             return usual
@@ -74,7 +75,7 @@ class Project:
 
     @property
     def lock_file(self) -> Path:
-        """Locked by the daemon for its whole life. In the git directory, where no ``git clean`` of the user's comes."""
+        """Locked by the daemon for its whole life. In the git directory, where ``git clean`` does not reach it."""
         return self.common_dir / "corral.lock"
 
     @property
@@ -84,12 +85,12 @@ class Project:
 
     @property
     def stopped_file(self) -> Path:
-        """There after ``corral daemon stop``: a look starts no daemon then, only what asks it to do something."""
+        """Exists after ``corral daemon stop``: read-only commands then start no daemon."""
         return self.run_dir / "stopped"
 
     @property
     def alive_file(self) -> Path:
-        """Written at when the daemon last looked at live sessions."""
+        """Touched whenever the daemon looks at live sessions."""
         return self.run_dir / "alive"
 
     @property
@@ -99,12 +100,12 @@ class Project:
 
     @property
     def logs_dir(self) -> Path:
-        """Every log."""
+        """The folder of all logs."""
         return self.home / "logs"
 
 
 def find_checkout(start: Path) -> Checkout | None:
-    """The worktree that ``start`` lies in, or None (outside of any repository, or in a bare one)."""
+    """The worktree that contains ``start``, or None (outside any repository, or in a bare one)."""
     here = Path(os.path.abspath(start))  # noqa: PTH100 - resolve() would follow a symlink out of the checkout
     for folder in (here, *here.parents):
         marker = folder / ".git"
@@ -124,26 +125,27 @@ def find_checkout(start: Path) -> Checkout | None:
 
 
 def find_project(start: Path, *, initialised: bool = True) -> Project:
-    """The project that ``start`` belongs to.
+    """The project that contains ``start``.
 
     Args:
         start: Any folder of any of its worktrees, or of a bare repository.
-        initialised: Whether to insist that ``corral init`` has been here.
+        initialised: Whether ``corral init`` must have prepared it.
 
     Raises:
         NotAProject: No git repository here, or not a coordinated one.
-        DubiousOwnership: The nearest repository, or a file of Corral's in it, is another user's; none above is looked for.
+        DubiousOwnership: Another user owns the nearest repository, or Corral's files in it; parent folders are not
+            tried.
     """
     checkout = find_checkout(start)
     common = checkout.common_dir if checkout is not None else None
-    # Inside a git directory the nearest one counts: a submodule's lies in that of the repository around it.
+    # Inside a git directory the nearest one counts: a submodule's is inside that of the outer repository.
     if common is None or Path(start).resolve().is_relative_to(common):
         common = _bare_repository(start) or common
     if common is None:
         raise NotAProject(
             f"{start} is not inside a git repository.",
-            cause="No .git was found here or in any folder above.",
-            remedy="Go into a repository, or make one: `git init`, then a first commit.",
+            cause="There is no .git here or in any parent folder.",
+            remedy="Change to a repository, or create one: `git init`, then a first commit.",
         )
     beside = common.parent if common.name == ".git" else None
     project = Project(beside or common, common, (beside or common) / ".corral", beside is None)
@@ -158,7 +160,7 @@ def find_project(start: Path, *, initialised: bool = True) -> Project:
 
 
 def _require_ownership(checkout: Checkout | None, project: Project) -> None:
-    """Refuse what is another user's: the checkout, the repository it belongs to, and what Corral reads from both.
+    """Refuse another user's files: the checkout, its repository, and what Corral reads from both.
 
     Raises:
         DubiousOwnership: See :mod:`corral.config.ownership`.
@@ -174,7 +176,7 @@ def _require_ownership(checkout: Checkout | None, project: Project) -> None:
 
 
 def socket_path(project: Project) -> Path:
-    """Where the daemon's socket is: in ``run/``, or in the user's runtime directory if that path is too long."""
+    """The path of the daemon's socket: in ``run/``, or in the user's runtime directory if that path is too long."""
     usual = project.run_dir / "corral.sock"
     if len(os.fsencode(usual)) <= SOCKET_LIMIT:
         return usual
@@ -182,9 +184,10 @@ def socket_path(project: Project) -> Path:
 
 
 def find_socket(project: Project) -> Path:
-    """Where the daemon that runs listens: :func:`socket_path`, but where that depends on the environment, as it said itself.
+    """The socket of the running daemon: :func:`socket_path`, or its ``daemon.json`` where the path depends on the
+    environment.
 
-    A ``daemon.json`` that came with a copy of the project, or was planted, names the socket of another one: it is not followed.
+    A ``daemon.json`` that was copied with the project, or planted, names another project's socket: it is ignored.
     """
     usual = project.run_dir / "corral.sock"
     if len(os.fsencode(usual)) <= SOCKET_LIMIT:
@@ -214,13 +217,13 @@ def bundle_dir() -> Path:
 
 
 def _short_name(project: Project) -> str:
-    """The name of the socket of a project whose ``run/`` has too long a path for one."""
+    """The short socket name of a project whose ``run/`` path is too long."""
     return f"{_digest(project.home)}.sock"
 
 
 def _digest(path: Path) -> str:
     """A short name for a long path."""
-    import hashlib  # costs the bridge and the hooks' clients more than all the rest here, and is hardly ever needed
+    import hashlib  # slow to import for the bridge and the hooks' clients, and hardly ever needed
 
     return hashlib.sha256(os.fsencode(path)).hexdigest()[:20]
 

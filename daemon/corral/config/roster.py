@@ -1,4 +1,4 @@
-"""Who can be given a task by name: the members of the team, and every agent definition."""
+"""The agents that a task can name: the members of the team, and every agent definition."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from corral.errors import ConfigInvalid, NotFound, RunnerUnavailable
 from corral.models.states import RunnerName
 
 Check = Callable[[RunnerName, Sequence[str]], None]
-"""Raises RunnerUnavailable if a runner, or the program of an agent that it would start, is not there."""
+"""Raises RunnerUnavailable if a runner, or an agent's own program, is missing."""
 
 TEAM = "team"
 OWN = "corral:"
-"""What comes before the name of one of the plugin's own, as Claude Code calls it."""
+"""Prefix of the plugin's own agents, as Claude Code names them."""
 
 
 @dataclass(frozen=True)
 class Agent:
-    """One who does tasks, with everything that starting it needs.
+    """An agent with everything needed to start it.
 
     Attributes:
         source: ``team``, ``project`` or ``plugin``.
-        file: Where it is described.
-        runner: ``claude``, ``command``, or what a definition calls its own.
-        model: What its runner runs on; None leaves it to the settings.
-        claude_model: The same, if it is Claude Code that it runs in.
-        program: The arguments of its own command; empty if it has none.
+        file: The file that defines it.
+        runner: ``claude``, ``command``, or a definition's own runner name.
+        model: The runner's model; None leaves it to the settings.
+        claude_model: The model inside Claude Code.
+        program: Its own command's arguments; empty if it has none.
         program_env: Variables for that command.
-        instructions: What the team says that it is told.
-        definition: Its definition, where it has one.
+        instructions: The team's instructions for it.
+        definition: Its definition, if any.
     """
 
     name: str
@@ -53,11 +53,11 @@ class Agent:
 
     @property
     def runner_name(self) -> RunnerName:
-        """The runner that executes its tasks unless they say another."""
+        """The default runner of its tasks."""
         return RunnerName.CLAUDE if self.runner == CLAUDE else RunnerName.COMMAND
 
     def shown(self) -> dict[str, Any]:
-        """As it is listed (JSON-serialisable)."""
+        """The agent as a list shows it (JSON-serialisable)."""
         return {
             "name": self.name,
             "description": self.description,
@@ -70,16 +70,16 @@ class Agent:
         }
 
     def lacks(self, capabilities: Collection[str]) -> list[str]:
-        """Which of these it does not have; their case does not count."""
+        """The capabilities that it lacks; compared without case."""
         mine = {capability.casefold() for capability in self.capabilities}
         return [capability for capability in capabilities if capability.casefold() not in mine]
 
 
 class Roster:
-    """Everybody, by name in any case. A member of the team goes before a definition, the project's before the plugin's.
+    """All agents by name, without case. A team member wins over a definition, the project's over the plugin's.
 
     Args:
-        project: Whose definitions they are; read when they are first needed.
+        project: The project; its definitions are read on first use.
         team: The members of the team.
     """
 
@@ -88,11 +88,11 @@ class Roster:
         self._team = team
 
     def find(self, name: str) -> Agent:
-        """The agent of that name.
+        """The agent with that name.
 
         Raises:
-            NotFound: There is none; says which there are.
-            ConfigInvalid: What describes it is not valid.
+            NotFound: There is none; the message lists the others.
+            ConfigInvalid: Its file is not valid.
         """
         wanted = name.strip().casefold()
         for member in self._team:
@@ -111,10 +111,10 @@ class Roster:
         return list(first.values())
 
     def shown(self, name: str, check: Check) -> dict[str, Any]:
-        """An agent as it is listed; its ``problem`` is why it could do nothing here, None if it could.
+        """An agent as a list shows it; ``problem`` is why it cannot start here, or None.
 
         Raises:
-            NotFound: There is none of that name.
+            NotFound: There is none with that name.
         """
         agent, problem = None, None
         try:
@@ -127,12 +127,12 @@ class Roster:
         return {"name": name, **(agent.shown() if agent else {}), "problem": problem}
 
     def shown_member(self, member: TeamAgent, check: Check) -> dict[str, Any]:
-        """A member of the team as it is listed; who declares no runner may be a person's session, and has no problem."""
+        """A team member as a list shows it; one without a runner may be a person's session, and has no problem."""
         shown = {**member.model_dump(), **self.shown(member.name, check)}
         return shown if member.runner is not None else {**shown, "problem": None}
 
     def with_runner(self) -> Iterator[Agent]:
-        """The members of the team that say what executes their tasks, in the order of the file; none that could not be one."""
+        """The members of the team that declare a runner, in file order, without invalid ones."""
         for member in self._team:
             if member.runner is not None:
                 try:
@@ -142,7 +142,7 @@ class Roster:
 
     @property
     def has_runners(self) -> bool:
-        """Whether a member of the team says what executes its tasks."""
+        """Whether a member of the team declares a runner."""
         return any(member.runner is not None for member in self._team)
 
     @cached_property
@@ -165,7 +165,7 @@ class Roster:
             known = self._runners()
             raise self._unusable(member, "runner", f"there is no runner {runner!r}; there are: {known}{hint}")
         if member.model and base is not None and base.command and MODEL not in base.command:
-            raise self._unusable(member, "model", f"the command of the runner {runner!r} has no {MODEL}")
+            raise self._unusable(member, "model", f"the command of the runner {runner!r} does not use {MODEL}")
         model = member.model or _model(base, runner) or (_model(own, runner) if own else None)
         return Agent(
             name=member.name,
@@ -183,7 +183,7 @@ class Roster:
         )
 
     def _declaring(self, runner: str) -> AgentDefinition | None:
-        """The first definition whose own command is called so."""
+        """The first definition that declares this runner."""
         if runner in RunnerName.values():
             return None
         given = (found.definition for found in self._found if found.definition is not None)
@@ -196,7 +196,7 @@ class Roster:
     def _unusable(self, member: TeamAgent, field: str, reason: str) -> ConfigInvalid:
         file = teams_file(self._project)
         return ConfigInvalid(
-            f"The agent {member.name} of the team cannot be started.",
+            f"Cannot start the team's agent {member.name}.",
             cause=f"{field}: {reason}",
             remedy=f"Correct {file}, or add an agent definition that has this runner.",
             details={"file": str(file), "errors": [{"field": field, "reason": reason}]},

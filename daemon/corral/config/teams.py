@@ -1,4 +1,5 @@
-"""``.corral/teams.yaml``: who is in the team, what each is for and what each can do. Read as a whole, every error told at once.
+"""The team file ``.corral/teams.yaml``: names, roles and capabilities. Read as a whole; every error is reported at
+once.
 
 ```yaml
 agents:
@@ -24,27 +25,27 @@ from corral.config.paths import Project
 from corral.errors import ConfigInvalid
 
 EVERYBODY = "all"
-"""What a message says for everybody; so nobody is called that."""
+"""The recipient that means everybody; no agent may have this name."""
 
 _Loc = tuple[int | str, ...]
 
 
 def _spoken(text: str) -> str:
     if not text.isprintable():
-        raise ValueError("must not hold a line break or a control character")
+        raise ValueError("must not contain a line break or a control character")
     return text
 
 
 def _storable(text: str) -> str:
-    """It becomes an argument of a program."""
+    """Refuse text that cannot be an argument of a program."""
     if "\0" in text or text.encode(errors="replace").decode() != text:
-        raise ValueError("must not hold a NUL, or half a character")
+        raise ValueError("must not contain a NUL or a lone surrogate")
     return text
 
 
 def _somebody(text: str) -> str:
     if text.casefold() == EVERYBODY:
-        raise ValueError(f"cannot be `{EVERYBODY}`: that is everybody")
+        raise ValueError(f"cannot be `{EVERYBODY}`, which means everybody")
     return text
 
 
@@ -63,13 +64,13 @@ class TeamAgent(_Shape):
     """One agent of the team.
 
     Attributes:
-        name: What its session is called; unique whatever the case.
-        role: What messages may be addressed to beside the name; several agents may share it.
-        capabilities: What it can be found by.
-        description: What it is for.
-        model: What its runner runs on.
-        runner: What executes its tasks: ``claude``, ``command``, or what an agent definition calls its own.
-        instructions: What it is told before its task.
+        name: The name of its session; unique without case.
+        role: A further address for messages; several agents may share it.
+        capabilities: What it can do; used to find it.
+        description: Its purpose.
+        model: Its runner's model.
+        runner: The runner of its tasks: ``claude``, ``command``, or an agent definition's own.
+        instructions: Text it gets before its task.
     """
 
     name: Name
@@ -82,14 +83,14 @@ class TeamAgent(_Shape):
 
 
 class Team(_Shape):
-    """The whole file; ``team`` is what the team is called."""
+    """The whole file; ``team`` is the team's name."""
 
     agents: list[TeamAgent]
     team: Line | None = None
 
 
 def teams_file(project: Project) -> Path:
-    """Where the team is described."""
+    """The path of the team file."""
     return project.home / "teams.yaml"
 
 
@@ -97,7 +98,7 @@ def read_team(file: Path) -> Team | None:
     """Read a team from a file; None if there is no such file.
 
     Raises:
-        ConfigInvalid: With every error there is in ``details["errors"]``: ``field`` (such as ``agents[1].role``) and ``reason``.
+        ConfigInvalid: ``details["errors"]`` lists every error: ``field`` (such as ``agents[1].role``) and ``reason``.
     """
     try:
         data = read_settings(file)
@@ -122,7 +123,7 @@ def read_team(file: Path) -> Team | None:
 
 
 def _unusual(agents: Any) -> Iterator[tuple[str, str]]:
-    """What no single field shows; looked for whatever else is wrong, so that one look tells everything."""
+    """Checks across fields, made even if a field is invalid, so that one run reports everything."""
     if agents == []:
         yield "agents", "must name at least one agent"
     first: dict[str, int] = {}
@@ -131,7 +132,7 @@ def _unusual(agents: Any) -> Iterator[tuple[str, str]]:
         if isinstance(name, str) and name.strip():
             before = first.setdefault(name.strip().casefold(), at)
             if before != at:
-                yield f"agents[{at}].name", f"is that of agents[{before}] too ({shown(name)})"
+                yield f"agents[{at}].name", f"is also the name of agents[{before}] ({shown(name)})"
 
 
 def _reason(item: Any) -> str:
@@ -141,7 +142,7 @@ def _reason(item: Any) -> str:
     if kind == "extra_forbidden":
         shape = TeamAgent if len(item["loc"]) > 1 else Team
         near = difflib.get_close_matches(str(item["loc"][-1])[:100], shape.model_fields, n=1)
-        return "is not known here" + (f"; did you mean `{near[0]}`?" if near else "")
+        return "is not a known field" + (f"; did you mean `{near[0]}`?" if near else "")
     if kind == "string_too_short":
         return "must not be empty"
     if kind == "model_type":
@@ -154,7 +155,7 @@ def _required() -> list[str]:
 
 
 def field_path(loc: _Loc) -> str:
-    """Where a value stands, such as ``agents[1].role``."""
+    """The location of a value, such as ``agents[1].role``."""
     text = ""
     for part in loc:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
@@ -162,7 +163,7 @@ def field_path(loc: _Loc) -> str:
 
 
 def shown(value: Any) -> str:
-    """A value as an error repeats it."""
+    """A value as an error quotes it."""
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:77]}..."
 
@@ -172,6 +173,6 @@ def _invalid(file: Path, errors: Sequence[tuple[str, str]]) -> ConfigInvalid:
     return ConfigInvalid(
         f"The team in {file.name} has {count}.",
         cause="\n".join(f"{field}: {reason}" if field else reason for field, reason in errors),
-        remedy="Correct it; `corral team validate` checks it again. Until then the last good team counts.",
+        remedy="Correct it; `corral team validate` checks it again. Until then the last valid team stays in force.",
         details={"file": str(file), "errors": [{"field": field, "reason": reason} for field, reason in errors]},
     )

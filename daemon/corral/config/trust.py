@@ -1,10 +1,12 @@
-"""What files of a project would have executed, and which of it the user has seen and approved on this machine.
+"""Trust: the commands in a project's files, and the user's approvals of them on this machine.
 
-A clone brings settings and agent definitions that name commands. Nothing of them runs before the user has said yes, once, to
-exactly that content: a digest of the setting and its value. The answers stand in the user's state folder, by the path of the git
-common directory, where no clone brings them along. Defaults, the user's own configuration and variables need no answer.
+A clone brings settings and agent definitions that name commands. None of them runs before the user has approved exactly
+that
+content once: a digest of the setting and its value. Approvals are in the user's state folder, by the path of the git
+common
+directory, where no clone can bring them. Defaults, the user's own configuration and variables need no approval.
 
-This keeps out what a repository brings. It is no boundary between processes of one user: each of them can write that file.
+This protects against a repository's content. It is no boundary between processes of one user: each can write that file.
 """
 
 from __future__ import annotations
@@ -30,9 +32,9 @@ SETUP = "worktrees.setup"
 CLAUDE_COMMAND = "runners.claude.command"
 VERIFY = "landing.verify"
 APPROVE_PATHS = "landing.approve_paths"
-"""Not executed, but it decides what may land unseen."""
+"""Not executed, but it decides what may land without approval."""
 AGENTS = "agents."
-"""Before an agent's name: its own program, its hooks and its MCP servers."""
+"""Prefix of an agent's name: its own program, its hooks and its MCP servers."""
 
 _SETTINGS = (SETUP, CLAUDE_COMMAND, VERIFY, APPROVE_PATHS)
 _FROM_PROJECT = (TEAM_FILE, LOCAL_FILE, COMMITTED_FILE)
@@ -41,11 +43,11 @@ _OF_AGENT = {"command", "runner_env", "hooks", "mcpServers"}
 
 @dataclass(frozen=True)
 class Claim:
-    """One thing that a file of the project would have executed.
+    """One command that a file of the project names.
 
     Attributes:
         key: The setting, or ``agents.NAME``.
-        value: What it says (JSON-serialisable).
+        value: Its value (JSON-serialisable).
         source: The file.
     """
 
@@ -55,20 +57,20 @@ class Claim:
 
     @property
     def digest(self) -> str:
-        """What an approval is stored by: the same key with the same value, whichever file says it."""
+        """The key of an approval: the same for the same key and value, whatever the file."""
         text = json.dumps([self.key, self.value], sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
 
     def shown(self) -> dict[str, Any]:
-        """As it is listed (JSON-serialisable)."""
+        """The claim as a list shows it (JSON-serialisable)."""
         return {"key": self.key, "value": self.value, "source": self.source}
 
 
 def of_settings(loaded: Loaded, root: Path) -> list[Claim]:
-    """What the settings that files of the project give would have executed.
+    """The commands in the settings that come from the project's files.
 
     Args:
-        root: The project's root; a program below it counts by its path there, so that a repository may be moved.
+        root: The project's root; a program below it counts by its relative path, so that a repository may be moved.
     """
     found = []
     for key in _SETTINGS:
@@ -81,7 +83,7 @@ def of_settings(loaded: Loaded, root: Path) -> list[Claim]:
 
 
 def of_agents(project: Project) -> list[Claim]:
-    """What the project's own agent definitions would have executed, but for copies of the plugin's."""
+    """The commands in the project's own agent definitions, except copies of the plugin's."""
     definitions = find_definitions(project)
     shipped = {claim.digest for item in definitions if item.source == PLUGIN for claim in _of_agent(item, project)}
     own = (claim for item in definitions if item.source == PROJECT for claim in _of_agent(item, project))
@@ -97,7 +99,7 @@ def _of_agent(item: Found, project: Project) -> Iterator[Claim]:
 
 
 def of_file(project: Project, data: bytes, home: Path) -> list[Claim]:
-    """What a version of ``.corral/config.yaml`` would have executed.
+    """The commands in a version of ``.corral/config.yaml``.
 
     Raises:
         ConfigInvalid: It is not valid.
@@ -106,10 +108,10 @@ def of_file(project: Project, data: bytes, home: Path) -> list[Claim]:
 
 
 def refuse(untrusted: Iterable[Claim], *keys: str) -> None:
-    """Insist that nothing of these keys is untrusted.
+    """Require that all these keys are approved.
 
     Raises:
-        NotTrusted: Something is; names the files.
+        NotTrusted: One is not; names the files.
     """
     found = [claim for claim in untrusted if claim.key in keys]
     if found:
@@ -117,28 +119,28 @@ def refuse(untrusted: Iterable[Claim], *keys: str) -> None:
 
 
 def not_trusted(claims: Iterable[Claim]) -> NotTrusted:
-    """The error that names what waits for the user's yes."""
+    """The error that names the unapproved commands."""
     found = list(claims)
     files = " and ".join(sorted({claim.source for claim in found}))
     keys = ", ".join(sorted({claim.key for claim in found})[:10])
     return NotTrusted(
         f"The commands in {files} were not approved on this machine: `corral trust`.",
-        cause=f"They came with the repository, or have changed since ({keys}).",
+        cause=f"They came with the repository, or were changed after approval ({keys}).",
         details={"untrusted": [claim.shown() for claim in found]},
     )
 
 
 def trust_file(environ: Mapping[str, str], home: Path) -> Path:
-    """Where the answers stand: ``corral/trust.json`` in the user's state folder."""
+    """The file of the approvals: ``corral/trust.json`` in the user's state folder."""
     base = environ.get("XDG_STATE_HOME", "")
     return (Path(base) if base.startswith("/") else home / ".local" / "state") / "corral" / "trust.json"
 
 
 class TrustStore:
-    """The user's answers; shared by the command line and every daemon of the user.
+    """The user's approvals; shared by the command line and all daemons of the user.
 
     Args:
-        file: See :func:`trust_file`. One that is missing, damaged or another user's holds no answers.
+        file: See :func:`trust_file`. A missing or damaged file, or another user's, holds no approvals.
     """
 
     def __init__(self, file: Path) -> None:
@@ -146,12 +148,12 @@ class TrustStore:
         self._read: tuple[tuple[int, int, int] | None, dict[str, Any]] = (None, {})
 
     def missing(self, common_dir: Path, claims: Iterable[Claim]) -> list[Claim]:
-        """Those that the user has not approved for this project."""
+        """The claims that the user has not approved for this project."""
         approved = self._projects().get(str(common_dir), {})
         return [claim for claim in claims if claim.digest not in approved]
 
     def approve(self, common_dir: Path, claims: Iterable[Claim]) -> None:
-        """Store that the user approves these; durable when it returns.
+        """Store the user's approval; durable when it returns.
 
         Raises:
             NotTrusted: The state folder cannot be written.
@@ -161,7 +163,7 @@ class TrustStore:
             known.update({claim.digest: claim.key for claim in claims})
 
     def revoke(self, common_dir: Path) -> bool:
-        """Forget every answer for a project; whether there was one.
+        """Delete all approvals of a project; returns whether there were any.
 
         Raises:
             NotTrusted: The state folder cannot be written.
@@ -170,7 +172,7 @@ class TrustStore:
             return projects.pop(str(common_dir), None) is not None
 
     def rebind(self, old_common_dir: Path, new_common_dir: Path) -> None:
-        """A repository was moved: its answers count at the new place, and no longer at the old one.
+        """Move a repository's approvals to its new path.
 
         Raises:
             NotTrusted: The state folder cannot be written.
@@ -206,9 +208,9 @@ class TrustStore:
                 self._write(json.dumps({"version": 1, "projects": projects}, indent=2, sort_keys=True) + "\n")
         except OSError as error:
             raise NotTrusted(
-                f"Your approvals cannot be stored in {self._file}.",
+                f"Cannot store your approvals in {self._file}.",
                 cause=str(error.strerror or error),
-                remedy=f"Make {folder} writable for you, or free space, and try again.",
+                remedy=f"Make {folder} writable, or free space, and try again.",
             ) from error
 
     def _write(self, text: str) -> None:

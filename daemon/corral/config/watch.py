@@ -1,8 +1,8 @@
-"""Noticing that a configuration file has changed, without looking while nothing changes.
+"""Watch the configuration files for changes.
 
-The folders are watched, not the files: editors replace a file instead of writing into it, and a file may appear later.
-``.corral/`` also holds the database, so only events that end a change are asked of the kernel (closed after writing, moved,
-created, deleted): a write to an open file wakes nobody.
+The folders are watched, not the files: editors replace a file instead of writing to it, and a file may appear later.
+``.corral/`` also holds the database, so the kernel reports only events that end a change (closed after writing, moved,
+created, deleted), not every write to an open file.
 """
 
 from __future__ import annotations
@@ -41,18 +41,21 @@ _LOSSES = ("deleted", "moved")
 
 
 class ConfigWatcher(FileSystemEventHandler):
-    """Calls back when what the configuration files say has changed; a change that is over before it is read is no change.
+    """Calls back when the content of the configuration files has changed; a change that is reverted before it is read
+    is none.
 
-    Start it before the settings are loaded for the first time; then no change falls in between. What a call means is the
-    caller's to decide: load again, and if that raises :class:`~corral.errors.ConfigInvalid`, keep the settings in force,
-    report the errors, and wait for the next call. A file that is being replaced is missing for a moment, and both the
-    gap and its end are reported, so a caller with a timer does best to load a fifth of a second after the last call.
+    Start it before loading the settings for the first time, so that no change is missed. The callback should load again
+    and,
+    on :class:`~corral.errors.ConfigInvalid`, keep the settings in force, report the errors, and wait for the next call.
+    A file
+    that is being replaced is missing for a moment, and both the gap and its end are reported: load a fifth of a second
+    after the
+    last call.
 
     Args:
-        project: Whose ``.corral/`` is watched.
-        on_change: Called in the watcher's own thread, one call at a time. It must return soon and must not raise: it
-            nudges whoever reloads.
-        home: The user's home folder; None: that of the environment. ``~/.corral`` may appear and vanish.
+        project: Its ``.corral/`` is watched.
+        on_change: Called in the watcher's own thread, one call at a time. It must return soon and must not raise.
+        home: The user's home folder; None: from the environment. ``~/.corral`` may appear and vanish.
         on_loss: Called like ``on_change`` when something in ``.corral/``, ``.corral/run/`` or the socket's folder was
             deleted or moved.
     """
@@ -76,10 +79,10 @@ class ConfigWatcher(FileSystemEventHandler):
         self._observer: BaseObserver | None = None
 
     def start(self) -> None:
-        """Begin to watch.
+        """Start watching.
 
         Raises:
-            Unsupported: The system has no more watches to give. Everything works without; changes then need a restart.
+            Unsupported: The system has no more watches. Everything else works; changes then need a restart.
         """
         try:
             self._observer = Observer()
@@ -89,14 +92,15 @@ class ConfigWatcher(FileSystemEventHandler):
         except OSError as error:
             self.stop()
             raise Unsupported(
-                "Changes of the configuration cannot be watched.",
+                "Cannot watch the configuration for changes.",
                 cause=f"The system refuses a file watch: {error.strerror or error}.",
-                remedy="Raise fs.inotify.max_user_watches and max_user_instances; `corral daemon restart` reads changes.",
+                remedy="Raise fs.inotify.max_user_watches and max_user_instances; until then `corral daemon "
+                "restart` loads changes.",
             ) from error
         self._said = self._say()
 
     def stop(self) -> None:
-        """Stop watching; returns once no call is running and none will come."""
+        """Stop watching; returns once no call is running and none will follow."""
         observer, self._observer = self._observer, None
         if observer is not None:
             observer.stop()
@@ -105,7 +109,7 @@ class ConfigWatcher(FileSystemEventHandler):
         self._watches.clear()
 
     def on_any_event(self, event: FileSystemEvent) -> None:
-        """Watchdog's entry, in its thread."""
+        """Handle an event of watchdog, in its thread."""
         observer = self._observer
         if observer is None:
             return
@@ -118,7 +122,7 @@ class ConfigWatcher(FileSystemEventHandler):
             self._on_change()
 
     def _follow(self, observer: BaseObserver, event: FileSystemEvent) -> None:
-        """Let go of a folder that went away, and watch one that has come."""
+        """Stop watching a removed folder, and watch a new one."""
         if event.event_type in _LOSSES:
             for folder, watch in list(self._watches.items()):
                 if os.fsdecode(event.src_path) in (str(folder), watch.path):
@@ -127,7 +131,7 @@ class ConfigWatcher(FileSystemEventHandler):
             try:
                 self._watches[folder] = self._watch(observer, folder)
             except OSError:
-                continue  # gone again; when it comes back, that is another event
+                continue  # removed again; its return is another event
 
     def _is_kept(self, path: Path) -> bool:
         return any(place in (folder, folder.resolve()) for folder in self._kept for place in (path, path.parent))
@@ -139,7 +143,7 @@ class ConfigWatcher(FileSystemEventHandler):
         return observer.schedule(self, str(folder.resolve()), event_filter=_EVENTS)
 
     def _say(self) -> list[bytes | str | None]:
-        """What the files say now; a file that cannot be read says why."""
+        """The current content of the files; for an unreadable file, the reason."""
         said: list[bytes | str | None] = []
         for file in self._files:
             try:

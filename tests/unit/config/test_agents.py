@@ -77,7 +77,7 @@ def test_what_has_no_front_matter_is_no_definition(write: Callable[[str], Path],
         (f"---\n{HEAD}command: [mine]\n---\nx", "`command` and a `runner` other than claude go together"),
         (f"---\n{HEAD}runner: mine\ncommand: mine --fast\n---\nx", "command: should be a valid list"),
         (f"---\n{HEAD}runner: mine\ncommand: [./mine]\n---\nx", "must be a name on the PATH, or absolute"),
-        (f"---\n{HEAD}runner: mine\ncommand: [mine, '{{model}}']\n---\nx", "there is no `runner_model`"),
+        (f"---\n{HEAD}runner: mine\ncommand: [mine, '{{model}}']\n---\nx", "`runner_model` is missing"),
         (f"---\n{HEAD}runner: mine\ncommand: [mine]\nrunner_env: {{A-B: x}}\n---\nx", "runner_env"),
         (f"---\n{HEAD}tools: '{',' * 50_000}'\n---\nx", "tools: should be a valid list"),
         (f"---\n{HEAD}color: a: {' ' * 50_000}b\n---\n", "instructions: must not be empty"),
@@ -175,7 +175,7 @@ def test_a_member_that_could_not_be_started_says_why(roster: Callable[..., Roste
     )
     for name, reason in (
         ("Typo", "there is no runner 'mien'; there are: command, claude, fixed, mine"),
-        ("Fixed", "model: the command of the runner 'fixed' has no {model}"),
+        ("Fixed", "model: the command of the runner 'fixed' does not use {model}"),
         ("broken", "go together"),
     ):
         with pytest.raises(ConfigInvalid) as refused:

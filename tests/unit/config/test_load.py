@@ -209,7 +209,7 @@ class TestValidation:
             "landing.verify.2": ("a command must not be empty (it is '')", ".corral/config.yaml"),
             "supervisor.max_agents": ("should be less than or equal to 1000 (it is 1001)", "~/.corral/config.yaml"),
             "runners.claude.command": ("there is no such program (it is 'bin/absent')", ".corral/local.yaml"),
-            "locks": ("must be a section with settings in it, not 3", ".corral/local.yaml"),
+            "locks": ("must be a section with settings, not 3", ".corral/local.yaml"),
             "daemon.tcp_port": ("should be less than or equal to 65535 (it is 70000)", "CORRAL_DAEMON_TCP_PORT"),
         }
         assert caught.value.message == "The configuration has 8 errors."

@@ -89,16 +89,16 @@ teams: x
         "agents[0].role": "is required",
         "agents[0].description": "is required",
         "agents[0].capabilities": "should be a valid list (it is 'python')",
-        "agents[0].descripton": "is not known here; did you mean `description`?",
+        "agents[0].descripton": "is not a known field; did you mean `description`?",
         "agents[1].name": "must not be empty",
-        "agents[1].role": "cannot be `all`: that is everybody (it is 'all')",
+        "agents[1].role": "cannot be `all`, which means everybody (it is 'all')",
         "agents[1].capabilities[1]": "should be a valid string (it is 3)",
         "agents[1].capabilities[2]": "must not be empty",
         "agents[1].description": "should be a valid string (it is None)",
         "agents[2]": "must be a mapping with name, role, capabilities, description (it is 'just a word')",
-        "agents[3].name": "is that of agents[0] too ('ONE')",
-        "agents[3].role": "must not hold a line break or a control character (it is 'a\\nb')",
-        "teams": "is not known here; did you mean `team`?",
+        "agents[3].name": "is also the name of agents[0] ('ONE')",
+        "agents[3].role": "must not contain a line break or a control character (it is 'a\\nb')",
+        "teams": "is not a known field; did you mean `team`?",
     }
 
 

@@ -71,14 +71,14 @@ def test_a_damaged_file_holds_no_answer_and_takes_new_ones(file: Path, content: 
 def test_a_folder_that_cannot_be_written_is_told(file: Path) -> None:
     file.parent.mkdir(parents=True)
     file.parent.chmod(0o500)
-    with pytest.raises(NotTrusted, match="cannot be stored"):
+    with pytest.raises(NotTrusted, match="Cannot store"):
         TrustStore(file).approve(REPO, [VERIFY])
 
 
 def test_a_folder_that_is_a_file_is_told(file: Path) -> None:
     file.parent.parent.mkdir(parents=True)
     file.parent.write_text("")
-    with pytest.raises(NotTrusted, match="cannot be stored"):
+    with pytest.raises(NotTrusted, match="Cannot store"):
         TrustStore(file).approve(REPO, [VERIFY])
 
 

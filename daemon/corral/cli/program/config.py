@@ -35,7 +35,7 @@ def show(
         if key is None or name == key or name.startswith(f"{key}.")
     ]
     if not rows:
-        raise NotFound(f"No such setting: {key!r}.", remedy="`corral config show` lists all of them.")
+        raise NotFound(f"There is no setting {key!r}.", remedy="`corral config show` lists all of them.")
     if as_json:
         emit({"settings": rows, "warnings": answer["warnings"]})
         return

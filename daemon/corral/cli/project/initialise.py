@@ -176,7 +176,7 @@ def _target(git: Git, named: str | None) -> str:
     if named is not None:
         ref = refs.branch_ref(named)
         if refs.read(git, ref) is None:
-            raise NotFound(f"No such branch: {named!r}.", remedy="Name an existing branch, or create it first.")
+            raise NotFound(f"There is no branch {named!r}.", remedy="Name an existing branch, or create it first.")
         return named
     ref_name = refs.default_branch(git)
     if ref_name is None:
