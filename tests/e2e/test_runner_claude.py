@@ -140,9 +140,9 @@ def test_an_api_that_is_away_is_worth_another_attempt(start: Start) -> None:
 @pytest.mark.parametrize(
     ("limits", "code", "message"),
     [
-        (Limits(max_turns=2), "max_turns", "It reached the limit of 2 turns."),
-        (Limits(max_cost_usd=0.1), "budget_exceeded", "It reached the budget of 0.1 USD."),
-        (Limits(max_tokens=50_000), "token_limit", "It used more than 50000 tokens."),
+        (Limits(max_turns=2), "max_turns", "The worker reached its limit of 2 turns."),
+        (Limits(max_cost_usd=0.1), "budget_exceeded", "The worker reached its budget of 0.1 USD."),
+        (Limits(max_tokens=50_000), "token_limit", "The worker used more than 50000 tokens."),
     ],
 )
 def test_limits_on_what_it_may_use(start: Start, limits: Limits, code: str, message: str) -> None:

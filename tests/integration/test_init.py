@@ -192,7 +192,7 @@ def test_an_init_that_cannot_be_finished_leaves_nothing_behind(repo: Path, tmp_p
     before = sorted(str(path) for path in repo.rglob("*") if ".git" not in path.parts)
     done = Coordinated(repo).run("init", "--yes", "--json", check=False)
     assert done.returncode == 2
-    assert "cannot be written" in json.loads(done.stderr)["error"]["message"]
+    assert "Cannot write" in json.loads(done.stderr)["error"]["message"]
     assert sorted(str(path) for path in repo.rglob("*") if ".git" not in path.parts) == before
     assert not (repo / ".corral").is_dir()
 

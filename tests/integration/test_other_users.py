@@ -133,7 +133,7 @@ def test_the_bridge_believes_no_socket_of_another_user(served: Path) -> None:
 
 
 def test_a_command_believes_no_socket_of_another_user(served: Path) -> None:
-    with pytest.raises(DaemonUnreachable, match="may not be used") as refusal:
+    with pytest.raises(DaemonUnreachable, match="Permission denied for the daemon") as refusal:
         Client(find_project(served)).request("GET", "/status")
     assert "another user" in refusal.value.cause
 

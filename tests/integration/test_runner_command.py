@@ -82,7 +82,7 @@ def test_a_second_start_appends_to_the_log_and_reads_only_its_own(start: Start, 
 def test_another_exit_code_is_a_failure_worth_another_attempt(start: Start) -> None:
     finished = finish(start("echo no such thing; exit 3"))
     assert (finished.success, finished.exit_code, finished.error_code) == (False, 3, "command_failed")
-    assert finished.error_message == "It exited with 3: no such thing"
+    assert finished.error_message == "The command exited with 3: no such thing"
     assert finished.retryable
 
 
@@ -96,8 +96,14 @@ Error: {
 }
 """
     finished = finish(start(f"cat <<'END'\n{said}END\nexit 1"))
-    assert finished.error_message == "It exited with 1: ModelNotFoundError: Model not found: g/m. Did you mean: g/m-2?"
-    assert finish(start("echo out of paper; echo; echo ']'; exit 2")).error_message == "It exited with 2: out of paper"
+    assert (
+        finished.error_message
+        == "The command exited with 1: ModelNotFoundError: Model not found: g/m. Did you mean: g/m-2?"
+    )
+    assert (
+        finish(start("echo out of paper; echo; echo ']'; exit 2")).error_message
+        == "The command exited with 2: out of paper"
+    )
 
 
 def test_a_worker_killed_from_outside_is_told_apart(start: Start) -> None:
@@ -105,7 +111,7 @@ def test_a_worker_killed_from_outside_is_told_apart(start: Start) -> None:
     os.kill(running.pid, signal.SIGKILL)
     finished = finish(running)
     assert (finished.error_code, finished.retryable) == ("killed", True)
-    assert finished.error_message == "It was killed by SIGKILL."
+    assert finished.error_message == "The command was killed by SIGKILL."
 
 
 @pytest.mark.parametrize(
@@ -240,7 +246,7 @@ def test_a_time_limit(start: Start) -> None:
     running.observe(now + timedelta(seconds=61))
     finished = finish(running, deadline_s=3)
     assert (finished.error_code, finished.retryable) == ("timeout", True)
-    assert finished.error_message == "It was still running after 60 s."
+    assert finished.error_message == "The worker timed out after 60 s."
 
 
 @pytest.mark.parametrize("limits", [Limits(timeout_s=60), Limits(stall_s=60)])
@@ -249,7 +255,9 @@ def test_who_is_stopped_by_a_limit_is_quoted(start: Start, limits: Limits) -> No
     wait(lambda: running.observe(clock()).progress)
     running.observe(clock() + timedelta(seconds=61))
     finished = finish(running, deadline_s=3)
-    assert finished.error_message and finished.error_message.endswith("said last: Quota exceeded, trying again in 1 h.")
+    assert finished.error_message and finished.error_message.endswith(
+        "Last output: Quota exceeded, trying again in 1 h."
+    )
 
 
 def test_a_silent_idle_worker_is_stalled(start: Start) -> None:
@@ -310,7 +318,7 @@ def test_a_flood_of_output_is_followed_without_delay(start: Start, tmp_path: Pat
 def test_what_is_shown_has_no_secrets_and_no_control_characters(start: Start) -> None:
     key = "sk-ant-api03-" + "a1" * 12
     finished = finish(start(f"printf 'red \\033[31m{key}\\033[0m \\007end\\n'; exit 1"))
-    assert finished.error_message == "It exited with 1: red [redacted] end"
+    assert finished.error_message == "The command exited with 1: red [redacted] end"
     assert key not in str(finished)
 
 

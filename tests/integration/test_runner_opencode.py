@@ -108,4 +108,4 @@ def test_it_works_in_its_worktree_and_nothing_it_is_denied_ends_it(
 def test_what_its_provider_refuses_is_the_reason(provider: Provider, repo: Path, tmp_path: Path) -> None:
     finished = carry_out(provider, repo, tmp_path / "work")
     assert (finished.error_code, finished.exit_code) == ("command_failed", 1)
-    assert finished.error_message == "It exited with 1: Error: The key is not valid."
+    assert finished.error_message == "The command exited with 1: Error: The key is not valid."

@@ -75,7 +75,7 @@ def test_settings_that_became_unreadable_are_left_alone_and_said(repo: Path) -> 
     settings_of(repo).write_text("{ half")
     done = house.run("uninstall", "--yes", check=False)
     assert done.returncode == 2
-    assert "settings.json" in done.stderr and "Mend" in done.stderr
+    assert "settings.json" in done.stderr and "Correct" in done.stderr
     assert settings_of(repo).read_text() == "{ half"
     assert (repo / ".corral" / "config.yaml").is_file()
 

@@ -115,7 +115,7 @@ def test_a_wait_that_failed_says_each_thing_once_with_its_reason_and_what_to_typ
     ended = house.run("wait", "--all", check=False)
     assert ended.returncode == 1 and "\\n" not in ended.stdout
     assert (
-        f"'Fails' is dead: It exited with 3: boom\n      corral task logs {dead[:8]}; then corral task retry"
+        f"'Fails' is dead: The command exited with 3: boom\n      corral task logs {dead[:8]}; then corral task retry"
         in ended.stdout
     )
     need = person.need("returned_merge")

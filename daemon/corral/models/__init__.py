@@ -1,1 +1,1 @@
-"""The words of the product as types: states, identifiers, instants. Pure; imported by everyone, imports only errors."""
+"""Shared types: states, identifiers, instants. Pure; imported by every folder, imports only errors."""

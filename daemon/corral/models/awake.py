@@ -1,7 +1,8 @@
-"""Time in which the daemon was awake: what limits on workers and verifications are measured in.
+"""Time in which the daemon was awake: the clock for limits on workers and verifications.
 
-A machine that slept, a clock that was set, and a daemon that was stopped for a while have one thing in common: the wall
-clock moved much further between two looks than a look is apart from the next, or it moved back.
+After a machine slept, a clock was set, or a daemon was stopped, the wall clock moved much further between two readings
+than
+readings are apart, or it moved back.
 """
 
 from __future__ import annotations
@@ -10,13 +11,13 @@ import threading
 from datetime import datetime, timedelta
 
 MOST_A_LOOK = timedelta(seconds=5)
-"""Counted for the time between two looks at most; who measures something looks at least once a second."""
+"""Most that is counted between two readings; a measurement is read at least once a second."""
 
 
 class AwakeClock:
-    """Turns instants of the wall clock into instants of a clock that stands still while nobody looks.
+    """Converts wall-clock instants to a clock that stands still between readings.
 
-    Thread-safe. Its instants can be compared with each other only: never store or show one.
+    Thread-safe. Its instants can only be compared with each other: never store or show one.
     """
 
     def __init__(self) -> None:
@@ -25,10 +26,10 @@ class AwakeClock:
         self._awake: datetime | None = None
 
     def at(self, now: datetime) -> datetime:
-        """Look: the awake instant of this moment.
+        """Read the clock: the awake instant of this moment.
 
         Args:
-            now: What the wall clock says.
+            now: The wall clock.
         """
         with self._lock:
             if self._seen is None or self._awake is None:

@@ -1,6 +1,6 @@
-"""Whose fault it is that an attempt ended badly: one table, by error code.
+"""Who is to blame for a failed attempt: one table, by error code.
 
-What the machine did wrong is not counted against the task: the task comes back after a backoff, and keeps its retries.
+A fault of the machine is not counted against the task: the task is tried again after a backoff, and keeps its retries.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from types import MappingProxyType
 
 
 class Blame(Enum):
-    """What an error code says about the task."""
+    """The party to blame for an error code."""
 
     TASK = "task"
-    """The task's own: counted, and tried again while retries are left."""
+    """The task: counted, and retried while retries are left."""
     FINAL = "final"
-    """The task's own, and another attempt would only meet it again."""
+    """The task, and a retry would fail the same way."""
     MACHINE = "machine"
-    """Nothing: disk, memory, git, database or daemon failed. Not counted, and tried again."""
+    """The machine: disk, memory, git, database or daemon failed. Not counted, and retried."""
 
 
 WORKER_LOST = "worker_lost"
@@ -28,7 +28,7 @@ OUT_OF_MEMORY = "out_of_memory"
 
 BLAME: Mapping[str, Blame] = MappingProxyType(
     {
-        # How a worker ended.
+        # Ends of a worker.
         "command_failed": Blame.TASK,
         "api_error": Blame.TASK,
         "timeout": Blame.TASK,
@@ -36,18 +36,18 @@ BLAME: Mapping[str, Blame] = MappingProxyType(
         "memory_limit": Blame.TASK,
         "crashed": Blame.TASK,
         "interrupted": Blame.TASK,
-        # A limit that a person set on turns, tokens or money is not multiplied by trying again.
+        # A retry must not multiply a limit that a person set on turns, tokens or money.
         "cancelled": Blame.FINAL,
         "max_turns": Blame.FINAL,
         "budget_exceeded": Blame.FINAL,
         "token_limit": Blame.FINAL,
-        # By a signal that Corral did not send. The task may have done it itself: ``tasks.max_crashes`` bounds it.
+        # By a signal that Corral did not send. The task may have sent it: ``tasks.max_crashes`` bounds the retries.
         "killed": Blame.MACHINE,
         OUT_OF_MEMORY: Blame.MACHINE,
         WORKER_LOST: Blame.MACHINE,
         DAEMON_DIED: Blame.MACHINE,
-        # Why a worker was not started, or its work not brought in: names of errors. An error that is not named has the
-        # blame of the class that it is made from, at last that of ``internal_error``.
+        # Why a worker was not started, or its work not collected: names of errors. An unlisted error has the blame of
+        # its base class, in the end that of ``internal_error``.
         "invalid_input": Blame.FINAL,
         "not_found": Blame.FINAL,
         "runner_unavailable": Blame.FINAL,
@@ -55,7 +55,8 @@ BLAME: Mapping[str, Blame] = MappingProxyType(
         "config_invalid": Blame.FINAL,
         "not_trusted": Blame.MACHINE,
         "setup_failed": Blame.TASK,
-        # A task that replaces its own worktree would do so for ever; a link in the place of all worktrees is the machine's.
+        # A task that replaces its own worktree would do it at every retry; a link in place of all worktrees is the
+        # machine's fault.
         "path_replaced": Blame.TASK,
         "folder_linked": Blame.MACHINE,
         DISK_FULL: Blame.MACHINE,
@@ -71,11 +72,11 @@ BLAME: Mapping[str, Blame] = MappingProxyType(
 
 
 def blame_of(code: str | None) -> Blame:
-    """Whose fault an error code is; one that is not known is the task's, and is counted."""
+    """The blame for an error code; an unknown code is the task's, and is counted."""
     return BLAME.get(code or "", Blame.TASK)
 
 
 def blame_of_error(error: Exception) -> Blame:
-    """Whose fault an error is, by the nearest class of it that the table names; one of the system's is the machine's."""
+    """The blame for an error, by its nearest base class in the table; an OSError is the machine's."""
     names = (str(vars(kind).get("name")) for kind in type(error).__mro__)
     return next((BLAME[name] for name in names if name in BLAME), Blame.MACHINE)

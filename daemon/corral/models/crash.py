@@ -1,4 +1,4 @@
-"""Named points at which a test may have the process killed, to prove that a restart finishes or undoes every step."""
+"""Named points where a test can kill the process, to prove that a restart finishes or undoes every step."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ VARIABLE = "CORRAL_CRASH_AT"
 
 
 def crash_point(name: str) -> None:
-    """Kill this very process, as ``kill -9`` would, if ``CORRAL_CRASH_AT`` names this point; else do nothing."""
+    """Kill this process with SIGKILL if ``CORRAL_CRASH_AT`` names this point; else do nothing."""
     if os.environ.get(VARIABLE) == name:
         os.kill(os.getpid(), signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""What is recorded: every kind of event, ``<noun>.<past participle>``. The store takes no other."""
+"""The kinds of events, ``<noun>.<past participle>``. The store accepts no others."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class EventKind(str, Enum):
-    """The kind of an event of the record, as the log, the stream of events and the letters name it."""
+    """The kind of an event, as used in the log, the event stream and notifications."""
 
     TASK_SUBMITTED = "task.submitted"
     TASK_ASSIGNED = "task.assigned"

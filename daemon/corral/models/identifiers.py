@@ -1,4 +1,4 @@
-"""Identifiers: made here, checked here. Nothing a user typed becomes a ref, a folder or an option without passing here."""
+"""Identifiers: made and checked here. User input becomes a ref, a folder or an option only after these checks."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 def new_id() -> str:
-    """A fresh random identifier (UUID 4, 36 characters)."""
+    """A new random identifier (UUID 4, 36 characters)."""
     return str(uuid.uuid4())
 
 
 def ordered_id(now: datetime) -> str:
-    """A fresh identifier that sorts behind those of earlier milliseconds (UUID 7, RFC 9562; 36 characters).
+    """A new identifier that sorts after those of earlier milliseconds (UUID 7, RFC 9562; 36 characters).
 
-    For rows that come often: they stand side by side in their indexes, and a commit writes fewer pages. Its first half says
-    when, so it must not be abbreviated.
+    For frequent rows: they are adjacent in their indexes, so a commit writes fewer pages. Its first half is the time,
+    so it must not be
+    abbreviated.
     """
     milliseconds, (first, second) = int(now.timestamp() * 1000), divmod(secrets.randbits(74), 1 << 62)
     digits = f"{milliseconds << 80 | 7 << 76 | first << 64 | 2 << 62 | second:032x}"  # uuid.UUID takes twice as long
@@ -29,14 +30,14 @@ def ordered_id(now: datetime) -> str:
 
 
 def check_name(text: str, what: str = "name") -> str:
-    """Accept a name that is safe as a folder, as part of a ref and as an argument.
+    """Validate a name that becomes a folder, part of a ref and an argument.
 
     Args:
         text: At most 64 characters of ``A-Z a-z 0-9 . _ -``, starting with a letter or digit.
         what: The noun for the error message.
 
     Raises:
-        InvalidInput: Anything else, ``..`` and a trailing ``.`` or ``.lock`` included.
+        InvalidInput: Anything else, including ``..`` and a trailing ``.`` or ``.lock``.
     """
     if not NAME.fullmatch(text) or ".." in text or text.endswith((".", ".lock")):
         raise InvalidInput(
@@ -51,15 +52,15 @@ LONGEST_SESSION_ID = 128
 
 
 def check_session_id(text: str) -> str:
-    """Accept what a client calls its session, and return it: it is shown, stored, and a segment of addresses.
+    """Validate and return a client's session id: it is displayed, stored, and part of URLs.
 
     Raises:
-        InvalidInput: Not 1 to 128 visible characters, a slash among them, or blanks around them.
+        InvalidInput: Not 1 to 128 visible characters, or with a slash or outer blanks.
     """
     if not 0 < len(text) <= LONGEST_SESSION_ID or not text.isprintable() or "/" in text or text != text.strip():
         raise InvalidInput(
             f"{text[:80]!r} cannot be the id of a session.",
-            cause="It is empty, longer than an id may be, or holds a control character, a slash, or blanks around it.",
+            cause="It is empty, too long, or contains a control character, a slash, or outer blanks.",
             remedy=f"Use 1 to {LONGEST_SESSION_ID} visible characters, such as a UUID.",
             details={"length": len(text)},
         )

@@ -1,4 +1,4 @@
-"""What the environment of a process says about who started it."""
+"""Environment variables that mark the processes of a project's tasks and verifications."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from collections.abc import Mapping
 
 
 def started_by_work_of(environ: Mapping[str, str], project: str) -> str | None:
-    """What of a project's own work a process belongs to: its task or its verification; None for everybody else's.
+    """The task or verification of a project that a process belongs to; None for other processes.
 
-    Every descendant of a worker inherits the marks. One that takes them out of its environment is not known by this: between
+    Every descendant of a worker inherits the marks. A process that removes them from its environment is not recognised:
+    between
     processes of one user there is no hard boundary.
 
     Args:
-        environ: What the process was started with.
+        environ: The environment of the process.
         project: The project's top folder, as its daemon names it.
     """
     if environ.get("CORRAL_PROJECT") != project:

@@ -1,4 +1,4 @@
-"""What a merge request and its receipt look like on the wire."""
+"""The wire format of merge requests and receipts."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pydantic import BaseModel, ConfigDict
 from corral.models.states import MergeState
 
 NEEDS_APPROVAL = "Waits for approval"
-"""How the reason of a request begins that a person has to approve."""
+"""Prefix of the reason of a request that needs a person's approval."""
 
 
 TARGET_RED = "The target itself is red"
-"""How the reason of a request begins whose target fails without it too."""
+"""Prefix of the reason of a request whose target fails without it too."""
 
 
 class _Shape(BaseModel):
@@ -22,17 +22,17 @@ class _Shape(BaseModel):
 
 
 class Receipt(_Shape):
-    """What a verification proved about exactly one tree.
+    """The result of verifying exactly one tree.
 
     Attributes:
-        status: ``passed``, ``failed``, ``unverified`` (nothing was configured to run) or ``error`` (no verdict).
+        status: ``passed``, ``failed``, ``unverified`` (no commands configured) or ``error`` (could not run).
         tree: The git tree that was verified.
-        commands: What ran, in order.
+        commands: The commands that ran, in order.
         exit_code: Of the last command that ran; None if none did, or it was killed.
-        tests: How many tests ran, where the output tells; else None.
+        tests: Number of tests, if the output tells; else None.
         duration_s: Wall-clock seconds.
-        log: The output's file, relative to the project's root where it lies within.
-        reason: Why it is not simply green, or None.
+        log: The output's file, relative to the project's root if inside it.
+        reason: Why it did not pass, or None.
     """
 
     status: str
@@ -67,8 +67,9 @@ class MergeSummary(_Shape):
 
 
 class MergeDetail(MergeSummary):
-    """Everything about one merge request; ``conflicts`` is a list of ``{path, kind}``, ``approved_sha`` the head
-    that a person approved, ``needs_approval`` whether it is held until one does.
+    """Everything about one merge request; ``conflicts`` is a list of ``{path, kind}``, ``approved_sha`` the head that a
+    person
+    approved, ``needs_approval`` whether it is held until a person approves it.
     """
 
     title: str

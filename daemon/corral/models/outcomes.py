@@ -1,4 +1,4 @@
-"""What became of a task: one word for its state and that of its merge request together."""
+"""Outcomes: one word for the states of a task and its merge request together."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from corral.models.states import MergeState, TaskStatus, _Text
 
 
 class Outcome(_Text):
-    """Where a completed task's work stands; a task that is not completed has its state as its outcome."""
+    """The outcome of a completed task; for any other task its state is the outcome."""
 
     QUEUED = "queued"
     VERIFYING = "verifying"
@@ -18,11 +18,11 @@ class Outcome(_Text):
     NOT_LANDED = "not landed"
     """Its merge request was cancelled."""
     DISMISSED = "dismissed"
-    """It failed or came back, and a person said that nothing more is to be done about it."""
+    """It failed or came back, and a person dismissed it."""
 
 
 FAILURES = ("failed", "dead", "conflict", "red")
-"""Outcomes that stay open until somebody tries again, or dismisses them."""
+"""Outcomes that stay open until somebody retries or dismisses them."""
 
 _OF_MERGES = {
     MergeState.QUEUED: Outcome.QUEUED,
@@ -37,17 +37,17 @@ _OF_MERGES = {
 
 
 def of_merge(state: str, *, dismissed: bool) -> str:
-    """What became of a merge request that belongs to no task."""
+    """The outcome of a merge request without a task."""
     found = _OF_MERGES[MergeState(state)]
     return str(Outcome.DISMISSED if dismissed and found in FAILURES else found)
 
 
 def of_task(status: str, merge_state: str | None, *, dismissed: bool) -> str:
-    """What became of a task.
+    """The outcome of a task.
 
     Args:
         status: Its state.
-        merge_state: That of its merge request that counts; None: it has none.
+        merge_state: The state of its current merge request; None: it has none.
         dismissed: Whether a person dismissed the task or that request.
     """
     if status == TaskStatus.COMPLETED:

@@ -1,17 +1,17 @@
-"""What a stored reason says is to be done about it: its last line, under a name of its own."""
+"""The remedy in a stored reason: its last line, with a fixed prefix."""
 
 from __future__ import annotations
 
 WHAT_TO_DO = "What to do: "
-"""How the last line of a reason begins that says what a person does about it."""
+"""Prefix of the line of a reason that contains the remedy."""
 
 
 def with_remedy(reason: str, remedy: str) -> str:
-    """A reason that says what to do; without a remedy as it is."""
+    """Append a remedy to a reason; without a remedy the reason is unchanged."""
     return f"{reason}\n{WHAT_TO_DO}{remedy}" if remedy else reason
 
 
 def remedy_in(reason: str) -> str:
-    """What a reason says is to be done; empty where it says nothing of it."""
+    """The remedy in a reason; empty if it has none."""
     last = reason.rsplit("\n", 1)[-1]
     return last.removeprefix(WHAT_TO_DO) if last.startswith(WHAT_TO_DO) else ""

@@ -16,7 +16,7 @@ class _Text(str, Enum):
 
 
 class SessionStatus(_Text):
-    """Where a session stands."""
+    """The state of a session."""
 
     ACTIVE = "active"
     IDLE = "idle"
@@ -24,7 +24,7 @@ class SessionStatus(_Text):
 
 
 class ShownStatus(_Text):
-    """A session's status as every surface shows it: ``stalled`` is an active one that gave no sign for long."""
+    """A session's status as users see it: ``stalled`` is an active session without a recent heartbeat."""
 
     ACTIVE = "active"
     IDLE = "idle"
@@ -33,7 +33,7 @@ class ShownStatus(_Text):
 
 
 class TaskStatus(_Text):
-    """Where a task stands (requirements, decision 2)."""
+    """The state of a task."""
 
     WAITING = "waiting"
     PENDING = "pending"
@@ -49,7 +49,7 @@ TERMINAL_TASKS = (TaskStatus.COMPLETED, TaskStatus.FAILED, TaskStatus.CANCELLED,
 
 
 class MergeState(_Text):
-    """Where a merge request stands."""
+    """The state of a merge request."""
 
     QUEUED = "queued"
     VERIFYING = "verifying"
@@ -66,7 +66,7 @@ RETURNED_MERGES = (MergeState.CONFLICT, MergeState.FAILED)
 
 
 class ReceiptStatus(_Text):
-    """What a verification proved about one tree."""
+    """The result of a verification."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -75,7 +75,7 @@ class ReceiptStatus(_Text):
 
 
 class WorktreeState(_Text):
-    """Where an allocated worktree stands; intent is stored before effect."""
+    """The state of an allocated worktree; intent is stored before effect."""
 
     ALLOCATING = "allocating"
     READY = "ready"
@@ -84,7 +84,7 @@ class WorktreeState(_Text):
 
 
 class WorktreePurpose(_Text):
-    """What a worktree is for."""
+    """The purpose of a worktree."""
 
     TASK = "task"
     SESSION = "session"
@@ -93,14 +93,14 @@ class WorktreePurpose(_Text):
 
 
 class RunnerName(_Text):
-    """What executes a task."""
+    """The runner of a task."""
 
     COMMAND = "command"
     CLAUDE = "claude"
 
 
 class Importance(_Text):
-    """How much a message wants to be read; an unread ``urgent`` one holds a session's Stop once."""
+    """The importance of a message; an unread ``urgent`` one holds a session's Stop once."""
 
     LOW = "low"
     NORMAL = "normal"
@@ -109,7 +109,7 @@ class Importance(_Text):
 
 
 class RecipientRole(_Text):
-    """How a message is addressed to somebody."""
+    """How a message is addressed to a recipient."""
 
     TO = "to"
     CC = "cc"

@@ -1,4 +1,4 @@
-"""The wire shapes of tasks: what a client may submit, and what it is shown."""
+"""The wire format of tasks, submitted and shown."""
 
 from __future__ import annotations
 
@@ -26,24 +26,26 @@ from corral.models.states import RunnerName, TaskStatus
 TITLE_LIMIT = 500
 """Characters."""
 THREAD = r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}"
-"""What a thread of messages may be called."""
+"""Valid names of message threads."""
 
 
 def _one_line(text: object) -> object:
-    """A title becomes a commit's subject and a line of a table: line breaks and control characters become spaces."""
-    if not isinstance(text, str) or len(text) > 100 * TITLE_LIMIT:  # it is refused for its length: each character costs
+    """Replace line breaks and control characters with spaces: a title is a commit subject and a table row."""
+    if (
+        not isinstance(text, str) or len(text) > 100 * TITLE_LIMIT
+    ):  # too long anyway: do not spend time on each character
         return text
     return " ".join("".join(" " if unicodedata.category(char) == "Cc" else char for char in text).split())
 
 
 def _storable(text: str) -> str:
-    """Half a surrogate pair cannot be stored, and a NUL cannot be an argument."""
+    """Refuse lone surrogates, which cannot be stored, and NUL, which cannot be an argument."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
         raise ValueError("is not valid Unicode text") from error
     if "\0" in text:
-        raise ValueError("holds a NUL character")
+        raise ValueError("contains a NUL character")
     return text
 
 
@@ -55,7 +57,7 @@ Short = Annotated[Text, StringConstraints(min_length=1, max_length=128)]
 
 
 class TaskLimits(BaseModel):
-    """How much one attempt may use; None is no limit. Time is ``TaskSubmission.timeout_s``."""
+    """Limits of one attempt; None is no limit. The time limit is ``TaskSubmission.timeout_s``."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -66,7 +68,7 @@ class TaskLimits(BaseModel):
 
 
 class AgentRequirements(BaseModel):
-    """What whoever claims the work must be able to do; what else is said here is kept and shown."""
+    """Capabilities that the task's agent needs; further keys are stored and shown."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -77,22 +79,23 @@ class TaskSubmission(BaseModel):
     """One task as a client submits it.
 
     Attributes:
-        title: One line; by default the description's first.
-        command: A shell command, run in the task's worktree; or
-        prompt: what a Claude Code worker is asked to do. Without either no worker is started: a session claims the task.
-        agent: Who does it: a member of the team, or an agent definition. Its prompt is by default the description, or the title.
-        runner: What executes it; by default the agent's, or what fits: ``command`` or ``claude``.
-        thread_id: The thread of messages that the task's batch is spoken of in.
-        deadline_at: Shown to whoever claims the task; nothing is enforced by it.
+        title: One line; default: the first line of the description.
+        command: A shell command, run in the task's worktree.
+        prompt: The prompt of a Claude Code worker. Without command and prompt, a session claims the task.
+        agent: A member of the team, or an agent definition. Default prompt: the description, or the title.
+        runner: Default: the agent's, or ``command`` or ``claude`` to match the other fields.
+        thread_id: The message thread of the task's batch.
+        deadline_at: Shown to the session that claims the task; not enforced.
         priority: 0 to 10, 10 first.
         wait_for: Ids of tasks (in a batch also local names) that must succeed first.
-        claims: Lock keys (paths, globs, logical keys) that it will change: it does not start beside a task that is about the
-            same ones, and beside one that shares a few of them only when nothing else could start.
+        claims: Lock keys (paths, globs, logical keys) that it will change. It is not started beside a task with mostly
+            the same
+            claims, and beside one that shares a few only when nothing else could start.
         target: The branch to land on; None is ``landing.target``.
-        timeout_s: How long one attempt may take, seconds.
-        max_retries: None is ``tasks.max_retries``. A command's own exit code is tried again only where one of both is set.
-        idempotency_key: A second submission with the same key answers with the first one's task.
-        name: In a batch: a local name that other tasks of the batch may wait for.
+        timeout_s: Time limit per attempt, seconds.
+        max_retries: None is ``tasks.max_retries``. A command's own exit code is retried only where one of both is set.
+        idempotency_key: A second submission with the same key returns the first one's task.
+        name: In a batch: a local name that other tasks of the batch can depend on.
     """
 
     model_config = ConfigDict(
@@ -146,7 +149,7 @@ class TaskSubmission(BaseModel):
         if self.command is not None and self.prompt is not None:
             raise ValueError("a task has a command or a prompt, not both")
         if self.agent is not None and self.command is None:
-            return self  # what executes it is the agent's to say
+            return self  # its agent decides about the runner
         does = {RunnerName.COMMAND: self.command, RunnerName.CLAUDE: self.prompt}
         fitting = next((runner for runner, what in does.items() if what is not None), None)
         if self.runner is None:
@@ -158,7 +161,7 @@ class TaskSubmission(BaseModel):
 
 
 def read_submissions(items: list[Any]) -> list[TaskSubmission]:
-    """Validate what a client sent, every item before any is used.
+    """Validate a client's tasks; none is used unless all are valid.
 
     Raises:
         InvalidInput: ``details['errors']`` names each wrong field: ``[{index, field, message}]``.
@@ -179,11 +182,11 @@ def read_submissions(items: list[Any]) -> list[TaskSubmission]:
 
 
 def refuse(errors: list[dict[str, Any]], total: int) -> None:
-    """Say what is wrong with a submission or a batch.
+    """Raise the error for an invalid submission or batch.
 
     Args:
         errors: ``[{index, field, message}]``, at least one.
-        total: How many tasks were submitted together.
+        total: Number of tasks submitted together.
 
     Raises:
         InvalidInput: Always.
@@ -209,7 +212,7 @@ def summary(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class TaskRead(BaseModel):
-    """A task as ``get_task`` and ``GET /api/v1/tasks/{task_id}`` show it: exactly what the task document names."""
+    """A task as ``get_task`` and ``GET /api/v1/tasks/{task_id}`` return it, with exactly the documented fields."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -250,11 +253,11 @@ _LEASED = (
 
 
 def leased(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A task as whoever claimed it is told; ``description`` is the title where there is no other."""
+    """A task as returned to the session that claims it; ``description`` defaults to the title."""
     told = {field: row[field] for field in _LEASED}
     return {**told, "description": row["description"] or row["title"], "deadline": row["deadline_at"]}
 
 
 def usage(row: Mapping[str, Any]) -> dict[str, Any]:
-    """What all attempts of a task used: ``input_tokens, output_tokens, cost_usd, turns``."""
+    """The usage of all attempts of a task: ``input_tokens, output_tokens, cost_usd, turns``."""
     return {**_USAGE, **(row["usage"] or {})}

@@ -1,4 +1,4 @@
-"""Showing text that somebody else wrote: control, bidirectional and invisible characters are made visible, not obeyed."""
+"""Make control, bidirectional and invisible characters in foreign text visible."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ _KEPT = {"\n", "\t"}
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 _COLOUR = re.compile(r"(\x1b\[[0-9;:]*m)")
 MOST_EMBEDDED = 200
-"""Characters of what somebody else wrote inside a sentence of Corral's."""
+"""Maximum length of foreign text inside a sentence of Corral's, characters."""
 
 
 def visible(text: str) -> str:
-    """The text with every character that a terminal would act on written as an escape such as ``\\x1b``."""
+    """The text with every character that a terminal would act on as an escape such as ``\x1b``."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(
@@ -26,25 +26,25 @@ def visible(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """The text as :func:`visible` shows it, with line ends and tabs as escapes too: it cannot forge a line of its own."""
+    """Like :func:`visible`, with line ends and tabs escaped too: the text cannot forge a line."""
     return visible(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
 def log_text(text: str, *, colours: bool) -> str:
-    """A program's output, fit for a terminal: lines stay lines, and no other control character is obeyed.
+    """A program's output, safe for a terminal: line ends stay, other control characters are removed.
 
     Args:
-        colours: Whether codes for colours are passed on; without, they are taken out.
+        colours: Whether colour codes are kept.
     """
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     if text.isascii() and not _CONTROL.search(text):
         return text
-    parts = _COLOUR.split(text)  # text and colour codes in turns
+    parts = _COLOUR.split(text)  # text and colour codes alternate
     return "".join((part if colours else "") if number % 2 else visible(part) for number, part in enumerate(parts))
 
 
 def embedded(text: str) -> str:
-    """What somebody else wrote, fit for a sentence that a model reads: one short line that opens no tag."""
+    """Foreign text for a sentence that a model reads: one short line that opens no tag."""
     line = visible(" ".join(text[: 2 * MOST_EMBEDDED].split())).replace("<", "&lt;")
     whole = len(text) <= 2 * MOST_EMBEDDED and len(line) <= MOST_EMBEDDED
     return line if whole else line[: MOST_EMBEDDED - 1] + "…"

@@ -1,1 +1,1 @@
-"""What happened, in a form that people and programs can read."""
+"""Logs: for people and programs."""

@@ -1,4 +1,4 @@
-"""An event of the event record as a line of the log: its level, its component, a sentence, and what it is about, bounded."""
+"""Format an event as a log line: level, component, sentence, and bounded data."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from corral.observe.redaction import redact
 Row = dict[str, Any]
 
 MOST_TEXT = 500
-"""Characters of one text in a line."""
+"""Maximum length of a text in a line, characters."""
 MOST_ITEMS = 20
-"""Items of one list or mapping in a line."""
+"""Maximum number of items of a list or mapping in a line."""
 DEEPEST = 3
-"""Structures inside each other in a line."""
+"""Maximum nesting depth in a line."""
 SHORT_ID = 8
-"""Characters of an id in a sentence, as the command line shows it."""
+"""Length of an id in a sentence, as on the command line."""
 
 LEVELS: Mapping[str, int] = {
     EventKind.SESSION_CHANGED: logging.DEBUG,
@@ -46,7 +46,7 @@ LEVELS: Mapping[str, int] = {
     EventKind.TASK_FAILED: logging.ERROR,
     EventKind.TASK_DEAD: logging.ERROR,
 }
-"""By kind; every other one is ``INFO``."""
+"""Levels by kind; the default is ``INFO``."""
 
 COMPONENTS: Mapping[str, str] = {
     "task": "queue",
@@ -63,24 +63,24 @@ COMPONENTS: Mapping[str, str] = {
     "message": "messages",
     "worktree": "worktrees",
 }
-"""By the noun of the kind; every other noun is its own component."""
+"""Components by the noun of the kind; the default is the noun."""
 
 
 def level(event: Row) -> int:
-    """How severe an event is, as :mod:`logging` counts."""
+    """The level of an event, as in :mod:`logging`."""
     return LEVELS.get(event["kind"], logging.INFO)
 
 
 def component(event: Row) -> str:
-    """The part of Corral that an event belongs to."""
+    """The component of an event."""
     noun = _noun(event)
     return COMPONENTS.get(noun, noun)
 
 
 def fields(event: Row) -> Row:
-    """What stands in the line beside its level and component: when it happened, a sentence, ids, and the event's data.
+    """The further fields of the line: timestamp, sentence, ids and the event's data.
 
-    The data is cut to what a line may hold, after secrets were taken out of it; ``event_id`` names the whole of it.
+    Secrets are removed from the data before it is cut to size; ``event_id`` identifies the full event.
     """
     ids = {name: event[name] for name in ("task_id", "session_id", "merge_id") if event[name] is not None}
     data = {"data": _bounded(event["data"], 1)} if event["data"] else {}
@@ -88,7 +88,7 @@ def fields(event: Row) -> Row:
 
 
 def sentence(event: Row) -> str:
-    """For people: what happened to what, and why where the event says so. ``Task 0b6ff4a2 retried: exit_status: …``."""
+    """A sentence for people: what happened to what, and the reason. ``Task 0b6ff4a2 retried: exit_status: …``."""
     verb = str(event["kind"]).partition(".")[2].replace("_", " ")
     subject = " ".join(part for part in (_noun(event).capitalize(), _name(event)) if part)
     cause = _cause(event["data"])
@@ -100,7 +100,7 @@ def _noun(event: Row) -> str:
 
 
 def _name(event: Row) -> str:
-    """Whom or what the event is about, as the command line would call it."""
+    """The name of the event's subject, as on the command line."""
     data, noun = event["data"], _noun(event)
     named = data.get("agent_name") if noun == "session" else data.get("target") if noun == "target" else None
     if named is None:
@@ -122,7 +122,7 @@ def _cause(data: Row) -> str:
 
 
 def _cut(text: str) -> str:
-    clean = redact(text)  # whole: half a secret would not be known as one
+    clean = redact(text)  # uncut: half a secret would not be recognised
     return clean if len(clean) <= MOST_TEXT else f"{clean[:MOST_TEXT]}…"
 
 

@@ -1,8 +1,9 @@
-"""The daemon's log: JSON lines, one file per UTC day, no secrets, and never a reason for anything else to fail.
+"""The daemon's log: JSON lines, one file per UTC day, no secrets; a failure to log never fails the caller.
 
-Every line has ``timestamp``, ``level``, ``component``, ``event`` and ``message``, then what the caller bound or gave
-(``task_id``, ``session_id``, …). What other libraries say through :mod:`logging` (warnings and worse) goes the same way, with
-the library as ``component`` and ``event: "log"``. Logging is per process, so this module keeps the process's one handler.
+Every line has ``timestamp``, ``level``, ``component``, ``event`` and ``message``, then the caller's fields
+(``task_id``,
+``session_id``, …). Warnings and errors of other libraries go the same way, with the library as ``component`` and
+``event: "log"``. Logging is per process, so this module keeps the process's one handler.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import Any
 from corral.models.instants import UTC, iso
 from corral.observe.redaction import REDACTED, is_secret_name, redact, remember_secrets
 
-# Where Rich is installed, structlog loads it for tracebacks in colour, which no file has: a twentieth of a daemon's start.
+# If Rich is installed, structlog loads it for coloured tracebacks, which a file does not need: 5 % of a daemon's start.
 _is_there = "rich" in sys.modules
 sys.modules.setdefault("rich", None)  # type: ignore[arg-type]  # that is how an import is made to fail
 import structlog  # noqa: E402
@@ -36,22 +37,22 @@ __all__ = ["close", "configure", "logger", "redact", "set_level", "stay"]
 _CORRAL = logging.getLogger("corral")
 _CORRAL.addHandler(logging.NullHandler())
 _DEPTH = 10
-"""Structures are written this deep; what is deeper, or contains itself, is written as text."""
+"""Maximum nesting depth of a structure; deeper or recursive ones are written as text."""
 
 _installed: list[logging.Handler] = []
 
 
 def configure(log_file: Path, level: str, keep_days: int, *, stderr: bool) -> None:
-    """Send every log line of this process to a file; calling it again replaces what was configured before.
+    """Send every log line of this process to a file; a second call replaces the first configuration.
 
-    The values of the environment's secrets as they are now are kept out of the log (see :mod:`corral.observe.redaction`).
+    The current values of the environment's secrets are kept out of the log (see :mod:`corral.observe.redaction`).
 
     Args:
-        log_file: Today's file; its folder is made if need be, but not the folder's parents. Earlier days stand beside it
-            as ``<name>.YYYY-MM-DD``.
-        level: The least severe level of Corral's own lines.
+        log_file: Today's file; its folder is created if needed, but not the folder's parents. Earlier days are
+            ``<name>.YYYY-MM-DD`` in the same folder.
+        level: The lowest level of Corral's own lines.
         keep_days: Days after which an earlier day's file is deleted.
-        stderr: Whether the same lines also go to standard error.
+        stderr: Whether to also write to standard error.
     """
     close()
     remember_secrets(os.environ)
@@ -67,19 +68,19 @@ def configure(log_file: Path, level: str, keep_days: int, *, stderr: bool) -> No
 
 
 def set_level(level: str) -> None:
-    """Change the least severe level that is written: ``DEBUG``, ``INFO``, ``WARNING``, ``ERROR`` or ``CRITICAL``."""
+    """Change the lowest level that is written: ``DEBUG``, ``INFO``, ``WARNING``, ``ERROR`` or ``CRITICAL``."""
     _CORRAL.setLevel(level)
 
 
 def stay() -> None:
-    """Go on writing to the file that is open, wherever it was moved to; make no other one."""
+    """Keep writing to the open file, wherever it was moved; open no other."""
     for handler in _installed:
         if isinstance(handler, _DailyFile):
             handler.stays = True
 
 
 def close() -> None:
-    """Let go of the file. Lines that are logged later go nowhere."""
+    """Close the file. Later lines are dropped."""
     for handler in _installed:
         logging.getLogger().removeHandler(handler)
         handler.close()
@@ -87,10 +88,11 @@ def close() -> None:
 
 
 def logger(component: str) -> structlog.stdlib.BoundLogger:
-    """A logger for one part of the daemon (``queue``, ``landing``, ``server``, …); silent until :func:`configure`.
+    """A logger for one component of the daemon (``queue``, ``landing``, ``server``, …); silent until :func:`configure`.
 
-    The first argument of a call is the event, a fixed snake_case word; what varies is given by name, ``message`` (a sentence
-    for people) among it: ``log.info("task_started", message="Task 7 started.", task_id=…)``. ``bind`` keeps context.
+    The first argument of a call is the event, a fixed snake_case word; other fields are keyword arguments, ``message``
+    (a sentence
+    for people) among them: ``log.info("task_started", message="Task 7 started.", task_id=…)``. ``bind`` adds context.
     """
     bound: structlog.stdlib.BoundLogger = structlog.wrap_logger(
         _CORRAL.getChild(component),
@@ -132,7 +134,7 @@ def _cleaned(_logger: Any, _method: str, line: EventDict) -> EventDict:
 
 
 def _clean(value: object, name: str, depth: int) -> Any:
-    """A JSON value that holds no secret; ``name`` is the key it stands under."""
+    """Remove secrets from a JSON value; ``name`` is its key."""
     if isinstance(value, str):
         return REDACTED if is_secret_name(name) else redact(value)
     if value is None or isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)):
@@ -149,9 +151,10 @@ def _moment(record: logging.LogRecord) -> datetime:
 
 
 class _DailyFile(logging.Handler):
-    """Appends whole lines; starts a new file when the first line of a UTC day comes; outlives a full disk and a deleted folder.
+    """Appends whole lines; starts a new file with the first line of a UTC day; survives a full disk and a deleted
+    folder.
 
-    A line that cannot be written is counted, and the count is written as soon as that is possible again.
+    Lines that cannot be written are counted, and the count is written as soon as possible.
     """
 
     def __init__(self, path: Path, keep_days: int) -> None:
@@ -220,7 +223,7 @@ class _DailyFile(logging.Handler):
             return False
 
     def _turn(self, today: date) -> None:
-        """Put the file of an earlier day aside and forget the oldest; failing that, writing goes on in the same file."""
+        """Rename the file of an earlier day and delete the oldest; if that fails, keep writing to the same file."""
         aside = self._path.with_name(f"{self._path.name}.{self._day.isoformat()}")
         self._day = today
         with contextlib.suppress(OSError):

@@ -1,7 +1,8 @@
-"""Taking secrets out of text: what has the shape of one, and what the environment says is one.
+"""Remove secrets from text: known shapes, and the values of secret environment variables.
 
-Shapes cannot catch everything, so the values of variables whose names contain KEY, TOKEN, SECRET or PASSWORD are taken out
-wherever they occur, from :func:`remember_secrets` on. Every shape is matched in linear time, whatever the text.
+Shapes cannot catch everything, so the values of variables whose names contain KEY, TOKEN, SECRET or PASSWORD are
+removed
+everywhere after :func:`remember_secrets`. Every shape is matched in linear time.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ REDACTED = "[redacted]"
 _VARIABLE = re.compile(r"KEY|TOKEN|SECRET|PASSWORD", re.IGNORECASE)
 _FIELD = re.compile(r"(^|_)(api_?key|token|secret|password|authorization)$", re.IGNORECASE)
 _SHORTEST = 8
-"""A shorter value would be found inside innocent words."""
+"""Shorter values would match inside ordinary words."""
 
 _VALUE = r"[^\s\"',;]"
 _SHAPES = (
@@ -31,11 +32,11 @@ _SHAPES = (
     r"\bAIza[\w-]{35}",
     r"\beyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]*",
 )
-"""What secrets look like; a group is the part that is kept."""
+"""Shapes of secrets; a group is the part that is kept."""
 
 
 _ESCAPE = re.compile(r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[ -/]*[0-~]")
-"""An escape sequence of a terminal: CSI, OSC, and the short ones."""
+"""A terminal's escape sequences: CSI, OSC, and the short ones."""
 
 
 def _pattern(values: Iterable[str]) -> re.Pattern[str]:
@@ -47,9 +48,9 @@ _secrets = _pattern(())
 
 
 def remember_secrets(environ: Mapping[str, str]) -> None:
-    """From now on, take the values of this environment's secrets out as well; those of an earlier call are forgotten.
+    """Remove the values of this environment's secrets from now on; replaces those of an earlier call.
 
-    Short values stay, and so do paths of files there are: a key's whereabouts are no secret, and are needed to find faults.
+    Short values stay, and so do paths of existing files: a key file's path is no secret, and helps to find faults.
     """
     values: set[str] = set()
     for name, value in environ.items():
@@ -60,10 +61,11 @@ def remember_secrets(environ: Mapping[str, str]) -> None:
 
 
 def redact(text: str) -> str:
-    """The text with ``[redacted]`` in place of every secret. Give it whole: half a secret in each of two calls is not seen.
+    """Replace every secret in the text with ``[redacted]``. Pass the whole text: a secret split over two calls is not
+    found.
 
-    A secret with escape sequences in it is one too (a program that marks a match in colour cuts a token in three); where
-    one is found, the text loses its escape sequences.
+    Secrets with escape sequences inside are found too (coloured output can split a token); then the text loses its
+    escape sequences.
     """
     if "\x1b" in text or "\x9b" in text:
         plain = _ESCAPE.sub("", text)
@@ -73,7 +75,7 @@ def redact(text: str) -> str:
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether a field of this name holds nothing but a secret (``password``, ``api_key``; not ``input_tokens``)."""
+    """Whether a field with this name holds only a secret (``password``, ``api_key``; not ``input_tokens``)."""
     return _FIELD.search(name) is not None
 
 

@@ -1,4 +1,4 @@
-"""What is kept for how long: ages of rows by kind, and which log files are old or too many."""
+"""Retention: maximum ages of rows by kind, and which log files to delete."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from corral.config.model import Retention
 from corral.models.instants import iso
 
 LOG_FOLDERS = ("tasks", "merges", "worktrees")
-"""Below ``logs/``: logs of attempts, of verifications, and of setups."""
+"""Subfolders of ``logs/``: logs of attempts, verifications and setups."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class LogFile:
 
 
 def cutoff(settings: Retention, kind: str, now: datetime) -> datetime | None:
-    """The instant before which something of this kind is old; None: it is kept for ever.
+    """The instant before which data of this kind is old; None: it is kept for ever.
 
     Args:
         kind: The first part of a setting's name, such as ``events`` of ``events_days``.
@@ -36,16 +36,16 @@ def cutoff(settings: Retention, kind: str, now: datetime) -> datetime | None:
 
 
 def cutoff_text(settings: Retention, kind: str, now: datetime) -> str | None:
-    """:func:`cutoff` as rows have it."""
+    """:func:`cutoff` in the format of rows."""
     moment = cutoff(settings, kind, now)
     return None if moment is None else iso(moment)
 
 
 def old_logs(logs_dir: Path, settings: Retention, now: datetime, kept: Collection[str]) -> list[LogFile]:
-    """The logs that may go, the oldest first: those that are old, and then as many as it takes to keep to ``logs_mb``.
+    """The logs to delete, oldest first: those that are too old, then as many as needed to keep within ``logs_mb``.
 
     Args:
-        kept: Whose logs stay: ids of tasks and merge requests, names of worktrees.
+        kept: Ids of tasks and merge requests, and names of worktrees, whose logs stay.
 
     Raises:
         OSError: A folder cannot be read.
@@ -63,7 +63,7 @@ def old_logs(logs_dir: Path, settings: Retention, now: datetime, kept: Collectio
 
 
 def _logs(folder: Path, *, inner: bool = False) -> Iterator[LogFile]:
-    """Regular files, in the folder and in those inside it; no link is followed."""
+    """Regular files in the folder and one level below; links are not followed."""
     try:
         if not stat.S_ISDIR(folder.lstat().st_mode):
             return

@@ -1,1 +1,1 @@
-"""Runners start, follow and stop the processes that do tasks. See ``protocol.py`` for what they agree on."""
+"""Runners start, follow and stop the processes that do tasks. The interface is in ``protocol.py``."""

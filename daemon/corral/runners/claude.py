@@ -1,7 +1,8 @@
 """The runner ``claude``: headless Claude Code in the task's worktree.
 
-Its prompt goes through a pipe that stays open, so that it can be told things while it works; the pipe is closed when
-its turn ends, and the client leaves. A daemon that dies closes the pipe too: the client then ends with its turn.
+Its prompt goes through a pipe that stays open, so that messages can follow; the pipe is closed when its turn ends, and
+the client
+exits. If the daemon dies, the pipe closes too, and the client exits after its turn.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ _AGENT = "local_agent"
 class ClaudeRunner:
     """Runs ``claude -p`` with stream-json on both sides.
 
-    It edits inside its worktree and runs any command there; edits elsewhere are refused by the client itself.
+    It edits inside its worktree and runs any command there; the client itself refuses edits elsewhere.
 
     Args:
-        environ: The daemon's environment, from which a worker's is made.
+        environ: The daemon's environment; a worker's is derived from it.
         command: The client: a name on the PATH, or a path.
         stop_grace_s: Seconds from SIGTERM to SIGKILL.
     """
@@ -41,7 +42,7 @@ class ClaudeRunner:
         self._stop_grace_s = stop_grace_s
 
     def available(self, program: Sequence[str] = ()) -> None:
-        """Check that the client is there.
+        """Check that the client is installed.
 
         Raises:
             RunnerUnavailable: It is not on the PATH.
@@ -49,7 +50,7 @@ class ClaudeRunner:
         self._client(self._environ.get("PATH"))
 
     def start(self, assignment: Assignment, now: datetime) -> Running:
-        """Start the client and give it the prompt.
+        """Start the client and send the prompt.
 
         Raises:
             InvalidInput: There is no prompt.
@@ -75,10 +76,10 @@ class ClaudeRunner:
 
 
 def arguments(assignment: Assignment) -> list[str]:
-    """The client's arguments for an assignment; the prompt is not among them."""
+    """The client's arguments for an assignment, without the prompt."""
     limits, definition = assignment.limits, assignment.definition
     optional = {
-        # By value, not by name: its file may not be committed, so that it is in no worktree.
+        # Passed by value, not by name: an uncommitted file is in no worktree.
         "--agents": json.dumps({assignment.agent: definition}, ensure_ascii=False) if definition is not None else None,
         "--agent": assignment.agent if definition is not None else None,
         "--plugin-dir": assignment.plugin_dir,
@@ -95,7 +96,7 @@ def arguments(assignment: Assignment) -> list[str]:
 
 
 class ClaudeWorker(Worker):
-    """A worker that can be told things until its turn has ended."""
+    """A worker that accepts messages until its turn has ended."""
 
     @property
     def listens(self) -> bool:
@@ -103,12 +104,12 @@ class ClaudeWorker(Worker):
         return self._finished is None and self._ending is None and self._feed.is_open
 
     def tell(self, text: str) -> bool:
-        """Say something as its user; the model gets it with its next request."""
+        """Send a user message; the model gets it with its next request."""
         return self.listens and self._feed.send(user_message(text))
 
 
 class ClaudeOutput:
-    """Which end the client's events amount to."""
+    """The result in the client's events."""
 
     def __init__(self, assignment: Assignment) -> None:
         self._said = Transcript(root=str(assignment.worktree))
@@ -116,17 +117,17 @@ class ClaudeOutput:
 
     @property
     def usage(self) -> Usage:
-        """What the client has reported so far."""
+        """The usage reported so far."""
         return self._said.usage
 
     @property
     def progress(self) -> str | None:
-        """What the model said or did last."""
+        """The model's last text or tool call."""
         return self._said.progress
 
     @property
     def settled(self) -> bool:
-        """Whether the turn has ended and no agent of it is at work in the background."""
+        """Whether the turn has ended and no background agent is running."""
         agents = any(task.get("task_type") == _AGENT for task in self._said.background)
         return self._said.result is not None and not agents
 
@@ -136,11 +137,11 @@ class ClaudeOutput:
         return bool(self._said.background)
 
     def feed(self, data: bytes) -> bool:
-        """Take the client's output."""
+        """Process output of the client."""
         return self._said.feed(data)
 
     def verdict(self, exit_code: int) -> Finished:
-        """The last result decides, by ``is_error``: ``subtype`` says success even after an API error."""
+        """The result of the last turn, by ``is_error``: ``subtype`` says success even after an API error."""
         result = self._said.result
         if result is None or (exit_code != 0 and not self.settled):
             return self._no_result(exit_code)
@@ -154,7 +155,7 @@ class ClaudeOutput:
         if ended := ended_by_signal(exit_code):
             code, name = ended
             return failure(code, f"The client was ended by {name}.", exit_code=exit_code, result=found)
-        words = " · ".join(self._said.strays) or "it said nothing"
+        words = " · ".join(self._said.strays) or "no output"
         message = f"The client exited with {exit_code} and no result: {words}"
         return failure("command_failed", message, exit_code=exit_code, result=found)
 
@@ -163,10 +164,10 @@ class ClaudeOutput:
         errors = [str(error) for error in result.get("errors") or []]
         words = one_line(self._said.final_text() or " · ".join(errors) or str(subtype))
         if subtype == "error_max_turns":
-            message = f"It reached the limit of {self._limits.max_turns} turns."
+            message = f"The worker reached its limit of {self._limits.max_turns} turns."
             return failure("max_turns", message, exit_code=exit_code, result=found)
         if subtype == "error_max_budget_usd":
-            message = f"It reached the budget of {self._limits.max_cost_usd:g} USD."
+            message = f"The worker reached its budget of {self._limits.max_cost_usd:g} USD."
             return failure("budget_exceeded", message, exit_code=exit_code, result=found)
         if subtype != "success":
             return failure("command_failed", words, exit_code=exit_code, result=found)

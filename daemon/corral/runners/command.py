@@ -1,4 +1,4 @@
-"""The runner ``command``: the user's own shell text, or the program of an agent, in the task's worktree."""
+"""The runner ``command``: a user's shell command, or an agent's own program, in the task's worktree."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from corral.runners.worker import Worker
 _KEPT = 8192
 _WORD = re.compile(r"\w")
 _NAMED = re.compile(r"\b[A-Z]\w*(?:Error|Exception): [^\"\\\n]*")
-"""How most languages write what went wrong, also inside of a logged line."""
+"""The form of an error message in most languages, also inside a log line."""
 
 
 class CommandRunner:
-    """Runs ``/bin/sh -c COMMAND``; or a program by its arguments, with the prompt as its standard input.
+    """Runs ``/bin/sh -c COMMAND``; or a program with arguments and the prompt as its standard input.
 
-    A prompt is no argument: it may be longer than one can be, look like an option, and be read by every user of the machine.
+    A prompt is no argument: it may be too long, look like an option, and every user of the machine could read it.
 
     Args:
-        environ: The daemon's environment, from which a worker's is made.
+        environ: The daemon's environment; a worker's is derived from it.
         stop_grace_s: Seconds from SIGTERM to SIGKILL.
     """
 
@@ -37,7 +37,7 @@ class CommandRunner:
         self._stop_grace_s = stop_grace_s
 
     def available(self, program: Sequence[str] = ()) -> None:
-        """Check that the program is there; every system that Corral runs on has a shell.
+        """Check that the program is installed; a shell always is.
 
         Raises:
             RunnerUnavailable: It is not on the PATH.
@@ -49,7 +49,7 @@ class CommandRunner:
         """Start the command or the program; exit code 0 is success.
 
         Raises:
-            InvalidInput: There is no command, or no shell could take it; or no prompt for a program.
+            InvalidInput: There is no command, or a shell cannot take it; or no prompt for a program.
             RunnerUnavailable: The shell could not be started, or the program was not found.
         """
         env = environment_for(assignment, self._environ)
@@ -78,19 +78,19 @@ def _find(program: str, path: str | None) -> str:
         raise RunnerUnavailable(
             f"The program {program!r} was not found.",
             cause="It is not installed, or not on the PATH that the daemon was started with.",
-            remedy=f"Install {program}, or give the task to another agent.",
+            remedy=f"Install {program}, or choose another agent for the task.",
         )
     return found
 
 
 def environment_for(assignment: Assignment, environ: Mapping[str, str]) -> dict[str, str]:
-    """A worker's whole environment, with the marks by which it and its descendants are found."""
+    """A worker's whole environment, with the marks that identify it and its descendants."""
     marks = {**assignment.marks, "CORRAL_SESSION_ID": assignment.session_id}
     return worker_environment(environ, {**assignment.identity_env, **assignment.env, **marks})
 
 
 class CommandOutput:
-    """Plain lines: any output is progress, and the last line says how far it is."""
+    """Plain lines: any output is progress, and the last line is shown."""
 
     settled = False
     waits = False
@@ -101,7 +101,7 @@ class CommandOutput:
         self._last = b""
 
     def feed(self, data: bytes) -> bool:
-        """Keep the end of what was written."""
+        """Keep the end of the output."""
         self._last = (self._last + data)[-_KEPT:]
         lines = self._lines()
         self.progress = next((line for line in reversed(lines) if _WORD.search(line)), self.progress)
@@ -114,13 +114,15 @@ class CommandOutput:
             return Finished(True, 0, None, None, False, result)
         if ended := ended_by_signal(exit_code):
             code, name = ended
-            return failure(code, f"It was killed by {name}.", exit_code=exit_code, result=result)
+            return failure(code, f"The command was killed by {name}.", exit_code=exit_code, result=result)
         reason = self._reason()
         said = f": {reason}" if reason else "."
-        return failure("command_failed", f"It exited with {exit_code}{said}", exit_code=exit_code, result=result)
+        return failure(
+            "command_failed", f"The command exited with {exit_code}{said}", exit_code=exit_code, result=result
+        )
 
     def _reason(self) -> str | None:
-        """The last line, unless that only closes a bracket: then an error that is named further up says more."""
+        """The last line; if that only closes a bracket, an error named further up."""
         lines = self._whole_lines()
         if not lines or _WORD.search(lines[-1]):
             return self.progress
@@ -136,7 +138,7 @@ class CommandOutput:
         return [line for line in whole if line.strip()]
 
 
-# What a program does to itself; any other signal was sent by somebody.
+# Signals that a program raises itself; any other was sent by another process.
 _OWN_SIGNALS = frozenset(
     {
         signal.SIGABRT,
@@ -149,12 +151,12 @@ _OWN_SIGNALS = frozenset(
         signal.SIGTRAP,
     }
 )
-# A shell ends with 128 + n where its last command was ended by signal n. Programs use other such codes for themselves.
+# A shell exits with 128 + n if signal n ended its last command. Programs use other such codes for themselves.
 _TOLD_BY_SHELL = frozenset({128 + signal.SIGKILL, 128 + signal.SIGTERM})
 
 
 def ended_by_signal(exit_code: int) -> tuple[str, str] | None:
-    """The error code, ``crashed`` or ``killed``, and the name of the signal that ended a worker; None if it ended itself."""
+    """The error code, ``crashed`` or ``killed``, and the name of the signal that ended a worker; None without a signal."""
     if exit_code >= 0 and exit_code not in _TOLD_BY_SHELL:
         return None
     number = -exit_code if exit_code < 0 else exit_code - 128

@@ -1,6 +1,6 @@
-"""What a process that runs other people's code may know of ours: a list of what passes, never of what does not.
+"""The environment of processes that run other people's code: an allow-list.
 
-A worker gets the credentials of Claude and nothing else; a verification, which runs code that an agent wrote, gets none.
+A worker gets Claude's credentials and no others; a verification, which runs code that an agent wrote, gets none.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ _CLAUDE = re.compile(r"ANTHROPIC_\w+|CLAUDE_CODE_\w+|CLAUDE_CONFIG_DIR|DISABLE_A
 _ONE_SESSION = re.compile(
     r"CLAUDE_CODE_(?:\w+_)?(?:SESSIONS?|ENTRYPOINT|DESCRIPTOR|FD|SOCKET|SSE_PORT|TASK_LIST_ID|REMOTE|BRIDGE)(?:_\w+)?"
 )
-"""What the client tells its own children: who they are, which sockets and descriptors are theirs."""
+"""Variables that the client sets for its own children: identity, sockets and descriptors."""
 
 
 def worker_environment(environ: Mapping[str, str], additions: Mapping[str, str]) -> dict[str, str]:
     """The whole environment of a worker.
 
     Args:
-        environ: Where it is taken from; only what is known to be harmless or Claude's own credentials passes.
-        additions: What wins over it. Folders in its PATH come before those of ``environ``.
+        environ: The source; only harmless variables and Claude's own credentials pass.
+        additions: Variables that win over it. Folders in its PATH come before those of ``environ``.
     """
     kept = {name: value for name, value in environ.items() if _is_plain(name) or _is_claude(name)}
     return _with_additions(kept, additions)
 
 
 def verification_environment(environ: Mapping[str, str], additions: Mapping[str, str]) -> dict[str, str]:
-    """The whole environment of a verification or a setup command: as a worker's, without any credential."""
+    """The whole environment of a verification or a setup command: a worker's, without credentials."""
     kept = {name: value for name, value in environ.items() if _is_plain(name) and not _holds_password(name, value)}
     return _with_additions(kept, additions)
 

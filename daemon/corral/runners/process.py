@@ -1,8 +1,9 @@
-"""Processes: started in a group of their own, known by their start time, found by their mark, and never left behind.
+"""Processes: each in its own group, identified by start time and marks, and never left behind.
 
 A worker outlives the daemon that started it. It is found again by its marks, which every descendant inherits in its
-environment: the project's, which no other daemon gives to its processes, and the task's. The pid and start time that were
-recorded find the rest of its process group.
+environment: the project's, unique to its daemon, and the task's. The recorded pid and start time find the rest of its
+process
+group.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ import psutil
 from corral.errors import OutOfResources, RunnerUnavailable
 
 PROJECT_MARK = "CORRAL_PROJECT_ID"
-"""In the environment of everything that a daemon starts: the id of the project, which is its database's own."""
+"""Set for every process that a daemon starts: the project id of its database."""
 
 TASK_MARK = "CORRAL_TASK_ID"
 
 Marks = Mapping[str, str]
-"""What must stand in the environment of a process, all of it, for the process to be one of ours."""
+"""Variables that all must match in the environment of a process for it to be ours."""
 
-_CLOCK_SKEW_S = 2.0  # the kernel's idea of the boot time, and with it every start time, moves when the clock is set
+_CLOCK_SKEW_S = 2.0  # the kernel derives start times from the boot time, which moves when the clock is set
 _CHUNK = 1 << 20
 _EXEC_LOOKS = 1000
 _OUT_OF_RESOURCES = frozenset(
@@ -45,8 +46,8 @@ def spawn(
     A pipe would end with the daemon and take the worker along; the file does not.
 
     Args:
-        log: Made with mode 0600, its folders with 0700; appended to if it exists.
-        takes_input: Whether it gets a pipe as standard input (see :class:`Feed`); nothing otherwise.
+        log: Created with mode 0600, its folders with 0700; appended to if it exists.
+        takes_input: Whether it gets a pipe as standard input (see :class:`Feed`), else nothing.
 
     Raises:
         OutOfResources: The machine has no room for a process now.
@@ -70,7 +71,7 @@ def spawn(
             raise OutOfResources(f"{argv[0]} could not be started: {error.strerror}.") from error
         raise RunnerUnavailable(
             f"{argv[0]} could not be started in {cwd}: {error.strerror}.",
-            cause="The program or the folder is missing or may not be used, or the command is too long.",
+            cause="The program or the folder is missing or not accessible, or the command is too long.",
             remedy="Put a long command into a script; check that the program runs by hand in that folder.",
         ) from error
     finally:
@@ -78,16 +79,16 @@ def spawn(
 
 
 def open_private(log: Path, flags: int) -> int:
-    """A descriptor of a log, which is made with mode 0600 and its folders with 0700 where they are missing."""
+    """Open a log; created with mode 0600, its folders with 0700, if missing."""
     log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     return os.open(log, flags | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 
 
 class Feed:
-    """A process's standard input, written without ever waiting for the reader.
+    """A process's standard input, written without blocking.
 
     Attributes:
-        waiting: What the pipe had no room for yet.
+        waiting: Bytes that did not fit into the pipe yet.
     """
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
@@ -99,7 +100,7 @@ class Feed:
 
     @property
     def is_open(self) -> bool:
-        """Whether anything can still be sent."""
+        """Whether the pipe is open."""
         return self._pipe is not None
 
     def send(self, data: bytes) -> bool:
@@ -128,7 +129,7 @@ class Feed:
         self.flush()
 
     def close(self) -> None:
-        """End the input; what was not read is lost."""
+        """End the input; unread bytes are lost."""
         if self._pipe:
             self._pipe.close()
         self._pipe = None
@@ -136,14 +137,14 @@ class Feed:
 
 
 class LogTail:
-    """What is appended to a file from now on, read through a descriptor of our own: the file may be moved or removed."""
+    """Reads what is appended to a file, through its own descriptor: the file may be moved or removed."""
 
     def __init__(self, log: Path) -> None:
         self._descriptor = open_private(log, os.O_RDONLY)
         self._offset = os.fstat(self._descriptor).st_size
 
     def chunks(self) -> Iterator[bytes]:
-        """Everything up to the file's present end, in pieces; a writer that never pauses cannot hold the reader."""
+        """Everything up to the file's current end, in pieces; a writer that never pauses cannot block the reader."""
         end = os.fstat(self._descriptor).st_size
         while self._offset < end and (
             data := os.pread(self._descriptor, min(end - self._offset, _CHUNK), self._offset)
@@ -152,13 +153,13 @@ class LogTail:
             yield data
 
     def close(self) -> None:
-        """Give the descriptor back."""
+        """Close the descriptor."""
         os.close(self._descriptor)
 
 
 @dataclass(frozen=True)
 class Load:
-    """What a process tree uses: resident memory in mebibytes, and processor seconds since each process started."""
+    """Usage of a process tree: resident memory in mebibytes, and processor seconds since each process started."""
 
     memory_mb: float
     cpu_s: float
@@ -168,7 +169,7 @@ def load_of(pid: int, *, enough_mb: float | None) -> Load:
     """Measure a process and its descendants.
 
     Args:
-        enough_mb: Where resident memory goes above this, pages that processes share are counted once (slower).
+        enough_mb: Above this resident memory, pages shared by processes are counted once (slower).
     """
     memory = cpu = 0.0
     tree: list[psutil.Process] = []
@@ -199,7 +200,7 @@ def start_time(pid: int) -> float | None:
 
 
 def kernel_kills() -> int | None:
-    """How many processes the kernel has killed for want of memory since it started; None where it does not tell."""
+    """The number of processes that the kernel's OOM killer has killed since boot; None if unknown."""
     with suppress(OSError, ValueError):
         for line in _KERNEL_EVENTS.read_text().splitlines():
             name, _, number = line.partition(" ")
@@ -209,10 +210,10 @@ def kernel_kills() -> int | None:
 
 
 def survivors(group: int | None, marks: Marks) -> list[psutil.Process]:
-    """Every process of a group, or with these marks, that is alive; zombies and this process are not counted.
+    """Every living process of a group, or with these marks; without zombies and this process.
 
     Args:
-        group: One that a child of this process leads or led, and is thus known to be ours; None: the marks alone decide.
+        group: One led by a child of this process, so certainly ours; None: the marks alone decide.
     """
     return [process for process in psutil.process_iter() if _belongs(process, group, marks)]
 
@@ -231,16 +232,16 @@ def _carries(environ: Mapping[str, str], marks: Marks) -> bool:
 
 
 def _environ(process: psutil.Process, group: int) -> dict[str, str]:
-    """What a process was started with. In the middle of an exec it seems to have neither that nor arguments: look again."""
+    """The environment of a process. During an exec both it and the arguments seem empty: read again."""
     for _ in range(_EXEC_LOOKS):
         found = process.environ()
-        if found or not group or process.cmdline():  # a thread of the kernel has no group, and none of the two ever
+        if found or not group or process.cmdline():  # a kernel thread has no group, and always neither of the two
             return dict(found)
     return {}
 
 
 def end(process: subprocess.Popen[bytes], marks: Marks, *, grace_s: float) -> None:
-    """End a process of ours and whatever is left of its group, or carries these marks; waits for the first's death.
+    """End a process of ours, and every other process of its group or with its marks; waits for the first's death.
 
     Args:
         grace_s: Seconds from SIGTERM to SIGKILL.
@@ -253,7 +254,7 @@ def end(process: subprocess.Popen[bytes], marks: Marks, *, grace_s: float) -> No
 
 
 def signal_each(processes: Sequence[psutil.Process], number: signal.Signals) -> None:
-    """Send a signal to processes; one that is gone, or whose pid was reused, is left alone."""
+    """Send a signal to processes; one that ended, or whose pid was reused, is skipped."""
     for process in processes:
         with suppress(psutil.Error):
             process.send_signal(number)
@@ -263,10 +264,11 @@ def kill_leftover(pid: int, started: float, marks: Marks, folder: Path | None = 
     """Kill the process group of a worker that an earlier daemon started.
 
     Args:
-        pid: The leader that was recorded.
-        started: Its recorded start time; a process that only has its pid is never touched.
-        marks: What the leader must carry.
-        folder: The worktree it was started in. A leader without any project's mark (an earlier version started it, or it has
+        pid: The recorded leader.
+        started: Its recorded start time; a process with another start time is never touched.
+        marks: The marks that the leader must carry.
+        folder: The worktree it was started in. A leader without any project's mark (an earlier version started it, or
+            it has
             overwritten its environment) must work there.
 
     Returns:
@@ -293,13 +295,13 @@ def _is_ours(pid: int, marks: Marks, folder: Path | None) -> bool:
 
 
 def end_leftovers(marks: Marks, pid: int | None, started: float | None, folder: Path | None = None) -> list[int]:
-    """Kill what an earlier daemon's worker left: its group, and whatever carries its marks.
+    """Kill the remains of an earlier daemon's worker: its group, and every process with its marks.
 
     Args:
         folder: See :func:`kill_leftover`.
 
     Returns:
-        The pids that were still alive at this look; call again until there are none.
+        The pids that are still alive; call again until there are none.
     """
     if pid is not None and started is not None:
         kill_leftover(pid, started, marks, folder)

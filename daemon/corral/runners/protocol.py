@@ -1,7 +1,7 @@
-"""What the supervisor and the runners agree on: an assignment goes in, observations come out.
+"""The interface between the supervisor and the runners: an assignment goes in, observations come out.
 
-A runner starts one worker process per assignment and never blocks: no thread, no sleep, no clock. Whoever owns the
-clock calls :meth:`Running.observe` again and again until it reports :class:`Finished`.
+A runner starts one worker process per assignment and never blocks: no thread, no sleep, no clock. The supervisor calls
+:meth:`Running.observe` until it reports :class:`Finished`.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ ERRAND = (
     "in this folder. When you finish, what you leave here, committed or not, is committed, merged into the target branch "
     "and verified for you: do not merge, push, stash or submit it yourself. If you cannot do the task, say why and stop."
 )
-"""What everyone is told who gets a prompt."""
+"""The briefing of every worker with a prompt."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What one attempt may use; None means no limit.
+    """Limits of one attempt; None means no limit.
 
     Attributes:
         timeout_s: Seconds from start to end.
@@ -33,7 +33,7 @@ class Limits:
         max_tokens: Input and output tokens together (``claude`` only).
         max_cost_usd: US dollars (``claude`` only).
         memory_mb: Mebibytes over the whole process tree.
-        stall_s: Seconds without any sign of progress.
+        stall_s: Seconds without progress.
     """
 
     timeout_s: float | None = None
@@ -49,20 +49,20 @@ class Assignment:
     """One attempt at one task.
 
     Attributes:
-        project_id: The project's, by which its daemon knows its processes.
+        project_id: The project id that marks its processes.
         command: Shell text for the runner ``command``.
         program: Instead of it, a program and its arguments, which gets the prompt as its standard input.
         prompt: The request for the runner ``claude``, or for a program.
         worktree: The folder it works in.
-        log: Where its output goes; made with mode 0600, appended to if it exists.
-        session_id: A UUID that no attempt had before.
+        log: Its output; created with mode 0600, appended to if it exists.
+        session_id: A UUID, new for each attempt.
         env: Variables on top of the scrubbed environment; folders in its PATH come first.
         identity_env: ``GIT_AUTHOR_*`` and ``GIT_COMMITTER_*``.
         plugin_dir: The bundle that ``claude`` loads.
         model: The model that ``claude`` uses; None leaves it to the user's settings.
-        agent: Whose definition ``claude`` works by: its name.
-        definition: That definition, as the client takes it.
-        instructions: What it is told beside its prompt.
+        agent: The name of the agent definition for ``claude``.
+        definition: That definition, as the client reads it.
+        instructions: Further instructions besides the prompt.
     """
 
     task_id: str
@@ -86,22 +86,22 @@ class Assignment:
 
     @property
     def marks(self) -> dict[str, str]:
-        """What every process of this attempt carries in its environment."""
+        """The marks in the environment of every process of this attempt."""
         return {PROJECT_MARK: self.project_id, TASK_MARK: self.task_id}
 
     @property
     def briefing(self) -> str:
-        """What it is told beside its prompt, with what everyone is told."""
+        """Its instructions besides the prompt, with those for every worker."""
         return f"{ERRAND}\n\n{self.instructions}" if self.instructions else ERRAND
 
 
 @dataclass
 class Usage:
-    """What a worker has used so far.
+    """The usage of a worker so far.
 
     Attributes:
-        input_tokens: Tokens the model read for the first time; what came from its cache is not counted again.
-        output_tokens: Tokens it wrote. Exact at the end of a turn, a lower bound before.
+        input_tokens: Tokens that the model read, without those from its cache.
+        output_tokens: Tokens that it wrote. Exact at the end of a turn, a lower bound before.
         cost_usd: US dollars, known at the end of a turn.
         turns: Answers of the model.
     """
@@ -114,14 +114,14 @@ class Usage:
 
 @dataclass(frozen=True)
 class Finished:
-    """How a worker ended.
+    """The end of a worker.
 
     Attributes:
         exit_code: Of its process, negative for a signal.
         error_code: One of those in :mod:`corral.models.blame`; None on success.
         error_message: One line for a person; None on success.
         retryable: Whether another attempt makes sense.
-        result: What it produced (JSON-serialisable).
+        result: Its result (JSON-serialisable).
     """
 
     success: bool
@@ -133,18 +133,18 @@ class Finished:
 
 
 def failure(code: str, message: str, *, exit_code: int | None, result: dict[str, Any] | None = None) -> Finished:
-    """A failed end; whether it is retryable follows from its code."""
+    """A failed end; its code decides whether it is retryable."""
     return Finished(False, exit_code, code, message, BLAME[code] is not Blame.FINAL, result or {})
 
 
 @dataclass(frozen=True)
 class Observation:
-    """What one look at a worker showed.
+    """The result of one look at a worker.
 
     Attributes:
-        finished: Set once nothing of it is alive any more; the same from then on.
-        progress: Its last line that a person can read, already free of secrets and control characters.
-        progressed: Whether it got anywhere since the look before.
+        finished: Set once none of its processes is alive; the same from then on.
+        progress: Its last readable line, without secrets and control characters.
+        progressed: Whether it made progress since the last look.
     """
 
     finished: Finished | None
@@ -154,7 +154,7 @@ class Observation:
 
 
 class Running(Protocol):
-    """A worker that was started. ``pid`` with ``pid_started`` (seconds since the epoch) survives the reuse of pids."""
+    """A started worker. ``pid`` with ``pid_started`` (seconds since the epoch) survives the reuse of pids."""
 
     @property
     def pid(self) -> int:
@@ -165,21 +165,21 @@ class Running(Protocol):
         """When the leader started."""
 
     def observe(self, now: datetime) -> Observation:
-        """Read what is new, enforce the limits, carry a stop forward; never blocks."""
+        """Read new output, enforce the limits, continue a stop; never blocks."""
 
     def stop(self, now: datetime, reason_code: str, message: str) -> None:
-        """Ask the whole process group to end; a later look kills what did not, and reports the reason as its error."""
+        """Send SIGTERM to the whole process group; later looks kill the rest, and report the reason as its error."""
 
     @property
     def listens(self) -> bool:
-        """Whether it can be told something now."""
+        """Whether it accepts a message now."""
 
     def tell(self, text: str) -> bool:
-        """Hand a message to the worker, without waiting for it; False if it cannot take one."""
+        """Send a message to the worker without waiting; False if it cannot take one."""
 
 
 class Runner(Protocol):
-    """A way to execute an assignment."""
+    """Executes assignments."""
 
     @property
     def name(self) -> str:
@@ -189,10 +189,10 @@ class Runner(Protocol):
         """Check that it can start at all.
 
         Args:
-            program: What it would start, where that is an agent's own.
+            program: An agent's own program, if any.
 
         Raises:
-            RunnerUnavailable: What it needs is missing; says what to install.
+            RunnerUnavailable: Something is missing; says what to install.
         """
 
     def start(self, assignment: Assignment, now: datetime) -> Running:

@@ -1,4 +1,4 @@
-"""What ``claude --output-format stream-json`` says, as far as a supervisor needs it. Pure: bytes in, facts out."""
+"""Parse ``claude --output-format stream-json``. Pure: bytes in, facts out."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NOT_PROGRESS = frozenset({"api_retry", "status", "hook_started"})
 
 
 def plain(text: str) -> str:
-    """A text that is safe to keep and to show: without secrets, control and direction characters; its lines stay."""
+    """A text without secrets, control and direction characters; its lines stay."""
     return redact(_UNPRINTABLE.sub("", _ANSI.sub("", text).replace("\r", "\n")))
 
 
@@ -31,21 +31,22 @@ def one_line(text: str) -> str:
 
 
 def user_message(text: str) -> bytes:
-    """The line that says something to the client, as its user."""
+    """The line that sends the client a user message."""
     return json.dumps({"type": "user", "message": {"role": "user", "content": text}}).encode() + b"\n"
 
 
 class Transcript:
-    """The state of one client, fed with its output.
+    """The state of one client, computed from its output.
 
-    The client repeats an answer's event for each block in it, gives an exact account only in ``result`` (of the whole
-    session so far, except for the turns), and gives one ``result`` per turn: a background agent that reports starts another.
+    The client repeats an answer's event for each block in it, reports exact usage only in ``result`` (of the whole
+    session so far,
+    except for the turns), and sends one ``result`` per turn: a reporting background agent starts another turn.
 
     Attributes:
         usage: So far; a lower bound until the turn ends.
         progress: The last line for a person.
         result: The last ``result`` event; None while a turn is running.
-        warnings: What did not load, one line each.
+        warnings: What failed to load, one line each.
         strays: The last lines that are not events, such as its standard error.
     """
 
@@ -63,12 +64,12 @@ class Transcript:
         self._answers: dict[str, Usage] = {}
 
     def feed(self, data: bytes) -> bool:
-        """Take what the client wrote; say whether it got anywhere."""
+        """Process output of the client; returns whether it shows progress."""
         *lines, self._partial = (self._partial + data).split(b"\n")
         return sum(self._take(line) for line in lines if line.strip()) > 0
 
     def final_text(self) -> str:
-        """What the last turn ended with, cut, without secrets."""
+        """The last turn's final text, cut, without secrets."""
         said = (self.result or {}).get("result")
         return plain(said)[:_TEXT] if isinstance(said, str) else ""
 
@@ -76,7 +77,7 @@ class Transcript:
         try:
             return self._take_event(_parse(line))
         except (ValueError, TypeError, AttributeError, RecursionError):
-            # Standard error shares the file: any text can stand there, and it can cut an event in two.
+            # Standard error goes to the same file: it can contain any text, and split an event.
             self.strays.append(one_line(line.decode(errors="replace")))
             return True
 

@@ -1,7 +1,8 @@
-"""One worker from start to end, whatever it runs: follow its output, enforce its limits, end it in bounded steps.
+"""One worker from start to end, with any runner: follow its output, enforce its limits, end it in bounded steps.
 
-The end has one shape. SIGTERM goes to the whole group, by a stop or, for what a finished leader left behind, by itself;
-after the grace SIGKILL goes to whatever is alive. Finished is said only when nothing is.
+A stop sends SIGTERM to the whole group; so does the end of the leader, for the processes that it left behind. After the
+grace
+period SIGKILL goes to every living process. Finished is reported only when none is alive.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ _KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
 
 
 class Output(Protocol):
-    """What the output of a kind of worker means."""
+    """Interprets the output of a kind of worker."""
 
     @property
     def usage(self) -> Usage:
-        """What was used so far."""
+        """The usage so far."""
 
     @property
     def progress(self) -> str | None:
@@ -39,17 +40,17 @@ class Output(Protocol):
 
     @property
     def settled(self) -> bool:
-        """Whether the verdict stands and only the process has to leave."""
+        """Whether the result is known and only the process has to exit."""
 
     @property
     def waits(self) -> bool:
-        """Whether a settled worker has reason to stay a while."""
+        """Whether a settled worker has reason to keep running for a while."""
 
     def feed(self, data: bytes) -> bool:
-        """Take what was written; say whether it shows progress."""
+        """Process output; returns whether it shows progress."""
 
     def verdict(self, exit_code: int) -> Finished:
-        """How it ended, if nobody stopped it."""
+        """The end of the worker, if nobody stopped it."""
 
 
 @dataclass
@@ -61,16 +62,14 @@ class _Ending:
 
 
 class Worker:
-    """A :class:`~corral.runners.protocol.Running` over one process.
-
-    Made started.
+    """A :class:`~corral.runners.protocol.Running` over one process, started by its constructor.
 
     Args:
-        argv: What runs, with ``env`` as its whole environment.
-        said: What it gets on its standard input first; None gives it no standard input.
-        is_all: Whether that is all it gets.
-        now: When it starts, by the clock whose instants :meth:`observe` and :meth:`stop` are given: one that stands still
-            while the machine sleeps (:class:`corral.models.awake.AwakeClock`).
+        argv: The command, with ``env`` as its whole environment.
+        said: First bytes for its standard input; None: no standard input.
+        is_all: Whether its standard input ends after ``said``.
+        now: The start, by the clock of :meth:`observe` and :meth:`stop`: one that stands still while the machine sleeps
+            (:class:`corral.models.awake.AwakeClock`).
         grace_s: Seconds from SIGTERM to SIGKILL.
 
     Raises:
@@ -113,10 +112,10 @@ class Worker:
         self._finished: Finished | None = None
 
     def observe(self, now: datetime) -> Observation:
-        """Read what is new, enforce the limits, carry a stop forward; never blocks."""
+        """Read new output, enforce the limits, continue a stop; never blocks."""
         progressed = False
         if self._finished is None:
-            exit_code = self._process.poll()  # before reading: what a dead process wrote is then read whole
+            exit_code = self._process.poll()  # read afterwards, so that the output of a dead process is complete
             progressed = self._read(now)
             if exit_code is None and self._ending is None:
                 self._enforce(now)
@@ -125,17 +124,17 @@ class Worker:
         return Observation(self._finished, self._output.usage, self._output.progress, progressed)
 
     def stop(self, now: datetime, reason_code: str, message: str) -> None:
-        """Send SIGTERM to the whole group; the first reason is the one that counts."""
+        """Send SIGTERM to the whole group; the first reason counts."""
         if self._ending is None and self._finished is None:
             self._begin_end(now, (reason_code, message))
 
     @property
     def listens(self) -> bool:
-        """Whether it can be told something now."""
+        """Whether it accepts a message now."""
         return False
 
     def tell(self, text: str) -> bool:
-        """A worker takes no messages unless its runner says how."""
+        """Refuse a message; runners that accept messages override this."""
         return False
 
     def _read(self, now: datetime) -> bool:
@@ -160,20 +159,20 @@ class Worker:
         limits, usage = self._limits, self._output.usage
         age_s = (now - self._started).total_seconds()
         if limits.timeout_s is not None and age_s >= limits.timeout_s:
-            return "timeout", f"It was still running after {limits.timeout_s:g} s.{self._said_last}"
+            return "timeout", f"The worker timed out after {limits.timeout_s:g} s.{self._said_last}"
         if limits.max_tokens is not None and usage.input_tokens + usage.output_tokens > limits.max_tokens:
-            return "token_limit", f"It used more than {limits.max_tokens} tokens."
+            return "token_limit", f"The worker used more than {limits.max_tokens} tokens."
         load = self._sample(now)
         if load and limits.memory_mb is not None and load.memory_mb > limits.memory_mb:
             return "memory_limit", f"Its processes used {load.memory_mb:.0f} MiB; the limit is {limits.memory_mb}."
         if limits.stall_s is not None and (now - self._progressed_at).total_seconds() >= limits.stall_s:
-            return "stalled", f"It made no progress for {limits.stall_s:g} s.{self._said_last}"
+            return "stalled", f"The worker made no progress for {limits.stall_s:g} s.{self._said_last}"
         return None
 
     @property
     def _said_last(self) -> str:
-        """Often why it waits: a client that tries again and again has said what it is refused."""
-        return f" It said last: {self._output.progress}" if self._output.progress else ""
+        """The last output, which often contains the cause: a client that retries reports the error."""
+        return f" Last output: {self._output.progress}" if self._output.progress else ""
 
     def _sample(self, now: datetime) -> Load | None:
         if (now - self._sampled_at).total_seconds() < _SAMPLE_S:
@@ -184,7 +183,7 @@ class Worker:
         return load
 
     def _notice_work(self, now: datetime, load: Load) -> None:
-        """A silent worker that computes is not stalled: a long build or test run says nothing for minutes."""
+        """Count processor use as progress: a long build or test run prints nothing for minutes."""
         span_s = (now - self._busy_since).total_seconds()
         if self._limits.stall_s is None or span_s < self._limits.stall_s / 3:
             return
@@ -225,7 +224,7 @@ class Worker:
         kills = kernel_kills()
         if kills is None or self._kernel_kills is None or kills <= self._kernel_kills:
             return verdict
-        why = "The machine ran out of memory while it ran, and the kernel killed it."
+        why = "The machine ran out of memory, and the kernel killed the worker."
         return failure(OUT_OF_MEMORY, why, exit_code=exit_code, result=verdict.result)
 
     def _end_survivors(self, ending: _Ending, alive: list[psutil.Process]) -> None:

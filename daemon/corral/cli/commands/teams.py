@@ -103,7 +103,7 @@ def listing(as_json: Json = False) -> None:
     if as_json:
         emit(answer)
         return
-    empty = "No team: .corral/teams.yaml does not exist."
+    empty = "There is no team: .corral/teams.yaml does not exist."
     show_table(answer["agents"], [("ROLE", "role", 20)], empty=empty)
     if answer["error"]:
         fail(from_wire({"error": answer["error"]}))
