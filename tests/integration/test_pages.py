@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from sqlalchemy import create_engine, insert
 
+from corral.app.pages import BYTES, SHOWN_BYTES
 from corral.config.model import Tasks as TaskRules
 from corral.config.paths import find_project, socket_path
 from corral.coordination.mail import messages
@@ -24,7 +25,6 @@ from corral.coordination.sessions.registry import Arrival
 from corral.models.identifiers import new_id
 from corral.models.instants import after, iso
 from corral.models.tasks import read_submissions
-from corral.server.http.pages import BYTES, SHOWN_BYTES
 from corral.store.schema import agent_sessions, file_locks
 from corral.work.tasks import tasks
 from tests.coordinated import Coordinated

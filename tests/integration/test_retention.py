@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, delete, func, insert, select
 
+from corral.app.needs import Need
 from corral.config.model import Retention as Ages
 from corral.config.paths import Project
 from corral.git.checkouts import salvage
 from corral.git.process.command import open_checkout, open_repository
 from corral.models.events import EventKind
 from corral.models.instants import iso
-from corral.server.notify.needs_you import Need
 from corral.server.upkeep.retention import Retention, Round
 from corral.store import events
 from corral.store import retention as rows

@@ -54,9 +54,9 @@ def _adopt(instance: Instance | None, source: Path) -> dict[str, str | None]:
     """
     if instance is None:
         raise Conflict("The daemon is running.", remedy="`corral daemon stop`, then again.")
+    from corral.app.runtime.clock import now
     from corral.git.process.command import open_repository
     from corral.server.process.binding import adopt
-    from corral.server.process.jobs import now
 
     try:
         before = adopt(instance.project, open_repository(instance.project.common_dir), source, now())

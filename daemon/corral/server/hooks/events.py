@@ -16,6 +16,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from corral.app.runtime.services import Services
 from corral.coordination import hook_events
 from corral.coordination.edits import verdicts as edits
 from corral.coordination.edits.verdicts import Policy
@@ -32,7 +33,6 @@ from corral.models.states import SessionStatus, WorktreeState
 from corral.server.hooks import shell_watch, transcripts, unannounced
 from corral.server.hooks.presence import arrival, await_bridge, is_running, presence, started_at
 from corral.server.hooks.tool_targets import target_of
-from corral.server.services import Services
 from corral.store.sessions import locks as lock_rows
 from corral.store.sessions import messages as mail_rows
 from corral.store.sessions import sessions as session_rows
@@ -59,7 +59,7 @@ async def answer(services: Services, name: str, payload: Mapping[str, Any]) -> A
     event = hook_events.read(name, payload, services.now())
     if event.unheard is not None:
         begin, end = map(iso, event.unheard)
-        await services.write(lambda conn: mail_rows.put_back(conn, event.actor, begin, end))
+        await services.store.write(lambda conn: mail_rows.put_back(conn, event.actor, begin, end))
     if event.bridge and event.parent is None:
         services.witness.serves(event.bridge, event.actor)
     unannounced.note_heard(services, event)
@@ -103,7 +103,7 @@ async def _before_tool(services: Services, event: HookEvent) -> Answer:
         # Nothing that is told once: a model never sees what was said about a call that its person then refuses.
         return hook_events.context("PreToolUse", [*verdict.remarks, *unannounced.remarks(services, target)])
 
-    return await services.write(guard)
+    return await services.store.write(guard)
 
 
 async def _after_tool(services: Services, event: HookEvent) -> Answer:
@@ -121,7 +121,7 @@ async def _after_tool(services: Services, event: HookEvent) -> Answer:
         _guarded(conn, event, unguarded, now)
         return hook_events.context(event.name, [*_waiting_words(services, conn, event), *remarks])
 
-    return await services.write(finish)
+    return await services.store.write(finish)
 
 
 async def _after_batch(services: Services, event: HookEvent) -> Answer:
@@ -133,7 +133,7 @@ async def _after_batch(services: Services, event: HookEvent) -> Answer:
         silent = row is None or row["last_heartbeat"] < after(now, -HEARTBEAT_S)
         return silent or mail_rows.anything_waits(conn, event.actor)
 
-    if not await services.read(is_due):
+    if not await services.store.read(is_due):
         return {}
     present = presence(services, event, now)
 
@@ -141,7 +141,7 @@ async def _after_batch(services: Services, event: HookEvent) -> Answer:
         present(conn)
         return hook_events.context(event.name, _waiting_words(services, conn, event))
 
-    return await services.write(finish)
+    return await services.store.write(finish)
 
 
 def _waiting_words(services: Services, conn: Connection, event: HookEvent) -> list[str]:
@@ -191,7 +191,7 @@ async def _session_start(services: Services, event: HookEvent) -> Answer:
         text = briefing(me, others, held, target=target, behind=behind, notices=notices, handoff=for_newcomer(conn, me))
         return hook_events.context(event.name, [text])
 
-    said = await services.write(begin)
+    said = await services.store.write(begin)
     await_bridge(services, event, now)
     services.nudge("supervisor")  # what a session before it in the same process held has come free
     return said
@@ -206,13 +206,13 @@ async def _session_end(services: Services, event: HookEvent) -> Answer:
             session_rows.change(conn, event.actor, {"last_words": said})
         departures.end(conn, event.actor, event.reason or "ended", now, rules)
 
-    await services.write(over)
+    await services.store.write(over)
     services.nudge("supervisor")
     return {}
 
 
 async def _prompt(services: Services, event: HookEvent) -> Answer:
-    if event.parent is None and await services.read(lambda conn: session_rows.get(conn, event.actor)) is None:
+    if event.parent is None and await services.store.read(lambda conn: session_rows.get(conn, event.actor)) is None:
         return await _session_start(services, event)
     now = services.now()
     present = presence(services, event, now)
@@ -221,7 +221,7 @@ async def _prompt(services: Services, event: HookEvent) -> Answer:
         _note_errand(conn, event, present(conn).task_id)
         return hook_events.context(event.name, _waiting_words(services, conn, event))
 
-    return await services.write(begin)
+    return await services.store.write(begin)
 
 
 def _note_errand(conn: Connection, event: HookEvent, task_id: str | None) -> None:
@@ -241,9 +241,9 @@ async def _stop(services: Services, event: HookEvent) -> Answer:
         sessions.rest(conn, event.actor, now, last_words=event.last_words[:4000] or None)
         return {}, mail_rows.anything_waits(conn, event.actor)
 
-    said, something_waits = await services.write(rest)
+    said, something_waits = await services.store.write(rest)
     if something_waits:  # who waits beside the session may have looked when it was not at rest yet
-        services.changed()
+        services.changes.announce()
     return said
 
 
@@ -257,8 +257,8 @@ async def _stop_failure(services: Services, event: HookEvent) -> Answer:
         sessions.rest(conn, event.actor, now)
         return mail_rows.anything_waits(conn, event.actor)
 
-    if await services.write(rest):
-        services.changed()
+    if await services.store.write(rest):
+        services.changes.announce()
     return {}
 
 
@@ -283,7 +283,7 @@ async def _waiting(services: Services, event: HookEvent) -> Answer:
         session_rows.change(conn, event.actor, {"waiting_for": (asked or what)[:300], "status": status})
         return {}
 
-    return await services.write(wait)
+    return await services.store.write(wait)
 
 
 async def _subagent_start(services: Services, event: HookEvent) -> Answer:
@@ -293,7 +293,7 @@ async def _subagent_start(services: Services, event: HookEvent) -> Answer:
         sessions.register(conn, newcomer, now)
         return hook_events.context(event.name, _waiting_words(services, conn, event))
 
-    return await services.write(begin)
+    return await services.store.write(begin)
 
 
 async def _subagent_stop(services: Services, event: HookEvent) -> Answer:
@@ -309,10 +309,10 @@ async def _subagent_stop(services: Services, event: HookEvent) -> Answer:
             departures.end(conn, event.actor, "finished", now, rules)
         return urgent
 
-    if (urgent := await services.write(finish)) is not None:
+    if (urgent := await services.store.write(finish)) is not None:
         return hook_events.hold(urgent)
     for text in await services.work(lambda: _given_back(services, event.actor)):
-        await services.write(partial(session_rows.notify, session_id=parent, text=text, at=iso(services.now())))
+        await services.store.write(partial(session_rows.notify, session_id=parent, text=text, at=iso(services.now())))
     services.nudge("landing")
     return {}
 
@@ -347,7 +347,7 @@ async def _worktree_create(services: Services, event: HookEvent) -> Answer:
         if subagent is not None:  # the client tells of it only after its worktree is there
             sessions.alive(conn, Arrival(subagent, "subagent", parent_session_id=event.actor), now)
 
-    await services.write(arrive)
+    await services.store.write(arrive)
     async with services.making.setdefault((owner, name), asyncio.Lock()):
         made = await services.work(
             lambda: services.worktrees.create(name, session_id=owner, base=None, now=services.now())
@@ -361,13 +361,13 @@ async def _worktree_remove(services: Services, event: HookEvent) -> Answer:
     if stays is not None:
         text = f"The worktree {event.worktree_path} was not removed. {' '.join(stays.splitlines())}"
         at = iso(services.now())
-        await services.write(partial(session_rows.notify, session_id=event.actor, text=text, at=at))
+        await services.store.write(partial(session_rows.notify, session_id=event.actor, text=text, at=at))
     services.nudge("landing")
     return {"systemMessage": stays} if stays else {}
 
 
 async def _sign_of_life(services: Services, event: HookEvent) -> Answer:
-    await services.write(presence(services, event, services.now()))
+    await services.store.write(presence(services, event, services.now()))
     return {}
 
 

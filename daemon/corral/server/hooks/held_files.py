@@ -13,6 +13,7 @@ from pathlib import Path
 
 from sqlalchemy import Connection
 
+from corral.app.runtime.services import Services
 from corral.coordination.edits.attribution import Changed, Look, ShellCall
 from corral.coordination.locks.keys import ancestors, keys_overlap, literal_key, stored_key
 from corral.coordination.locks.table import Holder
@@ -23,7 +24,6 @@ from corral.git.checkouts.status import Seen
 from corral.git.process.command import open_checkout
 from corral.models.instants import iso
 from corral.observe.logs import logger
-from corral.server.services import Services
 from corral.store.sessions import locks as lock_rows
 
 log = logger("held_files")
@@ -42,7 +42,7 @@ async def save(services: Services, holder: Holder, looks: Mapping[str, Look]) ->
         mine = list(holder.family)
         return {top: lock_rows.others_in_checkout(conn, top, mine, now) for top in looks if looks[top].seen.files}
 
-    held = {top: rows for top, rows in (await services.read(others)).items() if rows}
+    held = {top: rows for top, rows in (await services.store.read(others)).items() if rows}
     if not held:
         return {}
     return await services.work(lambda: _save(services, held, looks))

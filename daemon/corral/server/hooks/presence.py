@@ -10,13 +10,13 @@ from typing import Any
 import psutil
 from sqlalchemy import Connection
 
+from corral.app.runtime.services import Services
 from corral.config.paths import find_checkout
 from corral.coordination.hook_events import HookEvent
 from corral.coordination.locks.table import Holder
 from corral.coordination.sessions import registry as sessions
 from corral.coordination.sessions.registry import Arrival
 from corral.models.states import SessionStatus
-from corral.server.services import Services
 from corral.store.sessions import sessions as session_rows
 
 BRIDGE_WITHIN = timedelta(seconds=10)

@@ -14,6 +14,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from corral.app.runtime.services import Services
 from corral.config.paths import Checkout, find_checkout
 from corral.coordination.edits import attribution
 from corral.coordination.edits import verdicts as edits
@@ -31,7 +32,6 @@ from corral.models.instants import iso
 from corral.server.hooks import held_files
 from corral.server.hooks.presence import Present
 from corral.server.hooks.tool_targets import named_checkouts
-from corral.server.services import Services
 from corral.store import events
 from corral.store.sessions import locks as lock_rows
 from corral.store.sessions import sessions as session_rows
@@ -49,7 +49,7 @@ def look(services: Services, top: Path) -> Look:
 
 async def before(services: Services, event: HookEvent, present: Present) -> str | None:
     """Judge a command before it runs, and remember how the checkouts look; returns why it is refused, if it is."""
-    holder = await services.write(present)
+    holder = await services.store.write(present)
     danger = shell.danger(event.command)
     if danger is not None and services.settings().locks.enforcement == "enforce":
         verdict = await _refusal(services, event, holder, danger)
@@ -70,7 +70,7 @@ async def _refusal(services: Services, event: HookEvent, holder: Holder, danger:
         return Verdict()
     top, now = str(checkout.top), services.now()
     mine = list(holder.family)
-    others = await services.read(lambda conn: lock_rows.others_in_checkout(conn, top, mine, iso(now)))
+    others = await services.store.read(lambda conn: lock_rows.others_in_checkout(conn, top, mine, iso(now)))
     if not others:
         return Verdict()
     saved = await services.work(
@@ -79,7 +79,7 @@ async def _refusal(services: Services, event: HookEvent, holder: Holder, danger:
         )
     )
     ref = saved.ref if saved else None
-    return await services.write(lambda conn: edits.refuse_danger(conn, holder, danger, top, ref, now))
+    return await services.store.write(lambda conn: edits.refuse_danger(conn, holder, danger, top, ref, now))
 
 
 async def after(services: Services, event: HookEvent, policy: Policy) -> list[str]:
@@ -88,7 +88,7 @@ async def after(services: Services, event: HookEvent, policy: Policy) -> list[st
     if call is None or not call.before:
         return []
     own = find_checkout(Path(event.cwd)) if event.cwd else None
-    here = await services.read(lambda conn: {row["session_id"] for row in session_rows.live(conn)})
+    here = await services.store.read(lambda conn: {row["session_id"] for row in session_rows.live(conn)})
     changed, committed = await services.work(lambda: _traces(services, call, own, here))
     if not changed:
         await held_files.release(services, call)
@@ -116,7 +116,7 @@ async def after(services: Services, event: HookEvent, policy: Policy) -> list[st
             )
         return remarks
 
-    remarks = await services.write(attribute)
+    remarks = await services.store.write(attribute)
     await held_files.release(services, call, changed)
     return remarks
 

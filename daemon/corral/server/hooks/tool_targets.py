@@ -7,12 +7,12 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+from corral.app.runtime.services import Services
 from corral.config.paths import find_checkout
 from corral.coordination.edits.verdicts import Target
 from corral.coordination.hook_events import HookEvent
 from corral.coordination.locks.keys import literal_key, relative_target
 from corral.coordination.shell import danger as shell
-from corral.server.services import Services
 
 MOST_WORDS = 500
 """Of a command's words so many are taken for paths: who names more checkouts names none."""

@@ -16,6 +16,8 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from corral.app.runtime.services import Services
+from corral.app.runtime.unannounced_files import Unannounced
 from corral.config.paths import Checkout, Project, find_checkout
 from corral.coordination.edits import unannounced
 from corral.coordination.edits.unannounced import Claim, Command, Edit, Evidence
@@ -35,8 +37,6 @@ from corral.observe.logs import logger
 from corral.server.hooks.presence import is_running
 from corral.server.hooks.tool_targets import target_at
 from corral.server.hooks.transcript_tools import ToolCall, tool_calls
-from corral.server.hooks.unannounced_files import Unannounced
-from corral.server.services import Services
 from corral.store import events
 from corral.store.sessions import sessions as session_rows
 from corral.store.tasks import worktrees
@@ -110,7 +110,7 @@ class UnannouncedChanges:
         services.db.write(partial(self._settle, found=found, loose=loose, policy=policy, now=now))
         memory.settled(found)
         if found or loose:
-            services.changed()
+            services.changes.announce()
 
     def _settle(
         self, conn: Connection, found: list[Claim], loose: list[_Changed], policy: Policy, now: datetime

@@ -15,10 +15,11 @@ from pydantic.fields import FieldInfo
 from starlette.exceptions import HTTPException
 
 from corral import __version__
+from corral.app.json_text import json_bytes
+from corral.app.runtime.services import Services
 from corral.errors import CorralError, InvalidInput, NotFound
+from corral.server.failures import failure
 from corral.server.http import openapi
-from corral.server.http.failures import failure
-from corral.server.http.json_text import json_bytes
 from corral.server.http.routes import daemon, events, hooks, locks, trust
 from corral.server.http.routes.sessions import (
     agents,
@@ -33,7 +34,6 @@ from corral.server.http.routes.sessions import (
 )
 from corral.server.http.routes.work import merges, tasks, verification, wait, worktrees
 from corral.server.http.routing import PREFIX, Route, Routes
-from corral.server.services import Services
 
 
 class _Answer(JSONResponse):

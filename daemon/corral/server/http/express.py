@@ -18,15 +18,15 @@ from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
 
+from corral.app.json_text import json_bytes
+from corral.app.runtime.services import Services
 from corral.errors import CorralError
+from corral.server.failures import failure
 from corral.server.http.access import App, Receive, Scope, Send
-from corral.server.http.failures import failure
-from corral.server.http.json_text import json_bytes
 from corral.server.http.routes import daemon, hooks, locks
 from corral.server.http.routes.sessions import messages, sessions
 from corral.server.http.routes.work import tasks
 from corral.server.http.routing import PREFIX
-from corral.server.services import Services
 
 Read = Callable[[bytes], Any]
 Found = tuple[list[Any], Callable[..., Awaitable[Any]], "Read | None", int, bool]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+from corral.app.runtime.services import Services
 from corral.server.http.access import App, Receive, Scope, Send
-from corral.server.services import Services
 
 
 class Framework:

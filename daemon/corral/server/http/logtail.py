@@ -10,8 +10,8 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
+from corral.app.runtime.services import Services
 from corral.observe.logs import redact
-from corral.server.services import Services
 
 PART = 256 * 1024
 """Bytes in one answer at most."""

@@ -1,80 +1,15 @@
-"""Long lists: a page at a time, bounded by number and by size, made into text where they are read.
-
-No list is turned into text on the event loop, nor in one step: whoever asks for the longest page there is does not keep
-the others waiting. What does not fit is left out, and the answer says so, and how to ask for it:
-
-* over HTTP by a ``Link`` header with ``rel="next"``; the body is the list and nothing else;
-* a tool beside the list, a resource by a second content.
-"""
+"""A page of a long list as an answer over HTTP."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from itertools import dropwhile, islice
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import quote, unquote
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from corral.server.http.json_text import json_bytes
-
-Row = dict[str, Any]
-BYTES = 256 * 1024
-"""Of a list in an answer over HTTP."""
-SHOWN_BYTES = 32 * 1024
-"""Of a list that a tool or a resource answers: some nine thousand tokens; Claude Code warns of ten thousand."""
-MOST = 1000
-"""Rows in one answer."""
-
-
-@dataclass(frozen=True)
-class Page:
-    """The rows that fit, each as JSON too.
-
-    Attributes:
-        cut: Whether there were more, which did not fit.
-        more: Whether there may be more.
-    """
-
-    rows: list[Row]
-    texts: list[bytes]
-    cut: bool
-    more: bool
-
-    @property
-    def last(self) -> Row:
-        """The last row that fits; where there are more, there is one."""
-        return self.rows[-1]
-
-
-def listed(texts: Iterable[bytes]) -> bytes:
-    """Rows that are JSON, as a JSON list."""
-    return b"[%s]" % b",".join(texts)
-
-
-def page(
-    rows: Iterable[Row], most: int = MOST, *, size: int = BYTES, text: Callable[[Row], bytes] = json_bytes
-) -> Page:
-    """Take as many rows as fit; one always does.
-
-    Args:
-        rows: In order; no more of them are taken than are needed.
-        most: So many at most.
-        size: Bytes of all of them as JSON.
-        text: A row as JSON.
-    """
-    shown: list[Row] = []
-    texts: list[bytes] = []
-    for row in islice(rows, most):
-        written = text(row)
-        size -= len(written)
-        if shown and size < 0:
-            return Page(shown, texts, True, True)
-        shown.append(row)
-        texts.append(written)
-    return Page(shown, texts, False, len(shown) == most)
+from corral.app.pages import Page, Row, listed
 
 
 def answer(
@@ -100,8 +35,3 @@ def named(name: str, found: Page) -> Response:
     """A page under a name, as it is answered over HTTP: ``left_out`` says that not everything fits."""
     more = b',"left_out":true' if found.cut else b""
     return Response(b'{"%s":%s%s}' % (name.encode(), listed(found.texts), more), media_type="application/json")
-
-
-def following(rows: Iterable[Row], key: str, after: str | None) -> Iterator[Row]:
-    """The rows behind the one whose ``key`` is this; all of them where none is named, none where it is not there."""
-    return iter(rows) if after is None else islice(dropwhile(lambda row: row[key] != after, rows), 1, None)

@@ -14,14 +14,14 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BeforeValidator
 from sqlalchemy import Connection
 
+from corral.app.json_text import utf8
+from corral.app.projects import check_project
 from corral.coordination.mail import addresses
 from corral.coordination.mail.addresses import Identity
 from corral.coordination.sessions import registry as sessions
 from corral.coordination.sessions.registry import Arrival
 from corral.errors import NotPermitted
-from corral.server.http.json_text import utf8
 from corral.server.mcp.calls import Call, current
-from corral.server.projects import check_project
 from corral.store.sessions import names
 
 T = TypeVar("T")
@@ -47,16 +47,16 @@ async def act(project_key: str, name: str, operation: Callable[[Connection, Iden
         await services.work(lambda: check_project(services, project_key))
     try:
         if call.actor is None and name:
-            done = await services.write(lambda conn: operation(conn, _by_name(conn, name, now), now))
+            done = await services.store.write(lambda conn: operation(conn, _by_name(conn, name, now), now))
         else:
             done = await call.write(
                 lambda conn, me: operation(conn, _speaking(conn, call, me.session_id, name, now), now)
             )
     except NotPermitted as error:
         kept = error
-        await services.write(lambda conn: addresses.refused(conn, call.actor, kept, now))
+        await services.store.write(lambda conn: addresses.refused(conn, call.actor, kept, now))
         raise
-    services.changed()
+    services.changes.announce()
     return done
 
 
@@ -100,7 +100,7 @@ async def look(project_key: str, operation: Callable[[Connection], T], *, search
     services = current.get().services
     if project_key:
         await services.work(lambda: check_project(services, project_key))
-    return await (services.read(operation) if searched is None else services.searched(searched, operation))
+    return await (services.store.read(operation) if searched is None else services.store.search(searched, operation))
 
 
 def known_as(conn: Connection, holders: Iterable[tuple[str, str]]) -> dict[str, str]:

@@ -17,18 +17,18 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Connection
 
+from corral.app.json_text import utf8
+from corral.app.runtime.services import Services
 from corral.config.paths import find_checkout
 from corral.coordination.locks.table import Holder
 from corral.coordination.sessions import registry as sessions
 from corral.coordination.sessions.registry import Arrival
 from corral.errors import CorralError, InvalidInput
 from corral.models.states import SessionStatus
+from corral.server.failures import failure
 from corral.server.hooks.events import started_at
-from corral.server.http.failures import failure
-from corral.server.http.json_text import utf8
 from corral.server.http.routes.locks import Speaker, speaker
 from corral.server.mcp.replays import Replays
-from corral.server.services import Services
 from corral.store.sessions import sessions as session_rows
 from corral.work.workers import departures
 
@@ -100,7 +100,7 @@ class Call:
             arrived = me.arrived
             return operation(conn, me.holder)
 
-        done = await self.services.write(run)
+        done = await self.services.store.write(run)
         if arrived:
             self.services.nudge("sessions")
         return done

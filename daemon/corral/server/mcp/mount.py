@@ -12,11 +12,11 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
 
+from corral.app.runtime.services import Services
 from corral.instructions import PROFILES
 from corral.server.mcp import arguments
 from corral.server.mcp.calls import Call, current, family_of
 from corral.server.mcp.replays import Replays
-from corral.server.services import Services
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette

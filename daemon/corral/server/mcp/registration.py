@@ -13,6 +13,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from corral.app.projects import PROJECT_ID, check_project
 from corral.coordination.mail import addresses
 from corral.coordination.sessions import registry as sessions
 from corral.coordination.sessions.registry import Arrival
@@ -20,7 +21,6 @@ from corral.errors import InvalidInput
 from corral.models.identifiers import new_id
 from corral.server.mcp.acting import act, is_agent_of
 from corral.server.mcp.calls import Answer, Call, current
-from corral.server.projects import PROJECT_ID, check_project
 from corral.store.sessions import names as rows
 from corral.store.sessions import sessions as session_rows
 
@@ -73,7 +73,7 @@ async def registered(
         await services.work(lambda: check_project(services, project_key))
     if call.actor is None:
         now = services.now()
-        done = await services.write(lambda conn: enter(conn, None, now))
+        done = await services.store.write(lambda conn: enter(conn, None, now))
     else:
         done = await act("", "", lambda conn, me, now: enter(conn, me.session_id, now))
     services.nudge("sessions")

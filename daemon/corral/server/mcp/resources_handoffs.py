@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from corral.app.pages import SHOWN_BYTES, page
 from corral.coordination.sessions import handoffs
-from corral.server.http.pages import SHOWN_BYTES, page
 from corral.server.mcp.acting import contents
 from corral.server.mcp.calls import current
 
@@ -16,7 +16,7 @@ SHOWN = 20
 async def handoffs_recent() -> Any:
     """What sessions left for the next, newest first."""
     services = current.get().services
-    found = await services.read(lambda conn: page(handoffs.recent(conn, None, SHOWN), size=SHOWN_BYTES))
+    found = await services.store.read(lambda conn: page(handoffs.recent(conn, None, SHOWN), size=SHOWN_BYTES))
     return contents(found.rows, "read_handoff tells an agent's" if found.cut else None)
 
 

@@ -9,10 +9,10 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from corral.app.pages import MOST, SHOWN_BYTES, Page, page
 from corral.coordination.locks import table as locks
 from corral.coordination.mail import mailbox
 from corral.coordination.mail.addresses import Identity
-from corral.server.http.pages import MOST, SHOWN_BYTES, Page, page
 from corral.server.http.routes.sessions.messages import LAST
 from corral.server.mcp.acting import act, contents, known_as, look
 from corral.server.mcp.calls import Answer, current, raised

@@ -7,9 +7,9 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from corral.app.pages import MOST, SHOWN_BYTES, Page, page
 from corral.models import merges as merge_shapes
 from corral.models.states import OPEN_MERGES, TaskStatus
-from corral.server.http.pages import MOST, SHOWN_BYTES, Page, page
 from corral.server.mcp.acting import contents
 from corral.server.mcp.calls import current
 from corral.store.merges import merges
@@ -22,7 +22,7 @@ _AT_ONCE = 32
 
 async def work_pending() -> Any:
     """Tasks that wait: for a session to claim them, or for a worker."""
-    found = await current.get().services.read(lambda conn: page(_pending(conn), size=SHOWN_BYTES))
+    found = await current.get().services.store.read(lambda conn: page(_pending(conn), size=SHOWN_BYTES))
     return contents(found.rows, "GET /api/v1/tasks tells the rest" if found.more else None)
 
 
@@ -42,7 +42,7 @@ async def merges_queue() -> Any:
     def look(conn: Connection) -> Page:
         return page(map(merge_shapes.summary, merges.listing(conn, OPEN_MERGES, limit=MOST)), size=SHOWN_BYTES)
 
-    found = await current.get().services.read(look)
+    found = await current.get().services.store.read(look)
     return contents(found.rows, "GET /api/v1/merges tells the rest" if found.more else None)
 
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection
 
+from corral.app.needs import Need
 from corral.config.links import linked_folders
 from corral.config.trust import not_trusted
 from corral.coordination.edits.unannounced import is_locked
@@ -29,32 +30,13 @@ from corral.store.sessions import sessions
 from corral.store.tasks import outcomes, tasks, work_pause, worktrees
 
 if TYPE_CHECKING:
-    from corral.server.services import Services
+    from corral.app.runtime.services import Services
 
 MOST_OF_A_KIND = 20
 """Entries of one source in a status; the rest are counted by the last one."""
 
 FAULTS_TO_TELL = 3
 """Starts of one task that the machine prevented in a row, from which on a person should look."""
-
-
-@dataclass(frozen=True)
-class Need:
-    """One thing that waits for a person.
-
-    Attributes:
-        kind: Stable, one word or two: ``held_merge``, ``unguarded_session``, ….
-        what: What happened, to which thing, and why; one line.
-        remedy: What to type, or to do.
-        since: Instant, or None where it is not known.
-        ids: The rows that it is about: ``{"merge_id": …}``.
-    """
-
-    kind: str
-    what: str
-    remedy: str
-    since: str | None = None
-    ids: dict[str, str] = field(default_factory=dict)
 
 
 Source = Callable[["Services", Connection], Iterable[Need]]

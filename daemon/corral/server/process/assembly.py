@@ -6,12 +6,17 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection
 
+from corral.app.runtime.clock import now
+from corral.app.runtime.services import Services
+from corral.app.runtime.settings import SettingsHolder
+from corral.app.runtime.teams import TeamsHolder
 from corral.config.model import Settings
 from corral.config.paths import Project
 from corral.config.teams import teams_file
@@ -29,17 +34,14 @@ from corral.runners.protocol import Runner
 from corral.server.hooks.unannounced import UnannouncedChanges, at_start
 from corral.server.notify.announcements import Announcer
 from corral.server.process import damage
-from corral.server.process.binding import open_bound
-from corral.server.process.jobs import Job, now
+from corral.server.process.binding import Bound, open_bound
+from corral.server.process.jobs import Job
 from corral.server.process.recovery import Recovery
 from corral.server.process.stale_locks import StaleLocks
 from corral.server.process.trust import refuse_what_a_clone_brought
-from corral.server.services import Services
 from corral.server.upkeep.event_log import PAUSE_S, EventLog
 from corral.server.upkeep.reload import Reloader
 from corral.server.upkeep.retention import Retention
-from corral.server.upkeep.settings import SettingsHolder
-from corral.server.upkeep.teams import TeamsHolder
 from corral.server.upkeep.timers import SessionKeeper
 from corral.store.sessions import sessions as session_rows
 from corral.work.tasks import tasks
@@ -67,7 +69,18 @@ def merge_settled(settings: SettingsHolder) -> OnSettled:
     return settled
 
 
-def assemble(project: Project, pool: ThreadPoolExecutor) -> Services:
+@dataclass(frozen=True)
+class Assembly:
+    """What the daemon's process runs and ends; requests know the services alone."""
+
+    services: Services
+    bound: Bound
+    jobs: dict[str, Job]
+    event_log: EventLog
+    reloader: Reloader
+
+
+def assemble(project: Project, pool: ThreadPoolExecutor) -> Assembly:
     """Open the database, recover what a dead daemon left, and build every part.
 
     Raises:
@@ -150,9 +163,9 @@ def assemble(project: Project, pool: ThreadPoolExecutor) -> Services:
         ready=lambda: nudge("landing"),
     )
     room = Room(db, project, bound.project_id, prepare, os.environ)
+    reloader, event_log = Reloader(reload, lambda: nudge("settings")), EventLog(db, project.logs_dir / LOG_NAME)
     services = Services(
         project=project,
-        bound=bound,
         db=db,
         git=git,
         settings=settings,
@@ -165,12 +178,11 @@ def assemble(project: Project, pool: ThreadPoolExecutor) -> Services:
         started_at=now(),
         fold=grounds.fold,
         jobs=jobs,
-        reloader=Reloader(reload, lambda: nudge("settings")),
-        event_log=EventLog(db, project.logs_dir / LOG_NAME),
+        reload=reloader.ask,
         unannounced=at_start(project, db.read(session_rows.watched), now()),
     )
     damage.watch(services)
-    nudges["changed"] = services.changed
+    nudges["changed"] = services.changes.announce
     settings.on_change.append(lambda _new: services.nudge("supervisor"))
     settings.on_change.append(lambda _new: services.nudge("sessions"))
     settings.on_change.append(lambda _new: queue.look_at_paused(now()))
@@ -192,16 +204,18 @@ def assemble(project: Project, pool: ThreadPoolExecutor) -> Services:
         recovery.run(now())
     jobs["supervisor"] = Job("supervisor", workers.before(supervisor.step), faults=faults)
     jobs["landing"] = Job("landing", landings.before(queue.step), faults=faults)
-    jobs["settings"] = Job("settings", services.reloader.step, faults=faults)
+    jobs["settings"] = Job("settings", reloader.step, faults=faults)
     jobs["stale_locks"] = Job("stale_locks", stale_locks.step, faults=faults)
-    jobs["announcements"] = Job("announcements", Announcer(db, git, services.changed).step, pause_s=0.1, faults=faults)
+    jobs["announcements"] = Job(
+        "announcements", Announcer(db, git, services.changes.announce).step, pause_s=0.1, faults=faults
+    )
     jobs["unannounced"] = Job("unannounced", UnannouncedChanges(services).step, pause_s=0.2, faults=faults)
     jobs["sessions"] = Job("sessions", SessionKeeper(services).step, pause_s=0.2, faults=faults)
-    jobs["event_log"] = Job("event_log", services.event_log.step, pause_s=PAUSE_S, faults=faults)
+    jobs["event_log"] = Job("event_log", event_log.step, pause_s=PAUSE_S, faults=faults)
     db.on_commit = jobs["event_log"].nudge
     retention = Retention(db, git, project, lambda: settings().retention, faults, lambda: services.stopping)
     jobs["retention"] = Job("retention", retention.step, faults=faults)
-    return services
+    return Assembly(services, bound, jobs, event_log, reloader)
 
 
 def _made_usable(grounds: Grounds, path: Path) -> Mapping[str, str]:

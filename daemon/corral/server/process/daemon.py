@@ -20,6 +20,8 @@ import uvicorn
 import uvloop
 
 from corral import __version__
+from corral.app.runtime.clock import now
+from corral.app.runtime.services import Services
 from corral.config.watch import ConfigWatcher
 from corral.errors import CorralError, Unsupported
 from corral.observe import logs
@@ -28,14 +30,13 @@ from corral.server.http.connections import BoundedBodies, LimitedConnection
 from corral.server.http.express import Express
 from corral.server.http.framework import Framework
 from corral.server.mcp.mount import Mcp
-from corral.server.process.assembly import assemble
+from corral.server.process.assembly import Assembly, assemble
 from corral.server.process.door import Door
 from corral.server.process.guard import Guard
 from corral.server.process.instance import Instance
-from corral.server.process.jobs import Job, now
+from corral.server.process.jobs import Job
 from corral.server.process.leaving import Reason, leave
 from corral.server.process.upgrade import Upgrade, is_idle
-from corral.server.services import Services
 
 STOP_S = 14.0
 """Everything that a stop waits for is over after this many seconds."""
@@ -62,37 +63,40 @@ def serve(instance: Instance, ready: Callable[[], None]) -> bool:
         del os.environ[name]
     project = instance.project
     pool = ThreadPoolExecutor(THREADS, thread_name_prefix="work")
-    services = assemble(project, pool)
+    parts = assemble(project, pool)
     try:
-        uvloop.run(_run(instance, services, ready))
+        return uvloop.run(_run(instance, parts, ready))
     finally:
-        services.db.close()
+        parts.services.db.close()
         pool.shutdown(wait=False, cancel_futures=True)
         log.info("stopped", pid=os.getpid())
         logs.close()
         instance.release()
-    return services.handed_over
 
 
-async def _run(instance: Instance, services: Services, ready: Callable[[], None]) -> None:
+async def _run(instance: Instance, parts: Assembly, ready: Callable[[], None]) -> bool:
+    """Serve until the end; returns whether the version that was installed meanwhile is to follow."""
+    services, jobs = parts.services, parts.jobs
     project = services.project
     loop = asyncio.get_running_loop()
-    services.bind(loop)
+    services.changes.bind(loop)
     stop = asyncio.Event()
     how = {"drain": False}
     left: list[Reason] = []
+    handed_over = False
 
     def request_stop(drain: bool) -> None:
         services.stopping = True
         how["drain"] = drain
-        services.changed()
+        services.changes.announce()
         stop.set()
 
     def stop_requested(drain: bool) -> None:
         loop.call_soon_threadsafe(request_stop, drain)
 
     def hand_over() -> None:
-        services.handed_over = True
+        nonlocal handed_over
+        handed_over = True
         stop_requested(False)
 
     def request_leave(reason: Reason) -> None:
@@ -123,17 +127,17 @@ async def _run(instance: Instance, services: Services, ready: Callable[[], None]
     serving = loop.create_task(_without_signals(server, door.sockets))
     while not server.started and not serving.done():
         await asyncio.sleep(0.005)
-    watcher = _watch_config(services)
+    watcher = _watch_config(parts)
 
     def reopen() -> None:
         asyncio.run_coroutine_threadsafe(_serve_also(server, door), loop).result()
 
-    guard = Guard(instance, services.db, door, reopen, services.bound.has_left, request_leave)
-    services.jobs["guard"] = Job("guard", guard.step, faults=services.faults)
+    guard = Guard(instance, services.db, door, reopen, parts.bound.has_left, request_leave)
+    jobs["guard"] = Job("guard", guard.step, faults=services.faults)
     upgrade = Upgrade(services.faults, lambda: is_idle(services), hand_over)
-    services.jobs["upgrade"] = Job("upgrade", upgrade.step, faults=services.faults)
+    jobs["upgrade"] = Job("upgrade", upgrade.step, faults=services.faults)
     door.announce()
-    for job in services.jobs.values():
+    for job in jobs.values():
         job.start()
     log.info("started", pid=os.getpid(), version=__version__)
     ready()
@@ -142,20 +146,21 @@ async def _run(instance: Instance, services: Services, ready: Callable[[], None]
     if watcher is not None:
         watcher.stop()
     if left:
-        await loop.run_in_executor(None, leave, services, left[0])
+        await loop.run_in_executor(None, leave, services, jobs, parts.bound.project_id, left[0])
     else:
-        await loop.run_in_executor(None, _end_work, services, how["drain"])
+        await loop.run_in_executor(None, _end_work, parts, how["drain"])
         project.daemon_json.unlink(missing_ok=True)
     server.should_exit = True
     await serving
     await mcp.close()
     if door.has_socket:
         door.path.unlink(missing_ok=True)
+    return handed_over
 
 
-def _watch_config(services: Services) -> ConfigWatcher | None:
+def _watch_config(parts: Assembly) -> ConfigWatcher | None:
     """Take over changed files soon; on a system that has no watches left, only the next start does."""
-    watcher = ConfigWatcher(services.project, services.reloader.ask, on_loss=lambda: services.nudge("guard"))
+    watcher = ConfigWatcher(parts.services.project, parts.reloader.ask, on_loss=lambda: parts.services.nudge("guard"))
     try:
         watcher.start()
     except Unsupported as error:
@@ -184,8 +189,9 @@ async def _serve_also(server: uvicorn.Server, door: Door) -> None:
     door.announce()
 
 
-def _end_work(services: Services, drain: bool) -> None:
+def _end_work(parts: Assembly, drain: bool) -> None:
     """End the workers and the jobs, in bounded time; with ``drain`` the workers finish first."""
+    services = parts.services
     supervisor = services.supervisor
     supervisor.drain(now())
     services.nudge("supervisor")
@@ -202,9 +208,9 @@ def _end_work(services: Services, drain: bool) -> None:
     while supervisor.running_count() and time.monotonic() < deadline:
         services.nudge("supervisor")
         time.sleep(0.05)
-    for job in services.jobs.values():
+    for job in parts.jobs.values():
         job.stop()
-    for job in services.jobs.values():
+    for job in parts.jobs.values():
         if not job.join(max(0.1, deadline - time.monotonic())):
             log.warning("job_still_running", job=job.name)
     try:
@@ -212,7 +218,7 @@ def _end_work(services: Services, drain: bool) -> None:
     except CorralError as error:  # the next start finds them, and holds the daemon for dead
         log.warning("tasks_not_marked", reason=error.message)
     try:
-        services.event_log.finish(now(), LAST_PAGES)
+        parts.event_log.finish(now(), LAST_PAGES)
     except CorralError as error:  # the next start writes them
         log.warning("events_not_logged", reason=error.message)
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from corral.app.needs import Need
+from corral.app.runtime.services import Services
 from corral.errors import DatabaseDamaged
 from corral.models.instants import iso
 from corral.observe.logs import logger
-from corral.server.notify.needs_you import Need
-from corral.server.services import Services
 
 FAULT = "database"
 

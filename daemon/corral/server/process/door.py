@@ -9,13 +9,13 @@ import socket
 import sys
 
 from corral import PROTOCOL, __version__
+from corral.app.runtime.clock import now
 from corral.config.links import make_own_folder
 from corral.config.paths import Project, socket_path
 from corral.models.instants import iso
 from corral.observe.logs import logger
 from corral.server.http.access import make_token, write_private
 from corral.server.process.instance import private_folder
-from corral.server.process.jobs import now
 
 log = logger("daemon")
 

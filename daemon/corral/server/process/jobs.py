@@ -8,13 +8,14 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta
 
+from corral.app.needs import Need
+from corral.app.runtime.clock import now
 from corral.errors import CorralError, DatabaseDamaged
 from corral.models.instants import iso
 from corral.observe.logs import logger
 from corral.observe.redaction import redact
-from corral.server.notify.needs_you import Need
 
 Step = Callable[[datetime], "datetime | None"]
 
@@ -25,11 +26,6 @@ RETRY_S = 2.0
 """How long a job whose step raised waits before it looks again."""
 
 log = logger("jobs")
-
-
-def now() -> datetime:
-    """The daemon's clock."""
-    return datetime.now(timezone.utc)
 
 
 class Job:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import shutil
 import signal
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from enum import Enum
 
+from corral.app.runtime.clock import now
+from corral.app.runtime.services import Services
 from corral.config.paths import Project
 from corral.observe import logs
 from corral.runners.process import PROJECT_MARK, signal_each, survivors
-from corral.server.process.jobs import now
-from corral.server.services import Services
+from corral.server.process.jobs import Job
 
 GRACE_S = 2.0
 """From SIGTERM to SIGKILL for the processes of a repository that is gone."""
@@ -36,7 +38,7 @@ class Reason(Enum):
     DISPLACED = "The lock file was removed, and another daemon holds the new one: this one ends."
 
 
-def leave(services: Services, reason: Reason) -> None:
+def leave(services: Services, jobs: Mapping[str, Job], project_id: str, reason: Reason) -> None:
     """End the jobs and, where the repository is gone, every process that carries the project's mark; bounded in time.
 
     Nothing is stored: the next start finds the tasks running and resumes them, as after a kill.
@@ -44,15 +46,15 @@ def leave(services: Services, reason: Reason) -> None:
     logs.stay()
     log.warning("leaving", message=reason.value, path=str(services.project.root))
     services.supervisor.stop_all(now())
-    for job in services.jobs.values():
+    for job in jobs.values():
         job.stop()
     if reason is Reason.MOVED:  # what another daemon on the same database started carries the same mark
-        _end_processes(services.bound.project_id)
+        _end_processes(project_id)
     deadline = time.monotonic() + PATIENCE_S
-    for job in services.jobs.values():
+    for job in jobs.values():
         job.join(max(0.0, deadline - time.monotonic()))
     if reason is Reason.MOVED:
-        _end_processes(services.bound.project_id)
+        _end_processes(project_id)
         _take_back(services.project)
 
 

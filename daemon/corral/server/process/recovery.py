@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
+from corral.app.needs import Need
 from corral.errors import CorralError, DatabaseUnavailable
 from corral.models.instants import iso
 from corral.observe.logs import logger
 from corral.observe.redaction import redact
-from corral.server.notify.needs_you import Need
 from corral.server.process.jobs import RETRY_S, Step
 
 log = logger("recovery")

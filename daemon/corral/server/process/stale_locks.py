@@ -15,10 +15,10 @@ from pathlib import Path
 
 from sqlalchemy import Connection
 
+from corral.app.runtime.clock import now as clock
 from corral.git.process import stale
 from corral.git.process.command import Git
 from corral.observe.logs import logger
-from corral.server.process.jobs import now as clock
 from corral.store.engine.database import Database
 from corral.store.merges import merges
 from corral.store.tasks import tasks

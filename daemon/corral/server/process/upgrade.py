@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 import corral
+from corral.app.needs import Need
+from corral.app.runtime.services import Services
 from corral.landing.verify import dry_run
 from corral.landing.verify.bench import Bench
 from corral.models.instants import iso
 from corral.models.states import MergeState
 from corral.observe.logs import logger
-from corral.server.notify.needs_you import Need
-from corral.server.services import Services
 from corral.store.merges import merges
 
 LOOK_EVERY_S = 20.0

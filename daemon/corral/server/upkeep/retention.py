@@ -15,6 +15,7 @@ from pathlib import Path
 
 from sqlalchemy import Connection
 
+from corral.app.needs import Need
 from corral.config.model import Retention as Ages
 from corral.config.paths import Project
 from corral.errors import CorralError, DatabaseDamaged
@@ -25,7 +26,6 @@ from corral.log_files import shorten
 from corral.models.instants import iso
 from corral.observe import retention as policy
 from corral.observe.logs import logger
-from corral.server.notify.needs_you import Need
 from corral.store import retention as rows
 from corral.store.engine import inspection
 from corral.store.engine.database import Database, shrink

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from corral.app.runtime.services import Services
 from corral.errors import CorralError
 from corral.git import refs
 from corral.git.checkouts.identity import describe
@@ -12,7 +13,6 @@ from corral.git.checkouts.status import changes
 from corral.git.process.command import open_checkout
 from corral.landing.verify import bench
 from corral.models.states import OPEN_MERGES
-from corral.server.services import Services
 from corral.store.merges import merges
 from corral.store.sessions import sessions
 from corral.store.tasks import tasks

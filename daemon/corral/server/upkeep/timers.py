@@ -8,6 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from corral.app.runtime.services import Services
 from corral.coordination.locks import table as locks
 from corral.coordination.sessions import liveness
 from corral.coordination.sessions import registry as sessions
@@ -20,7 +21,6 @@ from corral.observe.logs import logger
 from corral.server.hooks import transcripts
 from corral.server.hooks.presence import BRIDGE_WITHIN, is_running
 from corral.server.hooks.unannounced import note_alive
-from corral.server.services import Services
 from corral.store.sessions import sessions as rows
 from corral.work.workers import departures
 
@@ -97,7 +97,7 @@ def _note_missing_bridges(services: Services, now: datetime) -> None:
     if missing:
         services.db.write(partial(sessions.unguard, session_ids=missing, now=now))
         log.warning("bridges_missing", session_ids=missing)
-        services.changed()
+        services.changes.announce()
 
 
 def _sweep(

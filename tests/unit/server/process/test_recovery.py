@@ -7,8 +7,8 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
+from corral.app.needs import Need
 from corral.errors import DatabaseUnavailable, NotAProject
-from corral.server.notify.needs_you import Need
 from corral.server.process import jobs
 from corral.server.process.jobs import Job
 from corral.server.process.recovery import Recovery

@@ -9,12 +9,12 @@ from typing import Annotated, TypeVar
 from pydantic import AfterValidator, BaseModel, Field
 from sqlalchemy import Connection
 
+from corral.app import refusals
+from corral.app.runtime.services import Services
 from corral.coordination.mail import addresses
 from corral.coordination.mail.addresses import Identity
 from corral.models.identifiers import LONGEST_SESSION_ID, check_session_id
-from corral.server import refusals
 from corral.server.http.routes.locks import speaker
-from corral.server.services import Services
 
 T = TypeVar("T")
 SessionId = Annotated[str, Field(max_length=LONGEST_SESSION_ID), AfterValidator(check_session_id)]
@@ -42,5 +42,5 @@ async def act(services: Services, who: Caller, operation: Callable[[Connection, 
     done, arrived = await refusals.write(services, who.session_id, run)
     if arrived:
         services.nudge("sessions")
-    services.changed()
+    services.changes.announce()
     return done

@@ -11,14 +11,14 @@ from sqlalchemy import Connection
 from starlette.requests import Request
 
 from corral import PROTOCOL, __version__
+from corral.app.pages import SHOWN_BYTES, page
+from corral.app.projects import check_project, project_of
+from corral.app.runtime.services import Services
 from corral.errors import DatabaseDamaged
 from corral.models.instants import iso
-from corral.server.http.pages import SHOWN_BYTES, page
+from corral.server.http.own_work import refuse_own_work
 from corral.server.http.routing import Routes
 from corral.server.notify.needs_you import needs_you
-from corral.server.own_work import refuse_own_work
-from corral.server.projects import check_project, project_of
-from corral.server.services import Services
 from corral.store import events
 from corral.store.engine.inspection import health_of, library_of, schema_of
 from corral.store.merges import merges
@@ -72,7 +72,7 @@ async def status(services: Services) -> dict[str, Any]:
         }
 
     try:
-        answer = await services.read(look)
+        answer = await services.store.read(look)
     except DatabaseDamaged:
         answer = _without_rows(services)
     broken = services.settings.error or services.teams.error
@@ -154,8 +154,8 @@ class PauseOfWork(BaseModel):
 async def pause(services: Services, wanted: PauseOfWork | None = None) -> dict[str, Any]:
     """Claim and land nothing until told to go on; what runs goes on. Restarts keep it."""
     now, reason = services.now(), wanted.reason if wanted else None
-    row = await services.write(lambda conn: work_pause.begin(conn, reason, now))
-    services.changed()
+    row = await services.store.write(lambda conn: work_pause.begin(conn, reason, now))
+    services.changes.announce()
     return {"paused": True, **row}
 
 
@@ -163,7 +163,7 @@ async def pause(services: Services, wanted: PauseOfWork | None = None) -> dict[s
 async def resume(services: Services) -> dict[str, Any]:
     """Claim and land again."""
     now = services.now()
-    was_paused = await services.write(lambda conn: work_pause.end(conn, now))
+    was_paused = await services.store.write(lambda conn: work_pause.end(conn, now))
     services.nudge("supervisor")
     services.nudge("landing")
     return {"paused": False, "was_paused": was_paused}
@@ -187,7 +187,7 @@ async def database(services: Services) -> dict[str, Any]:
     def look(conn: Connection) -> dict[str, Any]:
         return {"integrity": health_of(conn), "schema": schema_of(conn), "library": library_of(conn)}
 
-    answer = await services.read(look)
+    answer = await services.store.read(look)
     if answer["integrity"] != "ok":
         raise services.db.found_damaged(answer["integrity"])
     return answer

@@ -12,8 +12,8 @@ from fastapi import Header
 from pydantic import Field
 from starlette.responses import StreamingResponse
 
+from corral.app.runtime.services import Services
 from corral.server.http.routing import Routes
-from corral.server.services import Services
 from corral.store import events
 
 router = Routes("events")
@@ -46,7 +46,7 @@ async def stream(
 ) -> StreamingResponse:
     """Every event after ``Last-Event-ID`` or ``after``, in order, each once; without either, those from now on."""
     known = last_event_id if last_event_id is not None else after
-    start = known if known is not None else await services.read(events.newest)
+    start = known if known is not None else await services.store.read(events.newest)
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     return StreamingResponse(_lines(services, start), media_type="text/event-stream", headers=headers)
 
@@ -55,7 +55,7 @@ async def _lines(services: Services, after: int) -> AsyncIterator[str]:
     yield "retry: 1000\n\n"
     while not services.stopping:
         async with _coming(services) as change:
-            page = await services.read(lambda conn: events.listing(conn, after_id=after, limit=PAGE))  # noqa: B023
+            page = await services.store.read(lambda conn: events.listing(conn, after_id=after, limit=PAGE))  # noqa: B023
             if not page and not await change:
                 yield ": still here\n\n"
         for event in page:
@@ -66,7 +66,7 @@ async def _lines(services: Services, after: int) -> AsyncIterator[str]:
 @contextlib.asynccontextmanager
 async def _coming(services: Services) -> AsyncIterator[asyncio.Task[bool]]:
     """Whether something was written; what comes between a look and the wait for it is noticed."""
-    change = asyncio.create_task(services.next_write(HEARTBEAT_S))
+    change = asyncio.create_task(services.changes.next_write(HEARTBEAT_S))
     await asyncio.sleep(0)  # it waits from here on
     try:
         yield change

@@ -13,13 +13,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from corral.app.runtime.services import Services
 from corral.config.model import Tasks as TaskRules
 from corral.coordination import hook_events
 from corral.coordination.sessions import registry as sessions
 from corral.errors import DaemonUnreachable
 from corral.server.hooks import events as hooks
 from corral.server.http.routing import Routes
-from corral.server.services import Services
 from corral.store.sessions import sessions as session_rows
 from corral.work.workers import departures
 
@@ -74,7 +74,7 @@ class Held(Response):
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             await send({"type": "http.response.body", "body": b"\n", "more_body": True})
             while not gone.done() and not self._services.stopping:
-                change = asyncio.create_task(self._services.next_change(300.0))
+                change = asyncio.create_task(self._services.changes.next(300.0))
                 await asyncio.wait({gone, change}, return_when=asyncio.FIRST_COMPLETED)
                 change.cancel()
                 if not self._services.stopping:  # a daemon at work changes all the time: one look serves many changes
@@ -112,7 +112,7 @@ async def bridge(services: Services, told: Bridge) -> Held:
 
 async def _bridge_lost(services: Services, session_id: str, client: int) -> None:
     now, rules = services.now(), services.settings().tasks
-    if await services.write(lambda conn: _connection_ended(conn, session_id, now, rules)):
+    if await services.store.write(lambda conn: _connection_ended(conn, session_id, now, rules)):
         services.nudge("supervisor")
         return
     if hooks.is_running(client, None):  # a session that ends closes its bridge just before it says so

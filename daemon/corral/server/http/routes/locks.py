@@ -14,6 +14,10 @@ from sqlalchemy import Connection
 from starlette.requests import Request
 from starlette.responses import Response
 
+from corral.app import lock_activity, lock_waiting, refusals
+from corral.app.lock_waiting import MAX_WAIT_S
+from corral.app.pages import MOST, page
+from corral.app.runtime.services import Services
 from corral.config.account import user_name
 from corral.coordination.locks import stale_holders
 from corral.coordination.locks import table as locks
@@ -25,11 +29,8 @@ from corral.coordination.sessions import registry as sessions
 from corral.coordination.sessions.registry import Arrival
 from corral.errors import InvalidInput, NotPermitted
 from corral.models.instants import iso
-from corral.server import lock_activity, lock_waiting, refusals
-from corral.server.http import pages
+from corral.server.http.pages import answer
 from corral.server.http.routing import Routes
-from corral.server.lock_waiting import MAX_WAIT_S
-from corral.server.services import Services
 from corral.store.sessions import sessions as session_rows
 
 router = Routes("locks", "/locks")
@@ -167,15 +168,15 @@ def speaker(conn: Connection, session_id: str | None, now: datetime) -> Speaker:
 async def listing(
     services: Services,
     request: Request,
-    limit: Annotated[int, Field(ge=1, le=pages.MOST)] = pages.MOST,
+    limit: Annotated[int, Field(ge=1, le=MOST)] = MOST,
     after: Annotated[
         str | None, Field(max_length=128, description="`acquired_at,lock_id` of the last one known.")
     ] = None,
 ) -> Response:
     """The live locks, the oldest first."""
     now = services.now()
-    found = await services.read(lambda conn: pages.page(locks.listing(conn, now, after=after, limit=limit), limit))
-    return pages.answer(request, found, lambda row: {"after": locks.place(row)})
+    found = await services.store.read(lambda conn: page(locks.listing(conn, now, after=after, limit=limit), limit))
+    return answer(request, found, lambda row: {"after": locks.place(row)})
 
 
 async def acquire(services: Services, wanted: Acquisition) -> dict[str, Any]:
@@ -195,7 +196,7 @@ async def acquire_in_turn(services: Services, request: Request, wanted: Patience
     if wanted.wait_s:
         raise InvalidInput("One waits for all or nothing.", remedy="Leave out `each`, or `wait_s`.")
     now = services.now()
-    taken, refused = await services.write(
+    taken, refused = await services.store.write(
         lambda conn: locks.acquire_each(
             conn, wish.keys, identity(conn), now, ttl_s=wish.ttl_s, exclusive=wish.exclusive, reason=wish.reason
         )
@@ -239,12 +240,12 @@ async def _hung_up(request: Request) -> None:
 async def renew(services: Services, wanted: Renewal) -> dict[str, Any]:
     """Let reservations last ``extend_s`` longer, all or none; each is told with ``old_expires_at``."""
     now, keys, identity = services.now(), parse(services, wanted.paths), Identity(services, wanted.session_id)
-    renewed = await services.write(
+    renewed = await services.store.write(
         lambda conn: locks.renew(
             conn, identity(conn), now, extend_s=wanted.extend_s, keys=keys, lock_ids=wanted.lock_ids, whole=True
         )
     )
-    shown = renewed[: pages.MOST]
+    shown = renewed[:MOST]
     answer = identity.told(shown)
     for lock, row in zip(answer["locks"], shown, strict=True):
         lock["old_expires_at"] = row["old_expires_at"]
@@ -262,7 +263,7 @@ async def force_release(services: Services, wanted: Force) -> dict[str, Any]:
             "Only a person takes a lock from somebody who is at work.", remedy="Ask the holder, or a person."
         )
     seen = await lock_activity.signs(services, keys, wanted.lock_ids)
-    released = await services.write(
+    released = await services.store.write(
         lambda conn: stale_holders.force_release(
             conn,
             keys,
@@ -275,7 +276,7 @@ async def force_release(services: Services, wanted: Force) -> dict[str, Any]:
             by_person=wanted.certain,
         )
     )
-    services.changed()
+    services.changes.announce()
     return {"success": True, "released": released}
 
 
@@ -284,7 +285,7 @@ async def check(services: Services, asked: Keys) -> list[dict[str, Any]]:
     """For each key: whether an edit of it would be free, and who holds what overlaps it."""
     now, keys = services.now(), parse(services, asked.paths)
     me = Holder(session_id=asked.session_id or person())
-    return await services.glance(lambda conn: locks.standing(conn, keys, me, now))
+    return await services.store.glance(lambda conn: locks.standing(conn, keys, me, now))
 
 
 @router.post("/release")
@@ -299,5 +300,5 @@ async def release(services: Services, given: Release) -> dict[str, Any]:
         return [row["file_path"] for row in gone]
 
     released = await refusals.write(services, given.caller, free)
-    services.changed()
+    services.changes.announce()
     return {"success": True, "released": released}

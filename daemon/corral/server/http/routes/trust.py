@@ -6,10 +6,10 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from corral.app.runtime.services import Services
 from corral.errors import ConfigInvalid
 from corral.git import refs
 from corral.server.http.routing import Routes
-from corral.server.services import Services
 from corral.store.merges import merges
 
 router = Routes("trust", "/trust")
@@ -24,7 +24,7 @@ async def listing(services: Services) -> dict[str, Any]:
 @router.post("/reload")
 async def reload(services: Services) -> dict[str, Any]:
     """Look at the user's answers again and go on with what they allow; ``untrusted``: what still waits."""
-    services.reloader.ask()
+    services.reload()
     services.nudge("supervisor")
     services.nudge("landing")
     return {"untrusted": await _untrusted(services)}

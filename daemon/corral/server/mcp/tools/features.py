@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from corral.app.pages import SHOWN_BYTES, page
 from corral.coordination.features import registry as features
-from corral.server.http.pages import SHOWN_BYTES, page
 from corral.server.http.routes.locks import parse
 from corral.server.http.routes.sessions.features import analyzed
 from corral.server.mcp.calls import Answer, Function, current, told
@@ -32,7 +32,7 @@ async def register_feature(
     )
     now = call.services.now()
     row, action = await call.write(lambda conn, me: features.register(conn, feature, me.session_id, now))
-    call.services.changed()
+    call.services.changes.announce()
     return {"success": True, "action": action, **row}
 
 
@@ -42,21 +42,21 @@ async def deregister_feature(feature_id: str, status: str = "completed") -> Answ
     call = current.get()
     now = call.services.now()
     row = await call.write(lambda conn, me: features.deregister(conn, feature_id, status, me.session_id, now))
-    call.services.changed()
+    call.services.changes.announce()
     return {"success": True, "feature_id": row["feature_id"], "status": row["status"]}
 
 
 @told
 async def get_feature(feature_id: str) -> Answer:
     """One feature: its claims, status, branch and who registered it."""
-    row = await current.get().services.read(lambda conn: features.detail(conn, feature_id))
+    row = await current.get().services.store.read(lambda conn: features.detail(conn, feature_id))
     return {"success": True, "feature": row}
 
 
 @told
 async def list_active_features() -> Answer:
     """Every feature whose claims count."""
-    found = await current.get().services.read(lambda conn: page(features.active(conn), size=SHOWN_BYTES))
+    found = await current.get().services.store.read(lambda conn: page(features.active(conn), size=SHOWN_BYTES))
     return {"success": True, "features": found.rows, **({"left_out": "The younger ones."} if found.more else {})}
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from corral.app.pages import SHOWN_BYTES, page
 from corral.coordination.sessions import handoffs
-from corral.server.http.pages import SHOWN_BYTES, page
 from corral.server.mcp.calls import Answer, Function, current, told
 
 
@@ -34,7 +34,7 @@ async def write_handoff(
 async def read_handoff(agent_name: str | None = None, limit: int = 1) -> Answer:
     """What sessions left, newest first: an agent's, or everybody's."""
     services = current.get().services
-    found = await services.read(lambda conn: page(handoffs.recent(conn, agent_name, limit), size=SHOWN_BYTES))
+    found = await services.store.read(lambda conn: page(handoffs.recent(conn, agent_name, limit), size=SHOWN_BYTES))
     return {"handoffs": found.rows, **({"left_out": "The older ones; ask for fewer."} if found.cut else {})}
 
 

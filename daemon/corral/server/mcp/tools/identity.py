@@ -12,14 +12,14 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from corral.app.pages import SHOWN_BYTES, Page, page
+from corral.app.projects import check_project, project_of
 from corral.coordination.mail import contacts
 from corral.coordination.mail.addresses import Identity
 from corral.coordination.sessions import changesets
-from corral.server.http.pages import SHOWN_BYTES, Page, page
 from corral.server.mcp.acting import Text, act, listed, look
 from corral.server.mcp.calls import Answer, Function, current, raised
 from corral.server.mcp.registration import profile, registered
-from corral.server.projects import check_project, project_of
 
 MOST_COMMITS = 100
 

@@ -7,13 +7,13 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from corral.app import lock_waiting
+from corral.app.pages import MOST, SHOWN_BYTES, Page, page
 from corral.coordination.locks import table as locks
 from corral.coordination.locks.keys import LockKey
 from corral.coordination.locks.waits import Wish
 from corral.errors import CorralError, InvalidInput, LockHeld, NotPermitted
 from corral.models.instants import iso
-from corral.server import lock_waiting
-from corral.server.http.pages import MOST, SHOWN_BYTES, Page, page
 from corral.server.http.routes.locks import parse
 from corral.server.mcp.acting import listed
 from corral.server.mcp.calls import Answer, Function, current, refusal, told
@@ -149,7 +149,7 @@ async def check_locks(file_paths: list[str] | None = None, after: str | None = N
         found = locks.listing(conn, now, after=after, limit=MOST) if keys is None else locks.meeting(conn, keys, now)
         return page(as_the_coordinator(conn, found), size=SHOWN_BYTES)
 
-    found = await services.read(look)
+    found = await services.store.read(look)
     if not found.more:
         return listed(found.rows)
     how = "ask for fewer paths" if keys else f"check_locks with after={locks.place(found.last)!r} goes on"

@@ -6,16 +6,16 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
+from corral.app.pages import SHOWN_BYTES, Page, page
+from corral.app.projects import check_project, project_of
 from corral.coordination.mail import mailbox, threads
 from corral.coordination.mail.addresses import Identity
 from corral.models.instants import iso
-from corral.server.http.pages import SHOWN_BYTES, Page, page
 from corral.server.mcp.acting import Text, Texts, act, look
 from corral.server.mcp.calls import Answer, Function, current, raised
 from corral.server.mcp.registration import registered
 from corral.server.mcp.tools.mail import entry, shown
 from corral.server.mcp.tools.reservations import give_back, reserve
-from corral.server.projects import check_project, project_of
 from corral.store.sessions import locks as lock_rows
 from corral.store.sessions import mailbox as rows
 

@@ -8,18 +8,18 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from corral.app.pages import SHOWN_BYTES, Page, page
+from corral.app.projects import PROJECT_ID, slug
+from corral.app.roles import roles_of
 from corral.coordination.mail import mailbox, mailing, messages
 from corral.coordination.mail.addresses import EVERYBODY, Identity, known
 from corral.coordination.mail.messages import Letter, Sent
 from corral.errors import InvalidInput
 from corral.models.instants import after, iso
 from corral.models.states import RecipientRole
-from corral.server.http.pages import SHOWN_BYTES, Page, page
 from corral.server.http.routes.sessions.messages import LAST
 from corral.server.mcp.acting import Text, Texts, act, is_agent_of, listed, look
 from corral.server.mcp.calls import Answer, Function, current, raised
-from corral.server.projects import PROJECT_ID, slug
-from corral.server.roles import roles_of
 from corral.store.sessions import messages as rows
 
 

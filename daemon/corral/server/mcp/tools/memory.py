@@ -6,11 +6,11 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from corral.app.pages import SHOWN_BYTES, page
 from corral.coordination.locks.table import Holder
 from corral.coordination.sessions import memory
 from corral.coordination.sessions import registry as sessions
 from corral.coordination.sessions.memory import Memory, Question
-from corral.server.http.pages import SHOWN_BYTES, page
 from corral.server.mcp.calls import Answer, Function, current, told
 
 
@@ -45,7 +45,7 @@ async def recall(
     """What earlier sessions learnt, by words, tags and age; look before you start."""
     services = current.get().services
     asked, now = Question(query or "", tags or (), event_type, limit, min_relevance), services.now()
-    found = await services.read(lambda conn: page(memory.recall(conn, asked, now), size=SHOWN_BYTES))
+    found = await services.store.read(lambda conn: page(memory.recall(conn, asked, now), size=SHOWN_BYTES))
     return {"memories": found.rows, **({"left_out": "The less relevant; ask for less."} if found.cut else {})}
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from sqlalchemy import Connection
 
+from corral.app.pages import MOST, SHOWN_BYTES, Page, page
 from corral.coordination.locks.table import Holder
 from corral.errors import InvalidInput
 from corral.git.checkouts.status import changes
@@ -13,7 +14,6 @@ from corral.git.process.command import open_checkout
 from corral.landing import requests
 from corral.models import merges as shapes
 from corral.models.states import OPEN_MERGES
-from corral.server.http.pages import MOST, SHOWN_BYTES, Page, page
 from corral.server.mcp.calls import Answer, Function, current, told
 from corral.store.merges import merges as rows
 from corral.store.sessions import sessions as session_rows
@@ -27,7 +27,7 @@ async def request_merge(branch: str | None = None, target: str | None = None, ta
     services, now = call.services, call.services.now()
     me, worktree = await call.write(_place)
     onto = target or services.settings.target().removeprefix("refs/heads/")
-    owner = (await services.read(lambda conn: tasks.find(conn, task_id)))["task_id"] if task_id else None
+    owner = (await services.store.read(lambda conn: tasks.find(conn, task_id)))["task_id"] if task_id else None
     chosen, uncommitted = (branch, []) if branch else await services.work(lambda: _checked_out(worktree))
     row = await services.work(
         lambda: requests.submit(
@@ -70,10 +70,10 @@ async def merge_status(merge_id: str | None = None, branch: str | None = None) -
     """Where a merge request stands (the branch's newest), with its conflicts and receipt; without arguments, the open queue."""
     services = current.get().services
     if merge_id is None and branch is None:
-        queue = await services.read(_queue)
+        queue = await services.store.read(_queue)
         more = {"left_out": "What is behind them in the queue."} if queue.more else {}
         return {"success": True, "merges": queue.rows, **more}
-    newest = merge_id or (await services.read(lambda conn: rows.newest_of(conn, str(branch))))["merge_id"]
+    newest = merge_id or (await services.store.read(lambda conn: rows.newest_of(conn, str(branch))))["merge_id"]
     return {"success": True, **await services.work(lambda: requests.detail(services.db, newest))}
 
 

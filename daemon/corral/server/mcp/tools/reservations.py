@@ -9,6 +9,9 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator
 from sqlalchemy import Connection
 
+from corral.app import lock_activity
+from corral.app.projects import slug
+from corral.app.runtime.services import Services
 from corral.coordination.locks import stale_holders
 from corral.coordination.locks import table as locks
 from corral.coordination.locks.keys import LockKey
@@ -17,13 +20,10 @@ from corral.coordination.mail.addresses import Identity
 from corral.coordination.sessions import registry as sessions
 from corral.errors import CorralError, InvalidInput, NotPermitted
 from corral.models.instants import iso
-from corral.server import lock_activity
 from corral.server.http.routes.locks import EXTEND_S, MAX_KEYS, parse
 from corral.server.mcp.acting import Text, Texts, act, known_as
 from corral.server.mcp.calls import Answer, Function, complaint, current, raised
 from corral.server.mcp.paths import inside
-from corral.server.projects import slug
-from corral.server.services import Services
 from corral.store.sessions import sessions as session_rows
 
 Row = dict[str, Any]
@@ -243,7 +243,7 @@ async def check_file_reservation_conflicts(paths: Texts, project_key: Text = "",
             "read_only": True,
         }
 
-    return await services.read(look)
+    return await services.store.read(look)
 
 
 def _holder(conn: Connection, me: Identity) -> Holder:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from sqlalchemy import Connection
 
+from corral.app.pages import SHOWN_BYTES, Page, page
 from corral.coordination.locks.table import Holder
 from corral.coordination.sessions import discovery
 from corral.coordination.sessions import registry as sessions
 from corral.coordination.sessions.registry import Arrival
 from corral.errors import InvalidInput
-from corral.server.http.pages import SHOWN_BYTES, Page, page
 from corral.server.http.routes.sessions.sessions import clean_up, team_capabilities
 from corral.server.mcp.calls import Answer, Function, current, told
 
@@ -53,7 +53,7 @@ async def register_session(
         return sessions.wire(row)
 
     row = await call.write(enter)
-    call.services.changed()
+    call.services.changes.announce()
     return {"success": True, **{name: row[name] for name in ("session_id", "agent_id", "agent_name")}}
 
 
@@ -73,7 +73,7 @@ async def discover_agents(capability: str | None = None, status: str | None = No
         shown = ({**sessions.wire(row), "names": row["names"]} for row in found)
         return page(({name: agent[name] for name in _SHOWN} for agent in shown), size=SHOWN_BYTES)
 
-    agents = await services.read(look)
+    agents = await services.store.read(look)
     more = {"left_out": "Others; ask for a capability or a status, or by whois for one."} if agents.more else {}
     return {"agents": agents.rows, **more}
 

@@ -7,10 +7,10 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from corral.app import completion
 from corral.coordination.locks.table import Holder
 from corral.errors import LeaseLost, NotFound
 from corral.models import tasks as shapes
-from corral.server import completion
 from corral.server.http.routes.work.tasks import Reason, call_off, claimed, handed_over, settled
 from corral.server.mcp.calls import Answer, Function, current, refusal, told
 from corral.work.tasks import tasks
@@ -91,7 +91,7 @@ async def complete_work(
 @told
 async def get_task(task_id: str) -> Answer:
     """A task's status, input and result, of any task; reading changes nothing."""
-    return await _found(task_id, current.get().services.read(lambda conn: tasks.read(conn, task_id)))
+    return await _found(task_id, current.get().services.store.read(lambda conn: tasks.read(conn, task_id)))
 
 
 @told

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from corral.server.agents import roster_of
+from corral.app.agents import roster_of
+from corral.app.runtime.services import Services
 from corral.server.http.routing import Routes
-from corral.server.services import Services
 
 router = Routes("agents", "/agents")
 

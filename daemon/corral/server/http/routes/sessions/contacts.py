@@ -9,12 +9,13 @@ from sqlalchemy import Connection
 from starlette.requests import Request
 from starlette.responses import Response
 
+from corral.app.pages import MOST, Page, following, page
+from corral.app.runtime.services import Services
 from corral.coordination.mail import addresses, contacts
-from corral.server.http.pages import MOST, Page, answer, following, page
+from corral.server.http.pages import answer
 from corral.server.http.routes.callers import Caller, act
 from corral.server.http.routes.locks import person
 from corral.server.http.routing import Routes
-from corral.server.services import Services
 
 router = Routes("contacts", "/contacts")
 LONGEST_S = 366 * 24 * 3600
@@ -97,7 +98,7 @@ async def listing(
         whose = addresses.known(conn, agent)["session_id"] if agent else session_id or person()
         return page(following(contacts.listing(conn, whose, blind=not agent), "to", after), limit)
 
-    return answer(request, await services.read(look), lambda row: {"after": row["to"]})
+    return answer(request, await services.store.read(look), lambda row: {"after": row["to"]})
 
 
 @router.post("/request")

@@ -9,12 +9,13 @@ from sqlalchemy import Connection
 from starlette.requests import Request
 from starlette.responses import Response
 
+from corral.app.pages import BYTES, MOST, following, page
+from corral.app.runtime.services import Services
 from corral.coordination.features import registry as features
 from corral.models.states import FeatureStatus
-from corral.server.http.pages import BYTES, MOST, answer, following, page
+from corral.server.http.pages import answer
 from corral.server.http.routes.locks import parse, speaker
 from corral.server.http.routing import Routes
-from corral.server.services import Services
 
 router = Routes("features", "/features")
 
@@ -67,7 +68,7 @@ async def listing(
     after: Annotated[str | None, Field(max_length=features.MAX_ID, description="The id of the last one known.")] = None,
 ) -> Response:
     """The active features, oldest first."""
-    found = await services.read(lambda conn: page(following(features.active(conn), "feature_id", after), limit))
+    found = await services.store.read(lambda conn: page(following(features.active(conn), "feature_id", after), limit))
     return answer(request, found, lambda row: {"after": row["feature_id"]})
 
 
@@ -88,7 +89,7 @@ async def register(services: Services, said: Registration) -> dict[str, Any]:
         who = speaker(conn, said.session_id, now).holder.session_id
         return features.register(conn, feature, who, now)
 
-    row, action = await services.write(write)
+    row, action = await services.store.write(write)
     services.nudge("sessions")
     return {"success": True, "action": action, **row}
 
@@ -102,7 +103,7 @@ async def deregister(services: Services, said: Deregistration) -> dict[str, Any]
         who = speaker(conn, said.session_id, now).holder.session_id
         return features.deregister(conn, said.feature_id, said.status, who, now)
 
-    row = await services.write(write)
+    row = await services.store.write(write)
     services.nudge("sessions")
     return {"success": True, **row}
 
@@ -127,10 +128,10 @@ async def analyzed(services: Services, feature_id: str | None, claims: list[str]
         told = page(met, size=size).rows
         return {**judged, "conflicts": told, **({"left_out": len(met) - len(told)} if len(met) > len(told) else {})}
 
-    return await services.read(judge)
+    return await services.store.read(judge)
 
 
 @router.get("/{feature_id:path}")
 async def detail(services: Services, feature_id: str) -> dict[str, Any]:
     """One feature, whether active or not."""
-    return await services.read(lambda conn: features.detail(conn, feature_id))
+    return await services.store.read(lambda conn: features.detail(conn, feature_id))

@@ -8,11 +8,12 @@ from pydantic import BaseModel, Field
 from sqlalchemy import Connection
 from starlette.responses import Response
 
+from corral.app.pages import page
+from corral.app.runtime.services import Services
 from corral.coordination.sessions import handoffs
-from corral.server.http.pages import named, page
+from corral.server.http.pages import named
 from corral.server.http.routes.locks import speaker
 from corral.server.http.routing import Routes
-from corral.server.services import Services
 from corral.store.sessions import handoffs as rows
 
 router = Routes("handoffs", "/handoffs")
@@ -41,14 +42,14 @@ async def listing(
     limit: Annotated[int, Field(ge=1, le=handoffs.MAX_SHOWN)] = 20,
 ) -> Response:
     """The newest handoffs, of one agent or of everybody; of long ones as many as fit."""
-    found = await services.read(lambda conn: page(handoffs.recent(conn, agent_name, limit)))
+    found = await services.store.read(lambda conn: page(handoffs.recent(conn, agent_name, limit)))
     return named("handoffs", found)
 
 
 @router.get("/{handoff_id}")
 async def detail(services: Services, handoff_id: str) -> dict[str, Any]:
     """One handoff, by its id or the beginning of it."""
-    return handoffs.wire(await services.read(lambda conn: rows.get(conn, handoff_id)))
+    return handoffs.wire(await services.store.read(lambda conn: rows.get(conn, handoff_id)))
 
 
 @router.post("", status_code=201)
@@ -60,8 +61,8 @@ async def write(services: Services, said: Handoff) -> dict[str, Any]:
         me = speaker(conn, said.session_id, now)
         return handoffs.write(conn, me.holder.session_id, said.summary, lists, now), me.arrived
 
-    row, arrived = await services.write(store)
+    row, arrived = await services.store.write(store)
     if arrived:
         services.nudge("sessions")
-    services.changed()
+    services.changes.announce()
     return {"success": True, "handoff_id": row["handoff_id"]}

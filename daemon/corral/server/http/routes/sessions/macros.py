@@ -8,20 +8,20 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field
 from sqlalchemy import Connection
 
+from corral.app.pages import SHOWN_BYTES, page
+from corral.app.projects import project_of
+from corral.app.runtime.services import Services
 from corral.coordination.locks import table as locks
 from corral.coordination.locks.keys import LockKey
 from corral.coordination.mail import mailbox, mailing, threads
 from corral.coordination.mail.addresses import Identity
 from corral.coordination.sessions import registry as sessions
 from corral.models.instants import iso
-from corral.server.http.pages import SHOWN_BYTES, page
 from corral.server.http.routes.callers import Caller, act
 from corral.server.http.routes.daemon import Project
 from corral.server.http.routes.locks import MAX_KEYS, Speaker, parse, speaker
 from corral.server.http.routes.sessions.sessions import Naming, give_name, team_capabilities, whole
 from corral.server.http.routing import Routes
-from corral.server.projects import project_of
-from corral.server.services import Services
 from corral.store.sessions import locks as lock_rows
 from corral.store.sessions import mailbox as rows
 
@@ -118,7 +118,7 @@ async def start_session(services: Services, said: Beginning) -> Started:
         held = _reserve(conn, keys, me, said, now) if keys else {"locks": [], "conflicts": []}
         return me.holder.session_id, held
 
-    who, held = await services.write(begin)
+    who, held = await services.store.write(begin)
     services.nudge("sessions")
     return Started.model_validate({**held, **await _begun(services, who, said.inbox_limit)})
 
@@ -127,7 +127,7 @@ async def start_session(services: Services, said: Beginning) -> Started:
 async def prepare_thread(services: Services, said: Joining) -> Joined:
     """Join a thread: a session and its name, who has written what in it, its mail."""
     now = services.now()
-    who = await services.write(lambda conn: _enter(conn, said, now).holder.session_id)
+    who = await services.store.write(lambda conn: _enter(conn, said, now).holder.session_id)
     services.nudge("sessions")
 
     def look(conn: Connection) -> Row:
@@ -136,7 +136,9 @@ async def prepare_thread(services: Services, said: Joining) -> Joined:
         told = {**threads.summary(conn, meant), "examples": page(last, size=SHOWN_BYTES).rows[::-1]}
         return {"thread_id": meant, **told}
 
-    return Joined.model_validate({"thread": await services.read(look), **await _begun(services, who, said.inbox_limit)})
+    return Joined.model_validate(
+        {"thread": await services.store.read(look), **await _begun(services, who, said.inbox_limit)}
+    )
 
 
 @router.post("/reservation-cycle")
@@ -180,4 +182,4 @@ async def _begun(services: Services, session_id: str, limit: int) -> Row:
         session = whole(conn, sessions.find(conn, session_id), of_team)
         return {"session": session, "inbox": mail.rows, "inbox_left_out": mail.cut}
 
-    return {"project": await services.work(lambda: project_of(services)), **await services.read(look)}
+    return {"project": await services.work(lambda: project_of(services)), **await services.store.read(look)}

@@ -9,13 +9,14 @@ from pydantic import BaseModel, Field
 from sqlalchemy import Connection
 from starlette.responses import Response
 
+from corral.app.pages import page
+from corral.app.runtime.services import Services
 from corral.coordination.sessions import memory
 from corral.coordination.sessions import registry as sessions
 from corral.coordination.sessions.memory import Question
-from corral.server.http.pages import named, page
+from corral.server.http.pages import named
 from corral.server.http.routes.locks import speaker
 from corral.server.http.routing import Routes
-from corral.server.services import Services
 
 router = Routes("memory", "/memory")
 
@@ -41,7 +42,7 @@ async def remember(services: Services, said: Memory) -> dict[str, Any]:
         me = speaker(conn, said.session_id, now)
         return (*memory.remember(conn, sessions.find(conn, me.holder.session_id), told, now), me.arrived)
 
-    row, is_new, arrived = await services.write(keep)
+    row, is_new, arrived = await services.store.write(keep)
     if arrived:
         services.nudge("sessions")
     return {"success": True, "memory_id": row["memory_id"], "action": "created" if is_new else "deduplicated"}
@@ -58,5 +59,5 @@ async def recall(
 ) -> Response:
     """What is known, the most relevant first; without a query and tags, the newest. Of long ones as many as fit."""
     now, asked = services.now(), Question(query, tag, event_type, limit, min_relevance)
-    found = await services.read(lambda conn: page(memory.recall(conn, asked, now)))
+    found = await services.store.read(lambda conn: page(memory.recall(conn, asked, now)))
     return named("memories", found)

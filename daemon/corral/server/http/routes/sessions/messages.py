@@ -10,16 +10,17 @@ from sqlalchemy import Connection
 from starlette.requests import Request
 from starlette.responses import Response
 
+from corral.app.pages import Page, listed, page
+from corral.app.roles import roles_of
+from corral.app.runtime.services import Services
 from corral.coordination.mail import addresses, mailbox, mailing, messages
 from corral.coordination.mail.messages import Letter, Sent
 from corral.models import instants
 from corral.models.states import Importance
-from corral.server.http.pages import Page, answer, listed, page
+from corral.server.http.pages import answer
 from corral.server.http.routes.callers import Caller, act
 from corral.server.http.routes.locks import person
 from corral.server.http.routing import Routes
-from corral.server.roles import roles_of
-from corral.server.services import Services
 from corral.store.sessions import messages as rows
 
 router = Routes("messages", "/messages")
@@ -130,11 +131,11 @@ async def inbox(services: Services, request: Request, asked: Inbox) -> Response:
 
     deadline = time.monotonic() + asked.wait_s
     while True:
-        found = await services.glance(fetch)
+        found = await services.store.glance(fetch)
         left = deadline - time.monotonic()
         if found.rows or left <= 0 or services.stopping:
             return answer(request, found, lambda row: {"before": row["id"], "before_to": row["to"]})
-        await services.next_change(left)
+        await services.changes.next(left)
 
 
 @router.get("/search", response_model=list[dict[str, Any]])
@@ -151,7 +152,7 @@ async def search(
         found = mailbox.find(conn, q, session_id=whose, limit=limit)
         return page(map(mailing.wire, found), limit)
 
-    return Response(listed((await services.searched("messages", find)).texts), media_type="application/json")
+    return Response(listed((await services.store.search("messages", find)).texts), media_type="application/json")
 
 
 @router.get("/threads/{thread_id}", response_model=list[dict[str, Any]])
@@ -168,13 +169,13 @@ async def thread(
         found = mailbox.thread(conn, thread_id, before=before, limit=limit)
         return page((_detail(conn, row) for row in found), limit)
 
-    return answer(request, await services.read(look), lambda row: {"before": row["id"]}, backwards=True)
+    return answer(request, await services.store.read(look), lambda row: {"before": row["id"]}, backwards=True)
 
 
 @router.get("/{message_id}")
 async def show(services: Services, message_id: str) -> dict[str, Any]:
     """One message, by its number or its id, with its receipts."""
-    return await services.read(lambda conn: _detail(conn, messages.get(conn, message_id)))
+    return await services.store.read(lambda conn: _detail(conn, messages.get(conn, message_id)))
 
 
 def _detail(conn: Connection, row: dict[str, Any]) -> dict[str, Any]:

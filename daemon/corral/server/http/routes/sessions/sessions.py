@@ -12,6 +12,9 @@ from sqlalchemy import Connection
 from starlette.requests import Request
 from starlette.responses import Response
 
+from corral.app import refusals
+from corral.app.pages import MOST, Page, page
+from corral.app.runtime.services import Services
 from corral.coordination.mail import addresses
 from corral.coordination.sessions import changesets, discovery
 from corral.coordination.sessions import registry as sessions
@@ -22,13 +25,11 @@ from corral.models import merges as shapes
 from corral.models.identifiers import LONGEST_SESSION_ID, new_id
 from corral.models.instants import iso
 from corral.models.states import ShownStatus
-from corral.server import refusals
 from corral.server.hooks.events import started_at
-from corral.server.http.pages import MOST, Page, answer, page
+from corral.server.http.pages import answer
 from corral.server.http.routes.callers import SessionId
 from corral.server.http.routes.locks import person
 from corral.server.http.routing import Routes
-from corral.server.services import Services
 from corral.server.upkeep import timers
 from corral.store.sessions import names
 from corral.store.sessions import sessions as session_rows
@@ -83,7 +84,7 @@ async def listing(
         found = discovery.everyone(conn, capability, [str(one) for one in status], of_team, after=after)
         return page(({**sessions.wire(row), "names": row["names"]} for row in found), limit)
 
-    return answer(request, await services.read(look), lambda row: {"after": discovery.place(row)})
+    return answer(request, await services.store.read(look), lambda row: {"after": discovery.place(row)})
 
 
 @router.get("/{session_id}")
@@ -97,7 +98,7 @@ async def detail(services: Services, session_id: SessionId) -> dict[str, Any]:
         row = sessions.find(conn, session_id)
         return whole(conn, row, team_capabilities(services)), changesets.of(conn, row["session_id"])
 
-    shown, changes = await services.read(look)
+    shown, changes = await services.store.read(look)
     merges = changes["merges"][-MOST_MERGES:]
     submitted = await services.work(lambda: [_submitted(services, merge) for merge in merges])
     known = {commit["sha"]: commit for commits in submitted for commit in commits}
@@ -162,7 +163,7 @@ async def register(services: Services, said: Registration) -> dict[str, Any]:
         kind = said.agent_type or (known["agent_type"] if known else newcomer.agent_type)
         return departures.arrive(conn, replace(newcomer, agent_type=kind), now, rules)
 
-    row = await services.write(enter)
+    row = await services.store.write(enter)
     services.nudge("sessions")
     if newcomer.client_pid is not None:  # another session of the same client is over: what it held has come free
         services.nudge("supervisor")
@@ -192,8 +193,8 @@ async def go_by(services: Services, session_id: SessionId, said: Naming) -> dict
             )
         return give_name(conn, session_id, row["agent_name"], said, now)
 
-    bound = await services.write(bind)
-    services.changed()
+    bound = await services.store.write(bind)
+    services.changes.announce()
     return {"success": True, "session_id": session_id, **_registration(bound)}
 
 
@@ -219,7 +220,7 @@ async def heartbeat(services: Services, session_id: SessionId) -> dict[str, Any]
         if session_rows.touch(conn, session_id, iso(now)) is None:
             sessions.register(conn, Arrival(session_id=session_id), now)
 
-    await services.write(beat)
+    await services.store.write(beat)
     return {"success": True, "session_id": session_id}
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from corral.app.agents import roster_of
+from corral.app.runtime.services import Services
 from corral.config.teams import read_team, teams_file
 from corral.errors import ConfigInvalid
-from corral.server.agents import roster_of
 from corral.server.http.routing import Routes
-from corral.server.services import Services
 
 router = Routes("teams", "/teams")
 

@@ -11,6 +11,9 @@ from sqlalchemy import Connection
 from starlette.requests import Request
 from starlette.responses import Response
 
+from corral.app.pages import MOST, Page, page
+from corral.app.runtime.services import Services
+from corral.app.runtime.settings import CONFIG_IN_TREE
 from corral.config import account, trust
 from corral.errors import CorralError, NotPermitted
 from corral.git import refs
@@ -19,12 +22,10 @@ from corral.models import merges as shapes
 from corral.models.states import OPEN_MERGES, MergeState
 from corral.observe.logs import logger
 from corral.server.http.logtail import FURTHEST, LogPart, follow
-from corral.server.http.pages import MOST, Page, answer, page
+from corral.server.http.pages import answer
 from corral.server.http.routes.callers import SessionId
 from corral.server.http.routing import Routes
 from corral.server.process.assembly import merge_settled
-from corral.server.services import Services
-from corral.server.upkeep.settings import CONFIG_IN_TREE
 from corral.store.merges import merges
 from corral.work.tasks import tasks
 from corral.work.tasks.dismissal import dismiss as settle
@@ -85,7 +86,7 @@ async def listing(
         rows = merges.listing(conn, state, branch=branch, after=after, limit=limit)
         return page(map(shapes.summary, pauses.explained(conn, rows)), limit)
 
-    return answer(request, await services.read(look), lambda row: {"after": row["merge_id"]})
+    return answer(request, await services.store.read(look), lambda row: {"after": row["merge_id"]})
 
 
 @router.post("", status_code=201)
@@ -94,7 +95,7 @@ async def submit(services: Services, wanted: Submission) -> dict[str, Any]:
     now = services.now()
     target = wanted.target or services.settings.target().removeprefix("refs/heads/")
     named = wanted.task_id
-    owner = await services.read(lambda conn: tasks.find(conn, named)["task_id"]) if named else None
+    owner = await services.store.read(lambda conn: tasks.find(conn, named)["task_id"]) if named else None
     row = await services.work(
         lambda: requests.submit(
             services.db,
@@ -147,7 +148,9 @@ async def approve(services: Services, merge_id: str, given: Approval) -> dict[st
         )
     seen = await services.work(lambda: _reviewed(services, merge_id))
     now = services.now()
-    row = await services.write(lambda conn: approval.approve(conn, seen.merge_id, given.head_sha, seen.paths, now))
+    row = await services.store.write(
+        lambda conn: approval.approve(conn, seen.merge_id, given.head_sha, seen.paths, now)
+    )
     if CONFIG_IN_TREE in seen.paths:
         await services.work(lambda: _trust_settings(services, row))
     services.nudge("landing")
@@ -184,8 +187,8 @@ async def cancel(services: Services, merge_id: str) -> dict[str, Any]:
 async def dismiss(services: Services, merge_id: str) -> dict[str, Any]:
     """Nothing more is to be done about a request that came back, or (by its id) about a task that failed."""
     now = services.now()
-    answer = await services.write(lambda conn: settle(conn, merge_id, now))
-    services.changed()
+    answer = await services.store.write(lambda conn: settle(conn, merge_id, now))
+    services.changes.announce()
     return answer
 
 
@@ -197,13 +200,13 @@ async def log(
     wait_s: Annotated[float, Field(ge=0, le=30)] = 0,
 ) -> LogPart:
     """A part of the output of a request's last verification; waits up to ``wait_s`` for more."""
-    row = await services.read(lambda conn: merges.get(conn, merge_id))
+    row = await services.store.read(lambda conn: merges.get(conn, merge_id))
     file = await services.work(lambda: requests.log_file(services.db, services.project.logs_dir, row["merge_id"]))
     if file is None:
         return LogPart(text="", next_offset=0, complete=row["state"] not in OPEN_MERGES)
 
     async def running() -> bool:
-        current = await services.read(lambda conn: merges.get(conn, row["merge_id"]))
+        current = await services.store.read(lambda conn: merges.get(conn, row["merge_id"]))
         return current["state"] in OPEN_MERGES
 
     return await follow(services, file, offset, wait_s, running)

@@ -14,17 +14,18 @@ from sqlalchemy import Connection
 from starlette.requests import Request
 from starlette.responses import Response
 
+from corral.app import completion
+from corral.app.agents import roster_of
+from corral.app.pages import MOST, Page, page
+from corral.app.runtime.services import Services
 from corral.coordination.locks.table import Holder
 from corral.errors import InvalidInput, NotFound
 from corral.models import tasks as shapes
 from corral.models.states import TaskStatus
-from corral.server import completion
-from corral.server.agents import roster_of
 from corral.server.http.logtail import FURTHEST, LogPart, follow
-from corral.server.http.pages import MOST, Page, answer, page
+from corral.server.http.pages import answer
 from corral.server.http.routes.locks import speaker
 from corral.server.http.routing import Routes
-from corral.server.services import Services
 from corral.store.tasks import work_pause
 from corral.work.tasks import agents, delays, leases, tasks
 
@@ -98,7 +99,7 @@ async def submit(services: Services, body: dict[str, Any]) -> dict[str, Any]:
     """Queue one task; acknowledged when it is durable."""
     submissions = await settled(services, shapes.read_submissions([body]))
     now, rules = services.now(), services.settings().tasks
-    row = await services.write(lambda conn: tasks.submit(conn, submissions[0], now, rules))
+    row = await services.store.write(lambda conn: tasks.submit(conn, submissions[0], now, rules))
     services.nudge("supervisor")
     return {"task_id": row["task_id"], "status": row["status"], "title": row["title"]}
 
@@ -108,7 +109,7 @@ async def submit_batch(services: Services, batch: Batch) -> dict[str, Any]:
     """Queue several tasks, all or none; they may wait for each other by ``name``."""
     submissions = await settled(services, shapes.read_submissions(list(batch.tasks)))
     now, rules = services.now(), services.settings().tasks
-    rows = await services.write(lambda conn: tasks.submit_batch(conn, submissions, now, rules))
+    rows = await services.store.write(lambda conn: tasks.submit_batch(conn, submissions, now, rules))
     services.nudge("supervisor")
     return {"task_ids": [row["task_id"] for row in rows], "queued": len(rows)}
 
@@ -129,13 +130,13 @@ async def listing(
         found = tasks.listing(conn, statuses=wanted, min_priority=min_priority, after=after, limit=limit)
         return page(found, limit)
 
-    return answer(request, await services.read(look), lambda row: {"after": tasks.place(row)})
+    return answer(request, await services.store.read(look), lambda row: {"after": tasks.place(row)})
 
 
 @router.get("/{task_id}")
 async def read(services: Services, task_id: str) -> shapes.TaskRead:
     """A task's state, input and result; reading changes nothing."""
-    return shapes.TaskRead.model_validate(await services.read(lambda conn: tasks.read(conn, task_id)))
+    return shapes.TaskRead.model_validate(await services.store.read(lambda conn: tasks.read(conn, task_id)))
 
 
 @router.get("/{task_id}/detail")
@@ -153,7 +154,7 @@ async def detail(services: Services, task_id: str) -> dict[str, Any]:
             "delay": delays.reason(conn, row, supervisor.pause, now, supervisor.gate, fold=services.fold),
         }
 
-    return await services.read(look)
+    return await services.store.read(look)
 
 
 @router.post("/claim")
@@ -168,7 +169,7 @@ async def claim(services: Services, wanted: Claim) -> dict[str, Any]:
         who = speaker(conn, wanted.session_id, now).holder.session_id
         return claimed(services, conn, who, now, wanted.task_types, wanted.idempotency_key)
 
-    return handed_over(services, await services.write(take))
+    return handed_over(services, await services.store.write(take))
 
 
 def claimed(
@@ -186,8 +187,8 @@ def claimed(
 def handed_over(services: Services, answer: dict[str, Any]) -> dict[str, Any]:
     """The same, once it is durable: from now on its lease is looked after."""
     if answer["success"]:
-        services.nudge_soon("supervisor")
-        services.nudge_soon("sessions")
+        services.nudges.soon("supervisor")
+        services.nudges.soon("sessions")
     return answer
 
 
@@ -197,7 +198,7 @@ async def complete(services: Services, task_id: str, said: Completion) -> dict[s
     now = services.now()
 
     def write(operation: Callable[[Connection, Holder], dict[str, Any]]) -> Awaitable[dict[str, Any]]:
-        return services.write(lambda conn: operation(conn, speaker(conn, said.session_id, now).holder))
+        return services.store.write(lambda conn: operation(conn, speaker(conn, said.session_id, now).holder))
 
     return await completion.complete(services, write, task_id, **said.model_dump(exclude={"session_id"}))
 
@@ -212,15 +213,15 @@ async def cancel(services: Services, task_id: str, why: Reason) -> dict[str, Any
 async def call_off(services: Services, task_id: str, why: Reason) -> dict[str, Any]:
     """Cancel a task; by the convention, wait until it has ended too. Returns its row."""
     now, rules = services.now(), services.settings().tasks
-    row = await services.write(
+    row = await services.store.write(
         lambda conn: tasks.cancel(conn, task_id, now, rules, reason=why.reason, convention=why.convention)
     )
     services.nudge("supervisor")
     full_id = row["task_id"]
     deadline = time.monotonic() + (STOPPED_WITHIN_S if why.convention else 0)
     while row["status"] == TaskStatus.RUNNING and (left := deadline - time.monotonic()) > 0:
-        await services.next_change(min(left, 1.0))
-        row = await services.read(lambda conn: tasks.find(conn, full_id))
+        await services.changes.next(min(left, 1.0))
+        row = await services.store.read(lambda conn: tasks.find(conn, full_id))
     return row
 
 
@@ -228,7 +229,7 @@ async def call_off(services: Services, task_id: str, why: Reason) -> dict[str, A
 async def retry(services: Services, task_id: str) -> dict[str, Any]:
     """Run a task again on the present tip; what failed because of it revives."""
     now, rules = services.now(), services.settings().tasks
-    row = await services.write(lambda conn: tasks.retry(conn, task_id, now, rules))
+    row = await services.store.write(lambda conn: tasks.retry(conn, task_id, now, rules))
     services.nudge("supervisor")
     return {"task_id": row["task_id"], "status": row["status"]}
 
@@ -242,7 +243,7 @@ async def log(
     attempt: Annotated[int | None, Field(gt=0, le=1_000_000)] = None,
 ) -> LogPart:
     """A part of an attempt's output (by default the last attempt's), from ``offset`` on; waits up to ``wait_s`` for more."""
-    row = await services.read(lambda conn: tasks.find(conn, task_id))
+    row = await services.store.read(lambda conn: tasks.find(conn, task_id))
     number = attempt or int(row["fencing_token"])
     if number < 1:
         return LogPart(text="", next_offset=0, complete=False)
@@ -251,7 +252,7 @@ async def log(
         raise NotFound(f"Task {row['task_id']} has no attempt {attempt}.")
 
     async def running() -> bool:
-        current = await services.read(lambda conn: tasks.find(conn, row["task_id"]))
+        current = await services.store.read(lambda conn: tasks.find(conn, row["task_id"]))
         return bool(current["status"] == TaskStatus.RUNNING and current["fencing_token"] == number)
 
     return await follow(services, file, offset, wait_s, running)
@@ -264,6 +265,6 @@ async def reprioritize(services: Services, task_id: str, body: dict[str, Any]) -
     if not isinstance(priority, int) or isinstance(priority, bool):
         raise InvalidInput("`priority` must be a whole number from 0 to 10.")
     now = services.now()
-    row = await services.write(lambda conn: tasks.reprioritize(conn, task_id, priority, now))
+    row = await services.store.write(lambda conn: tasks.reprioritize(conn, task_id, priority, now))
     services.nudge("supervisor")
     return {"task_id": row["task_id"], "priority": row["priority"]}

@@ -9,12 +9,12 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field
 from starlette.requests import Request
 
+from corral.app.runtime.services import Services
 from corral.errors import Conflict, InvalidInput
 from corral.git import refs
 from corral.landing.verify.dry_run import DryRun, Finding
+from corral.server.http.own_work import refuse_own_work
 from corral.server.http.routing import Routes
-from corral.server.own_work import refuse_own_work
-from corral.server.services import Services
 
 router = Routes("verification", "/verification")
 POLL_S = 0.2

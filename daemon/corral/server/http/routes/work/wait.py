@@ -9,11 +9,11 @@ from typing import Annotated, Any
 from pydantic import Field
 from sqlalchemy import Connection
 
+from corral.app.runtime.services import Services
 from corral.landing.pauses import explained
 from corral.models.states import OPEN_MERGES, TERMINAL_TASKS, MergeState, TaskStatus
 from corral.server.http.routing import Routes
 from corral.server.notify.needs_you import needs_you_for
-from corral.server.services import Services
 from corral.store.merges import merges, pauses
 from corral.store.tasks import outcomes
 from corral.store.tasks import tasks as task_rows
@@ -120,15 +120,15 @@ async def wait(
     """Answer when all that was named is settled, or when the time is over; ask again with the ids of the answer."""
     task_ids, merge_ids = list(task), list(merge)
     if everything:
-        more_tasks, more_merges = await services.read(open_work)
+        more_tasks, more_merges = await services.store.read(open_work)
         task_ids += [one for one in more_tasks if one not in task_ids]
         merge_ids += [one for one in more_merges if one not in merge_ids]
     if task:
-        task_ids = await services.read(lambda conn: [tasks.find(conn, one)["task_id"] for one in task_ids])
+        task_ids = await services.store.read(lambda conn: [tasks.find(conn, one)["task_id"] for one in task_ids])
     deadline = time.monotonic() + timeout_s
     while True:
-        answer = await services.read(lambda conn: _look(services, conn, task_ids, merge_ids))
+        answer = await services.store.read(lambda conn: _look(services, conn, task_ids, merge_ids))
         left = deadline - time.monotonic()
         if answer["settled"] or left <= 0 or services.stopping:
-            return await services.read(lambda conn: _with_needs(services, conn, answer))  # noqa: B023 - run at once
-        await services.next_change(min(left, 1.0))
+            return await services.store.read(lambda conn: _with_needs(services, conn, answer))  # noqa: B023 - run at once
+        await services.changes.next(min(left, 1.0))

@@ -10,10 +10,11 @@ from pydantic import BaseModel, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from corral.server.http.pages import MOST, answer, following, page
+from corral.app.pages import MOST, following, page
+from corral.app.runtime.services import Services
+from corral.server.http.pages import answer
 from corral.server.http.routes.callers import SessionId
 from corral.server.http.routing import Routes
-from corral.server.services import Services
 from corral.server.upkeep import retirement
 
 router = Routes("worktrees")

@@ -7,10 +7,10 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from corral.app.runtime.services import Services
 from corral.config.paths import find_checkout
 from corral.errors import NotFound
 from corral.models.instants import iso
-from corral.server.services import Services
 
 PROJECT_ID = 1
 """Agent Mail numbers its projects; a daemon has one."""

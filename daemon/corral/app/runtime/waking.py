@@ -24,7 +24,7 @@ from corral.store.sessions import messages as mail_rows
 from corral.store.sessions import sessions as session_rows
 
 if TYPE_CHECKING:
-    from corral.server.services import Services
+    from corral.app.runtime.services import Services
 
 Row = dict[str, Any]
 PAUSE_S = 0.2
@@ -72,7 +72,7 @@ class Waiters:
         try:
             while not gone.done() and not self._services.stopping and self._waiters.get(client) is me:
                 now, wanted = self._services.now(), self._wanted()
-                if told := await self._services.write(partial(_hand_over, waiter=me, wanted=wanted, now=now)):
+                if told := await self._services.store.write(partial(_hand_over, waiter=me, wanted=wanted, now=now)):
                     return told
                 await me.stirred.wait()
                 me.stirred.clear()
@@ -92,7 +92,7 @@ class Waiters:
     async def _look(self) -> None:
         """Stir those for whom mail has come, and all of them when the daemon stops."""
         while not self._services.stopping:
-            change = asyncio.create_task(self._services.next_change(AWHILE_S))
+            change = asyncio.create_task(self._services.changes.next(AWHILE_S))
             try:
                 again_s = await self._stir()
                 await asyncio.sleep(PAUSE_S)
@@ -107,7 +107,9 @@ class Waiters:
         waiting, wanted, now = list(self._waiters.values()), self._wanted(), self._services.now()
         clients, session_ids = [one.client for one in waiting], [one.session_id for one in waiting]
         try:
-            found = await self._services.read(lambda conn: mail_rows.waited_for(conn, clients, session_ids, wanted))
+            found = await self._services.store.read(
+                lambda conn: mail_rows.waited_for(conn, clients, session_ids, wanted)
+            )
         except CorralError as error:  # nobody is to lose its place because one query failed
             log.warning("not_looked", reason=error.message)
             return PAUSE_S

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from corral.app.runtime.services import Services
 from corral.coordination.mail.addresses import Roles
-from corral.server.services import Services
 
 
 def roles_of(services: Services) -> Roles:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from corral.app.runtime.services import Services
 from corral.config.roster import Roster
-from corral.server.services import Services
 
 
 def roster_of(services: Services) -> Roster:

@@ -7,9 +7,9 @@ from typing import TypeVar
 
 from sqlalchemy import Connection
 
+from corral.app.runtime.services import Services
 from corral.coordination.mail import addresses
 from corral.errors import NotPermitted
-from corral.server.services import Services
 
 T = TypeVar("T")
 
@@ -21,8 +21,8 @@ async def write(services: Services, who: str | None, operation: Callable[[Connec
         who: The id of the session that asks.
     """
     try:
-        return await services.write(operation)
+        return await services.store.write(operation)
     except NotPermitted as error:
         kept, now = error, services.now()
-        await services.write(lambda conn: addresses.refused(conn, who, kept, now))
+        await services.store.write(lambda conn: addresses.refused(conn, who, kept, now))
         raise

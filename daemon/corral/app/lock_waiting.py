@@ -14,11 +14,11 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from corral.app.runtime.services import Services
 from corral.coordination.locks import table as locks
 from corral.coordination.locks import waits as lock_waits
 from corral.coordination.locks.waits import Wait, Wish
 from corral.errors import Conflict, DaemonUnreachable, InvalidInput, LockHeld
-from corral.server.services import Services
 from corral.store.engine.writes import Write
 
 Row = dict[str, Any]
@@ -67,7 +67,7 @@ async def acquire(
             raise locks.held([row for found in refused.values() for row in found])
         return lock_waits.enter(conn, wish, holder, now) if refused else taken
 
-    entered = await services.write(ask)
+    entered = await services.store.write(ask)
     if not isinstance(entered, Wait):
         return entered
     left = asyncio.ensure_future(hung_up()) if hung_up is not None else None
@@ -77,7 +77,7 @@ async def acquire(
         if left is not None:
             left.cancel()
         # Not awaited: this runs also when the request was cancelled. Those behind are woken when it is stored.
-        services.db.submit([Write(lambda conn: lock_waits.leave(conn, entered))], services.changed)
+        services.db.submit([Write(lambda conn: lock_waits.leave(conn, entered))], services.changes.announce)
 
 
 async def _turn(services: Services, wait: Wait, wait_s: float, gone: asyncio.Future[Any] | None) -> list[Row]:
@@ -85,24 +85,24 @@ async def _turn(services: Services, wait: Wait, wait_s: float, gone: asyncio.Fut
     alive_until = time.monotonic() + SIGN_OF_LIFE_S
     while True:
         # It listens before it looks, so that no change falls between the two.
-        change = asyncio.create_task(services.next_change(SIGN_OF_LIFE_S))
+        change = asyncio.create_task(services.changes.next(SIGN_OF_LIFE_S))
         try:
             now = services.now()
-            found = await services.read(partial(lock_waits.obstacles, wait=wait, now=now))
+            found = await services.store.read(partial(lock_waits.obstacles, wait=wait, now=now))
             if services.stopping:
                 raise DaemonUnreachable(
                     "The daemon stops.", remedy="Ask again: it is started anew, and the queue with it."
                 )
             if gone is not None and gone.done():
                 raise Conflict("Nobody waits for the answer any more.", cause="The connection was closed.")
-            if not found and (taken := await services.write(partial(lock_waits.take, wait=wait, now=now))):
+            if not found and (taken := await services.store.write(partial(lock_waits.take, wait=wait, now=now))):
                 return taken
             left = deadline - time.monotonic()
             if found and left <= 0:
                 raise _too_long(found, wait_s)
             if time.monotonic() >= alive_until:
                 alive_until = time.monotonic() + SIGN_OF_LIFE_S
-                await services.write(partial(lock_waits.stay, wait=wait, now=now))
+                await services.store.write(partial(lock_waits.stay, wait=wait, now=now))
             expiry = lock_waits.next_expiry(found)
             until = (expiry - now).total_seconds() + _MARGIN_S if expiry else left
             await asyncio.wait(

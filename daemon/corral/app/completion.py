@@ -12,11 +12,11 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from corral.app.runtime.services import Services
 from corral.coordination.locks.table import Holder
 from corral.git.checkouts.status import changes
 from corral.git.process.command import open_checkout
 from corral.landing import requests
-from corral.server.services import Services
 from corral.store.tasks import dependencies, tasks, worktrees
 from corral.work.tasks import leases
 
@@ -69,7 +69,7 @@ async def complete(
     if frees:
         services.nudge("supervisor")
     else:  # no other task can start because of it
-        services.nudge_soon("supervisor")
+        services.nudges.soon("supervisor")
         services.nudge("announcements")
     if handed_in.get("merge_id"):
         services.nudge("landing")

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from sqlalchemy import Connection
 
-from corral.server.services import Services
+from corral.app.runtime.changes import Changes
+from corral.app.runtime.store_access import StoreAccess
 from corral.store.engine.database import Database
 from corral.store.engine.writes import Write
 from corral.store.migrate import open_schema
@@ -17,17 +18,17 @@ from corral.store.migrate import open_schema
 def test_what_is_asked_for_by_a_request_that_went_away_is_not_written(tmp_path: Path) -> None:
     open_schema(tmp_path / "corral.db")
     db, go_on, done = Database(tmp_path / "corral.db"), threading.Event(), list[str]()
-    services = object.__new__(Services)  # of its parts these alone take part
-    services.db, services._asked, services._written = db, [], set()
+    changes = Changes()
+    store = StoreAccess(db, changes)
 
     def note(what: str, _conn: Connection) -> None:
         done.append(what)
 
     async def scene() -> None:
-        services.bind(asyncio.get_running_loop())
+        changes.bind(asyncio.get_running_loop())
         db.submit([Write(lambda _conn: go_on.wait(30))], bool)  # the writer is busy until both have been asked for
-        gone = asyncio.create_task(services.write(lambda conn: note("gone", conn)))
-        stays = asyncio.create_task(services.write(lambda conn: note("stays", conn)))
+        gone = asyncio.create_task(store.write(lambda conn: note("gone", conn)))
+        stays = asyncio.create_task(store.write(lambda conn: note("stays", conn)))
         await asyncio.sleep(0)
         gone.cancel()
         await asyncio.wait({gone})

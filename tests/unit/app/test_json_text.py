@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from corral.server.http.json_text import json_bytes, utf8
+from corral.app.json_text import json_bytes, utf8
 
 
 def test_what_is_no_unicode_is_answered_too() -> None:

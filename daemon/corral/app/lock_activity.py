@@ -12,6 +12,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from corral.app.runtime.services import Services
 from corral.config.paths import find_checkout
 from corral.coordination.locks.keys import LockKey, spellings, stored_key
 from corral.coordination.locks.stale_holders import QUIET_S, Activity
@@ -19,7 +20,6 @@ from corral.errors import GitFailed
 from corral.git import activity
 from corral.git.process.command import open_checkout
 from corral.models.instants import iso, parse
-from corral.server.services import Services
 from corral.store.sessions import locks as rows
 from corral.store.sessions.activity import last_mail_at
 
@@ -34,7 +34,7 @@ async def signs(services: Services, keys: Sequence[LockKey], lock_ids: Sequence[
         found = rows.named(conn, iso(now), match_keys=match_keys, lock_ids=lock_ids)
         return [(lock, last_mail_at(conn, lock["session_id"])) for lock in found]
 
-    found = await services.read(held)
+    found = await services.store.read(held)
     return await services.work(lambda: {lock["lock_id"]: _look(services, lock, mail, now) for lock, mail in found})
 
 

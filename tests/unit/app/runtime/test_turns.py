@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from corral.server.http.turns import Turns
+from corral.app.runtime.turns import Turns
 
 
 async def _played(gone: tuple[int, ...] = ()) -> list[str]:

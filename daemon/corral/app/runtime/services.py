@@ -1,0 +1,90 @@
+"""What an operation may use: one object, built once by :mod:`corral.server.process.assembly`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TypeVar
+from weakref import WeakValueDictionary
+
+from corral.app.needs import Need
+from corral.app.runtime import clock
+from corral.app.runtime.changes import Changes
+from corral.app.runtime.nudges import Nudgeable, Nudges
+from corral.app.runtime.settings import SettingsHolder
+from corral.app.runtime.store_access import StoreAccess
+from corral.app.runtime.teams import TeamsHolder
+from corral.app.runtime.unannounced_files import Unannounced
+from corral.app.runtime.waking import Waiters
+from corral.config.paths import Project
+from corral.coordination.edits.witness import Witness
+from corral.git.process.command import Git
+from corral.landing.queue import Queue
+from corral.landing.verify.trial import Room
+from corral.store.engine.database import Database
+from corral.work.workers.supervisor import Supervisor
+from corral.work.worktrees.worktrees import Worktrees
+
+T = TypeVar("T")
+
+
+@dataclass
+class Services:
+    """The daemon's parts.
+
+    Attributes:
+        db: The database, for what runs in a thread; what runs in the event loop uses ``store``.
+        pool: Threads for what touches disk or git.
+        fold: Whether the repository's file system ignores case.
+        jobs: The background jobs by name; they come after the services that they use.
+        reload: Asks for the settings to be read again; callable from any thread.
+    """
+
+    project: Project
+    db: Database
+    git: Git
+    settings: SettingsHolder
+    teams: TeamsHolder
+    supervisor: Supervisor
+    queue: Queue
+    room: Room
+    worktrees: Worktrees
+    pool: ThreadPoolExecutor
+    started_at: datetime
+    fold: bool
+    unannounced: Unannounced
+    jobs: Mapping[str, Nudgeable]
+    reload: Callable[[], None]
+    witness: Witness = field(default_factory=Witness)
+    faults: dict[str, Need] = field(default_factory=dict)
+    """What needs a person and no row knows, by a name of the noticing part's own; who notices its end takes it out."""
+    stop_requested: Callable[[bool], None] = lambda _drain: None
+    stopping: bool = False
+    unwatched: bool = True
+    """Whether nobody looks at the sessions' processes, since there is no live session; who brings one asks for a look."""
+    making: WeakValueDictionary[tuple[str, str], asyncio.Lock] = field(default_factory=WeakValueDictionary)
+    """Worktrees that are being made, by session and name: one request at a time for each."""
+    changes: Changes = field(default_factory=Changes)
+    store: StoreAccess = field(init=False)
+    nudges: Nudges = field(init=False)
+    waiters: Waiters = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.store = StoreAccess(self.db, self.changes)
+        self.nudges = Nudges(self.jobs, self.changes)
+        self.waiters = Waiters(self)
+
+    def now(self) -> datetime:
+        """The daemon's clock."""
+        return clock.now()
+
+    def nudge(self, name: str) -> None:
+        """Ask a job to look now, and wake whoever waits for a change."""
+        self.nudges.now(name)
+
+    async def work(self, function: Callable[[], T]) -> T:
+        """Run something that touches disk or git off the event loop."""
+        return await asyncio.get_running_loop().run_in_executor(self.pool, function)
