@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from corral.server.hooks.transcripts import HELD, is_at_rest, last_words, written_at
+from corral.coordination.sessions.transcripts import HELD, is_at_rest, last_words, written_at
 from tests.e2e.stage import bash, bash_until, script, text
 from tests.e2e.team import Member, Team
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, delete, func, insert, select
 
-from corral.app.needs import Need
+from corral.app.runtime.needs import Need
 from corral.config.model import Retention as Ages
 from corral.config.paths import Project
 from corral.git.checkouts import salvage

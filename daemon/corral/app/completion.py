@@ -5,13 +5,13 @@ The branch counts that Corral made for the session, in the worktree where it is 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection
 
+from corral.app.actor import Actor
 from corral.app.runtime.services import Services
 from corral.coordination.locks.table import Holder
 from corral.git.checkouts.status import changes
@@ -25,16 +25,11 @@ MOST_NAMED = 20
 """Uncommitted paths that an answer names."""
 
 
-async def complete(
-    services: Services,
-    write: Callable[[Callable[[Connection, Holder], Row]], Awaitable[Row]],
-    task_id: str,
-    **said: Any,
-) -> Row:
+async def complete(actor: Actor, task_id: str, **said: Any) -> Row:
     """End a claimed task as its holder says; where it succeeded, what its session committed is handed in first.
 
     Args:
-        write: Runs a write as the session that speaks.
+        actor: Who says so.
         said: Of :func:`corral.work.tasks.leases.complete`.
 
     Returns:
@@ -46,6 +41,7 @@ async def complete(
         LeaseLost: The session does not hold it.
         CorralError: Its branch could not be handed in; the task is not ended.
     """
+    services = actor.services
     now, rules = services.now(), services.settings().tasks
     place: Row | None = None
     frees = False
@@ -62,10 +58,10 @@ async def complete(
         frees = bool(claims) or dependencies.has_children(conn, row["task_id"])
         return row
 
-    row, handed_in = await write(look_or_end), {}
+    row, handed_in = await actor.write(look_or_end), {}
     if place is not None:  # rare enough to be worth a second transaction: git is asked between the two
         handed_in = await services.work(partial(_hand_in, services, row))
-        row = await write(look_or_end)
+        row = await actor.write(look_or_end)
     if frees:
         services.nudge("supervisor")
     else:  # no other task can start because of it

@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from sqlalchemy import Connection
 
+from corral.app.actor import Actor, Speaker
 from corral.app.runtime.services import Services
 from corral.coordination.locks import table as locks
 from corral.coordination.locks import waits as lock_waits
@@ -30,17 +32,21 @@ _MARGIN_S = 0.005
 """Beyond the instant at which a lock expires, which is written in milliseconds."""
 
 
+@dataclass(frozen=True)
+class Taken:
+    """The locks that a session got, and its name."""
+
+    rows: list[Row]
+    name: str
+
+
 async def acquire(
-    services: Services,
-    wish: Wish,
-    identify: Callable[[Connection], locks.Holder],
-    wait_s: float,
-    hung_up: Callable[[], Awaitable[Any]] | None = None,
-) -> list[Row]:
+    actor: Actor, wish: Wish, wait_s: float, hung_up: Callable[[], Awaitable[Any]] | None = None
+) -> Taken:
     """Reserve all the keys, now or when it is this request's turn.
 
     Args:
-        identify: Finds or registers the session that asks, in a write.
+        actor: Who asks.
         wait_s: At most so long; 0: now or not at all.
         hung_up: Waits until nobody is there to hear the answer any more; called where there is something to wait for.
 
@@ -56,23 +62,24 @@ async def acquire(
             cause=f"Whoever comes later is compared with each; {MAX_AWAITED} are taken.",
             remedy="Name a folder or a glob that covers them.",
         )
+    services = actor.services
     now = services.now()
 
-    def ask(conn: Connection) -> list[Row] | Wait:
-        holder = identify(conn)
+    def ask(conn: Connection, me: Speaker) -> tuple[str, list[Row] | Wait]:
+        holder = me.holder
         taken, refused = locks.acquire_each(
             conn, wish.keys, holder, now, ttl_s=wish.ttl_s, exclusive=wish.exclusive, reason=wish.reason, whole=True
         )
         if refused and not wait_s:
             raise locks.held([row for found in refused.values() for row in found])
-        return lock_waits.enter(conn, wish, holder, now) if refused else taken
+        return me.name, lock_waits.enter(conn, wish, holder, now) if refused else taken
 
-    entered = await services.store.write(ask)
+    name, entered = await actor.write_as(ask)
     if not isinstance(entered, Wait):
-        return entered
+        return Taken(entered, name)
     left = asyncio.ensure_future(hung_up()) if hung_up is not None else None
     try:
-        return await _turn(services, entered, wait_s, left)
+        return Taken(await _turn(services, entered, wait_s, left), name)
     finally:
         if left is not None:
             left.cancel()

@@ -10,9 +10,9 @@ from datetime import datetime
 from typing import TypeVar
 from weakref import WeakValueDictionary
 
-from corral.app.needs import Need
 from corral.app.runtime import clock
 from corral.app.runtime.changes import Changes
+from corral.app.runtime.needs import Need
 from corral.app.runtime.nudges import Nudgeable, Nudges
 from corral.app.runtime.settings import SettingsHolder
 from corral.app.runtime.store_access import StoreAccess

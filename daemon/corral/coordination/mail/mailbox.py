@@ -18,6 +18,8 @@ from corral.store.sessions import messages
 Row = dict[str, Any]
 MOST_AT_ONCE = 1000
 """Messages in one answer."""
+LAST = "~"
+"""No name of an agent comes behind it."""
 LARGEST = 2**53
 """Number of a message that can be asked for."""
 _FOUND = "search_messages finds messages by words; so does `corral message search`."

@@ -16,6 +16,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from corral.app.processes import is_running, started_at
 from corral.app.runtime.services import Services
 from corral.coordination import hook_events
 from corral.coordination.edits import verdicts as edits
@@ -23,6 +24,7 @@ from corral.coordination.edits.verdicts import Policy
 from corral.coordination.hook_events import HookEvent
 from corral.coordination.mail import mailing
 from corral.coordination.sessions import registry as sessions
+from corral.coordination.sessions import transcripts
 from corral.coordination.sessions.briefing import briefing
 from corral.coordination.sessions.handoffs import for_newcomer
 from corral.coordination.sessions.registry import Arrival
@@ -30,8 +32,8 @@ from corral.git import refs
 from corral.models.crash import crash_point
 from corral.models.instants import after, iso
 from corral.models.states import SessionStatus, WorktreeState
-from corral.server.hooks import shell_watch, transcripts, unannounced
-from corral.server.hooks.presence import arrival, await_bridge, is_running, presence, started_at
+from corral.server.hooks import shell_watch, unannounced
+from corral.server.hooks.presence import arrival, await_bridge, presence
 from corral.server.hooks.tool_targets import target_of
 from corral.store.sessions import locks as lock_rows
 from corral.store.sessions import messages as mail_rows

@@ -7,9 +7,9 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import psutil
 from sqlalchemy import Connection
 
+from corral.app.processes import started_at
 from corral.app.runtime.services import Services
 from corral.config.paths import find_checkout
 from corral.coordination.hook_events import HookEvent
@@ -56,26 +56,6 @@ def _branch(git_dir: Path) -> str | None:
     except (OSError, UnicodeDecodeError):
         return None
     return name if name and not kind and name != ".invalid" else None
-
-
-def started_at(pid: int) -> float | None:
-    """When a process started (Unix time), against the reuse of its id; None if it is gone."""
-    try:
-        return float(psutil.Process(pid).create_time())
-    except psutil.Error:
-        return None
-
-
-def is_running(pid: int, started: float | None) -> bool:
-    """Whether the process with this id is still the one that started then."""
-    try:
-        process = psutil.Process(pid)
-        same = started is None or abs(process.create_time() - started) < 1.0
-        return same and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
-    except psutil.AccessDenied:
-        return True
 
 
 Present = Callable[[Connection], Holder]

@@ -1,6 +1,6 @@
 """The tool calls of a session, as its client's transcript tells of them: what no hook told while no daemon ran.
 
-What is not as expected is passed over, as in :mod:`corral.server.hooks.transcripts`.
+What is not as expected is passed over, as in :mod:`corral.coordination.sessions.transcripts`.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from corral.app.processes import is_running
 from corral.app.runtime.services import Services
 from corral.app.runtime.unannounced_files import Unannounced
 from corral.config.paths import Checkout, Project, find_checkout
@@ -34,7 +35,6 @@ from corral.models.instants import UTC, iso, parse
 from corral.models.states import WorktreePurpose
 from corral.models.visible import embedded
 from corral.observe.logs import logger
-from corral.server.hooks.presence import is_running
 from corral.server.hooks.tool_targets import target_at
 from corral.server.hooks.transcript_tools import ToolCall, tool_calls
 from corral.store import events

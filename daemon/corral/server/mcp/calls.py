@@ -17,17 +17,15 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Connection
 
+from corral.app.actor import Actor, Speaker, speaker
 from corral.app.json_text import utf8
-from corral.app.runtime.services import Services
+from corral.app.processes import started_at
 from corral.config.paths import find_checkout
-from corral.coordination.locks.table import Holder
 from corral.coordination.sessions import registry as sessions
 from corral.coordination.sessions.registry import Arrival
 from corral.errors import CorralError, InvalidInput
 from corral.models.states import SessionStatus
 from corral.server.failures import failure
-from corral.server.hooks.events import started_at
-from corral.server.http.routes.locks import Speaker, speaker
 from corral.server.mcp.replays import Replays
 from corral.store.sessions import sessions as session_rows
 from corral.work.workers import departures
@@ -37,8 +35,8 @@ T = TypeVar("T")
 Function = Callable[..., Awaitable[Any]]
 
 
-@dataclass(frozen=True)
-class Call:
+@dataclass(frozen=True, kw_only=True)
+class Call(Actor):
     """Where a call comes from; empty where that is not said.
 
     Attributes:
@@ -51,7 +49,6 @@ class Call:
         use_id: Claude Code's id of this tool call.
     """
 
-    services: Services
     replays: Replays
     bridge: str = ""
     session: str = ""
@@ -88,22 +85,6 @@ class Call:
             client_pid=pid,
             client_started=started_at(pid) if pid else None,
         )
-
-    async def write(self, operation: Callable[[Connection, Holder], T]) -> T:
-        """Run a write as the session that acts."""
-        now = self.services.now()
-        arrived = False
-
-        def run(conn: Connection) -> T:
-            nonlocal arrived
-            me = self.speaker(conn, now)
-            arrived = me.arrived
-            return operation(conn, me.holder)
-
-        done = await self.services.store.write(run)
-        if arrived:
-            self.services.nudge("sessions")
-        return done
 
 
 current: ContextVar[Call] = ContextVar("call")

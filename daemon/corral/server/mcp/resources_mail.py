@@ -13,7 +13,6 @@ from corral.app.pages import MOST, SHOWN_BYTES, Page, page
 from corral.coordination.locks import table as locks
 from corral.coordination.mail import mailbox
 from corral.coordination.mail.addresses import Identity
-from corral.server.http.routes.sessions.messages import LAST
 from corral.server.mcp.acting import act, contents, known_as, look
 from corral.server.mcp.calls import Answer, current, raised
 from corral.server.mcp.tools.mail import entry
@@ -37,7 +36,7 @@ async def inbox(
             me.session_id,
             urgent_only=urgent_only,
             since_ts=since_ts or None,
-            before=(before, LAST) if before else None,
+            before=(before, mailbox.LAST) if before else None,
             limit=limit,
         )
         mail = page((entry(row, bodies=include_bodies) for row in found), size=SHOWN_BYTES)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection
 
-from corral.app.needs import Need
+from corral.app.runtime.needs import Need
 from corral.config.links import linked_folders
 from corral.config.trust import not_trusted
 from corral.coordination.edits.unannounced import is_locked

@@ -9,10 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
-from sqlalchemy import Connection
-
+from corral.app.merges import merge_settled
 from corral.app.runtime.clock import now
 from corral.app.runtime.services import Services
 from corral.app.runtime.settings import SettingsHolder
@@ -22,7 +20,6 @@ from corral.config.paths import Project
 from corral.config.teams import teams_file
 from corral.git.process import scratch
 from corral.git.process.command import open_repository
-from corral.landing.landfall import OnSettled
 from corral.landing.queue import Queue
 from corral.landing.verify import bench, dry_run, verification
 from corral.landing.verify.trial import Room
@@ -44,7 +41,6 @@ from corral.server.upkeep.reload import Reloader
 from corral.server.upkeep.retention import Retention
 from corral.server.upkeep.timers import SessionKeeper
 from corral.store.sessions import sessions as session_rows
-from corral.work.tasks import tasks
 from corral.work.workers.supervisor import Supervisor
 from corral.work.worktrees import residue
 from corral.work.worktrees.allocation import Grounds, environment, make_usable, wanted
@@ -57,16 +53,6 @@ ATTEMPT_THREADS = 8
 LOG_NAME = "corral.log"
 
 log = logs.logger("daemon")
-
-
-def merge_settled(settings: SettingsHolder) -> OnSettled:
-    """What the end of a merge request means: dependents become ready, or fail."""
-
-    def settled(conn: Connection, merge: dict[str, Any], at: datetime) -> None:
-        if merge["task_id"] is not None:
-            tasks.merge_settled(conn, merge["task_id"], merge["state"], at, unblock_on=settings().tasks.unblock_on)
-
-    return settled
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from corral.app.needs import Need
+from corral.app.runtime.needs import Need
 from corral.app.runtime.services import Services
 from corral.errors import DatabaseDamaged
 from corral.models.instants import iso

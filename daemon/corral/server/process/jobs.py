@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
-from corral.app.needs import Need
 from corral.app.runtime.clock import now
+from corral.app.runtime.needs import Need
 from corral.errors import CorralError, DatabaseDamaged
 from corral.models.instants import iso
 from corral.observe.logs import logger

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
-from corral.app.needs import Need
+from corral.app.runtime.needs import Need
 from corral.errors import CorralError, DatabaseUnavailable
 from corral.models.instants import iso
 from corral.observe.logs import logger

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import corral
-from corral.app.needs import Need
+from corral.app.runtime.needs import Need
 from corral.app.runtime.services import Services
 from corral.landing.verify import dry_run
 from corral.landing.verify.bench import Bench

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from sqlalchemy import Connection
 
-from corral.app.needs import Need
+from corral.app.runtime.needs import Need
 from corral.config.model import Retention as Ages
 from corral.config.paths import Project
 from corral.errors import CorralError, DatabaseDamaged

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from corral.app.needs import Need
+from corral.app.runtime.needs import Need
 from corral.errors import DatabaseUnavailable, NotAProject
 from corral.server.process import jobs
 from corral.server.process.jobs import Job

@@ -10,11 +10,11 @@ from pydantic import AfterValidator, BaseModel, Field
 from sqlalchemy import Connection
 
 from corral.app import refusals
+from corral.app.actor import speaker
 from corral.app.runtime.services import Services
 from corral.coordination.mail import addresses
 from corral.coordination.mail.addresses import Identity
 from corral.models.identifiers import LONGEST_SESSION_ID, check_session_id
-from corral.server.http.routes.locks import speaker
 
 T = TypeVar("T")
 SessionId = Annotated[str, Field(max_length=LONGEST_SESSION_ID), AfterValidator(check_session_id)]

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from corral.app import features as app_features
 from corral.app.pages import SHOWN_BYTES, page
 from corral.coordination.features import registry as features
-from corral.server.http.routes.locks import parse
-from corral.server.http.routes.sessions.features import analyzed
 from corral.server.mcp.calls import Answer, Function, current, told
 
 
@@ -21,28 +20,22 @@ async def register_feature(
     metadata: dict[str, Any] | None = None,
 ) -> Answer:
     """Register a line of work with the paths, globs and logical keys that it will change; again: replaces them."""
-    call = current.get()
-    feature = features.Registration(
+    row, action = await app_features.register(
+        current.get(),
         feature_id=feature_id,
-        claims=parse(call.services, resource_claims),
+        resource_claims=resource_claims,
         title=title,
         branch_name=branch_name,
         merge_priority=merge_priority,
         metadata=metadata or {},
     )
-    now = call.services.now()
-    row, action = await call.write(lambda conn, me: features.register(conn, feature, me.session_id, now))
-    call.services.changes.announce()
     return {"success": True, "action": action, **row}
 
 
 @told
 async def deregister_feature(feature_id: str, status: str = "completed") -> Answer:
     """End a feature (completed or cancelled): its claims count no more."""
-    call = current.get()
-    now = call.services.now()
-    row = await call.write(lambda conn, me: features.deregister(conn, feature_id, status, me.session_id, now))
-    call.services.changes.announce()
+    row = await app_features.deregister(current.get(), feature_id, status)
     return {"success": True, "feature_id": row["feature_id"], "status": row["status"]}
 
 
@@ -66,7 +59,7 @@ async def analyze_feature_conflicts(
 ) -> Answer:
     """Can it go beside the active features? FULL: yes; PARTIAL: it meets some at the merge; SEQUENTIAL: only after them."""
     services, asked = current.get().services, feature_id or candidate_feature_id
-    return {"success": True, **await analyzed(services, asked, candidate_claims, SHOWN_BYTES)}
+    return {"success": True, **await app_features.analyze(services, asked, candidate_claims, SHOWN_BYTES)}
 
 
 TOOLS: tuple[Function, ...] = (

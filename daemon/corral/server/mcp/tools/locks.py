@@ -8,13 +8,13 @@ from typing import Any
 from sqlalchemy import Connection
 
 from corral.app import lock_waiting
+from corral.app.locks import parse
 from corral.app.pages import MOST, SHOWN_BYTES, Page, page
 from corral.coordination.locks import table as locks
 from corral.coordination.locks.keys import LockKey
 from corral.coordination.locks.waits import Wish
 from corral.errors import CorralError, InvalidInput, LockHeld, NotPermitted
 from corral.models.instants import iso
-from corral.server.http.routes.locks import parse
 from corral.server.mcp.acting import listed
 from corral.server.mcp.calls import Answer, Function, current, refusal, told
 from corral.server.mcp.paths import inside
@@ -52,21 +52,15 @@ async def acquire_lock(
     began = iso(services.now())
     try:
         _check(reason or "", wait_seconds)
-        taken = await lock_waiting.acquire(
-            services,
-            Wish(tuple(keys), ttl_s, exclusive, reason),
-            lambda conn: call.speaker(conn, services.now()).holder,
-            wait_seconds,
-            _hung_up,
-        )
+        taken = await lock_waiting.acquire(call, Wish(tuple(keys), ttl_s, exclusive, reason), wait_seconds, _hung_up)
     except LockHeld as held:
         return _refused(held)
     except CorralError as error:
         return _failed(error, file_path, error.name)
     services.nudge("sessions")
-    row = taken[0]
+    row = taken.rows[0]
     action = "acquired" if row["acquired_at"] >= began else "refreshed"
-    several = {} if len(taken) == 1 else {"file_paths": [one["file_path"] for one in taken]}
+    several = {} if len(taken.rows) == 1 else {"file_paths": [one["file_path"] for one in taken.rows]}
     return {
         **_NOTHING, "success": True, "action": action, "file_path": row["file_path"], "expires_at": row["expires_at"],
         **several,

@@ -10,14 +10,12 @@ from sqlalchemy import Connection
 
 from corral.app.pages import SHOWN_BYTES, Page, page
 from corral.app.projects import PROJECT_ID, slug
-from corral.app.roles import roles_of
 from corral.coordination.mail import mailbox, mailing, messages
 from corral.coordination.mail.addresses import EVERYBODY, Identity, known
 from corral.coordination.mail.messages import Letter, Sent
 from corral.errors import InvalidInput
 from corral.models.instants import after, iso
 from corral.models.states import RecipientRole
-from corral.server.http.routes.sessions.messages import LAST
 from corral.server.mcp.acting import Text, Texts, act, is_agent_of, listed, look
 from corral.server.mcp.calls import Answer, Function, current, raised
 from corral.store.sessions import messages as rows
@@ -54,7 +52,7 @@ async def send_message(
         attachments=attachment_paths,
         idempotency_key=idempotency_key or None,
     )
-    roles = roles_of(current.get().services)
+    roles = current.get().services.teams().members
     sent = await act(project_key, sender_name, lambda conn, me, now: messages.send(conn, me, letter, now, roles=roles))
     return _delivered(sent)
 
@@ -73,7 +71,7 @@ async def reply_message(
 ) -> Answer:
     """Answer a message in its thread; to its sender unless others are named."""
     letter = Letter(subject_prefix, body_md, to=to, cc=cc, bcc=bcc, idempotency_key=idempotency_key or None)
-    roles = roles_of(current.get().services)
+    roles = current.get().services.teams().members
     sent = await act(
         project_key,
         sender_name,
@@ -106,7 +104,7 @@ async def fetch_inbox(
             unread_only=unread_only,
             overdue_at=after(now, -mailing.ACK_WITHIN_S) if ack_overdue_only else None,
             since_ts=since_ts or None,
-            before=None if before is None else (before, LAST),
+            before=None if before is None else (before, mailbox.LAST),
             limit=limit,
         )
         told = shown(conn, me.session_id, found, now, bodies=include_bodies)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from sqlalchemy import Connection
 
+from corral.app import merges as app_merges
 from corral.app.pages import MOST, SHOWN_BYTES, Page, page
 from corral.coordination.locks.table import Holder
 from corral.errors import InvalidInput
@@ -17,29 +18,18 @@ from corral.models.states import OPEN_MERGES
 from corral.server.mcp.calls import Answer, Function, current, told
 from corral.store.merges import merges as rows
 from corral.store.sessions import sessions as session_rows
-from corral.work.tasks import tasks
 
 
 @told
 async def request_merge(branch: str | None = None, target: str | None = None, task_id: str | None = None) -> Answer:
     """Queue a branch (default: that of your worktree) for its target; what is committed lands once it verifies green."""
     call = current.get()
-    services, now = call.services, call.services.now()
+    services = call.services
     me, worktree = await call.write(_place)
-    onto = target or services.settings.target().removeprefix("refs/heads/")
-    owner = (await services.store.read(lambda conn: tasks.find(conn, task_id)))["task_id"] if task_id else None
     chosen, uncommitted = (branch, []) if branch else await services.work(lambda: _checked_out(worktree))
-    row = await services.work(
-        lambda: requests.submit(
-            services.db, services.git, branch=chosen, target=onto, now=now, session_id=me, task_id=owner
-        )
-    )
-    answer: Answer = {"success": True, "merge_id": None, "branch": chosen, "target": onto, "state": None}
-    if row is None:
-        answer["message"] = f"{onto} has everything of {chosen} already: there is nothing to merge."
-    else:
-        services.nudge("landing")
-        answer.update(shapes.summary(row))
+    answer = {"success": True, **await app_merges.submit(services, chosen, target, session_id=me, task_id=task_id)}
+    if answer["merge_id"] is None:
+        answer["message"] = f"{answer['target']} has everything of {chosen} already: there is nothing to merge."
     if uncommitted:
         answer["uncommitted"] = uncommitted[:20]
         answer["warning"] = "What is not committed does not land: commit it, then request the merge again."

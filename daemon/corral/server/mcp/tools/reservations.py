@@ -10,6 +10,7 @@ from pydantic import BeforeValidator
 from sqlalchemy import Connection
 
 from corral.app import lock_activity
+from corral.app.locks import EXTEND_S, MAX_KEYS, parse
 from corral.app.projects import slug
 from corral.app.runtime.services import Services
 from corral.coordination.locks import stale_holders
@@ -20,7 +21,6 @@ from corral.coordination.mail.addresses import Identity
 from corral.coordination.sessions import registry as sessions
 from corral.errors import CorralError, InvalidInput, NotPermitted
 from corral.models.instants import iso
-from corral.server.http.routes.locks import EXTEND_S, MAX_KEYS, parse
 from corral.server.mcp.acting import Text, Texts, act, known_as
 from corral.server.mcp.calls import Answer, Function, complaint, current, raised
 from corral.server.mcp.paths import inside

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from sqlalchemy import Connection
 
+from corral.app import session_sweep
 from corral.app.pages import SHOWN_BYTES, Page, page
 from corral.coordination.locks.table import Holder
 from corral.coordination.sessions import discovery
 from corral.coordination.sessions import registry as sessions
 from corral.coordination.sessions.registry import Arrival
 from corral.errors import InvalidInput
-from corral.server.http.routes.sessions.sessions import clean_up, team_capabilities
 from corral.server.mcp.calls import Answer, Function, current, told
 
 MAX_TASK = 2000
@@ -69,7 +69,7 @@ async def discover_agents(capability: str | None = None, status: str | None = No
     services = current.get().services
 
     def look(conn: Connection) -> Page:
-        found = discovery.discover(conn, capability, status, team_capabilities(services))
+        found = discovery.discover(conn, capability, status, services.teams().capabilities)
         shown = ({**sessions.wire(row), "names": row["names"]} for row in found)
         return page(({name: agent[name] for name in _SHOWN} for agent in shown), size=SHOWN_BYTES)
 
@@ -81,7 +81,7 @@ async def discover_agents(capability: str | None = None, status: str | None = No
 @told
 async def cleanup_dead_agents(stale_threshold_minutes: float = 15) -> Answer:
     """Give up sessions of which nothing was heard for so long; their locks come free."""
-    return await clean_up(current.get().services, stale_threshold_minutes)
+    return await session_sweep.clean_up(current.get().services, stale_threshold_minutes)
 
 
 TOOLS: tuple[Function, ...] = (register_session, heartbeat, discover_agents, cleanup_dead_agents)

@@ -5,13 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import Any
 
-from sqlalchemy import Connection
-
 from corral.app import completion
-from corral.coordination.locks.table import Holder
+from corral.app import tasks as app_tasks
 from corral.errors import LeaseLost, NotFound
-from corral.models import tasks as shapes
-from corral.server.http.routes.work.tasks import Reason, call_off, claimed, handed_over, settled
 from corral.server.mcp.calls import Answer, Function, current, refusal, told
 from corral.work.tasks import tasks
 
@@ -35,7 +31,7 @@ async def submit_work(
 ) -> Answer:
     """Queue a task (priority 10 first). With a command, a prompt or an agent (of the team, or a definition) a worker executes
     it in a worktree of its own and lands it; without, a session claims it by get_work. claims: paths and keys it will change."""
-    services = current.get().services
+    call = current.get()
     given = {
         "task_type": task_type,
         "description": description,
@@ -50,14 +46,7 @@ async def submit_work(
         "idempotency_key": idempotency_key,
         "agent": agent,
     }
-    submissions = await settled(services, shapes.read_submissions([given]))
-    now, rules = services.now(), services.settings().tasks
-
-    def submit(conn: Connection, me: Holder) -> Row:
-        return tasks.submit(conn, submissions[0].model_copy(update={"submitted_by": me.session_id}), now, rules)
-
-    row = await current.get().write(submit)
-    services.nudge("supervisor")
+    row = await app_tasks.submit(call.services, given, call)
     return {"success": True, "task_id": row["task_id"], "status": row["status"]}
 
 
@@ -65,13 +54,7 @@ async def submit_work(
 async def get_work(task_types: list[str] | None = None) -> Answer:
     """Claim the next task that is for sessions: it is yours until you complete it or your session ends. also_held: what you
     claimed before and have not completed."""
-    call = current.get()
-    now = call.services.now()
-
-    def claim(conn: Connection, me: Holder) -> Answer:
-        return claimed(call.services, conn, me.session_id, now, task_types or ())
-
-    return handed_over(call.services, await call.write(claim))
+    return await app_tasks.claim(current.get(), task_types or ())
 
 
 @told
@@ -83,7 +66,7 @@ async def complete_work(
     call = current.get()
     said = {"success": success, "result": result, "error_message": error_message}
     try:
-        return await completion.complete(call.services, call.write, task_id, **said)
+        return await completion.complete(call, task_id, **said)
     except (LeaseLost, NotFound) as error:
         return {**refusal(error), "reason": "task_not_found_or_not_claimed_by_agent", "task_id": task_id}
 
@@ -97,12 +80,11 @@ async def get_task(task_id: str) -> Answer:
 @told
 async def cancel_task_convention(task_id: str, reason: str) -> Answer:
     """Cancel any task, running or not: it ends failed, with result.error_code "cancelled_by_orchestrator" and the reason."""
-    why = Reason(reason=reason, convention=True)
-    return await _found(task_id, _cancelled(task_id, why))
+    return await _found(task_id, _cancelled(task_id, reason))
 
 
-async def _cancelled(task_id: str, why: Reason) -> Row:
-    row = await call_off(current.get().services, task_id, why)
+async def _cancelled(task_id: str, reason: str) -> Row:
+    row = await app_tasks.cancel(current.get().services, task_id, reason=reason, convention=True)
     return {"task_id": row["task_id"], "status": row["status"], "result": row["result"]}
 
 

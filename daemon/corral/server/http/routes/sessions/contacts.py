@@ -9,12 +9,12 @@ from sqlalchemy import Connection
 from starlette.requests import Request
 from starlette.responses import Response
 
+from corral.app.actor import person
 from corral.app.pages import MOST, Page, following, page
 from corral.app.runtime.services import Services
 from corral.coordination.mail import addresses, contacts
 from corral.server.http.pages import answer
 from corral.server.http.routes.callers import Caller, act
-from corral.server.http.routes.locks import person
 from corral.server.http.routing import Routes
 
 router = Routes("contacts", "/contacts")

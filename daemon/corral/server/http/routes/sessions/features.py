@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
-from sqlalchemy import Connection
 from starlette.requests import Request
 from starlette.responses import Response
 
+from corral.app import features as app_features
+from corral.app.actor import Actor
 from corral.app.pages import BYTES, MOST, following, page
 from corral.app.runtime.services import Services
 from corral.coordination.features import registry as features
 from corral.models.states import FeatureStatus
 from corral.server.http.pages import answer
-from corral.server.http.routes.locks import parse, speaker
 from corral.server.http.routing import Routes
 
 router = Routes("features", "/features")
@@ -75,36 +75,15 @@ async def listing(
 @router.post("", status_code=201)
 async def register(services: Services, said: Registration) -> dict[str, Any]:
     """Register a feature; one that is active gets these claims in place of its own."""
-    now = services.now()
-    feature = features.Registration(
-        feature_id=said.feature_id,
-        claims=parse(services, said.resource_claims),
-        title=said.title,
-        branch_name=said.branch_name,
-        merge_priority=said.merge_priority,
-        metadata=said.metadata,
-    )
-
-    def write(conn: Connection) -> tuple[dict[str, Any], str]:
-        who = speaker(conn, said.session_id, now).holder.session_id
-        return features.register(conn, feature, who, now)
-
-    row, action = await services.store.write(write)
-    services.nudge("sessions")
+    actor = Actor(services, said.session_id)
+    row, action = await app_features.register(actor, **said.model_dump(exclude={"session_id"}))
     return {"success": True, "action": action, **row}
 
 
 @router.post("/deregister")
 async def deregister(services: Services, said: Deregistration) -> dict[str, Any]:
     """End a feature: its claims count no more. To do it twice is no error."""
-    now = services.now()
-
-    def write(conn: Connection) -> dict[str, Any]:
-        who = speaker(conn, said.session_id, now).holder.session_id
-        return features.deregister(conn, said.feature_id, said.status, who, now)
-
-    row = await services.store.write(write)
-    services.nudge("sessions")
+    row = await app_features.deregister(Actor(services, said.session_id), said.feature_id, said.status)
     return {"success": True, **row}
 
 
@@ -115,20 +94,7 @@ async def analyze(services: Services, asked: Question) -> dict[str, Any]:
     ``left_out``: how many more features it meets, and of one, how many more pairs, than are told.
     """
     said = asked.claims if asked.claims is not None else asked.candidate_claims
-    return await analyzed(services, asked.feature_id or asked.candidate_feature_id, said, BYTES)
-
-
-async def analyzed(services: Services, feature_id: str | None, claims: list[str] | None, size: int) -> dict[str, Any]:
-    """The judgement, with as many of the features that are met as fit into so many bytes, and how many more there are."""
-    keys = None if claims is None else parse(services, claims)
-
-    def judge(conn: Connection) -> dict[str, Any]:
-        judged = features.analyze(conn, feature_id, keys)
-        met = judged["conflicts"]
-        told = page(met, size=size).rows
-        return {**judged, "conflicts": told, **({"left_out": len(met) - len(told)} if len(met) > len(told) else {})}
-
-    return await services.store.read(judge)
+    return await app_features.analyze(services, asked.feature_id or asked.candidate_feature_id, said, BYTES)
 
 
 @router.get("/{feature_id:path}")

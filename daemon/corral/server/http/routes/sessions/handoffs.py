@@ -8,11 +8,11 @@ from pydantic import BaseModel, Field
 from sqlalchemy import Connection
 from starlette.responses import Response
 
+from corral.app.actor import speaker
 from corral.app.pages import page
 from corral.app.runtime.services import Services
 from corral.coordination.sessions import handoffs
 from corral.server.http.pages import named
-from corral.server.http.routes.locks import speaker
 from corral.server.http.routing import Routes
 from corral.store.sessions import handoffs as rows
 

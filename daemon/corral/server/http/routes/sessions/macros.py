@@ -8,6 +8,8 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field
 from sqlalchemy import Connection
 
+from corral.app.actor import Speaker, speaker
+from corral.app.locks import MAX_KEYS, parse
 from corral.app.pages import SHOWN_BYTES, page
 from corral.app.projects import project_of
 from corral.app.runtime.services import Services
@@ -19,8 +21,7 @@ from corral.coordination.sessions import registry as sessions
 from corral.models.instants import iso
 from corral.server.http.routes.callers import Caller, act
 from corral.server.http.routes.daemon import Project
-from corral.server.http.routes.locks import MAX_KEYS, Speaker, parse, speaker
-from corral.server.http.routes.sessions.sessions import Naming, give_name, team_capabilities, whole
+from corral.server.http.routes.sessions.sessions import Naming, give_name, whole
 from corral.server.http.routing import Routes
 from corral.store.sessions import locks as lock_rows
 from corral.store.sessions import mailbox as rows
@@ -175,11 +176,10 @@ def _reserve(
 
 
 async def _begun(services: Services, session_id: str, limit: int) -> Row:
-    of_team = team_capabilities(services)
 
     def look(conn: Connection) -> Row:
         mail = page(map(mailing.wire, mailbox.inbox(conn, session_id, limit=limit)), limit, size=SHOWN_BYTES)
-        session = whole(conn, sessions.find(conn, session_id), of_team)
+        session = whole(conn, sessions.find(conn, session_id), services.teams().capabilities)
         return {"session": session, "inbox": mail.rows, "inbox_left_out": mail.cut}
 
     return {"project": await services.work(lambda: project_of(services)), **await services.store.read(look)}

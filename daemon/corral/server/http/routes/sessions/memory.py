@@ -9,13 +9,13 @@ from pydantic import BaseModel, Field
 from sqlalchemy import Connection
 from starlette.responses import Response
 
+from corral.app.actor import speaker
 from corral.app.pages import page
 from corral.app.runtime.services import Services
 from corral.coordination.sessions import memory
 from corral.coordination.sessions import registry as sessions
 from corral.coordination.sessions.memory import Question
 from corral.server.http.pages import named
-from corral.server.http.routes.locks import speaker
 from corral.server.http.routing import Routes
 
 router = Routes("memory", "/memory")

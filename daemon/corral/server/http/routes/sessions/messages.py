@@ -10,8 +10,8 @@ from sqlalchemy import Connection
 from starlette.requests import Request
 from starlette.responses import Response
 
+from corral.app.actor import person
 from corral.app.pages import Page, listed, page
-from corral.app.roles import roles_of
 from corral.app.runtime.services import Services
 from corral.coordination.mail import addresses, mailbox, mailing, messages
 from corral.coordination.mail.messages import Letter, Sent
@@ -19,15 +19,12 @@ from corral.models import instants
 from corral.models.states import Importance
 from corral.server.http.pages import answer
 from corral.server.http.routes.callers import Caller, act
-from corral.server.http.routes.locks import person
 from corral.server.http.routing import Routes
 from corral.store.sessions import messages as rows
 
 router = Routes("messages", "/messages")
 
 
-LAST = "~"
-"""No name of an agent comes behind it."""
 Before = Annotated[int | None, Field(ge=0, le=2**53, description="Only messages with a lower number.")]
 
 
@@ -72,7 +69,7 @@ async def send(services: Services, given: Sending) -> dict[str, Any]:
         thread_id=given.thread_id,
         **_common(given),
     )
-    roles = roles_of(services)
+    roles = services.teams().members
     return _sent(await act(services, given, lambda conn, me, now: messages.send(conn, me, letter, now, roles=roles)))
 
 
@@ -101,7 +98,9 @@ class Inbox(BaseModel):
     since_ts: str | None = Field(None, max_length=64)
     after: int | None = Field(None, ge=0, description="Only messages with a higher number.")
     before: int | None = Field(None, ge=0, le=2**53, description="Only messages with a lower number.")
-    before_to: str = Field(LAST, max_length=128, description="Of `before` itself, only recipients behind this name.")
+    before_to: str = Field(
+        mailbox.LAST, max_length=128, description="Of `before` itself, only recipients behind this name."
+    )
     limit: int = Field(20, ge=1, le=mailbox.MOST_AT_ONCE)
     wait_s: float = Field(0, ge=0, le=25, description="Wait so long for the first one.")
 
@@ -185,7 +184,7 @@ def _detail(conn: Connection, row: dict[str, Any]) -> dict[str, Any]:
 @router.post("/{message_id}/reply", status_code=201)
 async def reply(services: Services, message_id: str, given: Answering) -> dict[str, Any]:
     """Answer a message, in its thread and with its importance."""
-    letter, roles = Letter(subject="Re:", **_common(given)), roles_of(services)
+    letter, roles = Letter(subject="Re:", **_common(given)), services.teams().members
     return _sent(
         await act(services, given, lambda conn, me, now: messages.reply(conn, me, message_id, letter, now, roles=roles))
     )

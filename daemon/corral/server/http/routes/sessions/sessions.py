@@ -12,25 +12,25 @@ from sqlalchemy import Connection
 from starlette.requests import Request
 from starlette.responses import Response
 
-from corral.app import refusals
+from corral.app import refusals, session_sweep
+from corral.app.actor import person
 from corral.app.pages import MOST, Page, page
+from corral.app.processes import started_at
 from corral.app.runtime.services import Services
+from corral.app.session_sweep import DEFAULT_THRESHOLD_MINUTES, MAX_THRESHOLD_MINUTES
 from corral.coordination.mail import addresses
 from corral.coordination.sessions import changesets, discovery
 from corral.coordination.sessions import registry as sessions
 from corral.coordination.sessions.registry import Arrival
-from corral.errors import InvalidInput, NotFound
+from corral.errors import NotFound
 from corral.git import history
 from corral.models import merges as shapes
 from corral.models.identifiers import LONGEST_SESSION_ID, new_id
 from corral.models.instants import iso
 from corral.models.states import ShownStatus
-from corral.server.hooks.events import started_at
 from corral.server.http.pages import answer
 from corral.server.http.routes.callers import SessionId
-from corral.server.http.routes.locks import person
 from corral.server.http.routing import Routes
-from corral.server.upkeep import timers
 from corral.store.sessions import names
 from corral.store.sessions import sessions as session_rows
 from corral.work.workers import departures
@@ -38,12 +38,6 @@ from corral.work.workers import departures
 router = Routes("sessions", "/sessions")
 MOST_MERGES, MOST_COMMITS = 50, 500
 """The latest of a session's that are told."""
-DEFAULT_THRESHOLD_MINUTES, MAX_THRESHOLD_MINUTES = 15, 7 * 24 * 60
-
-
-def team_capabilities(services: Services) -> discovery.Capabilities:
-    """What the team says that an agent can do."""
-    return services.teams().capabilities
 
 
 class Registration(BaseModel):
@@ -78,7 +72,7 @@ async def listing(
 ) -> Response:
     """Every session of the project, the latest first, disconnected ones too unless filtered; ``names``: those it goes by beside
     its own."""
-    of_team = team_capabilities(services)
+    of_team = services.teams().capabilities
 
     def look(conn: Connection) -> Page:
         found = discovery.everyone(conn, capability, [str(one) for one in status], of_team, after=after)
@@ -96,7 +90,7 @@ async def detail(services: Services, session_id: SessionId) -> dict[str, Any]:
 
     def look(conn: Connection) -> tuple[dict[str, Any], dict[str, list[dict[str, Any]]]]:
         row = sessions.find(conn, session_id)
-        return whole(conn, row, team_capabilities(services)), changesets.of(conn, row["session_id"])
+        return whole(conn, row, services.teams().capabilities), changesets.of(conn, row["session_id"])
 
     shown, changes = await services.store.read(look)
     merges = changes["merges"][-MOST_MERGES:]
@@ -132,15 +126,7 @@ class Cleanup(BaseModel):
 @router.post("/cleanup")
 async def cleanup(services: Services, asked: Cleanup | None = None) -> dict[str, Any]:
     """Give up the sessions whose process is gone or that were silent too long: what they hold comes free."""
-    return await clean_up(services, asked.stale_threshold_minutes if asked else DEFAULT_THRESHOLD_MINUTES)
-
-
-async def clean_up(services: Services, minutes: float) -> dict[str, Any]:
-    """End who was silent for so many minutes; says how many, and how many locks came free."""
-    if not 1 <= minutes <= MAX_THRESHOLD_MINUTES:
-        raise InvalidInput(f"A threshold of {minutes:g} minutes is not possible.", remedy="Use 1 minute to a week.")
-    cleaned = await services.work(lambda: timers.clean_up(services, minutes * 60))
-    return {"success": True, "agents_cleaned": cleaned.agents, "locks_released": cleaned.locks}
+    return await session_sweep.clean_up(services, asked.stale_threshold_minutes if asked else DEFAULT_THRESHOLD_MINUTES)
 
 
 @router.post("", status_code=201)

@@ -11,6 +11,8 @@ from sqlalchemy import Connection
 from starlette.requests import Request
 from starlette.responses import Response
 
+from corral.app import merges as app_merges
+from corral.app.merges import merge_settled
 from corral.app.pages import MOST, Page, page
 from corral.app.runtime.services import Services
 from corral.app.runtime.settings import CONFIG_IN_TREE
@@ -25,9 +27,7 @@ from corral.server.http.logtail import FURTHEST, LogPart, follow
 from corral.server.http.pages import answer
 from corral.server.http.routes.callers import SessionId
 from corral.server.http.routing import Routes
-from corral.server.process.assembly import merge_settled
 from corral.store.merges import merges
-from corral.work.tasks import tasks
 from corral.work.tasks.dismissal import dismiss as settle
 
 router = Routes("merges", "/merges")
@@ -92,26 +92,7 @@ async def listing(
 @router.post("", status_code=201)
 async def submit(services: Services, wanted: Submission) -> dict[str, Any]:
     """Put a branch into the queue; ``merge_id`` is null if the target has everything of it already."""
-    now = services.now()
-    target = wanted.target or services.settings.target().removeprefix("refs/heads/")
-    named = wanted.task_id
-    owner = await services.store.read(lambda conn: tasks.find(conn, named)["task_id"]) if named else None
-    row = await services.work(
-        lambda: requests.submit(
-            services.db,
-            services.git,
-            branch=wanted.branch,
-            target=target,
-            now=now,
-            title=wanted.title,
-            session_id=wanted.session_id,
-            task_id=owner,
-        )
-    )
-    if row is None:
-        return {"merge_id": None, "branch": wanted.branch, "target": target, "state": None}
-    services.nudge("landing")
-    return shapes.summary(row)
+    return await app_merges.submit(services, **wanted.model_dump())
 
 
 @router.get("/{merge_id}")

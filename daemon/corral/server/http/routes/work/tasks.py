@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import time
-from collections.abc import Awaitable, Callable, Sequence
-from datetime import datetime
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,19 +12,17 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from corral.app import completion
-from corral.app.agents import roster_of
+from corral.app import tasks as app_tasks
+from corral.app.actor import Actor
 from corral.app.pages import MOST, Page, page
 from corral.app.runtime.services import Services
-from corral.coordination.locks.table import Holder
 from corral.errors import InvalidInput, NotFound
 from corral.models import tasks as shapes
 from corral.models.states import TaskStatus
 from corral.server.http.logtail import FURTHEST, LogPart, follow
 from corral.server.http.pages import answer
-from corral.server.http.routes.locks import speaker
 from corral.server.http.routing import Routes
-from corral.store.tasks import work_pause
-from corral.work.tasks import agents, delays, leases, tasks
+from corral.work.tasks import delays, tasks
 
 router = Routes("tasks", "/tasks")
 
@@ -65,52 +60,17 @@ class Completion(BaseModel):
     session_id: shapes.Short | None = None
 
 
-STOPPED_WITHIN_S = 20.0
-"""How long a cancellation by the convention waits for the worker to be gone."""
-
-
-async def settled(services: Services, submissions: list[shapes.TaskSubmission]) -> list[shapes.TaskSubmission]:
-    """Say what executes each and which claims are folders, and refuse now what no worker here could do.
-
-    Raises:
-        InvalidInput: An agent is not there, not valid, or not capable of what is required.
-        RunnerUnavailable: Says what is missing.
-    """
-    submissions = [_with_folders(item, services.project.root) if item.claims else item for item in submissions]
-    roster = roster_of(services)
-    check = services.supervisor.check
-    if any(item.agent is not None or item.agent_requirements is not None for item in submissions):
-        return await services.work(lambda: agents.settle(submissions, roster, check))  # reads files
-    return agents.settle(submissions, roster, check)
-
-
-def _with_folders(item: shapes.TaskSubmission, root: Path) -> shapes.TaskSubmission:
-    """A claim on what is a folder in the main checkout covers what is in it, also without a slash at its end."""
-
-    def is_folder(claim: str) -> bool:
-        return os.path.isdir(root / claim)  # noqa: PTH112 - of what is no path it is False
-
-    claims = [f"{claim}/" if is_folder(claim) and not claim.endswith("/") else claim for claim in item.claims]
-    return item.model_copy(update={"claims": claims})
-
-
 @router.post("", status_code=201)
 async def submit(services: Services, body: dict[str, Any]) -> dict[str, Any]:
     """Queue one task; acknowledged when it is durable."""
-    submissions = await settled(services, shapes.read_submissions([body]))
-    now, rules = services.now(), services.settings().tasks
-    row = await services.store.write(lambda conn: tasks.submit(conn, submissions[0], now, rules))
-    services.nudge("supervisor")
+    row = await app_tasks.submit(services, body)
     return {"task_id": row["task_id"], "status": row["status"], "title": row["title"]}
 
 
 @router.post("/batch", status_code=201)
 async def submit_batch(services: Services, batch: Batch) -> dict[str, Any]:
     """Queue several tasks, all or none; they may wait for each other by ``name``."""
-    submissions = await settled(services, shapes.read_submissions(list(batch.tasks)))
-    now, rules = services.now(), services.settings().tasks
-    rows = await services.store.write(lambda conn: tasks.submit_batch(conn, submissions, now, rules))
-    services.nudge("supervisor")
+    rows = await app_tasks.submit_batch(services, batch.tasks)
     return {"task_ids": [row["task_id"] for row in rows], "queued": len(rows)}
 
 
@@ -163,66 +123,21 @@ async def claim(services: Services, wanted: Claim) -> dict[str, Any]:
 
     ``also_held``: what the session had claimed before, where there is any.
     """
-    now = services.now()
-
-    def take(conn: Connection) -> dict[str, Any]:
-        who = speaker(conn, wanted.session_id, now).holder.session_id
-        return claimed(services, conn, who, now, wanted.task_types, wanted.idempotency_key)
-
-    return handed_over(services, await services.store.write(take))
-
-
-def claimed(
-    services: Services, conn: Connection, who: str, now: datetime, task_types: Sequence[str], key: str | None = None
-) -> dict[str, Any]:
-    """Claim the next task for a session, in a write; returns what it is told."""
-    me = leases.claimant(conn, who, services.teams().capabilities)
-    row = leases.claim(conn, me, now, services.settings(), task_types=task_types, key=key, fold=services.fold)
-    others = leases.also_held(conn, who, row)
-    reason = "no_tasks_available" if work_pause.current(conn) is None else "work_paused"
-    found = {"success": True, **shapes.leased(row)} if row else {"success": False, "reason": reason}
-    return {**found, **({"also_held": others} if others else {})}
-
-
-def handed_over(services: Services, answer: dict[str, Any]) -> dict[str, Any]:
-    """The same, once it is durable: from now on its lease is looked after."""
-    if answer["success"]:
-        services.nudges.soon("supervisor")
-        services.nudges.soon("sessions")
-    return answer
+    return await app_tasks.claim(Actor(services, wanted.session_id), wanted.task_types, wanted.idempotency_key)
 
 
 @router.post("/{task_id}/complete")
 async def complete(services: Services, task_id: str, said: Completion) -> dict[str, Any]:
     """End a task that was claimed; only the session that holds it can. What it committed in its worktree lands."""
-    now = services.now()
-
-    def write(operation: Callable[[Connection, Holder], dict[str, Any]]) -> Awaitable[dict[str, Any]]:
-        return services.store.write(lambda conn: operation(conn, speaker(conn, said.session_id, now).holder))
-
-    return await completion.complete(services, write, task_id, **said.model_dump(exclude={"session_id"}))
+    actor = Actor(services, said.session_id)
+    return await completion.complete(actor, task_id, **said.model_dump(exclude={"session_id"}))
 
 
 @router.post("/{task_id}/cancel")
 async def cancel(services: Services, task_id: str, why: Reason) -> dict[str, Any]:
     """Cancel a task: at once if it waits, within seconds if it runs."""
-    row = await call_off(services, task_id, why)
+    row = await app_tasks.cancel(services, task_id, reason=why.reason, convention=why.convention)
     return {"task_id": row["task_id"], "status": row["status"]}
-
-
-async def call_off(services: Services, task_id: str, why: Reason) -> dict[str, Any]:
-    """Cancel a task; by the convention, wait until it has ended too. Returns its row."""
-    now, rules = services.now(), services.settings().tasks
-    row = await services.store.write(
-        lambda conn: tasks.cancel(conn, task_id, now, rules, reason=why.reason, convention=why.convention)
-    )
-    services.nudge("supervisor")
-    full_id = row["task_id"]
-    deadline = time.monotonic() + (STOPPED_WITHIN_S if why.convention else 0)
-    while row["status"] == TaskStatus.RUNNING and (left := deadline - time.monotonic()) > 0:
-        await services.changes.next(min(left, 1.0))
-        row = await services.store.read(lambda conn: tasks.find(conn, full_id))
-    return row
 
 
 @router.post("/{task_id}/retry")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from corral.server.hooks.transcripts import TAIL_BYTES, WORDS, last_words
+from corral.coordination.sessions.transcripts import TAIL_BYTES, WORDS, last_words
 
 
 def _line(*content: dict[str, Any], kind: str = "assistant", **more: Any) -> str:

@@ -1,0 +1,66 @@
+"""Merge requests: a branch is put into the queue of its target; what the end of a request means for its task."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection
+
+from corral.app.runtime.services import Services
+from corral.app.runtime.settings import SettingsHolder
+from corral.landing import requests
+from corral.landing.landfall import OnSettled
+from corral.models import merges as shapes
+from corral.work.tasks import tasks
+
+
+async def submit(
+    services: Services,
+    branch: str,
+    target: str | None,
+    *,
+    session_id: str | None,
+    task_id: str | None,
+    title: str | None = None,
+) -> dict[str, Any]:
+    """Put a branch into the queue; ``merge_id`` is null if the target has everything of it already.
+
+    Args:
+        target: None: where work lands by the settings.
+        session_id: The session that asks, if one does.
+        task_id: Whose work the branch is, or the beginning of its id; None: the branch or the session tells.
+
+    Raises:
+        NotFound: No such branch, target or task.
+        InvalidInput: A name that is none, or whose work it is is not clear.
+    """
+    now = services.now()
+    onto = target or services.settings.target().removeprefix("refs/heads/")
+    owner = await services.store.read(lambda conn: tasks.find(conn, task_id)["task_id"]) if task_id else None
+    row = await services.work(
+        lambda: requests.submit(
+            services.db,
+            services.git,
+            branch=branch,
+            target=onto,
+            now=now,
+            title=title,
+            session_id=session_id,
+            task_id=owner,
+        )
+    )
+    if row is None:
+        return {"merge_id": None, "branch": branch, "target": onto, "state": None}
+    services.nudge("landing")
+    return shapes.summary(row)
+
+
+def merge_settled(settings: SettingsHolder) -> OnSettled:
+    """What the end of a merge request means: dependents become ready, or fail."""
+
+    def settled(conn: Connection, merge: dict[str, Any], at: datetime) -> None:
+        if merge["task_id"] is not None:
+            tasks.merge_settled(conn, merge["task_id"], merge["state"], at, unblock_on=settings().tasks.unblock_on)
+
+    return settled

@@ -1,0 +1,25 @@
+"""Processes of sessions, as the system knows them."""
+
+from __future__ import annotations
+
+import psutil
+
+
+def started_at(pid: int) -> float | None:
+    """When a process started (Unix time), against the reuse of its id; None if it is gone."""
+    try:
+        return float(psutil.Process(pid).create_time())
+    except psutil.Error:
+        return None
+
+
+def is_running(pid: int, started: float | None) -> bool:
+    """Whether the process with this id is still the one that started then."""
+    try:
+        process = psutil.Process(pid)
+        same = started is None or abs(process.create_time() - started) < 1.0
+        return same and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+    except psutil.AccessDenied:
+        return True

@@ -1,0 +1,132 @@
+"""Tasks: submitted, claimed, cancelled. How a claimed one ends is :mod:`corral.app.completion`."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection
+
+from corral.app.actor import Actor
+from corral.app.agents import roster_of
+from corral.app.runtime.services import Services
+from corral.coordination.locks.table import Holder
+from corral.errors import InvalidInput
+from corral.models import tasks as shapes
+from corral.models.states import TaskStatus
+from corral.store.tasks import work_pause
+from corral.work.tasks import agents, leases, tasks
+
+MOST_OF_REASON = 2000
+"""Characters of the reason of a cancellation; everyone who reads the task reads it."""
+STOPPED_WITHIN_S = 20.0
+"""How long a cancellation by the convention waits for the worker to be gone."""
+
+
+async def submit(services: Services, given: dict[str, Any], actor: Actor | None = None) -> dict[str, Any]:
+    """Queue one task; returns its row when it is durable.
+
+    Args:
+        given: As the wire has it.
+        actor: The session that submits it, where that is known.
+
+    Raises:
+        InvalidInput: It is none, or its agent is not there, not valid, or not capable of what is required.
+        RunnerUnavailable: Says what is missing.
+    """
+    (task,) = await _settled(services, shapes.read_submissions([given]))
+    now, rules = services.now(), services.settings().tasks
+
+    def store(conn: Connection, me: Holder) -> dict[str, Any]:
+        return tasks.submit(conn, task.model_copy(update={"submitted_by": me.session_id}), now, rules)
+
+    if actor is not None:
+        row = await actor.write(store)
+    else:
+        row = await services.store.write(lambda conn: tasks.submit(conn, task, now, rules))
+    services.nudge("supervisor")
+    return row
+
+
+async def submit_batch(services: Services, given: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Queue several tasks, all or none; they may wait for each other by ``name``. Raises as :func:`submit` does."""
+    batch = await _settled(services, shapes.read_submissions(given))
+    now, rules = services.now(), services.settings().tasks
+    rows = await services.store.write(lambda conn: tasks.submit_batch(conn, batch, now, rules))
+    services.nudge("supervisor")
+    return rows
+
+
+async def _settled(services: Services, submissions: list[shapes.TaskSubmission]) -> list[shapes.TaskSubmission]:
+    """Say what executes each and which claims are folders, and refuse now what no worker here could do.
+
+    Raises:
+        InvalidInput: An agent is not there, not valid, or not capable of what is required.
+        RunnerUnavailable: Says what is missing.
+    """
+    submissions = [_with_folders(item, services.project.root) if item.claims else item for item in submissions]
+    roster = roster_of(services)
+    check = services.supervisor.check
+    if any(item.agent is not None or item.agent_requirements is not None for item in submissions):
+        return await services.work(lambda: agents.settle(submissions, roster, check))  # reads files
+    return agents.settle(submissions, roster, check)
+
+
+def _with_folders(item: shapes.TaskSubmission, root: Path) -> shapes.TaskSubmission:
+    """A claim on what is a folder in the main checkout covers what is in it, also without a slash at its end."""
+
+    def is_folder(claim: str) -> bool:
+        return os.path.isdir(root / claim)  # noqa: PTH112 - of what is no path it is False
+
+    claims = [f"{claim}/" if is_folder(claim) and not claim.endswith("/") else claim for claim in item.claims]
+    return item.model_copy(update={"claims": claims})
+
+
+async def claim(actor: Actor, task_types: Sequence[str], key: str | None = None) -> dict[str, Any]:
+    """Claim the next task that no worker executes: ``{success, task_id, …}``, or ``reason: no_tasks_available``.
+
+    Args:
+        task_types: Of which types; none: of any.
+        key: The same again gives the same task, while it is held.
+    """
+    services, now = actor.services, actor.services.now()
+
+    def take(conn: Connection, me: Holder) -> dict[str, Any]:
+        who = leases.claimant(conn, me.session_id, services.teams().capabilities)
+        row = leases.claim(conn, who, now, services.settings(), task_types=task_types, key=key, fold=services.fold)
+        others = leases.also_held(conn, me.session_id, row)
+        reason = "no_tasks_available" if work_pause.current(conn) is None else "work_paused"
+        found = {"success": True, **shapes.leased(row)} if row else {"success": False, "reason": reason}
+        return {**found, **({"also_held": others} if others else {})}
+
+    answer = await actor.write(take)
+    if answer["success"]:  # from now on its lease is looked after
+        services.nudges.soon("supervisor")
+        services.nudges.soon("sessions")
+    return answer
+
+
+async def cancel(services: Services, task_id: str, *, reason: str, convention: bool = False) -> dict[str, Any]:
+    """Cancel a task; returns its row.
+
+    Args:
+        convention: It ends ``failed`` with ``result.error_code`` "cancelled_by_orchestrator"; wait until it has ended.
+    """
+    if len(reason) > MOST_OF_REASON:
+        raise InvalidInput(
+            f"A reason has at most {MOST_OF_REASON} characters; this one has {len(reason)}.", remedy="Say it shorter."
+        )
+    now, rules = services.now(), services.settings().tasks
+    row = await services.store.write(
+        lambda conn: tasks.cancel(conn, task_id, now, rules, reason=reason, convention=convention)
+    )
+    services.nudge("supervisor")
+    full_id = row["task_id"]
+    deadline = time.monotonic() + (STOPPED_WITHIN_S if convention else 0)
+    while row["status"] == TaskStatus.RUNNING and (left := deadline - time.monotonic()) > 0:
+        await services.changes.next(min(left, 1.0))
+        row = await services.store.read(lambda conn: tasks.find(conn, full_id))
+    return row
