@@ -77,3 +77,10 @@ def test_an_inbox_is_asked_for_in_any_spelling_of_a_query(house: Coordinated) ->
         ]
     assert [letter["subject"] for letter in _raw(house, "GET", "/messages?everyone=on&limit=1", None)[1]] == ["second"]
     assert _raw(house, "GET", "/messages?session_id=the+one&after=99", None) == (200, [])
+
+
+def test_an_id_in_the_path_is_checked_as_the_framework_checks_it(house: Coordinated) -> None:
+    house.run("daemon", "start")
+    for bad in ("%20one", "a%07b", "x" * 129):
+        _refuses(house, "POST", f"/sessions/{bad}/heartbeat", b"{}")
+    assert _raw(house, "POST", "/sessions/one/heartbeat", None)[0] == 200

@@ -1,8 +1,8 @@
 """The calls that sessions make all the time, answered without the framework around them.
 
-FastAPI spends more on finding a route, its dependencies and its stack of middleware than such a call itself costs. The same
-route functions are called here, with the same models; whatever is unusual (another path, a body that is not what it should
-be) goes to the framework as it came, which also documents all of them.
+FastAPI spends more on finding a route, its dependencies and its stack of middleware than such a call itself costs. The routes
+that are declared ``hot`` are called here, with the same models; whatever is unusual (another path, a body that is not what it
+should be) goes to the framework as it came, which also documents all of them.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from inspect import signature
 from typing import Any
 from urllib.parse import parse_qsl
 
-from pydantic import BaseModel
+from pydantic import BaseModel, TypeAdapter
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -26,11 +27,32 @@ from corral.server.http.access import App, Receive, Scope, Send
 from corral.server.http.routes import daemon, hooks, locks
 from corral.server.http.routes.sessions import messages, sessions
 from corral.server.http.routes.work import tasks
-from corral.server.http.routing import PREFIX
+from corral.server.http.routing import PREFIX, Route
 
-Read = Callable[[bytes], Any]
-Found = tuple[list[Any], Callable[..., Awaitable[Any]], "Read | None", int, bool]
-Call = tuple[str, "re.Pattern[str]", Callable[..., Awaitable[Any]], "Read | None", int, bool]
+Read = Callable[[Any], Any]
+"""Makes an argument of what was said; raises ValueError where it is none."""
+MODULES = (hooks, locks, messages, sessions, tasks, daemon)
+"""Those that declare hot routes, the most frequent first."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """A hot route, ready to be called.
+
+    Attributes:
+        pattern: Matches its path; each group is an argument.
+        path: By name, how an argument in the path is read.
+        said: Name of the argument that the body is (of GET: the query), and how it is read; None: there is none.
+        request: Name of the argument that takes the request itself; None: none does.
+    """
+
+    method: str
+    pattern: re.Pattern[str]
+    answer: Callable[..., Awaitable[Any]]
+    status: int
+    path: dict[str, Read]
+    said: tuple[str, Read] | None
+    request: str | None
 
 
 def _object(body: bytes) -> dict[str, Any]:
@@ -40,11 +62,7 @@ def _object(body: bytes) -> dict[str, Any]:
     return decoded
 
 
-def _model(model: type[BaseModel]) -> Callable[[bytes], BaseModel]:
-    return model.model_validate_json
-
-
-def _query(model: type[BaseModel]) -> Callable[[bytes], BaseModel]:
+def _query(model: type[BaseModel]) -> Read:
     def asked(query: bytes) -> BaseModel:
         pairs = parse_qsl(query.decode("ascii"), keep_blank_values=True, strict_parsing=bool(query))
         if len(dict(pairs)) < len(pairs):
@@ -54,33 +72,34 @@ def _query(model: type[BaseModel]) -> Callable[[bytes], BaseModel]:
     return asked
 
 
-_CALLS: tuple[Call, ...] = tuple(
-    (method, re.compile(PREFIX + path), answer, read, status, "request" in signature(answer).parameters)
-    for method, path, answer, read, status in (
-        ("POST", "/hooks/([^/]+)", hooks.hook, _object, 200),
-        ("POST", "/sessions/([^/]+)/heartbeat", sessions.heartbeat, None, 200),
-        ("POST", "/locks/acquire", locks.acquire, _model(locks.Acquisition), 201),
-        ("POST", "/locks/check", locks.check, _model(locks.Keys), 200),
-        ("POST", "/locks/release", locks.release, _model(locks.Release), 200),
-        ("POST", "/messages", messages.send, _model(messages.Sending), 201),
-        ("GET", "/messages", messages.inbox, _query(messages.Inbox), 200),
-        ("POST", "/sessions", sessions.register, _model(sessions.Registration), 201),
-        ("POST", "/tasks", tasks.submit, _object, 201),
-        ("POST", "/tasks/claim", tasks.claim, _model(tasks.Claim), 200),
-        ("POST", "/tasks/([^/]+)/complete", tasks.complete, _model(tasks.Completion), 200),
-        ("POST", "/hooks/Stop/wait", hooks.wait, _object, 200),
-        ("GET", "/bridge", hooks.bridge, _query(hooks.Bridge), 200),
-        ("GET", "/health", daemon.health, None, 200),
-        ("POST", "/daemon/stop", daemon.stop, _model(daemon.Stop), 202),
-    )
-)
-"""Method, path, route function, how its body (of GET: its query) is read (None: it has none), the status of success, and
-whether it wants the request itself."""
-_BY_METHOD = {method: [call for call in _CALLS if call[0] == method] for method in ("GET", "POST")}
+def _reader(kind: Any, method: str) -> Read:
+    if not isinstance(kind, type) or not issubclass(kind, BaseModel):
+        return _object
+    return _query(kind) if method == "GET" else kind.model_validate_json
+
+
+def _call(prefix: str, route: Route) -> Call:
+    """A declared route as it is called here; its parameters say what it wants, as they tell FastAPI."""
+    path: dict[str, Read] = {}
+    said, request = None, None
+    _services, *parameters = signature(route.answer, eval_str=True).parameters.values()
+    for one in parameters:
+        if f"{{{one.name}}}" in route.path:
+            path[one.name] = str if one.annotation is str else TypeAdapter(one.annotation).validate_python
+        elif one.annotation is Request:
+            request = one.name
+        else:
+            said = (one.name, _reader(one.annotation, route.method))
+    pattern = re.compile(PREFIX + re.sub(r"{(\w+)}", r"(?P<\1>[^/]+)", prefix + route.path))
+    return Call(route.method, pattern, route.answer, route.options.get("status_code", 200), path, said, request)
+
+
+CALLS = tuple(_call(module.router.prefix, route) for module in MODULES for route in module.router.declared if route.hot)
+_BY_METHOD = {method: [call for call in CALLS if call.method == method] for method in ("GET", "POST")}
 
 
 class Express:
-    """ASGI: answers the calls in the table, passes the rest on.
+    """ASGI: answers the hot routes, passes the rest on.
 
     Args:
         app: The framework's application.
@@ -96,18 +115,21 @@ class Express:
         if found is None:
             await self._app(scope, receive, send)
             return
-        arguments, answer, read, status, asks = found
-        body = b"" if scope["method"] == "GET" else await _whole(receive)
-        said = scope["query_string"] if scope["method"] == "GET" else body
-        if asks:
-            arguments.append(Request(scope, receive))
+        call, given = found
+        body = b"" if call.method == "GET" else await _whole(receive)
         try:
-            given = [*arguments, read(said)] if read is not None else arguments
-        except (ValueError, RecursionError):  # also pydantic's; the framework says what is wrong with it
+            arguments = {name: read(given[name]) for name, read in call.path.items()}
+            if call.said is not None:
+                name, read = call.said
+                arguments[name] = read(scope["query_string"] if call.method == "GET" else body)
+        except (CorralError, ValueError, RecursionError):  # also pydantic's; the framework says what is wrong with it
             await self._app(scope, _again(body, receive), send)
             return
+        if call.request is not None:
+            arguments[call.request] = Request(scope, receive)
+        status = call.status
         try:
-            answered = await answer(self._services, *given)
+            answered = await call.answer(self._services, **arguments)
         except CorralError as error:
             status, answered = error.status, error.to_wire()
         except Exception as error:  # noqa: BLE001 - the edge: logged, and told
@@ -122,11 +144,11 @@ class Express:
         await send({"type": "http.response.body", "body": data})
 
 
-def _find(method: str, path: str) -> Found | None:
-    for _method, pattern, answer, read, status, asks in _BY_METHOD.get(method, ()):
-        match = pattern.fullmatch(path)
+def _find(method: str, path: str) -> tuple[Call, dict[str, str]] | None:
+    for call in _BY_METHOD.get(method, ()):
+        match = call.pattern.fullmatch(path)
         if match is not None:
-            return list(match.groups()), answer, read, status, asks
+            return call, match.groupdict()
     return None
 
 

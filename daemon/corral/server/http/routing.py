@@ -18,12 +18,18 @@ F = TypeVar("F", bound=Callable[..., Awaitable[Any]])
 
 @dataclass(frozen=True)
 class Route:
-    """One operation; ``options`` are those of FastAPI's ``add_api_route``."""
+    """One operation.
+
+    Attributes:
+        options: Those of FastAPI's ``add_api_route``.
+        hot: Whether sessions call it all the time, so that it is answered without the framework.
+    """
 
     method: str
     path: str
     answer: Callable[..., Awaitable[Any]]
     options: dict[str, Any]
+    hot: bool
 
 
 class Routes:
@@ -39,21 +45,21 @@ class Routes:
         self.prefix = prefix
         self.declared: list[Route] = []
 
-    def get(self, path: str, **options: Any) -> Callable[[F], F]:
+    def get(self, path: str, *, hot: bool = False, **options: Any) -> Callable[[F], F]:
         """Declare what asks for something."""
-        return self._declare("GET", path, options)
+        return self._declare("GET", path, options, hot)
 
-    def post(self, path: str, **options: Any) -> Callable[[F], F]:
+    def post(self, path: str, *, hot: bool = False, **options: Any) -> Callable[[F], F]:
         """Declare what does something."""
-        return self._declare("POST", path, options)
+        return self._declare("POST", path, options, hot)
 
     def delete(self, path: str, **options: Any) -> Callable[[F], F]:
         """Declare what removes something."""
-        return self._declare("DELETE", path, options)
+        return self._declare("DELETE", path, options, False)
 
-    def _declare(self, method: str, path: str, options: dict[str, Any]) -> Callable[[F], F]:
+    def _declare(self, method: str, path: str, options: dict[str, Any], hot: bool) -> Callable[[F], F]:
         def keep(answer: F) -> F:
-            self.declared.append(Route(method, path, answer, options))
+            self.declared.append(Route(method, path, answer, options, hot))
             return answer
 
         return keep

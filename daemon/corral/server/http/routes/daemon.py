@@ -40,7 +40,7 @@ class Stop(BaseModel):
     drain: bool = False
 
 
-@router.get("/health")
+@router.get("/health", hot=True)
 async def health(services: Services) -> dict[str, Any]:
     """Version, protocol, process and project of the daemon that answers."""
     return {
@@ -169,7 +169,7 @@ async def resume(services: Services) -> dict[str, Any]:
     return {"paused": False, "was_paused": was_paused}
 
 
-@router.post("/daemon/stop", status_code=202)
+@router.post("/daemon/stop", hot=True, status_code=202)
 async def stop(services: Services, request: Request, how: Stop) -> dict[str, Any]:
     """Begin to stop: workers are ended (or, with ``drain``, waited for), then the process leaves.
 

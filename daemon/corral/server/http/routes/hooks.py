@@ -29,13 +29,13 @@ LOST = timedelta(seconds=2)
 router = Routes("hooks")
 
 
-@router.post("/hooks/{event}")
+@router.post("/hooks/{event}", hot=True)
 async def hook(services: Services, event: str, payload: dict[str, Any]) -> dict[str, Any]:
     """One event of a Claude Code session; the answer is what the hook prints."""
     return await hooks.answer(services, event, payload)
 
 
-@router.post("/hooks/Stop/wait")
+@router.post("/hooks/Stop/wait", hot=True)
 async def wait(services: Services, request: Request, payload: dict[str, Any]) -> dict[str, str]:
     """Held open beside a session of a terminal that stopped, until mail for it comes: ``{"text": …}`` to wake it with.
 
@@ -97,7 +97,7 @@ class Bridge(BaseModel):
     session: str = ""
 
 
-@router.get("/bridge")
+@router.get("/bridge", hot=True)
 async def bridge(services: Services, told: Bridge) -> Held:
     """Held open by a session's MCP bridge while it lives; its end tells that the session is unguarded, or gone."""
     services.witness.bridge_opened(told.pid, told.session, told.client)

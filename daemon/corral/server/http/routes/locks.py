@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, Field, model_validator
 from sqlalchemy import Connection
 from starlette.requests import Request
 from starlette.responses import Response
@@ -49,20 +49,14 @@ class Keys(BaseModel):
 
 
 class Acquisition(Keys):
-    """What to reserve, now, all or none; ``ttl_s``: seconds until it expires, 1 to 30 days' worth."""
+    """What to reserve, all or none; ``ttl_s``: seconds until it expires, 1 to 30 days' worth.
 
-    model_config = ConfigDict(extra="forbid")
+    ``wait_s``: wait for all of it, in turn; ``each``: take what is free and tell about the rest.
+    """
 
     ttl_s: float | None = None
     exclusive: bool = True
     reason: str | None = Field(None, max_length=2000)
-
-
-class Patience(Acquisition):
-    """What to reserve; ``wait_s``: wait for all of it, in turn; ``each``: take what is free and tell about the rest."""
-
-    model_config = ConfigDict(extra="ignore")
-
     wait_s: float = Field(0.0, ge=0, le=MAX_WAIT_S)
     each: bool = False
 
@@ -111,14 +105,8 @@ async def listing(
     return answer(request, found, lambda row: {"after": locks.place(row)})
 
 
-async def acquire(services: Services, wanted: Acquisition) -> dict[str, Any]:
-    """Reserve all the keys now, or none of them: what is asked all the time, past the framework."""
-    taken = await lock_waiting.acquire(Actor(services, wanted.session_id), _wish(services, wanted), 0)
-    return _told(taken.name, taken.rows)
-
-
-@router.post("/acquire", status_code=201)
-async def acquire_in_turn(services: Services, request: Request, wanted: Patience) -> dict[str, Any]:
+@router.post("/acquire", status_code=201, hot=True)
+async def acquire(services: Services, request: Request, wanted: Acquisition) -> dict[str, Any]:
     """Reserve all the keys or none of them, or each that is free; with ``wait_s`` when it is one's turn."""
     wish, actor = _wish(services, wanted), Actor(services, wanted.session_id)
     if not wanted.each:
@@ -199,7 +187,7 @@ async def force_release(services: Services, wanted: Force) -> dict[str, Any]:
     return {"success": True, "released": released}
 
 
-@router.post("/check")
+@router.post("/check", hot=True)
 async def check(services: Services, asked: Keys) -> list[dict[str, Any]]:
     """For each key: whether an edit of it would be free, and who holds what overlaps it."""
     now, keys = services.now(), parse(services, asked.paths)
@@ -207,7 +195,7 @@ async def check(services: Services, asked: Keys) -> list[dict[str, Any]]:
     return await services.store.glance(lambda conn: locks.standing(conn, keys, me, now))
 
 
-@router.post("/release")
+@router.post("/release", hot=True)
 async def release(services: Services, given: Release) -> dict[str, Any]:
     """Give up a session's locks, those named or all. Another session is refused, a person put on record."""
     now, keys = services.now(), parse(services, given.paths)

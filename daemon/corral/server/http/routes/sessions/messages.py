@@ -59,7 +59,7 @@ def _sent(sent: Sent) -> dict[str, Any]:
     }
 
 
-@router.post("", status_code=201)
+@router.post("", status_code=201, hot=True)
 async def send(services: Services, given: Sending) -> dict[str, Any]:
     """Send a message to everybody it names, or to nobody; ``bounced`` are those who are gone."""
     letter = Letter(
@@ -105,7 +105,7 @@ class Inbox(BaseModel):
     wait_s: float = Field(0, ge=0, le=25, description="Wait so long for the first one.")
 
 
-@router.get("", response_model=list[dict[str, Any]])
+@router.get("", response_model=list[dict[str, Any]], hot=True)
 async def inbox(services: Services, request: Request, asked: Inbox) -> Response:
     """An inbox, the newest first; reading it changes nothing."""
 

@@ -129,7 +129,7 @@ async def cleanup(services: Services, asked: Cleanup | None = None) -> dict[str,
     return await session_sweep.clean_up(services, asked.stale_threshold_minutes if asked else DEFAULT_THRESHOLD_MINUTES)
 
 
-@router.post("", status_code=201)
+@router.post("", status_code=201, hot=True)
 async def register(services: Services, said: Registration) -> dict[str, Any]:
     """Register a session, or update the one with that id."""
     now = services.now()
@@ -197,7 +197,7 @@ def _registration(row: dict[str, Any]) -> dict[str, Any]:
     return {name: row[name] for name in ("name", "program", "model", "task_description", "registered_at")}
 
 
-@router.post("/{session_id}/heartbeat")
+@router.post("/{session_id}/heartbeat", hot=True)
 async def heartbeat(services: Services, session_id: SessionId) -> dict[str, Any]:
     """A sign of life; a session that is unknown, or was given up, is registered again."""
     now = services.now()

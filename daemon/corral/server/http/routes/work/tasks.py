@@ -60,7 +60,7 @@ class Completion(BaseModel):
     session_id: shapes.Short | None = None
 
 
-@router.post("", status_code=201)
+@router.post("", status_code=201, hot=True)
 async def submit(services: Services, body: dict[str, Any]) -> dict[str, Any]:
     """Queue one task; acknowledged when it is durable."""
     row = await app_tasks.submit(services, body)
@@ -117,7 +117,7 @@ async def detail(services: Services, task_id: str) -> dict[str, Any]:
     return await services.store.read(look)
 
 
-@router.post("/claim")
+@router.post("/claim", hot=True)
 async def claim(services: Services, wanted: Claim) -> dict[str, Any]:
     """Take the next task that no worker executes: ``{success, task_id, …}``, or ``reason: no_tasks_available``.
 
@@ -126,7 +126,7 @@ async def claim(services: Services, wanted: Claim) -> dict[str, Any]:
     return await app_tasks.claim(Actor(services, wanted.session_id), wanted.task_types, wanted.idempotency_key)
 
 
-@router.post("/{task_id}/complete")
+@router.post("/{task_id}/complete", hot=True)
 async def complete(services: Services, task_id: str, said: Completion) -> dict[str, Any]:
     """End a task that was claimed; only the session that holds it can. What it committed in its worktree lands."""
     actor = Actor(services, said.session_id)
