@@ -1,4 +1,4 @@
-"""Measurements of Corral on the machine at hand, each beside a floor of the same run: ``python -m bench [name…] [--quick]``.
+"""Measurements of Corral on this machine, each next to a floor of the same run: ``python -m bench [name…] [--quick]``.
 
-Nothing here asserts a time: a machine that is busy, or slow, makes no test red. Compare ratios, not figures.
+No time is asserted: a busy or slow machine fails no test. Compare ratios, not figures.
 """

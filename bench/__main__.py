@@ -25,14 +25,14 @@ SECTIONS: dict[str, Callable[[World], Iterator[Measure]]] = {
 
 
 def main(arguments: list[str]) -> int:
-    """Measure what was named, or everything."""
+    """Run the named measurements, or all."""
     parser = argparse.ArgumentParser(prog="python -m bench", description="Corral's budgets, measured on this machine.")
-    parser.add_argument("names", nargs="*", metavar="name", help=f"of: {', '.join(SECTIONS)}; by default all")
+    parser.add_argument("names", nargs="*", metavar="name", help=f"sections: {', '.join(SECTIONS)}; default: all")
     parser.add_argument("--quick", action="store_true", help="tiny sizes: shows that it runs, says nothing about speed")
     options = parser.parse_args(arguments)
     unknown = [name for name in options.names if name not in SECTIONS]
     if unknown:
-        parser.error(f"there is no {unknown[0]}; choose of {', '.join(SECTIONS)}")
+        parser.error(f"unknown section {unknown[0]}; choose from {', '.join(SECTIONS)}")
     measures: list[Measure] = []
     with world(QUICK if options.quick else Sizes()) as here:
         for name in options.names or SECTIONS:

@@ -1,4 +1,4 @@
-"""Claiming and completing tasks: the supervisor's own transactions, on a database of their own, in this process."""
+"""Claiming and completing tasks: the supervisor's transactions, on a separate database, in this process."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _series(path: Path, rows: int, times: int) -> tuple[list[float], list[float]
 
 
 def _bare(path: Path, rows: int, times: int) -> list[float]:
-    """The least that a durable claim can be: one guarded update and one commit."""
+    """The smallest durable claim: one guarded update and one commit."""
     db = sqlite3.connect(path, isolation_level=None)
     db.executescript(
         "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; CREATE TABLE t (seq INTEGER PRIMARY KEY, s TEXT)"
@@ -71,7 +71,7 @@ def _bare(path: Path, rows: int, times: int) -> list[float]:
 
 
 def measure(world: World) -> Iterator[Measure]:
-    """Each beside a bare guarded update."""
+    """Measure each next to a bare guarded update."""
     sizes = world.sizes
     times = max(sizes.few_rows, sizes.requests // 5)
     few_claims, few_ends = _series(world.folder / "few.db", sizes.few_rows, times)

@@ -1,4 +1,4 @@
-"""What a command costs above the interpreter that runs it."""
+"""The cost of a command above the interpreter that runs it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ABOVE_MS = {"--version": 50, "--help": 100, "status": 50}
 
 
 def measure(world: World) -> Iterator[Measure]:
-    """``corral --version``, ``--help`` and ``status``, by turns with a bare interpreter."""
+    """Measure ``corral --version``, ``--help`` and ``status``, alternating with a bare interpreter."""
     house = world.coordinated(20)
     house.run("daemon", "start")
 

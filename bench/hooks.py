@@ -1,4 +1,4 @@
-"""What a hook costs: the script, the bridge, and both inside the real client."""
+"""The cost of a hook: the script, the bridge, and both inside the real client."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _payload(house: Coordinated, name: str) -> dict[str, Any]:
 
 
 class _Bridge:
-    """A session's bridge, spoken to as the client does."""
+    """A session's bridge, called as the client calls it."""
 
     def __init__(self, cwd: Path) -> None:
         self._process = subprocess.Popen(
@@ -59,7 +59,7 @@ class _Bridge:
 
 
 def measure(world: World) -> Iterator[Measure]:
-    """``hook.py`` beside a script that only reads its input; the bridge beside one that has nobody to ask."""
+    """Measure ``hook.py`` next to a script that only reads its input; the bridge next to one without a daemon."""
     house = world.coordinated(20)
     house.run("daemon", "start")
     empty = world.folder / "nothing.py"
@@ -90,7 +90,7 @@ def measure(world: World) -> Iterator[Measure]:
 
 
 def _gaps(stage: Stage, root: Path) -> list[float]:
-    """Between one request with a tool call for an answer and the next: the tool, its hooks, and the client itself; ms."""
+    """Milliseconds from the answer with a tool call to the next request: the tool, its hooks, and the client itself."""
     requests = [r for r in stage.requests_in(root) if r.step is not None and r.body.get("stream")]
     return [
         (later.at - sooner.at) * 1000
@@ -100,7 +100,7 @@ def _gaps(stage: Stage, root: Path) -> list[float]:
 
 
 def measure_client(world: World) -> Iterator[Measure]:
-    """Writes of the real client against a scripted API: coordinated, beside the same hooks with nobody to ask."""
+    """Measure writes of the real client against a scripted API: with a daemon, and with the same hooks but no daemon."""
     client = find_client()
     if client is None:
         return
@@ -126,7 +126,7 @@ def measure_client(world: World) -> Iterator[Measure]:
     if not all(results.values()):
         return
     without = p50(results["none"])
-    note = f"{spread(results['coordinated'])}; floor: the same hooks, nobody to ask; without hooks {without:.1f}"
+    note = f"{spread(results['coordinated'])}; floor: the same hooks without a daemon; without {without:.1f}"
     yield Measure(
         "a Write of the real client", p50(results["coordinated"]), "ms", p50(results["nobody"]), ratio=1.5, note=note
     )

@@ -1,4 +1,4 @@
-"""A daemon that starts, and one that has nothing to do."""
+"""The start of a daemon, and an idle daemon."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _megabytes(pid: int) -> tuple[float, float]:
 
 
 def _children_faults(pid: int) -> int | None:
-    """Page faults of children that have ended: it grows with every process that was ever started. None: not Linux."""
+    """Page faults of ended children: the number grows with every started process. None: not Linux."""
     try:
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[8])
     except OSError:
@@ -34,7 +34,7 @@ def _start_reference(world: World) -> float:
 
 
 def measure(world: World) -> Iterator[Measure]:
-    """Start to first answer, memory, processor time and processes of an idle daemon."""
+    """Measure start to first answer, memory, processor time and processes of an idle daemon."""
     house = world.coordinated(20)
     starts, floors = [], []
     client = house.client()
@@ -60,9 +60,7 @@ def measure(world: World) -> Iterator[Measure]:
         f"daemon, idle for {world.sizes.idle_s:g} s: processor", 100 * spent / world.sizes.idle_s, "%", limit=0.5
     )
     forked = 0.0 if faults == later else 1.0
-    yield Measure(
-        "daemon, idle: processes forked", forked, "", limit=0, note="" if faults is not None else "cannot be told"
-    )
+    yield Measure("daemon, idle: processes forked", forked, "", limit=0, note="" if faults is not None else "unknown")
     with reference(world.folder) as (_socket, bare):
         floor = _megabytes(bare)
     resident, proportional = _megabytes(pid)

@@ -1,7 +1,8 @@
-"""Load: so many connections at once, each asking one question after another, over a Unix socket.
+"""Load: concurrent connections, each sending one request after another, over a Unix socket.
 
-The daemon speaks HTTP/1.1 and the reference daemon JSON lines; both are read by as little code as can be, since the one that
-asks shares the machine with the one that answers.
+The daemon speaks HTTP/1.1 and the reference daemon JSON lines; both are parsed by as little code as possible, since
+client and server
+share the machine.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any
 
 @dataclass
 class Load:
-    """What came of it: every latency in ms, how many were refused by rule (409) and how long all took (s)."""
+    """The results: every latency in ms, the number of refusals by rule (409) and the total time (s)."""
 
     latencies: list[float] = field(default_factory=list)
     refused: int = 0
@@ -25,7 +26,7 @@ class Load:
 
     @property
     def rate(self) -> float:
-        """Answers a second."""
+        """Answers per second."""
         return len(self.latencies) / self.seconds
 
 
@@ -53,7 +54,7 @@ class _Link(asyncio.Protocol):
         self._transport = transport
 
     def ask(self, request: bytes) -> asyncio.Future[int]:
-        """Send; the future gives the status."""
+        """Send a request; the future returns the status."""
         assert self._transport is not None
         self._answer = asyncio.get_running_loop().create_future()
         self._transport.write(request)
@@ -77,7 +78,7 @@ class _Link(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         if self._answer is not None and not self._answer.done():
-            self._answer.set_exception(error or ConnectionResetError("the daemon hung up"))
+            self._answer.set_exception(error or ConnectionResetError("the daemon closed the connection"))
 
     def close(self) -> None:
         assert self._transport is not None
@@ -109,5 +110,5 @@ async def _drive(path: Path, plans: Sequence[Iterable[bytes]]) -> Load:
 
 
 def drive(path: Path, plans: Sequence[Iterable[bytes]]) -> Load:
-    """Ask everything: one connection for each plan, all at once."""
+    """Run every plan on its own connection, all at once."""
     return asyncio.run(_drive(path, plans))

@@ -1,4 +1,4 @@
-"""What a measurement is, and the one table they are all printed in."""
+"""A measurement, and the table of all of them."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ class Measure:
     """One line of the table.
 
     Attributes:
-        what: What was done.
+        what: The operation.
         measured: In ``unit``.
         unit: ``ms``, ``s``, ``MB``, ``/s``, ``%`` or ``""``.
-        floor: The same thing with as little as can be around it, in the same unit, measured in the same run; None where
-            there is nothing to compare with.
-        limit: The budget, in the same unit; None where only the ratio counts.
-        ratio: The budget as a ratio of measured to floor; None where only the figure counts.
-        above: Whether ``limit`` is for what is measured above the floor.
-        note: What else was seen.
+        floor: The same operation with as little as possible around it, in the same unit, measured in the same run; None
+            if there
+            is nothing to compare with.
+        limit: The budget, in the same unit; None if only the ratio counts.
+        ratio: The budget as a ratio of measured to floor; None if only the figure counts.
+        above: Whether ``limit`` applies to the difference from the floor.
+        note: Further figures.
     """
 
     what: str
@@ -40,7 +41,7 @@ class Measure:
 
     @property
     def verdict(self) -> str:
-        """``met`` or ``MISSED``; ``-`` where no budget was set."""
+        """``met`` or ``MISSED``; ``-`` without a budget."""
         rate = self.unit == "/s"
         checks = []
         if self.limit is not None:
@@ -52,7 +53,7 @@ class Measure:
 
     @property
     def budget(self) -> str:
-        """The budget as people read it."""
+        """The budget as text."""
         sign = ">=" if self.unit == "/s" else "<="
         parts = []
         if self.limit is not None:
@@ -86,14 +87,14 @@ def _figure(value: float, unit: str) -> str:
 
 
 def timed(action: Callable[[], object]) -> float:
-    """How long it took, ms."""
+    """The duration of a call, ms."""
     began = time.perf_counter()
     action()
     return (time.perf_counter() - began) * 1000
 
 
 def in_turns(times: int, *actions: Callable[[], object]) -> list[list[float]]:
-    """Time several things by turns, so that a noisy moment hits all of them; ms per action and turn."""
+    """Time several actions alternately, so that noise affects all of them; ms per action and round."""
     taken: list[list[float]] = [[] for _ in actions]
     for _ in range(times):
         for samples, action in zip(taken, actions, strict=True):
@@ -112,5 +113,5 @@ def p50(samples: Sequence[float]) -> float:
 
 
 def spread(samples: Sequence[float]) -> str:
-    """Least and median, for a note."""
+    """Minimum and median, for a note."""
     return f"min {min(samples):.3g}, median {p50(samples):.3g}, n={len(samples)}"

@@ -1,4 +1,4 @@
-"""What sessions ask all the time, over the socket, beside the bare reference daemon and raw SQLite."""
+"""The frequent operations of sessions, over the socket, next to the bare reference daemon and raw SQLite."""
 
 from __future__ import annotations
 
@@ -19,18 +19,19 @@ from corral.config.paths import find_project, socket_path
 QUIET = "supervisor: {max_agents: 0}\ntasks: {max_queue: 1000000}\n"
 CLIENTS = (1, 10, 50)
 P95_MS = {1: 5.0, 10: 5.0, 50: 25.0}
-"""The budgets of the design are for 10 and 50 clients; one client has that of ten."""
+"""The design's budgets are for 10 and 50 clients; one client has the budget of ten."""
 TIMES = 3
-"""Each is measured so many times; the quietest counts, of what is measured and of its floors: others use the machine too."""
+"""Repetitions; the quietest counts, for the measurement and its floors: others use the machine too."""
 UNBUDGETED = ("register",)
 OF_LOCKS = ("heartbeat", "acquire", "check", "release")
 OPERATIONS = (*OF_LOCKS, "register", "send", "inbox")
 OF_BARE = 1 / 5
-"""Of what the bare reference daemon does in a second: it runs one statement for each line of JSON and checks nothing."""
+"""Of the reference daemon's operations per second: it runs one statement per line of JSON and "
+"checks nothing."""
 READERS = 50
-"""Sessions that get the mail."""
+"""Sessions that receive the mail."""
 LETTERS = 100
-"""That one session sends: below what it may send within a minute."""
+"""Messages that one session sends: below its limit per minute."""
 BODY = "It is free in a minute, once my tests are through. " * 4
 
 Asked = dict[str, Any]
@@ -53,7 +54,7 @@ def ours(op: str, **said: Any) -> bytes:
 
 
 def asked(op: str, client: str, number: int) -> Asked:
-    """What a client asks for, for the so-manieth time."""
+    """The request of a client in a given round."""
     who = {"op": op, "id": f"client-{client}"}
     if op == "register":
         return {**who, "id": f"new-{client}-{number}"}
@@ -66,7 +67,7 @@ def asked(op: str, client: str, number: int) -> Asked:
 
 
 def plans(ops: Sequence[str], clients: int, requests: int, turn: str) -> Plans:
-    """What each client asks for, one after another; each turn has clients of its own."""
+    """The requests of each client, in order; each round has its own clients."""
     each = max(1, requests // clients)
     return [[asked(ops[n % len(ops)], f"{turn}.{c}", n // len(ops)) for n in range(each)] for c in range(clients)]
 
@@ -80,7 +81,7 @@ def _to_bare(wanted: Plans) -> list[list[bytes]]:
 
 
 def fill(house: Coordinated, rows: int) -> None:
-    """Make as many locks of other sessions, a hundred each, and as many messages."""
+    """Create the locks of other sessions, a hundred each, and as many messages."""
     client = house.client()
     for first in range(0, rows, 100):
         paths = [f"other/d{number % 97}/f{number}.py" for number in range(first, min(first + 100, rows))]
@@ -97,7 +98,7 @@ def _letters(rows: int) -> list[Asked]:
 
 def _sweep(play: Callable[[Plans], Load], requests: int, turn: str = "") -> dict[tuple[str, int], Load]:
     play(plans(("heartbeat",), max(CLIENTS), 4 * max(CLIENTS), turn))
-    # Last what leaves thousands of live sessions behind: no repository has so many, and nothing else is measured among them.
+    # Last, because it leaves thousands of live sessions behind, which no repository has.
     asked = sorted(itertools.product(CLIENTS, OPERATIONS), key=lambda one: one[1] in UNBUDGETED)
     loads: dict[tuple[str, int], Load] = {}
     for clients, op in asked:
@@ -113,12 +114,12 @@ def _sweep(play: Callable[[Plans], Load], requests: int, turn: str = "") -> dict
 
 
 def _arrivals(wanted: Plans) -> Plans:
-    """Each session is known before it is measured: that it registers is measured by itself."""
+    """Register each session before the measurement: registration is measured separately."""
     return [[{"op": "heartbeat", "id": who} for who in dict.fromkeys(said["id"] for plan in wanted for said in plan)]]
 
 
 def _throughput(play: Callable[[Plans], Load], requests: int) -> Load:
-    # Acquire, check and release the same path, and a heartbeat: what sessions at work ask for.
+    # Acquire, check and release the same path, and a heartbeat: the requests of working sessions.
     wanted = plans(OF_LOCKS, 10, 2 * requests, "all")
     return max((play(wanted) for _ in range(TIMES)), key=lambda load: load.rate)
 
@@ -129,7 +130,7 @@ def _before(rows: int) -> Iterable[Asked]:
 
 
 def measure(world: World) -> Iterator[Measure]:
-    """Latency of each operation, then operations a second."""
+    """Measure the latency of each operation, then operations per second."""
     sizes = world.sizes
     house = world.coordinated(20, QUIET)
     house.run("daemon", "start")
@@ -149,7 +150,9 @@ def measure(world: World) -> Iterator[Measure]:
         drive(bare, _to_bare(before))
         floor = _sweep(lambda wanted: drive(bare, _to_bare(wanted)), sizes.requests)
         floor_total = _throughput(lambda wanted: drive(bare, _to_bare(wanted)), sizes.requests)
-    lowest = _raw(world.folder / "raw.db", before, sizes.requests // 3)  # fifty that write at once wait long
+    lowest = _raw(
+        world.folder / "raw.db", before, sizes.requests // 3
+    )  # with fifty concurrent writers, a request waits long
     for (op, clients), load in many.items():
         yield Measure(
             f"{op}, {clients} client{'s' * (clients > 1)}, {sizes.many_rows:,} rows: p95",

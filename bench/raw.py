@@ -1,4 +1,4 @@
-"""The floor below the reference daemon: processes that write the SQLite file themselves, one transaction for each operation."""
+"""The floor below the reference daemon: processes that write the SQLite file themselves, one transaction per operation."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _play(database: str, plan: Plan, told: Connection) -> None:
 
 
 def drive(database: Path, plans: Sequence[Plan]) -> Load:
-    """Do everything: one process for each plan, all at once."""
+    """Run every plan in its own process, all at once."""
     fork, links, players = multiprocessing.get_context("fork"), [], []
     for plan in plans:
         ours, theirs = fork.Pipe()

@@ -1,6 +1,6 @@
 """The bare reference daemon: the practical limit for a daemon in Python. asyncio, a Unix socket, JSON lines, one writer
-thread, SQLite at FULL durability, one commit shared by the requests that wait together. It checks nothing and knows no rule
-but: a lock belongs to one owner.
+thread, SQLite at
+FULL durability, one commit shared by concurrent requests. It checks nothing except that a lock belongs to one owner.
 
 ``python -m bench.reference SOCKET DATABASE``
 """
@@ -34,14 +34,14 @@ CREATE INDEX IF NOT EXISTS inbox ON mail (reader, seq);
 
 
 def opened(path: str) -> sqlite3.Connection:
-    """A connection to its database, which is made if there is none."""
+    """A connection to its database, which is created if missing."""
     db = sqlite3.connect(path, isolation_level=None, timeout=60)
     db.executescript("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;" + _TABLES)
     return db
 
 
 def do(db: sqlite3.Connection, said: dict[str, Any]) -> dict[str, Any]:
-    """One operation."""
+    """Run one operation."""
     op, now = said["op"], time.time()
     if op in ("heartbeat", "register"):
         db.execute(
@@ -112,7 +112,7 @@ async def _serve(path: str, database: str) -> None:
 
 @contextlib.contextmanager
 def reference(folder: Path) -> Iterator[tuple[Path, int]]:
-    """Run one in a folder: its socket, its process id."""
+    """Run one in a folder; yields its socket and its process id."""
     path = folder / "reference.sock"
     argv = [sys.executable, "-m", "bench.reference", str(path), str(folder / "reference.db")]
     process = subprocess.Popen(argv, cwd=Path(__file__).parent.parent)

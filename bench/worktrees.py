@@ -1,4 +1,4 @@
-"""Worktrees, one landing, and a batch from submit to landed, each beside the same git commands in a shell."""
+"""Worktrees, one landing, and a batch from submit to landed, each next to the same git commands in a shell."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TASKS = 20
 
 
 def measure(world: World) -> Iterator[Measure]:
-    """Allocate a worktree beside a bare ``git worktree add``."""
+    """Measure the allocation of a worktree next to a bare ``git worktree add``."""
     files = world.sizes.files
     house = world.coordinated(files)
     house.run("daemon", "start")
@@ -31,12 +31,12 @@ def measure(world: World) -> Iterator[Measure]:
 
     taken, floor = in_turns(max(2, world.sizes.turns // 3), ours, bare)
     client.close()
-    note = f"{spread(taken)}; budget of the warm pool, which a later stage brings"
+    note = f"{spread(taken)}; budget of the warm pool"
     yield Measure(f"worktree for a task, {files:,} files", min(taken), "ms", min(floor), 100, note=note)
 
 
 def _branch(root: Path, number: int, files: int) -> str:
-    """A branch from the first commit that changes one file of its own, made without a checkout."""
+    """Create a branch from the first commit that changes one file of its own, without a checkout."""
     name, path = f"side-{number}", f"d{number % files // 100:03}/f{number % files:05}.txt"
     index = root / ".git" / "bench-index"
     command = """
@@ -57,9 +57,9 @@ new=$(git commit-tree "$tree" -p "$tip" -p "$1" -m "Merge $1") && git merge -q -
 
 
 def measure_landing(world: World) -> Iterator[Measure]:
-    """Land one clean merge into the branch that the main checkout has, beside the least that git needs for it.
+    """Measure the landing of one clean merge into the main checkout's branch, next to git's minimum.
 
-    That git works in a clone: beside one that has just been at work in its checkout, a landing waits for a moment of rest.
+    That git works in a clone: in a checkout where git has just been running, a landing waits until it is idle.
     """
     files, turns = world.sizes.files, world.sizes.turns
     house = world.coordinated(files)
@@ -99,7 +99,7 @@ done
 
 
 def measure_batch(world: World) -> Iterator[Measure]:
-    """Tasks that each write one line, from the submission until the last has landed, beside a shell loop."""
+    """Measure tasks that each write one line, from the submission until the last has landed, next to a shell loop."""
     files = world.sizes.files_of_tasks
     tasks = min(TASKS, files)
     house = world.coordinated(files, f"supervisor: {{max_agents: {AGENTS}}}\n")

@@ -1,4 +1,4 @@
-"""Where measurements happen: a home of their own, and coordinated repositories that end with the run."""
+"""Where measurements run: a separate home, and coordinated repositories that are removed with the run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ IDENTITY = {
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much is measured; ``--quick`` only shows that everything runs."""
+    """The size of the measurements; ``--quick`` only shows that everything runs."""
 
     files: int = 5000
     files_of_tasks: int = 1000
@@ -47,7 +47,7 @@ class World:
         self._made: list[Coordinated] = []
 
     def repository(self, files: int) -> Path:
-        """A plain repository with so many small files and one commit on ``main``."""
+        """Create a plain repository with this many small files and one commit on ``main``."""
         root = self.folder / f"repo{len(list(self.folder.glob('repo*')))}"
         for number in range(files):
             file = root / f"d{number // 100:03}" / f"f{number:05}.txt"
@@ -59,7 +59,7 @@ class World:
         return root
 
     def coordinated(self, files: int, config: str = "") -> Coordinated:
-        """A coordinated repository without a verification command; its daemon ends with the run."""
+        """Create a coordinated repository without a verification command; its daemon stops with the run."""
         house = Coordinated(self.repository(files))
         self._made.append(house)
         house.run("init", "--yes")
@@ -69,7 +69,7 @@ class World:
         return house
 
     def close(self) -> None:
-        """End every daemon."""
+        """Stop every daemon."""
         for house in self._made:
             house.stop()
 
@@ -84,7 +84,7 @@ def git(root: Path, *args: str) -> str:
 
 @contextlib.contextmanager
 def world(sizes: Sizes) -> Iterator[World]:
-    """Seal the environment of this process and clean up after."""
+    """Seal the environment of this process and clean up afterwards."""
     before = dict(os.environ)
     with tempfile.TemporaryDirectory(prefix="corral-bench-", ignore_cleanup_errors=True) as made:
         folder = Path(made).resolve()
@@ -107,5 +107,5 @@ def world(sizes: Sizes) -> Iterator[World]:
 
 
 def python(*args: str) -> list[str]:
-    """A command line of this very interpreter."""
+    """A command line for this interpreter."""
     return [sys.executable, *args]

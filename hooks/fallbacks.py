@@ -1,6 +1,6 @@
-"""What hook.py does where no daemon answers: start one, and make and remove worktrees with plain git.
+"""What hook.py does without a daemon: start one, and create and remove worktrees with plain git.
 
-Plain git asks itself whose a repository is, as it is given no ``--git-dir``.
+Plain git checks the repository's owner itself, as it is given no ``--git-dir``.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from subprocess import DEVNULL, Popen, run
 
 
 def start_daemon(root: str) -> bool:
-    """Run ``corral daemon start``, detached: the command that belongs to this plugin, and none that a repository brings."""
+    """Run ``corral daemon start``, detached: the plugin's own command, never one from the repository."""
     launcher = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "bin", "corral")
     command = ["/bin/sh", launcher] if os.path.isfile(launcher) else ["corral"]
     argv, io = [*command, "daemon", "start", "--detach"], dict.fromkeys(("stdin", "stdout", "stderr"), DEVNULL)
@@ -30,7 +30,7 @@ def worktree(top: str, event: str, payload: bytes, answer: bytes, *, coordinated
     if event == "WorktreeRemove":
         return 0 if coordinated else git("worktree", "remove", asked["worktree_path"])
     path = (json.loads(answer).get("hookSpecificOutput") or {}).get("worktreePath")
-    if not path:  # place and branch as the client names them, so that its sweep of stale worktrees finds them
+    if not path:  # path and branch as the client names them, so that its clean-up of stale worktrees finds them
         name = asked["name"].replace("/", "+")
         path, branch = os.path.join(folder, name), f"worktree-{name}"
         base = "HEAD" if git("rev-parse", "-q", "--verify", "origin/HEAD^{commit}") else "origin/HEAD"

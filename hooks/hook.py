@@ -1,8 +1,8 @@
-"""Carries one Claude Code hook event to the daemon and prints the daemon's answer; it knows no rule of its own.
+"""Sends one Claude Code hook event to the daemon and prints the daemon's answer; contains no rules.
 
 ``hook.py EVENT [--deny-when-down]``, with the event's JSON on standard input. Any fault is one line in
 ``.corral/logs/hook.log``, no output, exit 0: no session is ever broken. ``--deny-when-down`` (in a project's settings)
-starts a daemon where none runs, and makes a fault a denial. In a repository of another user's it does nothing (the rule
+starts a missing daemon, and makes a fault a denial. In a repository of another user it does nothing (the rule
 is in ``corral/config/ownership.py``). Nothing slow is imported: json alone doubles the time, so events travel as bytes.
 """
 
@@ -37,7 +37,9 @@ def main(event: str, *options: str) -> int:
 
 
 def locate(folder: str) -> tuple[str, str, str]:
-    """The main checkout, and its ``.corral`` if it is coordinated, or what of it another user owns; empty where there is none."""
+    """The main checkout, and its ``.corral`` if it is coordinated, or the parts that another user owns; empty if there
+    is none.
+    """
     marker = os.path.join(folder, ".git")
     git_dir = os.path.join(folder, ".git" if os.path.isdir(marker) else pointer(marker, "gitdir: ") or ".git")
     if os.path.isfile(os.path.join(git_dir, "HEAD")):
@@ -48,7 +50,7 @@ def locate(folder: str) -> tuple[str, str, str]:
         home = os.path.join(main, ".corral")
         if not os.path.isfile(home + "/config.yaml"):
             return top, "", ""
-        checkout, main = (folder, marker, git_dir), main if shared else folder  # as git names the two
+        checkout, main = (folder, marker, git_dir), main if shared else folder  # the names that git uses for the two
         paths = (*checkout, common, main, home, *(os.path.join(home, name) for name in os.listdir(home)))
         foreign = [path for path in paths if not own(path)]
         refused = beside("ownership").refused(foreign, checkout, main, home) if foreign else ""
@@ -58,7 +60,7 @@ def locate(folder: str) -> tuple[str, str, str]:
 
 
 def own(path: str) -> bool:
-    """Whether it is this user's, with what it links to; also where nothing is."""
+    """Whether a path, and its link target, is this user's; True if it is missing."""
     try:
         return is_own(os.lstat(path).st_uid) and is_own(os.stat(path).st_uid)
     except OSError:
@@ -66,12 +68,12 @@ def own(path: str) -> bool:
 
 
 def is_own(uid: int) -> bool:
-    me = os.geteuid()  # for root, who called sudo is no stranger, as git has it
+    me = os.geteuid()  # for root, the caller of sudo is no stranger, as in git
     return uid == me or (me == 0 and str(uid) == os.environ.get("SUDO_UID"))
 
 
 def pointer(file: str, prefix: str) -> str:
-    """What a pointer file names, or an empty string."""
+    """The target of a pointer file, or an empty string."""
     try:
         with open(file, encoding="utf-8", errors="surrogateescape") as opened:
             return opened.read(8192).strip().removeprefix(prefix)
@@ -80,11 +82,11 @@ def pointer(file: str, prefix: str) -> str:
 
 
 def ask(home: str, event: str, payload: bytes, strict: bool) -> bytes:
-    """Post the event with ``_hook`` added, and return the JSON object that was answered."""
+    """Post the event with ``_hook`` added, and return the JSON object of the answer."""
     if not (payload.startswith(b'{"') and payload.endswith(b"}")):
         raise ValueError("the event is not a JSON object")
     entrypoint = "".join(c for c in os.environ.get("CLAUDE_CODE_ENTRYPOINT", "") if c.isalnum() or c in "-_")
-    # The parent of a hook in the settings is a shell, which is no session.
+    # The parent of a hook in the settings is a shell, not a session.
     pid = 0 if strict or event.startswith("Worktree") else os.getppid()
     note = f',"_hook":{{"pid":{pid},"entrypoint":"{entrypoint}","source":"command"}}}}'
     head = (
@@ -93,7 +95,7 @@ def ask(home: str, event: str, payload: bytes, strict: bool) -> bytes:
     )
     allowed_s = DEADLINE_S.get(event, USUAL_DEADLINE_S)
     link, reply = connect(home, strict or event == "SessionStart", allowed_s), b""
-    deadline = time.monotonic() + allowed_s  # beside what it took to start
+    deadline = time.monotonic() + allowed_s  # in addition to the start of the daemon
     link.sendall(head.encode() + payload[:-1] + note.encode())
     while chunk := link.recv(65536):
         reply += chunk
@@ -105,7 +107,7 @@ def ask(home: str, event: str, payload: bytes, strict: bool) -> bytes:
 
 
 def connect(home: str, starts: bool, allowed_s: float) -> _socket.socket:
-    """Reach the daemon, which must be this user's; start it if there is none and ``starts``."""
+    """Connect to this user's daemon; start a missing one if ``starts``."""
     path, patience, started = os.path.join(home, "run", "corral.sock"), time.monotonic() + START_WAIT_S, False
     while True:
         try:
@@ -128,7 +130,7 @@ def connect(home: str, starts: bool, allowed_s: float) -> _socket.socket:
 
 
 def beside(name: str):  # type: ignore[no-untyped-def]
-    sys.dont_write_bytecode = True  # the plugin's folder stays as it is
+    sys.dont_write_bytecode = True  # the plugin's folder stays unchanged
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
     return __import__(name)
 
@@ -140,7 +142,7 @@ def log(home: str, line: str) -> None:
         with open(os.open("hook.log", flags, 0o600, dir_fd=folder), "a", errors="replace") as file:
             file.write(f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {line}\n")
     except OSError as error:
-        print(line, error, file=sys.stderr)  # a folder that cannot be written is no reason to fail a session
+        print(line, error, file=sys.stderr)  # a folder that cannot be written must not fail a session
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What hook.py asks only where something is another user's, or a path is long: the rule of ``corral/config/ownership.py``.
+"""Rarely needed parts of hook.py: foreign owners and long paths, by the rule of ``corral/config/ownership.py``.
 
 Standard library only. A test compares the two.
 """
@@ -61,7 +61,7 @@ def _safe_directories() -> list[str]:
 
 
 def notice(payload: bytes, foreign: str) -> bytes:
-    """What the person is shown when a session starts where Corral does nothing; an empty object where it goes on."""
+    """The notice for a person when a session starts where Corral does nothing; an empty object where it works."""
     if json.loads(payload).get("source") not in ("startup", "resume"):
         return b"{}"
     shown = "".join(letter if letter.isprintable() else "?" for letter in foreign)
@@ -70,7 +70,7 @@ def notice(payload: bytes, foreign: str) -> bytes:
 
 
 def short_socket(home: str) -> str:
-    """The socket of a project whose ``run/`` has too long a path, as its daemon.json names it; empty if that is another's."""
+    """The socket of a project with too long a ``run/`` path, from its daemon.json; empty if that is another project's."""
     from hashlib import sha256
 
     try:

@@ -1,9 +1,12 @@
-"""Waits beside a session that has stopped until mail for it comes, and prints the mail: with that the client wakes the session.
+"""Waits beside an idle session for mail, and prints the mail, which makes the client wake the session.
 
-Claude Code runs it in the background (``asyncRewake``) at each Stop and StopFailure. Exit code 2 wakes, with what stands on
-standard error, and 0 does nothing. Python itself exits with 2 where a script is missing, so it is imported, and not run as one.
-``claude -p`` would wait for its end, and gets it at once. Whom it serves, and when, the daemon says; while there is none it waits
-for the next one, and starts none. It ends with the client, which is its parent.
+Claude Code runs it in the background (``asyncRewake``) at each Stop and StopFailure. Exit code 2 wakes the session with
+the text on
+standard error; 0 does nothing. Python itself exits with 2 if a script is missing, so it is imported, not run as a
+script.
+``claude -p`` would wait for its end, so there it ends at once. The daemon decides which sessions it serves; without a
+daemon it waits
+for the next one, and starts none. It ends with the client, its parent.
 """
 
 from __future__ import annotations
@@ -28,25 +31,25 @@ def main() -> int:
 
 
 def wait(client: int) -> bytes:
-    """The daemon's answer, a JSON object; empty where nothing is coordinated, and when the client is gone."""
+    """The daemon's answer, a JSON object; empty if nothing is coordinated, or the client has ended."""
     from hook import locate
 
     home = locate(os.getcwd())[1]
     note = b',"_hook":{"pid":%d,"entrypoint":"cli","source":"command"}}' % client
     body = sys.stdin.buffer.read().strip()[:-1] + note if home else b""
-    while home and os.getppid() == client > 1:  # 1 inherits those whose parent was quicker
+    while home and os.getppid() == client > 1:  # init adopts processes whose parent has already ended
         try:
             status, answer = ask(home, b"%bContent-Length: %d\r\n\r\n%b" % (HEAD, len(body), body), client)
         except OSError:  # no daemon, or it went away
             status, answer = b"", b""
-        if status[:1] in (b"2", b"4"):  # with 4 it knows nothing of waiting, being of another version
+        if status[:1] in (b"2", b"4"):  # a daemon of another version answers 4xx: it does not support waiting
             return answer
         time.sleep(LOOK_EVERY_S)
     return b""
 
 
 def ask(home: str, asked: bytes, client: int) -> tuple[bytes, bytes]:
-    """Status and body of the answer, however long it takes; empty where the daemon, or the client, went away first."""
+    """Status and body of the answer, however long it takes; empty if the daemon, or the client, ended first."""
     from hook import connect
 
     link, reply = connect(home, False, LOOK_EVERY_S), b""
@@ -63,7 +66,7 @@ def ask(home: str, asked: bytes, client: int) -> tuple[bytes, bytes]:
 
 
 def told(answer: bytes) -> int:
-    """Print what the session is to be told; returns the exit code that goes with it."""
+    """Print the mail for the session; returns the exit code."""
     import json
 
     text = str(json.loads(answer or b"{}").get("text", ""))

@@ -2,4 +2,5 @@
 
 __version__ = "0.1.0"
 PROTOCOL = 1
-"""Version of the wire protocol between clients and the daemon; a client asks for a restart when it differs."""
+"""Version of the wire protocol; if a client and the daemon differ, the client asks for a restart of "
+"the daemon."""

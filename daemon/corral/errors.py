@@ -1,7 +1,8 @@
-"""The one tree of errors: raised in the domain, encoded once in the server, decoded once in the client, shown once in the CLI.
+"""All errors: raised in the domain, encoded in the server, decoded in the client, shown in the CLI.
 
-Every error carries a stable ``code``, a one-line ``message``, its likely ``cause`` and a ``remedy``. This module imports
-nothing, so that the client and the command line can use it without cost.
+Every error carries a stable ``code``, a one-line ``message``, its likely ``cause`` and a ``remedy``. This module
+imports nothing, so
+that the client and the command line can use it without cost.
 """
 
 from __future__ import annotations
@@ -10,11 +11,11 @@ from typing import Any, ClassVar
 
 
 class CorralError(Exception):
-    """Something a person or a program can act on.
+    """An error that a person or a program can act on.
 
     Args:
         message: What happened, one line.
-        cause: Why it probably happened.
+        cause: The probable cause.
         remedy: What to do now.
         details: Machine-readable facts (JSON-serialisable).
     """
@@ -23,7 +24,7 @@ class CorralError(Exception):
     name: str = "internal_error"
     status: ClassVar[int] = 500
     exit_code: ClassVar[int] = 1
-    default_cause: ClassVar[str] = "A fault in Corral itself."
+    default_cause: ClassVar[str] = "An internal error in Corral."
     default_remedy: ClassVar[str] = "Run `corral daemon logs`, and `corral doctor`."
 
     def __init__(
@@ -36,7 +37,7 @@ class CorralError(Exception):
         self.details = details or {}
 
     def to_wire(self) -> dict[str, Any]:
-        """The envelope that every surface sends: ``{"error": {code, name, message, cause, remedy, details}}``."""
+        """The JSON of an error on every surface: ``{"error": {code, name, message, cause, remedy, details}}``."""
         return {
             "error": {
                 "code": self.code,
@@ -50,7 +51,7 @@ class CorralError(Exception):
 
 
 class InvalidInput(CorralError):
-    """The request itself is wrong; nothing was changed."""
+    """The request itself is invalid; nothing was changed."""
 
     code = "CORRAL-ERR-002"
     name = "invalid_input"
@@ -61,54 +62,54 @@ class InvalidInput(CorralError):
 
 
 class NotFound(CorralError):
-    """The thing that was named does not exist."""
+    """The named object does not exist."""
 
     code = "CORRAL-ERR-003"
     name = "not_found"
     status = 404
     exit_code = 3
-    default_cause = "The name is mistyped, or the thing is gone."
+    default_cause = "The name is mistyped, or the object was deleted."
     default_remedy = "List what exists with the matching `list` command."
 
 
 class Conflict(CorralError):
-    """The request contradicts the present state; nothing was changed."""
+    """The request contradicts the current state; nothing was changed."""
 
     code = "CORRAL-ERR-004"
     name = "conflict"
     status = 409
     exit_code = 4
-    default_cause = "Somebody else was first, or the state has moved on."
-    default_remedy = "Look at the present state and decide again."
+    default_cause = "The state has changed since you looked, or another caller was faster."
+    default_remedy = "Look at the current state and decide again."
 
 
 class IdempotencyKeyConflict(Conflict):
-    """The key of a request was used for another one."""
+    """An idempotency key was used before, for a different request."""
 
     name = "idempotency_key_conflict"
-    default_cause = "One key stands for one message, or one task."
-    default_remedy = "Use a new key for what is new."
+    default_cause = "One idempotency key identifies one message, or one task."
+    default_remedy = "Use a new key for a new request."
 
 
 class LimitReached(Conflict):
-    """One caller, or all together, would have more of something than Corral keeps; nothing was changed."""
+    """A limit per caller, or for all callers together, is reached; nothing was changed."""
 
     name = "limit_reached"
     status = 429
-    default_cause = "The number is bounded, so that one caller cannot slow down all others."
-    default_remedy = "Give up what is not needed any more, then try again."
+    default_cause = "The number is limited, so that one caller cannot slow down all others."
+    default_remedy = "Release or delete what you no longer need, then try again."
 
 
 class PathReplaced(Conflict):
-    """Something else stands where Corral put a folder of its own; it was not touched."""
+    """A folder of Corral's was replaced by something else, which was not touched."""
 
     name = "path_replaced"
     default_cause = "Corral changes nothing that it cannot prove to be its own."
-    default_remedy = "Move what stands there away; Corral goes on by itself."
+    default_remedy = "Move it away; Corral then continues by itself."
 
 
 class FolderLinked(PathReplaced):
-    """A symbolic link stands in the place of one of Corral's own folders; nothing was written through it."""
+    """A symbolic link is in place of one of Corral's own folders; nothing was written through it."""
 
     name = "folder_linked"
 
@@ -132,14 +133,14 @@ class NotAProject(CorralError):
     status = 400
     exit_code = 2
     default_cause = "Corral works on a git repository that `corral init` has prepared."
-    default_remedy = "Go into the repository, or run `corral init` there."
+    default_remedy = "Change to the repository, or run `corral init` there."
 
 
 class DubiousOwnership(NotAProject):
-    """Another user owns the repository, or files of Corral's in it: they could have commands run as this user."""
+    """Another user owns the repository, or Corral's files in it, and could have commands run as this user."""
 
     name = "dubious_ownership"
-    default_cause = "Whoever owns it could have commands run as you."
+    default_cause = "The owner could have commands run as you."
     default_remedy = "Work in a clone of your own."
 
 
@@ -150,17 +151,17 @@ class ConfigInvalid(CorralError):
     name = "config_invalid"
     status = 422
     exit_code = 2
-    default_cause = "A configuration file or CORRAL_ variable holds a value the schema refuses."
-    default_remedy = "Correct the fields that are named."
+    default_cause = "A configuration file or CORRAL_ variable has an invalid value."
+    default_remedy = "Correct the named fields."
 
 
 class NotTrusted(ConfigInvalid):
-    """Commands that files of the project name were not approved by the user on this machine; nothing of them ran."""
+    """The user has not approved commands in the project's files on this machine; none of them ran."""
 
     name = "not_trusted"
     status = 403
-    default_cause = "They came with the repository, or have changed since they were approved."
-    default_remedy = "Look at them, and say yes to them or not: `corral trust`."
+    default_cause = "They came with the repository, or were changed after approval."
+    default_remedy = "Look at them and decide: `corral trust`."
 
 
 class DatabaseUnavailable(CorralError):
@@ -171,17 +172,17 @@ class DatabaseUnavailable(CorralError):
     status = 503
     exit_code = 1
     default_cause = "The disk is full, the folder is read-only, or the file is damaged."
-    default_remedy = "Free space or repair the permissions, then try again; nothing was lost."
+    default_remedy = "Free space or repair the permissions, then try again; no data was lost."
 
 
 class DatabaseDamaged(DatabaseUnavailable):
-    """The database file is not as Corral wrote it; nothing is read from it or written to it any more."""
+    """The database file is damaged; Corral no longer reads or writes it."""
 
     name = "database_damaged"
 
 
 class GitFailed(CorralError):
-    """Git refused or failed for a reason that is not a merge conflict; ``details`` has argv, rc and stderr."""
+    """Git failed, not because of a merge conflict; ``details`` has argv, rc and stderr."""
 
     code = "CORRAL-ERR-009"
     name = "git_failed"
@@ -192,18 +193,18 @@ class GitFailed(CorralError):
 
 
 class SetupFailed(GitFailed):
-    """A setup command of a new worktree failed, or was ended."""
+    """A setup command of a new worktree failed, or was killed."""
 
     name = "setup_failed"
 
 
 class LockHeld(Conflict):
-    """A lock that was asked for is held by somebody else; ``details['conflicts']`` names every holder."""
+    """Another session holds a requested lock; ``details['conflicts']`` names every holder."""
 
     code = "CORRAL-ERR-010"
     name = "lock_held"
     default_cause = "Another session works on that path."
-    default_remedy = "Wait until it is released, take other work, or ask the holder."
+    default_remedy = "Wait until it is released, do other work, or ask the holder."
 
 
 class NotPermitted(CorralError):
@@ -214,32 +215,30 @@ class NotPermitted(CorralError):
     status = 403
     exit_code = 1
     default_cause = "A policy forbids it."
-    default_remedy = "Use the operation that the policy allows."
+    default_remedy = "Use an operation that the policy allows."
 
 
 class OwnDaemon(NotPermitted):
-    """Work of a daemon would stop the daemon, and itself with it."""
+    """A worker tried to stop its own daemon, which would end the worker too."""
 
     name = "own_daemon"
     default_cause = (
-        "Stopping the daemon ends all work, also the one that asks for it, which would then be started again."
+        "Stopping the daemon ends all work, including the task that asks for it, which would then be started again."
     )
-    default_remedy = (
-        "Finish this work first. A person stops the daemon, in a shell that no task or verification has started."
-    )
+    default_remedy = "Finish this work first. To stop the daemon, a person runs the command in a shell of their own."
 
 
 class LeaseLost(Conflict):
-    """A worker spoke with an old fencing token: its task was given to somebody else."""
+    """A worker used an old fencing token: its task now belongs to another session."""
 
     code = "CORRAL-ERR-012"
     name = "lease_lost"
-    default_cause = "The lease expired, or the task was taken over, while the worker was silent."
-    default_remedy = "Stop this work; the present owner is named in the details."
+    default_cause = "The worker's lease expired, or another session took the task over."
+    default_remedy = "Stop this work; the details name the present owner."
 
 
 class RunnerUnavailable(CorralError):
-    """The program a runner needs is not installed."""
+    """The program that a runner needs is not installed."""
 
     code = "CORRAL-ERR-013"
     name = "runner_unavailable"
@@ -250,33 +249,31 @@ class RunnerUnavailable(CorralError):
 
 
 class OutOfResources(RunnerUnavailable):
-    """The machine lacks what a new process needs: memory, process slots, open files, disk space."""
+    """The machine lacks resources for a new process: memory, process slots, open files, disk space."""
 
     name = "out_of_resources"
     status = 503
-    default_cause = (
-        "The machine, or a limit on this user, has no more processes, memory, open files or disk space to give."
-    )
-    default_remedy = "End what uses them up, or raise the limit; Corral tries again by itself."
+    default_cause = "The machine, or a limit on this user, allows no more processes, memory, open files or disk space."
+    default_remedy = "End other processes, or raise the limit; Corral tries again by itself."
 
 
 class WorkAtRisk(Conflict):
-    """An operation was refused because it would lose work that is neither landed nor salvaged."""
+    """An operation would lose work that is neither landed nor salvaged."""
 
     code = "CORRAL-ERR-014"
     name = "work_at_risk"
-    default_cause = "There is work that exists nowhere else."
+    default_cause = "This work exists nowhere else."
     default_remedy = "Land it, or salvage it with `corral worktree recover`."
 
 
 class Unsupported(CorralError):
-    """The repository is of a kind that this operation cannot handle."""
+    """The repository does not support this operation."""
 
     code = "CORRAL-ERR-015"
     name = "unsupported"
     status = 400
     exit_code = 1
-    default_cause = "The repository lacks something the operation needs."
+    default_cause = "The repository lacks something that the operation needs."
     default_remedy = "See the message."
 
 
@@ -288,9 +285,9 @@ BY_CODE: dict[str, type[CorralError]] = {cls.code: cls for cls in _ALL}
 
 
 def from_wire(envelope: dict[str, Any]) -> CorralError:
-    """Decode what :meth:`CorralError.to_wire` sent: as the class of its code, under the name that it had.
+    """Decode the output of :meth:`CorralError.to_wire` into the class of its code, with its original name.
 
-    A code that is unknown here becomes a plain :class:`CorralError`, and is shown as it came.
+    An unknown code becomes a plain :class:`CorralError`, unchanged.
     """
     error = envelope.get("error") or {}
     cls = BY_CODE.get(str(error.get("code")), CorralError)
@@ -300,7 +297,7 @@ def from_wire(envelope: dict[str, Any]) -> CorralError:
         remedy=str(error.get("remedy") or ""),
         details=error.get("details") or {},
     )
-    # Many errors that differ only in their name share a code; the class of each is known to the one who raised it.
+    # Errors that differ only in their name share a code; only the raising side knows the class of each.
     decoded.code = str(error.get("code") or cls.code)
     decoded.name = str(error.get("name") or cls.name)
     return decoded

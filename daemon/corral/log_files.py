@@ -1,4 +1,4 @@
-"""Logs that several processes append to without a daemon, bounded in size. Standard library only."""
+"""Size-limited logs that several processes append to without a daemon. Standard library only."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ import os
 from pathlib import Path
 
 LIMIT = 1_000_000
-"""Bytes above which a log is put aside as ``<name>.1``, in place of the one before."""
+"""Maximum size in bytes; a longer log is renamed to ``<name>.1``, which replaces the previous one."""
 
 
 def open_log(path: Path) -> int:
-    """Open a log for reading and appending; one that is longer than :data:`LIMIT` is put aside first.
+    """Open a log for reading and appending; one longer than :data:`LIMIT` is renamed first.
 
-    Any number of processes may do this at once: whoever put it aside held its lock, and the others see that another file
-    stands at the path. A line of one who had it open already is the last of the old one.
+    Safe for concurrent processes: the renaming process holds the log's lock, and the others notice that the path has a
+    new file. A
+    process that had the log open writes one last line to the old file.
 
     Returns:
         A file descriptor, which the caller closes.
@@ -31,7 +32,7 @@ def open_log(path: Path) -> int:
             fcntl.flock(fd, fcntl.LOCK_EX)
             if _is_at(path, fd):
                 path.replace(path.with_name(f"{path.name}.1"))
-        except OSError:  # its folder cannot be written: a long log is better than none
+        except OSError:  # the folder cannot be written: a long log is better than none
             return fd
         os.close(fd)
 
@@ -50,7 +51,7 @@ def append_line(path: Path, line: str) -> None:
 
 
 def shorten(path: Path) -> None:
-    """Put a log aside that others only append to, if it is too long. What cannot be done is left."""
+    """Rename a log that is too long and that others only append to. Failures are ignored."""
     with contextlib.suppress(OSError):
         if path.lstat().st_size > LIMIT:
             os.close(open_log(path))

@@ -94,7 +94,7 @@ def test_a_wait_that_does_not_end_says_what_it_waits_for_and_the_commands_that_e
     merge = house.json("merge", "submit", "side")["merge_id"]
     process, said = waiting()
     told = eventually(lambda: len(lines := said.read_text().splitlines()) > 1 and lines)
-    assert "overlap with what would land (a new file)" in told[0]
+    assert "overlap with the changes to land (a new file)" in told[0]
     command = told[1].strip().removeprefix("Commit them: ").partition("; ")[0]
     person.type(command)
     printed = process.communicate(timeout=60)[0]
@@ -254,7 +254,7 @@ def test_what_git_has_under_way_is_ended_with_the_command_that_is_named(house: C
     task = house.submit("Say hello", "echo hello > hello.txt")
     need = person.need("held_merge")
     assert "a merge is in progress" in need["what"]
-    person.type(need["remedy"].removeprefix("Conclude it: ").partition(" (or")[0].replace("--continue", "--abort"))
+    person.type(need["remedy"].removeprefix("Finish it: ").partition(" (or")[0].replace("--continue", "--abort"))
     assert house.run("wait", task, "--timeout", "60").returncode == 0
 
 

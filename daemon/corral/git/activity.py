@@ -1,4 +1,4 @@
-"""When paths were last worked on, as the files and the commits of a repository tell."""
+"""When paths were last changed, from the files and the commits of a repository."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from corral.git.process.command import Git
 
 
 def pathspecs(path: str, *, is_pattern: bool, fold: bool) -> list[str]:
-    """What git calls a path or a glob of ours, and everything below it.
+    """Convert a path or a glob, and everything below it, to git pathspecs.
 
     Args:
-        path: Repository-relative; a glob has the syntax of :mod:`corral.coordination.locks.globs`, which is git's ``glob``.
-        fold: Whether case does not matter.
+        path: Repository-relative; a glob has the syntax of :mod:`corral.coordination.locks.globs`, which is git's
+            ``glob``.
+        fold: Whether to ignore case.
     """
     case = ",icase" if fold else ""
     if not is_pattern:
@@ -24,7 +25,7 @@ def pathspecs(path: str, *, is_pattern: bool, fold: bool) -> list[str]:
 
 
 def last_written_at(checkout: Git, specs: Sequence[str]) -> datetime | None:
-    """When the newest of the files that match was written, tracked or not (but not ignored); None if there is none.
+    """The modification time of the newest matching file, tracked or not (but not ignored); None if there is none.
 
     Raises:
         GitFailed: Git could not list them.
@@ -36,7 +37,7 @@ def last_written_at(checkout: Git, specs: Sequence[str]) -> datetime | None:
 
 
 def last_committed_at(repo: Git, specs: Sequence[str], since: datetime) -> datetime | None:
-    """When the latest commit that touches what matches was made, on any branch since an instant; None if there is none.
+    """The time of the latest commit on any branch since an instant that touches matching paths; None if there is none.
 
     Raises:
         GitFailed: Git could not read its history.
@@ -49,4 +50,4 @@ def _written(path: Path) -> float | None:
     try:
         return os.lstat(path).st_mtime
     except OSError:
-        return None  # deleted meanwhile, or before: what is not there tells nothing
+        return None  # deleted meanwhile, or earlier: there is no time to read

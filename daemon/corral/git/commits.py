@@ -1,4 +1,4 @@
-"""Commits: from a tree, without a checkout; and of what a finished task left uncommitted."""
+"""Create commits: from a tree, without a checkout; and from a finished task's uncommitted changes."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from corral.git.process.command import Git, Identity, Outcome, as_env
 
 
 def message_with(message: str, trailers: Mapping[str, str]) -> str:
-    """A commit message with trailers, which are cut to one line each."""
+    """A commit message with trailers, each cut to one line."""
     lines = [f"{key}: {' '.join(value.split())}" for key, value in trailers.items()]
     return "\n\n".join(part for part in (message.strip().replace("\0", ""), "\n".join(lines)) if part) + "\n"
 
 
 def create(repo: Git, tree: str, parents: Sequence[str], message: str, identity: Identity, at: datetime) -> str:
-    """Make a commit that no ref names yet; the same arguments give the same commit."""
+    """Create a commit that no ref names yet; the same arguments give the same commit."""
     date = f"{int(at.timestamp())} +0000"
     return repo.must(
         "commit-tree", "--no-gpg-sign", *(option for parent in parents for option in ("-p", parent)), "-F", "-", tree,
@@ -34,23 +34,23 @@ def commit_leftovers(
     Args:
         checkout: A worktree of ours.
         message: Subject and body.
-        trailers: Put below it, e.g. ``Corral-Task``.
+        trailers: Appended to it, e.g. ``Corral-Task``.
         identity: Author and committer.
         exclude: Repository-relative paths (files or folders, taken literally) to leave alone.
 
     Returns:
-        The new commit, or None where there was nothing to commit.
+        The new commit, or None if there was nothing to commit.
 
     Raises:
-        Conflict: A merge with unresolved conflicts is under way.
-        GitFailed: Git refused; the work tree is as it was.
+        Conflict: A merge with unresolved conflicts is in progress.
+        GitFailed: Git refused; the work tree is unchanged.
     """
     found = status.changes(checkout)
     unmerged = [change.path for change in found if change.unmerged]
     if unmerged:
         raise Conflict(
             f"{len(unmerged)} files have unresolved conflicts.",
-            cause="A merge or rebase in this worktree was left unfinished.",
+            cause="A merge or rebase in this worktree is unfinished.",
             remedy="Resolve them, or abort the merge, then try again.",
             details={"paths": unmerged},
         )

@@ -1,4 +1,4 @@
-"""What is wrong, or worth knowing, in a repository. Looks only; changes nothing."""
+"""Find problems in a repository. Read-only."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _EXECUTES = r"^(merge|filter)\..*\.(driver|clean|smudge|process)$"
 
 @dataclass(frozen=True)
 class Problem:
-    """Something found; ``code`` is stable."""
+    """A finding; ``code`` is stable."""
 
     code: str
     message: str
@@ -27,7 +27,7 @@ class Problem:
 
 
 def problems(repo: Git, now: datetime | None = None) -> list[Problem]:
-    """Look at a repository.
+    """Check a repository.
 
     Args:
         repo: The repository.
@@ -44,7 +44,7 @@ def problems(repo: Git, now: datetime | None = None) -> list[Problem]:
 
 
 def holes(found: tuple[int, ...] | None = None) -> list[Problem]:
-    """Known holes of the git that is used, by its version number.
+    """Known vulnerabilities of the git in use, by its version number.
 
     Args:
         found: That number; None: git is asked.
@@ -54,8 +54,8 @@ def holes(found: tuple[int, ...] | None = None) -> list[Problem]:
     for hole in known_holes.open_in(found):
         closed = ", ".join(".".join(map(str, first)) for first in hole.closed_in)
         message = (
-            f"git {text} has the number of a version with {', '.join(hole.names)}, closed in {closed} and later. "
-            "A distribution may have closed them in its package under the same number."
+            f"git {text} has the version number of a git with {', '.join(hole.names)}, closed in {closed} and "
+            "later. A distribution may have closed them in its package under the same number."
         )
         remedy = "Update git, or look for these numbers in the changelog of the package, e.g. `apt-get changelog git`."
         problems.append(Problem("known-hole", message, remedy))
@@ -74,7 +74,7 @@ def _locks(repo: Git, now: datetime | None) -> Iterator[Problem]:
         if (now is None or lock.age_s > _LOCK_AGE_S) and not stale.is_open(lock.path):
             yield Problem(
                 "stale-lock",
-                f"{lock.path} was left behind, it seems by a git that was killed.",
+                f"{lock.path} was left behind, probably by a killed git.",
                 "If no git command is running in this repository, delete the file.",
             )
 
@@ -87,7 +87,9 @@ def _dead_gc(repo: Git) -> Iterator[Problem]:
         return
     if not psutil.pid_exists(pid):
         yield Problem(
-            "dead-gc", f"{path} names a process that is gone; it stops later collections.", "Delete the file."
+            "dead-gc",
+            f"{path} names a process that no longer exists; it prevents garbage collection.",
+            "Delete the file.",
         )
 
 
@@ -104,7 +106,7 @@ def _configuration(repo: Git) -> Iterator[Problem]:
         yield Problem(
             "runs-programs",
             f"The git configuration runs a program: {key}.",
-            "Nothing to do if you know it; Corral cannot switch it off.",
+            "Nothing to do if you know the program; Corral cannot switch it off.",
         )
 
 
@@ -113,8 +115,8 @@ def _half_made(repo: Git) -> Iterator[Problem]:
         if entry.locked == worktrees.INITIALIZING:
             yield Problem(
                 "worktree-half-made",
-                f"{entry.path} was being made when something was killed.",
-                "A restart of the daemon finishes those that are its own; otherwise `git worktree unlock` and `remove` it.",
+                f"{entry.path} was not completed: its creation was interrupted.",
+                "Restarting the daemon completes its own worktrees; for others use `git worktree unlock` and `remove`.",
             )
 
 

@@ -1,4 +1,4 @@
-"""Commits that were made: those between two heads."""
+"""The commits between two heads."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def between(git: Git, old_sha: str | None, new_sha: str, *, limit: int = 100) ->
     """The commits of a head that another one lacks, along its first parents, oldest first.
 
     Args:
-        old_sha: None: all that the head has.
+        old_sha: None: all commits of the head.
 
     Returns:
-        At most ``limit``, the newest ones; none where git does not know the commits any more.
+        At most ``limit``, the newest ones; none if git no longer has the commits.
     """
     without = [f"^{old_sha}"] if old_sha else []
     result = git.run(

@@ -1,4 +1,4 @@
-"""Who a commit is by: git's configuration, else the submitter, else Corral; a missing identity never fails a task."""
+"""The author of a commit: git's configuration, else the submitter, else Corral; a missing identity never fails a task."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def effective(git: Git, fallback: Identity | None) -> Identity:
 
 
 def _usable(identity: Identity) -> bool:
-    # Git refuses to commit as somebody whose name is nothing but what it strips.
+    # Git refuses a name that consists only of characters that it strips.
     return "\0" not in identity.name + identity.email and all(
         _CRUD.sub("", part) for part in (identity.name, identity.email)
     )

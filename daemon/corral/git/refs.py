@@ -1,4 +1,4 @@
-"""Refs and commits: names checked, values read, values moved by compare-and-swap."""
+"""Refs and commits: validate names, read values, move values by compare-and-swap."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def branch_ref(name: str) -> str:
     """The full ref of a branch: ``main`` or ``refs/heads/main`` becomes ``refs/heads/main``.
 
     Raises:
-        InvalidInput: Git would refuse the name, or some command could take it for an option.
+        InvalidInput: Git refuses the name, or a command could take it for an option.
     """
     short = name.removeprefix("refs/heads/")
     parts = short.split("/")
@@ -70,7 +70,7 @@ def resolve(git: Git, ref: str) -> str:
 
 
 def oid(text: str) -> str:
-    """``text`` if it is a whole object name.
+    """Return ``text`` if it is a whole object name.
 
     Raises:
         InvalidInput: It is not.
@@ -81,7 +81,7 @@ def oid(text: str) -> str:
 
 
 def full_ref(text: str) -> str:
-    """``text`` if it is a full ref that no command can take for anything else.
+    """Return ``text`` if it is a full ref that no command can misread.
 
     Raises:
         InvalidInput: It is not.
@@ -92,10 +92,10 @@ def full_ref(text: str) -> str:
 
 
 def read(git: Git, ref: str) -> str | None:
-    """What a full ref names, or None where it does not exist.
+    """The object that a full ref names, or None if the ref does not exist.
 
     Raises:
-        GitFailed: Git was ended before it said.
+        GitFailed: Git was killed before it answered.
     """
     loose = git.loose(full_ref(ref))
     if loose is not None:
@@ -110,7 +110,7 @@ def compare_and_swap(git: Git, ref: str, new: str, old: str, *, why: str = "corr
     """Move a ref from ``old`` to ``new`` in one transaction; ``old=""``: the ref must not exist.
 
     Returns:
-        False where the ref was not at ``old``; then nothing changed.
+        False if the ref was not at ``old``; then nothing changed.
 
     Raises:
         GitFailed: It could not be tried.
@@ -120,7 +120,7 @@ def compare_and_swap(git: Git, ref: str, new: str, old: str, *, why: str = "corr
 
 
 def delete(git: Git, ref: str, old: str) -> bool:
-    """Delete a ref that is at ``old``; False where it is not."""
+    """Delete a ref that is at ``old``; False if it is not."""
     return _update(git, f"option no-deref\0delete {full_ref(ref)}\0{oid(old)}\0", "corral")
 
 
@@ -150,7 +150,7 @@ def merge_base(git: Git, a: str, b: str) -> str | None:
 
 
 def holder(git: Git, sha: str, *, besides: str = "") -> str | None:
-    """A ref, other than ``besides``, that a commit is reachable from; None where only a HEAD or nothing holds it."""
+    """A ref, other than ``besides``, from which a commit is reachable; None if only a HEAD or nothing holds it."""
     text = git.must("for-each-ref", f"--contains={oid(sha)}", "--count=2", "--format=%(refname)")
     return next((ref for ref in text.splitlines() if ref != besides), None)
 
@@ -168,7 +168,7 @@ def listing(git: Git, prefix: str) -> list[Ref]:
 
 
 def default_branch(git: Git) -> str | None:
-    """The full ref that HEAD of the main checkout (or of the bare repository) names, unborn too; None: detached."""
+    """The full ref that HEAD of the main checkout (or of the bare repository) names, even unborn; None: detached."""
     return Git(git.common_dir).branch()
 
 
@@ -179,7 +179,7 @@ def changed_paths(git: Git, a: str, b: str) -> list[str]:
 
 
 def diff(git: Git, a: str, b: str, paths: Sequence[str]) -> bytes:
-    """What differs between two commits or trees in these paths, as a patch that names no program of anybody's."""
+    """The difference between two commits or trees in these paths, as a patch; runs no external programs."""
     literal = [f":(literal){path}" for path in paths]
     return git.check(
         "diff-tree", "-r", "-p", "--no-renames", "--no-ext-diff", "--no-textconv", oid(a), oid(b), "--", *literal
@@ -187,7 +187,7 @@ def diff(git: Git, a: str, b: str, paths: Sequence[str]) -> bytes:
 
 
 def blobs(git: Git, shas: Iterable[str]) -> list[str]:
-    """The contents of blobs, in the order that they are asked for."""
+    """The contents of blobs, in the given order."""
     asked = [oid(sha) for sha in shas]
     answer = git.check("cat-file", "--batch", input="".join(f"{sha}\n" for sha in asked).encode()).stdout
     contents, at = [], 0

@@ -1,4 +1,4 @@
-"""By which names the files of a commit are reached: with symbolic links in it, a file has more than one."""
+"""All names of a commit's files: with symbolic links in it, a file has more than one."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from corral.git.refs import oid
 
 _LINK = "120000"
 _MOST_STEPS = 40
-"""Links that are followed one after another, as many as Linux follows."""
+"""Maximum number of links followed one after another, as on Linux."""
 _MOST_ROUNDS = 4
-"""Links behind one another by which a name is looked for; a link into its own folder would give names without end."""
+"""Maximum depth of links in a name; a link into its own folder would give endless names."""
 _MOST_NAMES = 20_000
 
 
@@ -24,17 +24,17 @@ class Tree:
     """The files of one commit.
 
     Attributes:
-        files: Every path, links among them.
-        links: By path, what each link leads to inside the repository, as it is written there (normalised).
+        files: Every path, including links.
+        links: By path, each link's target inside the repository, as it is written there (normalised).
     """
 
     files: list[str]
     links: dict[str, str]
 
     def names_of(self, path: str) -> set[str] | None:
-        """Every name that a change of ``path`` changes: its own, by links to it, and if it is a link those of what it leads to.
+        """Every name that a change of ``path`` changes: its own, those by links to it, and for a link its target's.
 
-        None: there are too many to tell.
+        None: there are too many.
         """
         names = found = {path, *self._below(path)}
         for _ in range(_MOST_ROUNDS):
@@ -59,7 +59,7 @@ class Tree:
         return leading
 
     def _below(self, link: str) -> Iterator[str]:
-        """What is reached through a link."""
+        """The names reached through a link."""
         if link not in self.links:
             return
         folder = self._resolved(self.links[link])
@@ -68,7 +68,7 @@ class Tree:
                 yield _moved(file, folder, link)
 
     def _resolved(self, path: str) -> str:
-        """Where a path leads, with the links on its way followed."""
+        """The path with all links followed."""
         for _ in range(_MOST_STEPS):
             link = next((above for above in _itself_and_above(path) if above in self.links), None)
             if link is None:
@@ -78,7 +78,7 @@ class Tree:
 
 
 def read(git: Git, commit: str) -> Tree:
-    """The files and links of a commit or tree.
+    """Read the files and links of a commit or tree.
 
     Raises:
         GitFailed: There is no such commit.
@@ -96,12 +96,12 @@ def read(git: Git, commit: str) -> Tree:
 
 
 def _moved(path: str, old: str, new: str) -> str:
-    """A path below ``old`` as it is below ``new``."""
+    """Convert a path below ``old`` to one below ``new``."""
     return posixpath.normpath(f"{new}/{posixpath.relpath(path, old)}")
 
 
 def _itself_and_above(path: str) -> Iterator[str]:
-    """A path, the folders that it lies in, and the top (``.``)."""
+    """A path, its parent folders, and the top (``.``)."""
     while path and path != ".":
         yield path
         path = posixpath.dirname(path)

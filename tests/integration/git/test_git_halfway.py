@@ -180,4 +180,4 @@ def test_nothing_is_begun_where_no_note_can_be_written(repo: Path, new: str) -> 
     (repo / f"{NOTE}.part").mkdir()
     before = state(repo)
     held = land(repo, new)
-    assert isinstance(held, InTheWay) and "nothing can be written" in held.reason and state(repo) == before
+    assert isinstance(held, InTheWay) and "cannot write" in held.reason and state(repo) == before

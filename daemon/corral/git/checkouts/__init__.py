@@ -1,1 +1,1 @@
-"""Checkouts and worktrees: made, listed, known for what they are, looked at, saved and removed."""
+"""Checkouts and worktrees: create, list, identify, read, salvage and remove."""

@@ -1,4 +1,4 @@
-"""Saved work that something else holds too may be forgotten; the only copy never goes without being asked."""
+"""Which salvaged work may be deleted: only what a branch or tag contains too."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from corral.git.process.command import Git
 from corral.git.refs import Ref
 
 DURABLE = ("refs/heads/", "refs/tags/", PREFIX)
-"""Refs that hold work until a person takes them away; those of the merge queue and of remotes come and go."""
+"""Refs that keep work until a person deletes them; refs of the merge queue and of remotes come and go."""
 
 
 def old_salvage(repo: Git, before: datetime) -> list[Ref]:
-    """What was saved before an instant, the oldest first."""
+    """Salvage saved before an instant, oldest first."""
     return sorted(
         (ref for ref in refs.listing(repo, PREFIX) if ref.created_at < before), key=lambda ref: ref.created_at
     )
@@ -27,13 +27,14 @@ def trees_since(repo: Git, since: datetime) -> frozenset[str]:
 
 
 def is_held_elsewhere(repo: Git, ref: Ref, trees: frozenset[str]) -> bool:
-    """Whether all that a saved state holds is on a branch, a tag, or another saved state.
+    """Whether everything in a salvage is also on a branch, a tag, or another salvage.
 
-    Either another durable ref reaches its commit, or every commit that only it reaches has the tree of one that a branch got
-    since: the same files were committed, and landed, under another name.
+    Either another durable ref reaches its commit, or every commit that only it reaches has the same tree as a commit
+    that a branch
+    got since: the same files were committed under another name.
 
     Args:
-        trees: Of :func:`trees_since`, for an instant before it was saved.
+        trees: From :func:`trees_since`, for an instant before it was saved.
     """
     holders = repo.must("for-each-ref", f"--contains={ref.sha}", "--format=%(refname)", *DURABLE).splitlines()
     if any(holder != ref.name for holder in holders):
@@ -44,5 +45,5 @@ def is_held_elsewhere(repo: Git, ref: Ref, trees: frozenset[str]) -> bool:
 
 
 def forget(repo: Git, ref: Ref) -> bool:
-    """Delete the ref of a saved state; False where it has moved meanwhile."""
+    """Delete the ref of a salvage; False if it has moved meanwhile."""
     return refs.delete(repo, ref.name, ref.sha)

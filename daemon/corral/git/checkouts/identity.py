@@ -1,9 +1,11 @@
-"""Whether a folder is the very worktree that Corral made: known by what it is, not by where it lies.
+"""Prove that a folder is the very worktree that Corral created: by its identity, not its path.
 
-Everything that writes to, moves, resets, cleans, commits in or removes a worktree asks here right before it does. Proven is:
-the path is no symbolic link and leads through none; the folder is the recorded one (device and inode); its ``.git`` file
-names an entry of this repository, and that entry names this very folder. Which branch a folder that is proven so is on is its
-worker's business (``work/workers/heads.py``); where no folder was recorded, it has to be on the recorded branch.
+Everything that writes to, moves, resets, cleans, commits in or removes a worktree calls this right before it does. The
+proof: the
+path is no symbolic link and leads through none; the folder is the recorded one (device and inode); its ``.git`` file
+names an
+entry of this repository, and that entry names this folder. The branch of a proven folder is checked in
+``work/workers/heads.py``; a folder without a record must be on the recorded branch.
 """
 
 from __future__ import annotations
@@ -25,13 +27,14 @@ from corral.git.process.command import Git, open_checkout
 
 @dataclass(frozen=True)
 class OwnWorktree:
-    """What is recorded of a worktree.
+    """The record of a worktree.
 
     Attributes:
         path: Absolute.
-        top: The project's root; no link may stand between it and ``path``. Where ``path`` does not lie below it, its parent
-            was named by a person, and may be reached through links.
-        folder_id: What :func:`folder_id` said when the folder was made; None for one made before that was recorded.
+        top: The project's root; no link may stand between it and ``path``. If ``path`` is not below it, a person named
+            its
+            parent, which may be reached through links.
+        folder_id: The :func:`folder_id` at creation; None for a worktree from before that was recorded.
         branch: Short name; None: on no branch.
     """
 
@@ -42,17 +45,17 @@ class OwnWorktree:
 
 
 def real_place(path: Path) -> Path:
-    """The path with the links of its parents resolved, and its own last name as it is."""
+    """The path with the links of its parents resolved, but not a link at the path itself."""
     return Path(os.path.realpath(path.parent)) / path.name
 
 
 def make_folder(path: Path, top: Path) -> str:
-    """Make the empty folder of a worktree, and return its :func:`folder_id`.
+    """Create the empty folder of a worktree, and return its :func:`folder_id`.
 
     Raises:
-        Conflict: Something stands there, maybe another project's: it is not touched.
-        PathReplaced: The way there leads through a symbolic link.
-        OSError: It cannot be made.
+        Conflict: Something exists there, maybe another project's: it is not touched.
+        PathReplaced: A parent folder is a symbolic link.
+        OSError: It cannot be created.
     """
     if path.is_relative_to(top):
         make_own_folder(path.parent, top)
@@ -76,7 +79,7 @@ def prove(repo: Git, own: OwnWorktree) -> Git:
         The checkout.
 
     Raises:
-        PathReplaced: It is not, and what stands there must not be touched; or nothing stands there.
+        PathReplaced: It is not Corral's, and must not be touched; or nothing exists there.
     """
     _check_folder(own)
     entry = _entry(repo, own.path)
@@ -90,10 +93,10 @@ def prove(repo: Git, own: OwnWorktree) -> Git:
 
 
 def prove_remains(repo: Git, own: OwnWorktree) -> None:
-    """Prove that what is left of a worktree is Corral's: half made, damaged, whole, or nothing at all.
+    """Prove that the remains of a worktree are Corral's: half created, damaged, whole, or nothing at all.
 
     Raises:
-        PathReplaced: Something else stands there.
+        PathReplaced: Something else is there.
     """
     if not os.path.lexists(own.path):
         refuse_links(own.path, own.top)
@@ -116,7 +119,7 @@ def _is_on(checkout: Git, branch: str | None) -> bool:
 
 
 def prove_folder(own: OwnWorktree) -> None:
-    """Prove no more than that the folder is the recorded one, whatever its ``.git`` names: enough to empty it, not for git.
+    """Prove only that the folder is the recorded one, whatever its ``.git`` names: enough to empty it, not to run git.
 
     Raises:
         PathReplaced: It is not, or none was recorded.
@@ -127,7 +130,7 @@ def prove_folder(own: OwnWorktree) -> None:
 
 
 def describe(path: Path) -> str:
-    """What stands at a path, for a person: ``a symbolic link to …``, ``a worktree of …``."""
+    """What is at a path, for a person: ``a symbolic link to …``, ``a worktree of …``."""
     if path.is_symlink():
         return f"a symbolic link to {os.readlink(path)}"  # noqa: PTH115 - as it is written
     if not path.exists():
@@ -152,13 +155,13 @@ def _check_folder(own: OwnWorktree) -> None:
         raise _replaced(own.path) from error
     if not stat.S_ISDIR(found.st_mode):
         raise _replaced(own.path)
-    # A device's number changes when it is mounted again; the folder's own number does not.
+    # A remount can change the device number, but not the inode.
     if own.folder_id is not None and own.folder_id.rpartition(":")[2] != str(found.st_ino):
         raise _replaced(own.path)
 
 
 def _entry(repo: Git, path: Path) -> Path | None:
-    """The entry below the repository's ``worktrees/`` that the ``.git`` file names, there or not; None without a file."""
+    """The entry in the repository's ``worktrees/`` that the ``.git`` file names, even if missing; None without a file."""
     marker = path / ".git"
     try:
         if not stat.S_ISREG(marker.lstat().st_mode):
@@ -174,7 +177,7 @@ def _entry(repo: Git, path: Path) -> Path | None:
 
 
 def _check_entry(repo: Git, path: Path, entry: Path) -> None:
-    """The entry has to name this very folder, and to belong to this repository."""
+    """Check that the entry names this very folder, and belongs to this repository."""
     common = Git(entry, path).common_dir
     if real_place(folder_of(entry)) != real_place(path) or os.path.realpath(common) != os.path.realpath(
         repo.common_dir
@@ -186,12 +189,13 @@ def _replaced(path: Path) -> PathReplaced:
     quoted = shlex.quote(str(path))
     return PathReplaced(
         f"{path} is not the worktree that Corral made: it is {describe(path)}.",
-        remedy=f"Move it away: `mv {quoted} {quoted}.mine`, a worktree with `git worktree move`; Corral then goes on.",
+        remedy=f"Move it away: `mv {quoted} {quoted}.mine`, or a worktree with `git worktree move`; Corral then "
+        "continues.",
     )
 
 
 def _repointed(path: Path) -> PathReplaced:
     return PathReplaced(
-        f"The .git of {path} is not the one that Corral made: the folder is {describe(path)} now.",
-        remedy="`git worktree repair`, typed in the main checkout, leads it back to its own entry; else move the folder away.",
+        f"The .git file of {path} is not the one that Corral created: the folder is now {describe(path)}.",
+        remedy="Run `git worktree repair` in the main checkout to restore it, or move the folder away.",
     )

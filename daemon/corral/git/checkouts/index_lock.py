@@ -1,7 +1,8 @@
-"""Git's own lock on the index of a checkout (``index.lock``), taken by Corral while it fast-forwards that checkout.
+"""Git's own lock on the index of a checkout (``index.lock``), held by Corral while it fast-forwards that checkout.
 
-The lock has the same content as a file of Corral's own beside it, one that no other has: so whose it is can be proven at
-any time, whatever was killed when. As a rule both are one file with two names, so that the lock is never there without it.
+The lock has the same unique content as a file of Corral's beside it, so its owner can be proven at any time, even after
+a kill.
+Usually both are hard links to one file, so that the lock never exists without the proof.
 """
 
 from __future__ import annotations
@@ -24,15 +25,15 @@ _WITHDRAWN = "corral.landing.withdrawn-"
 
 
 def take(checkout: Git) -> bool:
-    """Take the lock; False if somebody has it, or one that an earlier life left is there and not given up yet.
+    """Take the lock; False if another process has it, or one from before a crash is not released yet.
 
     Raises:
-        OSError: Nothing can be written in the git directory.
+        OSError: The git directory cannot be written.
     """
-    if is_ours(checkout):  # the proof of it would go with the file beside it
+    if is_ours(checkout):  # removing the file beside it would remove the proof
         return False
     own, lock = _own(checkout), path(checkout)
-    own.unlink(missing_ok=True)  # never rewritten in place: a lock that is left may be the same file
+    own.unlink(missing_ok=True)  # never rewritten in place: a leftover lock may be the same file
     text = f"Corral holds this lock while it lands a commit in this checkout.\n{new_id()}\n"
     own.write_text(text)
     try:
@@ -50,7 +51,7 @@ def take(checkout: Git) -> bool:
 
 
 def is_ours(checkout: Git) -> bool:
-    """Whether the lock is there and is one that :func:`take` made, in this life or an earlier one."""
+    """Whether the lock exists and was created by :func:`take`, in this process or an earlier one."""
     try:
         return path(checkout).read_bytes() == _own(checkout).read_bytes() != b""
     except OSError:
@@ -58,19 +59,19 @@ def is_ours(checkout: Git) -> bool:
 
 
 def release(checkout: Git) -> None:
-    """Give up the lock if it is ours; safe to repeat."""
+    """Release the lock if it is ours; safe to repeat."""
     if is_ours(checkout):
         path(checkout).unlink(missing_ok=True)
     _own(checkout).unlink(missing_ok=True)
 
 
 def is_left(checkout: Git) -> bool:
-    """Whether a lock was taken, or was about to be, and not given up."""
+    """Whether a lock was taken, or was about to be, and not released."""
     return _own(checkout).exists()
 
 
 def whose(checkout: Git, lock: Path | None = None) -> str:
-    """What keeps us from taking a lock (None: this one): the file, since when it is there, and what to type."""
+    """Describe the lock that blocks (None: this one): the file, its age, and what to type."""
     lock = lock or path(checkout)
     since = ""
     with suppress(OSError):
@@ -82,9 +83,9 @@ def whose(checkout: Git, lock: Path | None = None) -> str:
 
 
 def copy_index(checkout: Git) -> Path:
-    """A copy of the index in a folder of its own, on the same file system, for a git to write in the index's stead.
+    """Copy the index to its own folder on the same file system, for a git to write in place of the index.
 
-    Its time is the index's, which tells git what to compare anew.
+    The copy keeps the modification time, which tells git what to compare again.
     """
     copy, index = Path(tempfile.mkdtemp(prefix=_ASIDE, dir=checkout.git_dir)) / "index", checkout.git_dir / "index"
     if index.exists():
@@ -93,16 +94,17 @@ def copy_index(checkout: Git) -> Path:
 
 
 def replace_index(checkout: Git, written: Path) -> None:
-    """Put an index that was written aside into place; only under the lock."""
+    """Rename a written copy of the index into place; only under the lock."""
     written.replace(checkout.git_dir / "index")
     shutil.rmtree(written.parent, ignore_errors=True)
 
 
 def withdraw_copies(checkout: Git) -> list[Path]:
-    """Take the copies from every git that is to write one: it fails before it changes anything, however late it starts.
+    """Rename the copies, so that a git that is about to write one fails before it changes anything, however late it
+    starts.
 
     Returns:
-        Where they are now; :func:`drop_copies` removes them.
+        Their new paths; :func:`drop_copies` removes them.
     """
     for folder in checkout.git_dir.glob(f"{_ASIDE}*"):
         folder.rename(folder.with_name(folder.name.replace(_ASIDE, _WITHDRAWN)))
@@ -110,18 +112,18 @@ def withdraw_copies(checkout: Git) -> list[Path]:
 
 
 def drop_copies(checkout: Git) -> None:
-    """Remove what :func:`withdraw_copies` has withdrawn."""
+    """Remove what :func:`withdraw_copies` has renamed."""
     for folder in checkout.git_dir.glob(f"{_WITHDRAWN}*"):
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def is_copy(checkout: Git, path: str) -> bool:
-    """Whether this is the name of a copy, withdrawn or not."""
+    """Whether this is the name of a copy, renamed or not."""
     return path.startswith(str(checkout.git_dir / _ASIDE))
 
 
 def path(checkout: Git) -> Path:
-    """Where git keeps the lock on the index of a checkout."""
+    """The path of git's lock on the index of a checkout."""
     return checkout.git_dir / "index.lock"
 
 

@@ -1,4 +1,4 @@
-"""The list of a repository's worktrees: read, and locked while one of ours changes it."""
+"""The list of a repository's worktrees: read it, and lock it while Corral changes it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def entries(repo: Git) -> list[Entry]:
                 )
             )
     if found and found[0].path == repo.common_dir and not found[0].bare:
-        # A submodule, or --separate-git-dir: git names the git directory where the main checkout lies elsewhere.
+        # In a submodule, or with --separate-git-dir, git names the git directory instead of the main checkout.
         found[0] = replace(found[0], path=work_tree_of(repo, repo.common_dir) or found[0].path)
     return found
 
@@ -55,7 +55,7 @@ def _list(repo: Git) -> Result:
     for _ in range(_ATTEMPTS):
         if result.ok:
             break
-        with list_lock(repo):  # git gives up on an entry that is just being written
+        with list_lock(repo):  # git refuses to read an entry that is just being written
             result = repo.run("worktree", "list", "--porcelain", "-z")
     if not result.ok:
         raise result.failure()
@@ -63,13 +63,13 @@ def _list(repo: Git) -> Result:
 
 
 def holding(repo: Git, ref: str) -> list[Entry]:
-    """The worktrees that have a branch checked out, but for those that are another repository's.
+    """The worktrees that have a branch checked out, without those of another repository.
 
-    A folder that is gone is among them: whether it was deleted or moved away, and comes back, nobody can tell.
+    Includes worktrees whose folder is missing: it may have been deleted, or moved away and come back.
     """
     found = [entry for entry in entries(repo) if entry.branch == ref and not _is_foreign(repo, entry)]
     main = Git(repo.common_dir, repo.common_dir.parent)
-    # A `core.bare` that was flipped by accident hides the user's checkout from git, but not from us.
+    # A `core.bare` set by accident hides the user's checkout from git, but not from this function.
     if repo.common_dir.name == ".git" and (repo.common_dir / "index").exists() and main.branch() == ref:
         here = Entry(repo.common_dir.parent, main.head(), ref, None, False, False)
         found = [here, *(entry for entry in found if entry.path.resolve() != here.path.resolve())]
@@ -77,7 +77,7 @@ def holding(repo: Git, ref: str) -> list[Entry]:
 
 
 def _is_foreign(repo: Git, entry: Entry) -> bool:
-    """Whether the folder is a worktree of another repository, as with entries that came here with a copied git directory."""
+    """Whether the folder is a worktree of another repository, as after copying a git directory."""
     whole = entry.path / ".git"
     named = whole if whole.is_dir() else named_entry(entry.path)
     if named is None or not (named / "HEAD").is_file():
@@ -86,7 +86,7 @@ def _is_foreign(repo: Git, entry: Entry) -> bool:
 
 
 def named_entry(folder: Path) -> Path | None:
-    """The git directory that the ``.git`` file of a linked worktree's folder names; None where there is no such file."""
+    """The git directory named in the ``.git`` file of a linked worktree; None if there is no such file."""
     try:
         kind, _, named = (folder / ".git").read_text(errors="surrogateescape").rstrip("\n").partition("gitdir: ")
     except OSError:
@@ -106,7 +106,7 @@ def admin_dirs(repo: Git) -> list[Path]:
 
 
 def folder_of(admin: Path) -> Path:
-    """The folder that a git directory from :func:`admin_dirs` belongs to."""
+    """The folder of a git directory from :func:`admin_dirs`."""
     try:
         text = (admin / "gitdir").read_text(errors="surrogateescape").rstrip("\n")
     except OSError:
@@ -115,7 +115,7 @@ def folder_of(admin: Path) -> Path:
 
 
 def work_tree_of(repo: Git, admin: Path) -> Path | None:
-    """The top of the checkout that a git directory from :func:`admin_dirs` belongs to; None: it has none."""
+    """The top of the checkout of a git directory from :func:`admin_dirs`; None: it has none."""
     if admin != repo.common_dir:
         return folder_of(admin)
     named = repo.run("config", "--get", "core.worktree").text.rstrip("\n")
@@ -126,10 +126,10 @@ def work_tree_of(repo: Git, admin: Path) -> Path | None:
 
 @contextmanager
 def list_lock(repo: Git) -> Iterator[None]:
-    """Hold the list of worktrees: against other threads and processes of ours, not against somebody's git."""
-    import portalocker  # a twentieth of a daemon's start, and few of them make a worktree
+    """Hold the lock on the worktree list: against other threads and processes of Corral, not against the user's git."""
+    import portalocker  # importing it takes 5 % of a daemon's start, and few daemons create a worktree
 
-    # portalocker polls; the holder only ever does milliseconds of work, but for the removal of a large worktree.
+    # portalocker polls; the lock is held for milliseconds, except while a large worktree is removed.
     with portalocker.Lock(
         repo.common_dir / "corral.worktrees",
         mode="a",

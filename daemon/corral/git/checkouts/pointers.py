@@ -1,7 +1,8 @@
-"""The two files by which a linked worktree and its repository name each other, put right after a move.
+"""The two files by which a linked worktree and its repository name each other, repaired after a move.
 
-The folder's ``.git`` names its entry in the repository, the entry's ``gitdir`` names the folder. ``git worktree repair``
-would write into every folder that an entry names, also where another repository's worktree lies there by now.
+The folder's ``.git`` names its entry in the repository, the entry's ``gitdir`` names the folder. ``git worktree
+repair`` would
+write into every folder that an entry names, even if another repository's worktree is there now.
 """
 
 from __future__ import annotations
@@ -16,17 +17,18 @@ from corral.git.process.command import Git
 def reanchor(repo: Git, path: Path, *, was_at: Path, old_common_dir: Path) -> bool:
     """Make a worktree and its entry name each other again after the repository, the worktree, or both were moved.
 
-    Safe to repeat, and after a kill in the middle. Only the worktree's ``.git`` file and its entry in this repository are
-    written, each whole or not at all. A worktree without an entry is left to :func:`corral.git.checkouts.worktrees.repair`.
+    Safe to repeat, and after a kill in the middle. Writes only the worktree's ``.git`` file and its entry in this
+    repository, each
+    atomically. A worktree without an entry is left to :func:`corral.git.checkouts.worktrees.repair`.
 
     Args:
-        repo: The repository at its present place.
-        path: Where the worktree is now; it may be missing.
-        was_at: Where it was.
-        old_common_dir: Where the repository's common directory was.
+        repo: The repository at its present path.
+        path: The worktree's present path; it may be missing.
+        was_at: Its former path.
+        old_common_dir: The former path of the repository's common directory.
 
     Returns:
-        False: what lies at ``path`` is not this repository's worktree; nothing was written.
+        False: the folder at ``path`` is not this repository's worktree; nothing was written.
     """
     with list_lock(repo):
         named = named_entry(path)
@@ -53,10 +55,10 @@ def _entry_of(repo: Git, path: Path, was_at: Path) -> Path | None:
 
 
 def _is_ours(repo: Git, named: Path, old_common_dir: Path, *, has_moved: bool) -> bool:
-    """Whether the entry that a folder names is, or before the move was, one of this repository."""
+    """Whether the entry that a folder names belongs, or before the move belonged, to this repository."""
     if named.parent == repo.common_dir / "worktrees":
         return True
-    # A folder that stayed where it was belongs to a repository that stands at the former place now.
+    # A folder that was not moved belongs to the repository that is at the former path now.
     return named.parent == old_common_dir / "worktrees" and (has_moved or not named.exists())
 
 

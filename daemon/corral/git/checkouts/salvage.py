@@ -1,7 +1,8 @@
 """Salvage: the whole state of a worktree as one commit under ``refs/corral/salvage/``, its index untouched.
 
-The commit's tree is the work tree (untracked files included, ignored ones not), its first parent is HEAD; where the index
-held something that the work tree no longer has, a second parent holds the index.
+The commit's tree is the work tree (with untracked files, without ignored ones), its first parent is HEAD; if the index
+holds
+content that the work tree no longer has, a second parent holds the index.
 """
 
 from __future__ import annotations
@@ -24,16 +25,16 @@ from corral.models.instants import UTC
 
 PREFIX = "refs/corral/salvage/"
 MOST_KEPT = 200
-"""Files of which :func:`keep` makes copies at once."""
+"""Maximum number of files that :func:`keep` copies at once."""
 LARGEST_KEPT = 8 * 1024 * 1024
-"""Bytes of a file that it copies."""
+"""Maximum size of a file that it copies, bytes."""
 LARGEST_IN_ALL = 32 * 1024 * 1024
-"""Bytes that it copies at once."""
+"""Maximum total size that it copies at once, bytes."""
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What was saved. ``base_sha`` is HEAD's commit, ``""`` where there was none; ``files`` differ from it."""
+    """A saved state. ``base_sha`` is HEAD's commit, ``""`` if there was none; ``files`` differ from it."""
 
     sha: str
     ref: str
@@ -44,7 +45,7 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class Kept:
-    """Copies of some files: ``files`` are on ``ref``, as they were; what is not in it was too much to be copied."""
+    """Copies of files: ``files`` are on ``ref``, unchanged; files beyond the limits are missing."""
 
     sha: str
     ref: str
@@ -72,12 +73,12 @@ def snapshot(
         checkout: Any checkout; nothing in it changes.
         name: The worktree's name, part of the ref.
         at: Now (aware).
-        reason: One line for whoever finds it.
+        reason: One line for a person.
         exclude: Repository-relative paths (files or folders, literally) that are not work.
-        always: Save it even where a ref holds all of it already.
+        always: Save it even if a ref holds all of it already.
 
     Returns:
-        None where there is nothing that no ref holds.
+        None if refs hold everything already.
 
     Raises:
         GitFailed: It could not be saved; then nothing may be removed.
@@ -108,17 +109,17 @@ def snapshot(
 
 
 def keep(checkout: Git, name: str, at: datetime, paths: Sequence[str], *, reason: str) -> Kept | None:
-    """Save copies of some files of a checkout, beside what its HEAD holds; its index and all else in it stay as they are.
+    """Save copies of some files of a checkout on top of its HEAD; the checkout and its index do not change.
 
     Args:
         checkout: Any checkout.
         name: Part of the ref.
         at: Now (aware).
-        paths: Repository-relative; what is no file (any more) is passed over, and so is what is beyond the limits above.
-        reason: One line for whoever finds it.
+        paths: Repository-relative; missing files, and files beyond the limits above, are skipped.
+        reason: One line for a person.
 
     Returns:
-        None where there is nothing to save.
+        None if there is nothing to save.
 
     Raises:
         GitFailed: It could not be saved.
@@ -132,7 +133,7 @@ def keep(checkout: Git, name: str, at: datetime, paths: Sequence[str], *, reason
         index = folder / "index"
         if head:
             checkout.must("read-tree", head, index_file=index)
-        # `--remove`: what went away a moment ago is no error.
+        # `--remove`: a file that vanished a moment ago is no error.
         arguments = ("update-index", "--add", "--remove", "--replace", "-z", "--stdin")
         checkout.must(*arguments, input=given, index_file=index, config={"core.sparseCheckout": "false"})
         tree = checkout.must("write-tree", index_file=index)
@@ -144,12 +145,12 @@ def keep(checkout: Git, name: str, at: datetime, paths: Sequence[str], *, reason
 
 
 def drop(repo: Git, kept: Kept) -> bool:
-    """Delete copies that turned out to be needed by nobody; False where the ref has moved meanwhile."""
+    """Delete copies that nobody needs; False if the ref has moved meanwhile."""
     return refs.delete(repo, kept.ref, kept.sha)
 
 
 def _affordable(checkout: Git, paths: Sequence[str]) -> list[str]:
-    """Those paths that are files, as far as the limits allow."""
+    """The paths that are files, within the limits."""
     top, chosen, room = checkout.work_tree or Path(), list[str](), LARGEST_IN_ALL
     for path in paths[:MOST_KEPT]:
         try:
@@ -165,7 +166,7 @@ def _affordable(checkout: Git, paths: Sequence[str]) -> list[str]:
 def _saved_before(
     checkout: Git, name: str, tree: str, head: str | None, staged_tree: str | None = None
 ) -> refs.Ref | None:
-    """The newest saved state of a worktree, if it is this one: the same files, on the same commit, the same index."""
+    """The newest salvage of a worktree, if it has the same files, commit and index."""
     newest = max(refs.listing(checkout, f"{PREFIX}{name}/"), key=lambda ref: (ref.created_at, ref.name), default=None)
     if newest is None:
         return None
@@ -178,7 +179,7 @@ def _saved_before(
 
 
 def listing(repo: Git, name: str | None = None) -> list[Salvage]:
-    """All that was saved, oldest first for each name; of one worktree if ``name`` is given."""
+    """All salvages, oldest first for each name; of one worktree if ``name`` is given."""
     prefix = PREFIX if name is None else f"{PREFIX}{check_name(name, 'worktree')}/"
     text = repo.must(
         "for-each-ref", "--format=%(refname)%00%(objectname)%00%(committerdate:unix)%00%(parent)%00%(subject)", prefix
@@ -199,7 +200,7 @@ def listing(repo: Git, name: str | None = None) -> list[Salvage]:
 
 
 def restore(repo: Git, ref: str, into: Path, branch: str, remake: worktrees.Remake = Path.mkdir) -> None:
-    """Make a worktree with a new branch at a salvaged state.
+    """Create a worktree with a new branch at a salvaged state.
 
     Args:
         repo: The repository.
@@ -214,7 +215,7 @@ def restore(repo: Git, ref: str, into: Path, branch: str, remake: worktrees.Rema
     """
     sha = refs.read(repo, ref) if ref.startswith(PREFIX) else None
     if sha is None:
-        raise NotFound(f"There is no salvaged work {ref[:200]!r}.", remedy="`corral worktree recover` lists it.")
+        raise NotFound(f"There is no saved work {ref[:200]!r}.", remedy="`corral worktree recover` lists it.")
     worktrees.add(repo, into, branch, sha, remake)
 
 
@@ -227,7 +228,7 @@ def _publish(checkout: Git, name: str, sha: str, at: datetime) -> str:
 
 
 def _files(repo: Git, pairs: list[tuple[str, str]]) -> dict[str, list[str]]:
-    """For each ``(commit, parent or "")`` what it changed, in one process."""
+    """The changed files of each ``(commit, parent or "")``, in one process."""
     found: dict[str, list[str]] = {sha: [] for sha, _ in pairs}
     if not pairs:
         return found

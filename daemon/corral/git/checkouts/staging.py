@@ -1,4 +1,4 @@
-"""Put the whole state of a checkout into an index: the checkout's own, or a temporary one."""
+"""Stage the whole state of a checkout in an index: the checkout's own, or a temporary one."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def wanted(found: Sequence[Change], exclude: Sequence[str]) -> list[Change]:
 
 
 def add_all(checkout: Git, found: Sequence[Change], exclude: Sequence[str], index_file: Path | None = None) -> str:
-    """Stage everything but the excluded paths and the repositories inside the checkout.
+    """Stage everything except the excluded paths and the repositories inside the checkout.
 
     Returns:
-        What could not be read, in git's words; empty where all of it was staged.
+        Git's message about unreadable files; empty if everything was staged.
     """
     skipped = [*exclude, *(change.path.rstrip("/") for change in found if change.nested)]
     specs = [":/", *(f":(top,exclude,literal){path}" for path in skipped)]
@@ -41,7 +41,7 @@ def add_all(checkout: Git, found: Sequence[Change], exclude: Sequence[str], inde
 
 @contextlib.contextmanager
 def copied_index(checkout: Git) -> Iterator[Path]:
-    """A copy of the checkout's index, gone at the end. The copy keeps its time, on which git's idea of "unchanged" rests."""
+    """A temporary copy of the checkout's index. It keeps the modification time, by which git decides what is unchanged."""
     with scratch.folder(checkout) as folder:
         copy = folder / "index"
         with contextlib.suppress(FileNotFoundError):  # a checkout without a commit may have no index yet

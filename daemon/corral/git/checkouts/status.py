@@ -1,4 +1,4 @@
-"""What a checkout looks like right now: one git process, no lock taken, nothing written."""
+"""The current state of a checkout: one git process, no lock taken, nothing written."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from corral.git import refs
 from corral.git.process.command import Git
 
 Signature = tuple[int, int, int] | None
-"""``(mtime_ns, size, mode)`` of a path that differs from HEAD; None: it is not there."""
+"""``(mtime_ns, size, mode)`` of a path that differs from HEAD; None: it does not exist."""
 
 _FIELDS = {"1": 8, "2": 9, "u": 10}
-"""Blanks before the path in a line of porcelain v2, by kind of line."""
+"""Number of spaces before the path in a line of porcelain v2, by kind of line."""
 
 
 @dataclass(frozen=True)
@@ -26,22 +26,22 @@ class Change:
     path: str
     code: str
     dirty_inside: bool = False
-    """A submodule with changes or untracked files of its own, at whatever depth."""
+    """A submodule with its own changes or untracked files, at any depth."""
 
     @property
     def unmerged(self) -> bool:
-        """Whether this is a conflict that nobody has resolved."""
+        """Whether this is an unresolved conflict."""
         return self.code in ("DD", "AU", "UD", "UA", "DU", "AA", "UU")
 
     @property
     def nested(self) -> bool:
-        """Whether this is a repository of its own, which git will not look into."""
+        """Whether this is a nested repository, which git does not look into."""
         return self.code == "??" and self.path.endswith("/")
 
 
 @dataclass(frozen=True)
 class Seen:
-    """A look at a checkout: its HEAD, and every path that differs from it."""
+    """The state of a checkout: its HEAD, and every path that differs from it."""
 
     head: str | None
     files: dict[str, Signature]
@@ -49,12 +49,14 @@ class Seen:
 
 
 def changes(checkout: Git, *, untracked: bool = True) -> list[Change]:
-    """Every path that differs from HEAD, in the index or the work tree; untracked files one by one, ignored ones not."""
+    """Every path that differs from HEAD, in the index or the work tree; untracked files one by one, without ignored
+    ones.
+    """
     return _status(checkout, untracked=untracked)[1]
 
 
 def look(checkout: Git) -> Seen:
-    """Remember the state of a checkout, to compare it with a later one."""
+    """Read the state of a checkout, to compare it with a later one."""
     head, found = _status(checkout)
     assert checkout.work_tree is not None
     return Seen(head, {change.path: signature(checkout.work_tree, change.path) for change in found}, checkout)
@@ -63,7 +65,7 @@ def look(checkout: Git) -> Seen:
 def differences(before: Seen, after: Seen) -> list[str]:
     """Paths whose state differs between two looks at one checkout, and paths committed between their heads.
 
-    A file that was only touched may be among them.
+    A file with only a new modification time may be included.
     """
     paths = {
         path
@@ -76,12 +78,12 @@ def differences(before: Seen, after: Seen) -> list[str]:
 
 
 def empty_tree(git: Git) -> str:
-    """The object name of the tree without files."""
+    """The object name of the empty tree."""
     return git.must("hash-object", "-t", "tree", "--stdin", input=b"")
 
 
 def signature(top: Path, path: str) -> Signature:
-    """How a path of a checkout (its top folder) is right now."""
+    """The current signature of a path of a checkout (its top folder)."""
     try:
         found = os.lstat(top / path)
     except OSError:
@@ -93,7 +95,7 @@ def _status(checkout: Git, *, untracked: bool = True) -> tuple[str | None, list[
     which = "all" if untracked else "no"
     result = checkout.check(
         "status", "--porcelain=v2", "-z", "--branch", f"--untracked-files={which}", "--no-renames",
-        "--ignore-submodules=none",  # .gitmodules may ask to pass over work
+        "--ignore-submodules=none",  # .gitmodules may tell git to ignore changes
     )  # fmt: skip
     head: str | None = None
     found = []

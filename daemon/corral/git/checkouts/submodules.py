@@ -1,6 +1,6 @@
-"""Repositories that go when a worktree goes: those of its submodules, whose git directories lie below its own.
+"""Repositories that are deleted with a worktree: those of its submodules, inside its git directory.
 
-A commit in one of them is safe once its upstream has it: a remote-tracking branch reaches it, or it was itself fetched.
+A commit in one of them is safe if its upstream has it: a remote-tracking branch reaches it, or it was itself fetched.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ _GITLINK = "160000 "
 
 
 def at_risk(checkout: Git, found: Sequence[Change]) -> list[str]:
-    """Submodules that hold what would be lost with their worktree: changes (``found`` has them), or commits of their own."""
+    """Submodules with work that would be lost with their worktree: changes (in ``found``), or unpublished commits."""
     risky = {change.path for change in found if change.dirty_inside}
     for git_dir, label in _repositories(checkout).items():
-        # Tags do not count for either side: upstream's often stand on no branch of it.
+        # Tags do not count for either side: upstream's are often on no branch of it.
         if _goes_beyond_upstream(git_dir, "--exclude=refs/remotes/*", "--exclude=refs/tags/*", "--all"):
             risky.add(label)
     return sorted(risky)
 
 
 def unpublished_submodules(checkout: Git) -> list[str]:
-    """Submodules whose commit, as HEAD names it, exists in no repository but this worktree's own.
+    """Submodules whose commit, as HEAD names it, exists in no repository but this worktree's.
 
-    Whoever checked that out elsewhere would not find it. A submodule that is not initialised here is never among them.
+    Another checkout of that HEAD could not find the commit. Submodules that are not initialised here are skipped.
     """
     mine = _repositories(checkout)
     if not mine:
@@ -47,7 +47,7 @@ def unpublished_submodules(checkout: Git) -> list[str]:
 
 
 def _repositories(checkout: Git) -> dict[Path, str]:
-    """The git directories that go with a worktree, each with its path in the worktree, else its name."""
+    """The git directories that are deleted with a worktree, each with its path in the worktree, else its name."""
     assert checkout.work_tree is not None
     own = checkout.git_dir / "modules"
     roots = (own.resolve(), checkout.work_tree.resolve())
@@ -77,7 +77,7 @@ def _gitlinks(git: Git, *listing: str) -> list[tuple[str, str]]:
 
 
 def _below(folder: Path) -> Iterator[Path]:
-    """The git directories in a ``modules`` folder, whose names may have slashes, and in those of their own."""
+    """The git directories in a ``modules`` folder, whose names may contain slashes, and those nested inside them."""
     for child in sorted(folder.iterdir()) if folder.is_dir() else ():
         if (child / "HEAD").is_file() and (child / "objects").is_dir():
             yield child
@@ -91,9 +91,9 @@ def _has(git_dir: Path, sha: str) -> bool:
 
 
 def _goes_beyond_upstream(git_dir: Path, *tips: str) -> bool:
-    """Whether a commit of ``tips`` is not known to be upstream; a repository that cannot tell counts as one that does."""
-    # A shallow clone has no branch that reaches what a submodule is pinned to, but notes that it was fetched. A repository
-    # may also have fetched from itself.
+    """Whether a commit of ``tips`` is not known to be upstream; True for an unreadable repository."""
+    # A shallow clone has no branch that reaches a submodule's pinned commit, but records that it was fetched. A
+    # repository may also have fetched from itself.
     fetched = [
         line[:64].split()[0]
         for name in ("FETCH_HEAD", "shallow")

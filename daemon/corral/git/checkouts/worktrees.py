@@ -1,8 +1,10 @@
-"""Allocated worktrees: made whole or not at all, repaired after a kill, removed only on proof.
+"""Allocated worktrees: created whole or not at all, repaired after a kill, removed only with proof.
 
-While a worktree is being made its entry is locked with the reason ``initializing``, as git itself does; whoever finds that
-after a crash calls :func:`repair`. Changes to the list of worktrees happen one at a time (a file lock in the git
-directory); files are checked out outside of that lock, by several workers.
+While a worktree is being created its entry is locked with the reason ``initializing``, as git itself does; a caller
+that finds that
+after a crash calls :func:`repair`. The list of worktrees is changed under a lock (a file in the git directory); files
+are checked
+out outside that lock, by several workers.
 """
 
 from __future__ import annotations
@@ -42,10 +44,11 @@ __all__ = [
 ]  # fmt: skip
 
 Check = Callable[[], object]
-"""Raises :class:`~corral.errors.PathReplaced` if the folder is not Corral's any more; called right before each effect."""
+"""Raises :class:`~corral.errors.PathReplaced` if the folder is not Corral's any more; called right "
+"before each effect."""
 
 Remake = Callable[[Path], object]
-"""Makes the folder again after git, which failed, has taken away the one that it was given."""
+"""Creates the folder again after a failing git has removed it."""
 
 INITIALIZING = "initializing"
 _PARALLEL = {"checkout.workers": "0", "checkout.thresholdForParallelism": "1000"}
@@ -54,28 +57,28 @@ _ATTEMPTS = 10
 
 
 def add(repo: Git, path: Path, branch: str, base_sha: str, remake: Remake = Path.mkdir) -> None:
-    """Make a worktree on a new branch; on failure nothing stays.
+    """Create a worktree on a new branch; on failure nothing stays.
 
     Args:
         repo: The repository.
         path: Absolute; must not exist, or be an empty folder.
         branch: Must not exist.
-        base_sha: Where the branch starts.
-        remake: Called before another attempt; what it raises is passed on.
+        base_sha: The first commit of the branch.
+        remake: Called before another attempt; its exceptions propagate.
 
     Raises:
         Conflict: The folder or the branch exists.
         Unsupported: The repository's configuration would send a git in the new folder elsewhere.
-        GitFailed: Git could not make it.
+        GitFailed: Git could not create it.
     """
     ref = refs.branch_ref(branch)
     _must_be_free(path)
-    # The branch is made first and by compare-and-swap, so that undoing never deletes somebody else's; `worktree add -b`
-    # would also write tracking configuration, and fail on the lock of `.git/config` when many are made at once.
+    # The branch is created first, by compare-and-swap, so that undoing never deletes somebody else's; `worktree add -b`
+    # would also write tracking configuration, and fail on the lock of `.git/config` when many are created at once.
     if refs.read(repo, ref) is not None or not _branch_made(repo, ref, base_sha):
         raise Conflict(
-            f"The branch {branch!r} cannot be created.",
-            cause="It exists, or a branch of which it would be a folder does.",
+            f"Cannot create the branch {branch!r}.",
+            cause="It exists, or another branch has it as a folder.",
             remedy="Choose another name.",
         )
     try:
@@ -89,12 +92,12 @@ def _branch_made(repo: Git, ref: str, base_sha: str) -> bool:
     try:
         return refs.compare_and_swap(repo, ref, base_sha, "", why="corral: worktree")
     except GitFailed:
-        refs.delete(repo, ref, base_sha)  # a git that is killed may have made it all the same
+        refs.delete(repo, ref, base_sha)  # a killed git may have created it anyway
         raise
 
 
 def add_detached(repo: Git, path: Path, sha: str, remake: Remake = Path.mkdir) -> None:
-    """Make a worktree on no branch; otherwise like :func:`add`."""
+    """Create a worktree on no branch; otherwise like :func:`add`."""
     _must_be_free(path)
     _make(repo, path, ["--detach", refs.oid(sha)], remake)
 
@@ -124,13 +127,13 @@ def _make(repo: Git, path: Path, what: list[str], remake: Remake) -> None:
                 )  # fmt: skip
             if result.ok:
                 break
-            # A `worktree prune` of somebody's, a gc's for one, can take a new entry before git has locked it.
+            # A user's `worktree prune`, for example in a gc, can remove a new entry before git has locked it.
             if result.rc < 0 or result.outcome is Outcome.REFUSED or attempt + 1 == _ATTEMPTS:
                 raise result.failure()
         top = discovered_top(path)
         if top is None:
             raise GitFailed(
-                f"Git does not say which folder {path} belongs to.", cause="It was ended, or the folder is gone."
+                f"Git did not say which folder {path} belongs to.", cause="Git was killed, or the folder is gone."
             )
         if top.resolve() != path.resolve():
             raise Unsupported(
@@ -150,7 +153,7 @@ def _fill(checkout: Git) -> None:
 
 
 def _undo(repo: Git, made: OwnWorktree) -> None:
-    """Take away a worktree that never became usable: nobody but git has written into it."""
+    """Remove a worktree that never became usable: only git has written to it."""
     path = made.path
     with list_lock(repo):
         if path.is_symlink() or (path.exists() and folder_id(path) != made.folder_id):
@@ -162,14 +165,14 @@ def _undo(repo: Git, made: OwnWorktree) -> None:
             shutil.rmtree(path, ignore_errors=True)
         if admin is not None:
             shutil.rmtree(admin, ignore_errors=True)
-        _forget_missing(repo, path)  # killed before it said which folder it is for
+        _forget_missing(repo, path)  # killed before it wrote the entry's folder
 
 
 def remove(repo: Git, path: Path, check: Check = _unchecked) -> None:
-    """Remove a worktree that holds nothing of its own; its branch stays.
+    """Remove a worktree without work of its own; its branch stays.
 
     Raises:
-        PathReplaced: So says ``check``.
+        PathReplaced: From ``check``.
         NotFound: There is no such linked worktree.
         WorkAtRisk: It has changes, untracked files, initialised submodules, or a commit that no ref holds.
         GitFailed: Git refused for another reason, e.g. the worktree is locked.
@@ -191,15 +194,15 @@ def remove(repo: Git, path: Path, check: Check = _unchecked) -> None:
 def remove_salvaged(
     repo: Git, path: Path, snapshot: Snapshot, *, keep_branch: bool = False, check: Check = _unchecked
 ) -> None:
-    """Remove one of our worktrees whose state is, provably, what was salvaged; and its branch, which the salvage holds.
+    """Remove a worktree whose state is, provably, salvaged; and its branch, which the salvage contains.
 
     Args:
-        keep_branch: Somebody else takes the branch away.
+        keep_branch: The caller deletes the branch.
 
     Raises:
-        PathReplaced: So says ``check``.
+        PathReplaced: From ``check``.
         NotFound: There is no such linked worktree.
-        WorkAtRisk: Its state is no longer that of the snapshot, or a submodule holds what no snapshot has.
+        WorkAtRisk: Its state is no longer that of the snapshot, or a submodule holds work that no snapshot has.
     """
     entry = _linked(repo, path)
     checkout = open_checkout(path)
@@ -212,14 +215,15 @@ def remove_salvaged(
     if unread or nested or tree != saved or (checkout.head() or "") != snapshot.base_sha:
         raise WorkAtRisk(
             f"{path} has changed since it was salvaged.",
-            cause="Something still works there, or it holds another repository or files that cannot be read.",
+            cause="A process is still working there, or it contains another repository or unreadable files.",
             details={"nested": nested, "unread": unread},
         )
     inside = submodules.at_risk(checkout, found)
     if inside:
         raise WorkAtRisk(
             f"Submodules of {path} hold work that exists nowhere else: {', '.join(inside[:10])}.",
-            cause="It is uncommitted, or committed and not pushed; the submodule's repository would go with the worktree.",
+            cause="It is uncommitted, or committed and not pushed; removing the worktree would delete the "
+            "submodule's repository.",
             remedy="Push it from there, or discard it there; then remove the worktree.",
             details={"submodules": inside},
         )
@@ -231,17 +235,18 @@ def remove_salvaged(
 
 
 def repair(repo: Git, path: Path, branch: str | None, check: Check = _unchecked, *, keeps: bool = True) -> bool:
-    """Bring one worktree of ours right after a crash, or after somebody deleted part of it.
+    """Repair one worktree of ours after a crash, or after part of it was deleted.
 
-    A half-made one is finished; one without its folder is forgotten, after what only its entry held is salvaged; one without its
-    entry gets a new one, its files untouched. Only this path's entry and this branch are looked at.
+    A half-created one is completed; one without its folder is removed from the list, after work that only its entry
+    held is salvaged;
+    one without its entry gets a new one, its files untouched. Only this path's entry and this branch are used.
 
     Args:
         repo: The repository.
         path: Absolute.
-        branch: The branch it was made on, None for a detached one.
-        check: Proves that what is left is Corral's.
-        keeps: Whether what only its entry held is salvaged; False where it is nobody's work.
+        branch: The branch it was created on, None for a detached one.
+        check: Proves that the remains are Corral's.
+        keeps: Whether to salvage what only its entry held; False if it holds nobody's work.
 
     Returns:
         True: there is a usable worktree at ``path``. False: nothing is left there, and the branch is gone unless it has
@@ -249,8 +254,8 @@ def repair(repo: Git, path: Path, branch: str | None, check: Check = _unchecked,
 
     Raises:
         WorkAtRisk: The folder holds files and neither its entry nor its branch exists.
-        PathReplaced: So says ``check``.
-        Conflict: A git is still at work there.
+        PathReplaced: From ``check``.
+        Conflict: A git is still running there.
     """
     check()
     ref = refs.branch_ref(branch) if branch is not None else None
@@ -281,8 +286,8 @@ def repair(repo: Git, path: Path, branch: str | None, check: Check = _unchecked,
 
 
 def _finish(checkout: Git) -> None:
-    """Fill a worktree, unless a git does that already which has outlived the daemon that started it."""
-    at_work = Conflict(f"A git is still at work in {checkout.work_tree}.", remedy="Wait until it has finished.")
+    """Check out the files of a worktree, unless a git that outlived its daemon is doing it."""
+    at_work = Conflict(f"A git process is still running in {checkout.work_tree}.", remedy="Wait until it has finished.")
     lock = checkout.git_dir / "index.lock"
     if lock.exists():
         if stale.is_open(lock):
@@ -300,12 +305,12 @@ def _adopt(repo: Git, path: Path, ref: str | None) -> None:
     """Give a folder whose entry was deleted a new one. The index is built from the branch; no file is touched."""
     if ref is None or refs.read(repo, ref) is None:
         raise WorkAtRisk(
-            f"{path} holds files, but git knows neither the worktree nor its branch.",
-            remedy="Copy what is needed, then delete the folder.",
+            f"{path} contains files, but git knows neither the worktree nor its branch.",
+            remedy="Copy the files you need, then delete the folder.",
         )
     spare = path.with_name(f".{path.name}.corral-adopt")
     with list_lock(repo):
-        if spare.is_dir():  # from an adoption that was killed; it never holds more than the .git file
+        if spare.is_dir():  # from an adoption that was killed; it never contains more than the .git file
             (spare / ".git").unlink(missing_ok=True)
             spare.rmdir()
         _forget_missing(repo, spare)
@@ -317,7 +322,7 @@ def _adopt(repo: Git, path: Path, ref: str | None) -> None:
 
 
 def _keep_what_only_it_holds(repo: Git, admin: Path, name: str) -> None:
-    """Salvage a detached HEAD, and what was staged, of a worktree whose folder is gone."""
+    """Salvage a detached HEAD, and staged content, of a worktree whose folder is gone."""
     if not _names_a_commit(admin):
         return
     entry = Git(admin)
@@ -330,11 +335,11 @@ def _keep_what_only_it_holds(repo: Git, admin: Path, name: str) -> None:
     if sha is not None:
         ref = refs.full_ref(f"refs/corral/salvage/{name}/{sha}")
         if refs.read(repo, ref) is None and not refs.compare_and_swap(repo, ref, sha, ""):
-            raise GitFailed(f"{ref} could not be written.")
+            raise GitFailed(f"Cannot write {ref}.")
 
 
 def drop_branch(repo: Git, ref: str) -> None:
-    """Delete a branch (a full ref) that is checked out nowhere and whose commit another ref holds; else leave it."""
+    """Delete a branch (a full ref) that is checked out nowhere and whose commit another ref holds; else keep it."""
     sha = refs.read(repo, ref)
     if sha is not None and not holding(repo, ref) and refs.holder(repo, sha, besides=ref) is not None:
         refs.delete(repo, ref, sha)
@@ -343,7 +348,7 @@ def drop_branch(repo: Git, ref: str) -> None:
 def _linked(repo: Git, path: Path) -> Entry:
     found = entries(repo)[1:]
     for entry in found:
-        if real_place(entry.path) == real_place(path):  # a link in its place leads to somebody else's
+        if real_place(entry.path) == real_place(path):  # a link in its place leads to another folder
             return entry
     raise NotFound(f"{path} is not a linked worktree of this repository.")
 
@@ -356,9 +361,9 @@ def _admin_of(repo: Git, path: Path) -> Path | None:
 
 
 def _forget_missing(repo: Git, path: Path) -> None:
-    """Drop an entry that git itself can no longer see, because it does not name its folder.
+    """Remove an entry that git itself cannot see, because it does not name its folder.
 
-    Git writes ``gitdir`` before HEAD: without both the entry was being made, with HEAD alone it was being removed.
+    Git writes ``gitdir`` before HEAD: without both the entry was being created, with HEAD alone it was being removed.
     """
     admin = repo.common_dir / "worktrees" / path.name
     gitdir = admin / "gitdir"
@@ -367,7 +372,7 @@ def _forget_missing(repo: Git, path: Path) -> None:
 
 
 def _is_on_another_branch(admin: Path, ref: str | None) -> bool:
-    """Whether an entry without its folder may be of a worktree of somebody's that stood there, and was moved away by hand."""
+    """Whether an entry without its folder may belong to a user's worktree that was moved away by hand."""
     with suppress(CorralError):
         return ref is not None and Git(admin).branch() not in (None, ref)
     return False
@@ -389,5 +394,5 @@ def _names_a_commit(admin: Path) -> bool:
 
 
 def _is_bare_beginning(path: Path) -> bool:
-    """Whether a folder holds the .git file and nothing else."""
+    """Whether a folder contains only the .git file."""
     return [item.name for item in path.iterdir()] == [".git"] and (path / ".git").is_file()

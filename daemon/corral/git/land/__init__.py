@@ -1,1 +1,1 @@
-"""The way of a commit onto a branch: the candidate, the fast-forward of a checkout, what it leaves when it is cut short."""
+"""Landing a commit on a branch: the candidate, the fast-forward of a checkout, and its recovery after an interruption."""

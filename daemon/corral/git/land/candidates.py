@@ -1,7 +1,8 @@
-"""Candidates: the commit that would be the target's next tip, made without any checkout.
+"""Candidates: the commit that would be the target's next tip, created without a checkout.
 
-The merge reads ``.gitattributes`` from a scratch folder that holds the tip's and nothing else, so that nobody's dirty
-checkout can change its result; names and dates are arguments, so that the same merge is the same commit.
+The merge reads ``.gitattributes`` from a scratch folder with the tip's files only, so that no dirty checkout can change
+its
+result; names and dates are arguments, so that the same merge is the same commit.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _EMPTY_TREE = {
     40: "4b825dc642cb6eb9a060e54bf8d69288fbee4904",
     64: "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321",
 }
-"""By the length of an object name; git knows them without having them."""
+"""By the length of an object name; git knows these trees without storing them."""
 _ATTEMPTS = 3
 
 
@@ -54,7 +55,7 @@ class PathConflict:
 
 @dataclass(frozen=True)
 class Conflicted:
-    """The merge has conflicts; ``text`` is git's own account of them."""
+    """The merge has conflicts; ``text`` is git's description of them."""
 
     paths: list[PathConflict]
     text: str
@@ -70,12 +71,12 @@ def build(
 ) -> Candidate | Conflicted | Nothing:
     """Merge ``head_sha`` into ``tip_sha`` as a commit that no ref names yet; hold it before relying on it.
 
-    Where the tip is an ancestor of the head, the candidate is the head itself.
+    If the tip is an ancestor of the head, the candidate is the head itself.
 
     Args:
         repo: The repository.
         tip_sha: The target's tip, first parent of the merge.
-        head_sha: What is to land.
+        head_sha: The commit to land.
         message: The commit's message.
         identity: Author and committer.
         at: Both dates (aware).
@@ -100,7 +101,7 @@ def build(
                 return merged
             try:
                 sha = commits.create(repo, merged, (tip_sha, head_sha), message, identity, at)
-            except GitFailed:  # a `gc --prune=now` of somebody's may take the new tree before the commit names it
+            except GitFailed:  # a user's `gc --prune=now` may delete the new tree before the commit names it
                 if attempt + 1 == _ATTEMPTS:
                     raise
                 continue
@@ -109,12 +110,12 @@ def build(
 
 
 def hold(repo: Git, merge_id: str, sha: str) -> None:
-    """Keep a candidate from garbage collection, and findable after a crash."""
+    """Protect a candidate from garbage collection, and make it findable after a crash."""
     repo.check("update-ref", "-m", "corral: candidate", _hold_ref(merge_id), refs.oid(sha))
 
 
 def release(repo: Git, merge_id: str) -> None:
-    """Let a candidate go; it may be gone already."""
+    """Delete the ref of a candidate; it may be gone already."""
     repo.check("update-ref", "--no-deref", "-d", _hold_ref(merge_id))
 
 
@@ -125,7 +126,7 @@ def _hold_ref(merge_id: str) -> str:
 def _no_common_history(repo: Git) -> Unsupported:
     if (repo.common_dir / "shallow").exists():
         return Unsupported(
-            "The two histories do not meet in this shallow clone.",
+            "The branch and its target have no common history in this shallow clone.",
             cause="The clone was made with --depth.",
             remedy="Run `git fetch --unshallow`, then `corral merge retry`.",
         )
@@ -138,7 +139,7 @@ def _no_common_history(repo: Git) -> Unsupported:
 
 @contextlib.contextmanager
 def _attributes_of(repo: Git, tip_sha: str) -> Iterator[Git]:
-    """A scratch work tree with the tip's ``.gitattributes`` files; git 2.39 has no other way to name their source."""
+    """A scratch work tree with the tip's ``.gitattributes`` files; git 2.39 has no other option for their source."""
     empty = _EMPTY_TREE[len(tip_sha)]
     raw = repo.check(
         "diff-tree",
@@ -164,7 +165,7 @@ def _attributes_of(repo: Git, tip_sha: str) -> Iterator[Git]:
 
 
 def _read(merged: Result) -> Conflicted | str:
-    """The conflict, or the tree."""
+    """Parse the output: the conflict, or the tree."""
     if merged.rc == 129:
         raise Unsupported(
             "This git is too old to merge without a checkout.",
@@ -194,7 +195,7 @@ def _sections(tokens: list[str]) -> tuple[_Stages, list[_Message]]:
     messages: list[_Message] = []
     position += 1
     while position < len(tokens) and tokens[position]:
-        if not tokens[position].isdigit():  # advice about submodules stands behind the records, in no form
+        if not tokens[position].isdigit():  # advice about submodules follows the records, in no fixed form
             messages.append(([], "", tokens[position]))
             break
         count = int(tokens[position])

@@ -1,8 +1,9 @@
-"""Fast-forward a checkout under git's own lock on its index, so that it races with no git of the user's.
+"""Fast-forward a checkout under git's own lock on its index, so that it cannot race with the user's git.
 
-The index is written aside, beside the lock, and renamed into its place when the target has moved. The order: lock, note
-(``halfway``), files, the index aside, the target, the index, the end of the note, the end of the lock. Killed anywhere
-between, :func:`recover` finishes what has moved the target and gives back what has not.
+The new index is written to a copy beside the lock, and renamed into place when the target has moved. The order: lock,
+note
+(``halfway``), files, copy of the index, target, index, end of the note, release of the lock. After a kill at any point,
+:func:`recover` completes a fast-forward that has moved the target, and undoes any other.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from corral.git.process.command import Git, Result
 from corral.models.crash import crash_point
 
 DRAIN_S = 2.0
-"""Seconds for which gits are waited for that may still write, over a landing, what they read before it."""
+"""Seconds to wait for git processes that may still write, over a landing, what they read before it."""
 
 _ORPHAN_S = 10.0
 _TRIES = 20
@@ -32,12 +33,12 @@ _IN_PROGRESS = {
     "rebase-merge": ("a rebase", "rebase"),
     "rebase-apply": ("a rebase or `git am`", "rebase"),
 }
-"""By the file that tells of it: what it is, and the command of git that goes on with it."""
+"""By the file that shows it: the operation, and the git command that continues it."""
 
 
 @dataclass(frozen=True)
 class Tried:
-    """What git did; where it did not arrive, ``stuck`` are paths that could not be given back yet."""
+    """The result of git; if it did not arrive, ``stuck`` are paths that could not be restored yet."""
 
     has_arrived: bool
     result: Result
@@ -45,10 +46,10 @@ class Tried:
 
 
 class Busy(Exception):
-    """The checkout cannot be changed now; nothing was. The text says why.
+    """The checkout cannot be changed now; nothing was. The text gives the reason.
 
     Attributes:
-        remedy: What to type; empty where it passes by itself, or the text says it.
+        remedy: What to type; empty if the state passes by itself, or the text says it.
     """
 
     def __init__(self, why: str, remedy: str = "") -> None:
@@ -62,14 +63,14 @@ def fast_forward(
     """Move a checkout, and the target that it has checked out, from ``old_sha`` to ``new_sha``.
 
     Args:
-        drain_s: Seconds for which gits that were at work before the lock was taken are waited for.
+        drain_s: Seconds to wait for git processes that were running before the lock was taken.
 
     Returns:
-        What ``git merge --ff-only`` did; None if the target was not at ``old_sha`` any more.
+        The result of ``git merge --ff-only``; None if the target was not at ``old_sha`` any more.
 
     Raises:
-        Busy: Somebody works in the checkout.
-        OSError: Nothing can be written in its git directory.
+        Busy: Another git is working in the checkout.
+        OSError: Its git directory cannot be written.
         GitFailed: It could not be tried.
     """
     if (checkout.git_dir / "index").is_symlink():
@@ -78,10 +79,10 @@ def fast_forward(
     crash_point("landing.index_locked")
     try:
         if checkout.branch() != target_ref:
-            raise Busy(f"{checkout.work_tree} is just switching branches")
+            raise Busy(f"{checkout.work_tree} is switching branches")
         for name, (what, command) in _IN_PROGRESS.items():
             if (checkout.git_dir / name).exists():
-                remedy = f"Conclude it: git -C {quote(str(checkout.work_tree))} {command} --continue (or --abort)"
+                remedy = f"Finish it: git -C {quote(str(checkout.work_tree))} {command} --continue (or --abort)"
                 raise Busy(f"{what} is in progress in {checkout.work_tree}", remedy)
         if (refs.read(checkout, target_ref) or "") != old_sha:
             return None
@@ -96,10 +97,11 @@ def fast_forward(
 
 
 def _lock_between_gits(checkout: Git, drain_s: float) -> None:
-    """Take the lock in a moment in which no git of the user's is at work.
+    """Take the lock at a moment when no git of the user's is running.
 
-    One that is must not meet the lock: a ``merge`` that cannot finish puts the user's changes back from a stash, and loses
-    them where the lock keeps it from that. One that has begun just before the lock fails at its first step, harmlessly.
+    A running git must not meet the lock: a ``merge`` that cannot finish restores the user's changes from a stash, and
+    loses them if
+    the lock prevents that. A git that started just before the lock fails harmlessly at its first step.
     """
     tries_left = _TRIES if drain_s else 1
     while tries_left:
@@ -136,7 +138,7 @@ def _locked(checkout: Git, new_sha: str, old_sha: str) -> Tried:
     landed.leave(checkout, note)
     halfway.forget(checkout)
     crash_point("landing.note_removed")
-    # A git that was started since has read the old target, and meets the lock; it must not outlive it.
+    # A git that was started since has read the old target and meets the lock; wait until it has ended.
     running.wait(running.in_checkout(checkout), DRAIN_S)
     index_lock.release(checkout)
     crash_point("landing.unlocked")
@@ -144,10 +146,10 @@ def _locked(checkout: Git, new_sha: str, old_sha: str) -> Tried:
 
 
 def recover(repo: Git) -> list[tuple[Git, CorralError | OSError]]:
-    """Finish or give back, in every checkout of a repository, what was killed under the lock; cheap where nothing was.
+    """Recover every checkout of a repository after a kill under the lock; fast if there was none.
 
     Returns:
-        The checkouts in which that failed, and why: each by itself, so that none keeps a landing from another.
+        The checkouts in which that failed, and why; one failure does not block the others.
     """
     failed: list[tuple[Git, CorralError | OSError]] = []
     for admin in worktree_list.admin_dirs(repo):
@@ -163,26 +165,26 @@ def recover(repo: Git) -> list[tuple[Git, CorralError | OSError]]:
 
 
 def conclude(checkout: Git) -> list[str]:
-    """Finish or give back what a fast-forward left in a checkout, and give up a lock that is provably Corral's.
+    """Complete or undo an interrupted fast-forward in a checkout, and release a lock that is provably Corral's.
 
     Returns:
-        What could not be put back yet, for which the note stays: paths, or else absolute names of locks that may be ours.
+        What could not be restored yet, for which the note stays: paths, or absolute names of locks that may be ours.
 
     Raises:
-        GitFailed: A git that a killed daemon started is still at work, or it could not be found out.
+        GitFailed: A git that a killed daemon started is still running, or the state is unknown.
     """
     withdrawn = index_lock.withdraw_copies(checkout)
     orphans = running.with_index(lambda name: index_lock.is_copy(checkout, name))
     if left := running.wait(orphans, _ORPHAN_S):
         raise GitFailed(
-            f"{running.describe(left[0])}, which an earlier daemon started, is still at work in {checkout.work_tree}."
+            f"{running.describe(left[0])}, which an earlier daemon started, is still running in {checkout.work_tree}."
         )
     stuck: list[str] = []
     note = halfway.noted(checkout)
     if note is not None:
         locked = _unlock_refs(checkout, note)
         if note.has_arrived(checkout):
-            # Where our lock was removed, the index may have been written since: then it is only verified.
+            # If our lock was removed, the index may have been written since: then it is only verified.
             is_whole = index_lock.is_ours(checkout)
             if is_whole and withdrawn:
                 index_lock.replace_index(checkout, withdrawn[-1])
@@ -200,11 +202,12 @@ def conclude(checkout: Git) -> list[str]:
 def _unlock_refs(checkout: Git, note: halfway.Note) -> list[str]:
     """Remove the locks on HEAD and the target that the fast-forward's git left when it was killed.
 
-    Proof: it was made after that git was to start, and either names the commit that only this landing writes there, or has
-    in it nothing or what that git writes, and no git lives that could have made it.
+    Proof: the lock was created after that git's start, and either names the commit that only this landing writes there,
+    or is empty
+    or has that git's content, and no living git could have created it.
 
     Returns:
-        Locks for which the last is not certain yet.
+        Locks for which that is not certain yet.
     """
     target = checkout.branch()
     written_for = {checkout.git_dir / "HEAD.lock": "", checkout.git_dir / "ORIG_HEAD.lock": note.old_sha}

@@ -1,9 +1,11 @@
-"""What a fast-forward that failed half-way has left in a checkout: known for what it is, and given back.
+"""Undo a fast-forward that failed half-way in a checkout.
 
-Git writes the files, then the index (aside: ``forward``), then the ref, and undoes nothing when a folder is read-only, the
-disk is full or it is killed. A note beside the index says which of the paths were the user's before; it outlives a crash.
-Only what is, byte for byte, the commit's (a file may have been cut short) is taken for git's work: nothing that exists
-nowhere else goes.
+Git writes the files, then the index (a copy: ``forward``), then the ref, and undoes nothing when a folder is read-only,
+the disk
+is full or it is killed. A note beside the index records which of the paths were changed by the user before; it survives
+a crash.
+Only content that is byte for byte the commit's (or a beginning of it) counts as git's: nothing that exists nowhere else
+is deleted.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ ABSENT = "000000"
 
 @dataclass(frozen=True)
 class Step:
-    """One path of the fast-forward, a submodule's excepted: what it is before and after (``ABSENT``: not there)."""
+    """One path of the fast-forward, except a submodule's: before and after (``ABSENT``: missing)."""
 
     path: str
     old_mode: str
@@ -36,14 +38,14 @@ class Step:
 
 @dataclass(frozen=True)
 class Note:
-    """A fast-forward from ``old_sha`` (``""``: no commit yet); ``users`` are those of its paths that were the user's."""
+    """A fast-forward from ``old_sha`` (``""``: no commit yet); ``users`` are the paths with the user's own changes."""
 
     old_sha: str
     new_sha: str
     users: list[str]
 
     def steps(self, checkout: Git) -> list[Step]:
-        """What it changes, but for what is the user's."""
+        """The changes, except those on the user's paths."""
         users = set(self.users)
         return [step for step in _steps(checkout, self.old_sha, self.new_sha) if step.path not in users]
 
@@ -57,13 +59,13 @@ class Note:
 
 
 def parse(text: str) -> Note:
-    """A note from its text."""
+    """Parse a note."""
     old_sha, new_sha, *users = text.split("\0")
     return Note(old_sha, new_sha, users)
 
 
 def remember(checkout: Git, old_sha: str, new_sha: str) -> Note:
-    """Note, before a fast-forward, which of its paths are the user's.
+    """Record, before a fast-forward, which of its paths have the user's own changes.
 
     Raises:
         OSError: The note cannot be written.
@@ -82,7 +84,7 @@ def remember(checkout: Git, old_sha: str, new_sha: str) -> Note:
 
 
 def noted(checkout: Git) -> Note | None:
-    """The fast-forward that was begun in a checkout and neither arrived nor was given back."""
+    """The recorded fast-forward of a checkout that neither arrived nor was undone."""
     try:
         return parse(os.fsdecode((checkout.git_dir / _NOTE).read_bytes()))
     except FileNotFoundError:
@@ -95,18 +97,18 @@ def noted_at(checkout: Git) -> float:
 
 
 def forget(checkout: Git) -> None:
-    """The fast-forward has arrived, or is given back: what is there is the checkout's."""
+    """Delete the note: the fast-forward has arrived, or was undone."""
     (checkout.git_dir / _NOTE).unlink(missing_ok=True)
 
 
 def give_back(checkout: Git, note: Note) -> list[str]:
-    """Put back the files that a noted fast-forward changed, if it did not arrive.
+    """Restore the files that a recorded fast-forward changed, if it did not arrive.
 
     Returns:
-        Paths that could not be put back yet. Empty: the checkout is the user's own again.
+        Paths that could not be restored yet. Empty: the checkout is as it was before.
 
     Raises:
-        GitFailed: It could not be found out.
+        GitFailed: The state is unknown.
     """
     collected = checkout.run("cat-file", "-e", note.new_sha).rc == 1
     return [] if collected or note.has_arrived(checkout) else _files_back(checkout, note.new_sha, note.steps(checkout))
@@ -115,7 +117,7 @@ def give_back(checkout: Git, note: Note) -> list[str]:
 def _files_back(checkout: Git, new_sha: str, steps: Sequence[Step]) -> list[str]:
     tracked = _names(checkout, "ls-files", "-z")
     differs = _unstaged(checkout)
-    # All are compared before any changes: what a file is compared with may depend on a .gitattributes among them.
+    # All are compared before any changes: the comparison may depend on a .gitattributes file among them.
     added = [
         step.path
         for step in steps
@@ -138,24 +140,24 @@ def _files_back(checkout: Git, new_sha: str, steps: Sequence[Step]) -> list[str]
 
 
 def _unstaged(checkout: Git) -> set[str]:
-    """Paths whose index entry is HEAD's, and whose file is not."""
+    """Paths whose index entry is HEAD's, but whose file is not."""
     return {change.path for change in status.changes(checkout, untracked=False) if change.code[0] == "."}
 
 
 def is_commits(checkout: Git, new_sha: str, step: Step) -> bool:
-    """Whether what is at a path was written there from the commit, as a whole or up to where git was stopped."""
+    """Whether git wrote the content of a path from the commit, as a whole or up to where git was stopped."""
     place = _top(checkout) / step.path
     if not is_file(place) or step.new_mode == ABSENT:
         return False
     if step.new_mode == "120000":
         blob = checkout.check("cat-file", "blob", step.new_blob).stdout
         return place.is_symlink() and os.fsencode(os.readlink(place)) == blob  # noqa: PTH115 (a Path drops `./`)
-    if place.is_symlink() or not place.is_file():  # a pipe would be waited for
+    if place.is_symlink() or not place.is_file():  # reading a pipe would block
         return False
     whole = checkout.run("cat-file", "--filters", f"{new_sha}:{step.path}", timeout_s=600)
     if whole.ok:
         return whole.stdout.startswith(place.read_bytes())
-    # The filter that makes the file's content may be what failed; the one for the other direction needs no network.
+    # The smudge filter may be what failed; the clean filter needs no network.
     cleaned = checkout.run("hash-object", f"--path={step.path}", "--", step.path, timeout_s=600)
     return cleaned.text.strip() == step.new_blob
 
@@ -175,7 +177,7 @@ def _removed(top: Path, path: str) -> bool:
 
 
 def _is_free(top: Path, path: str) -> bool:
-    """Whether ``checkout-index --force`` would replace nothing at or above a path but, at most, the file itself."""
+    """Whether ``checkout-index --force`` would replace nothing at or above a path except the file itself."""
     place = top / path
     above = [folder for folder in place.parents if top in folder.parents]
     return (is_file(place) or not os.path.lexists(place)) and not any(is_file(folder) for folder in above)
@@ -193,7 +195,7 @@ def _steps(checkout: Git, old_sha: str, new_sha: str) -> list[Step]:
     found = []
     for meta, path in zip(tokens[0::2], tokens[1::2], strict=False):
         old_mode, new_mode, old_blob, new_blob, _ = meta.removeprefix(":").split(" ")
-        if _GITLINK not in (old_mode, new_mode):  # git moves no submodule with the rest
+        if _GITLINK not in (old_mode, new_mode):  # git does not move submodules with the other files
             found.append(Step(path, old_mode, old_blob, new_mode, new_blob))
     return found
 

@@ -1,7 +1,8 @@
-"""What Corral left in a checkout when it landed there: told from what others change later, and verified.
+"""Verify, after a landing in a checkout, that no other git has undone it.
 
 A git that Corral could not see (in a container, or a library) may have read the index before a landing and written it
-after: then everything that has just landed is staged as taken back. That is recognised by its content, and put right.
+after: then
+the landed changes are staged as reverted. Their content shows that, and it is repaired.
 """
 
 from __future__ import annotations
@@ -24,34 +25,34 @@ _LEFT = "corral.landed"
 _VERIFIED = "verified"
 
 LOOK_AFTER_S = 2.0
-"""Seconds after a landing until it is verified that nobody has undone it."""
+"""Delay in seconds between a landing and its check."""
 
 _RACE_S = 10.0
 """Seconds after a landing within which a git may still write what it read before."""
 
 _SET_BACK_S = 120.0
-"""A file that seems to be written so much later than a moment ago was written before the clock was set back."""
+"""A file whose time is further in the future, seconds, was written before the clock was set back."""
 
 
 @dataclass(frozen=True)
 class Verified:
-    """A look at a checkout after a landing: paths that were put right, and landed paths that differ and were left alone."""
+    """The result of the check: paths that were repaired, and landed paths that differ and were left alone."""
 
     put_right: list[str]
     differ: list[str]
 
 
 def leave(checkout: Git, note: Note, *, is_whole: bool = True) -> None:
-    """Remember the state in which a landing leaves a checkout.
+    """Record the state in which a landing leaves a checkout.
 
     Args:
-        is_whole: False: it is not certain that the index has what landed.
+        is_whole: False: the index may not contain the landed changes.
     """
     _write(checkout, _signature(checkout) if is_whole else "", str(note))
 
 
 def was_written(checkout: Git, since: datetime) -> bool:
-    """Whether anybody but Corral has written the index, HEAD or the branch of a checkout after an instant."""
+    """Whether another process has written the index, HEAD or the branch of a checkout after an instant."""
     newest = max((found.st_mtime for found in _stats(checkout) if found), default=0.0)
     if not since.timestamp() < newest <= since.timestamp() + _SET_BACK_S:
         return False
@@ -60,7 +61,7 @@ def was_written(checkout: Git, since: datetime) -> bool:
 
 
 def due_at(checkout: Git) -> datetime | None:
-    """When a landing in a checkout is to be verified; None: it has been, or there was none."""
+    """When a landing in a checkout must be checked; None: it was, or there was none."""
     left = _read(checkout)
     if left is None or left[1] == _VERIFIED:
         return None
@@ -68,16 +69,17 @@ def due_at(checkout: Git) -> datetime | None:
 
 
 def verify(checkout: Git) -> Verified | None:
-    """Look whether a landing was undone by a git that did not know of it, and put right what is provably that.
+    """Check whether a git undid a landing that it did not know of, and repair exactly that.
 
-    Everything that landed, but what was the user's, must be in the index as it was before, in the files as it was before or
-    as it landed, and the index written within seconds. Anything else is somebody's will.
+    For all landed paths except the user's: the index must be as before the landing, the files as before or as landed,
+    and the index
+    written within seconds after it. Anything else was done on purpose.
 
     Returns:
-        What was found; None if somebody has the index at the moment: look again.
+        The result; None if another process has locked the index: try again.
 
     Raises:
-        GitFailed: It could not be found out.
+        GitFailed: The state is unknown.
     """
     left = _read(checkout)
     if left is None or left[1] == _VERIFIED:
@@ -103,7 +105,7 @@ def _is_of_a_race(checkout: Git) -> bool:
 
 
 def _put_right(checkout: Git, note: Note) -> Verified:
-    """Under the lock: have the index, and files that are as before, say what landed, if that is all that is wrong."""
+    """Under the lock: update the index, and files that are as before, to what landed, if nothing else differs."""
     head = checkout.head()
     if not head or not note.has_arrived(checkout):
         return Verified([], [])
@@ -119,11 +121,11 @@ def _put_right(checkout: Git, note: Note) -> Verified:
     private = index_lock.copy_index(checkout)
     ordered = sorted(
         steps.values(), key=lambda step: step.new_mode != ABSENT
-    )  # a file makes room for a folder, or reverse
+    )  # a file makes room for a folder, or the reverse
     lines = "".join(f"{step.new_mode} {step.new_blob}\t{step.path}\0" for step in ordered)
     checkout.check("update-index", "-z", "--index-info", input=os.fsencode(lines), index_file=private)
     unlike_landed, unlike_before = (_differing(checkout, file) & undone for file in (private, None))
-    # What is in neither index has no entry to differ from.
+    # A path in neither index has no entry to compare.
     there = {path for path in undone if halfway.is_file((checkout.work_tree or Path()) / path)}
     unlike_landed |= {path for path in there if steps[path].new_mode == ABSENT}
     unlike_before |= {path for path in there if ABSENT in (steps[path].old_mode, steps[path].new_mode)}
@@ -160,7 +162,7 @@ def _signature(checkout: Git) -> str:
 
 
 def _stats(checkout: Git) -> list[os.stat_result | None]:
-    """Index, HEAD and branch: one of them changes with everything that git writes there, but for files."""
+    """Stat of index, HEAD and branch: any git that writes more than files changes one of them."""
     branch = checkout.branch()
     places = [checkout.git_dir / "index", checkout.git_dir / "HEAD"]
     return [_stat(place) for place in (*places, *([checkout.common_dir / branch] if branch else []))]
@@ -174,7 +176,7 @@ def _stat(place: Path) -> os.stat_result | None:
 
 
 def _read(checkout: Git) -> tuple[str, str] | None:
-    """The signature, and the text of the note or that it is verified."""
+    """Parse the signature, and the note's text or that it is verified."""
     try:
         signature, _, rest = os.fsdecode((checkout.git_dir / _LEFT).read_bytes()).partition("\0")
     except FileNotFoundError:

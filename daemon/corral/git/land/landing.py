@@ -1,9 +1,10 @@
 """Move a target branch to a commit that was built on it: by compare-and-swap, or through the checkout that has it.
 
-Never forced, and never harmful to a checkout: ``merge --ff-only`` keeps changes that do not overlap and refuses the rest;
-ignored files count as the user's, which for git they do not unless it is told. It runs under git's own lock on the index
-(``forward``), and what it leaves when it fails half-way is given back (``halfway``).
-A ref that is moved under a checkout would make that checkout look as if it undid the landing.
+Never forced, and never harmful to a checkout: ``merge --ff-only`` keeps changes that do not overlap and refuses the
+rest; with the
+right option that includes ignored files. It runs under git's own lock on the index (``forward``), and a failure
+half-way is undone
+(``halfway``). Moving a ref under a checkout would make that checkout look as if it reverted the landing.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from corral.git.process.command import Git, Outcome, Result, open_checkout
 
 _LOCK = re.compile(r"'(/.*\.lock)': File exists")
 _MOST_TYPED = 5
-"""Files that a command to be typed names."""
-_LEFT_HALFWAY = "holds files of a landing that failed half-way and cannot be put back yet"
+"""Maximum number of files in a command for the user to type."""
+_LEFT_HALFWAY = "holds files of a landing that failed half-way and cannot be restored yet"
 
 
 @dataclass(frozen=True)
@@ -36,15 +37,15 @@ class Landed:
 
 @dataclass(frozen=True)
 class Moved:
-    """The target is no longer where the candidate was built, or is gone."""
+    """The target is no longer at the candidate's base, or is gone."""
 
 
 @dataclass(frozen=True)
 class InTheWay:
-    """A checkout has the target and cannot take the commit now. Nothing changed; trying again later is right.
+    """A checkout has the target and cannot take the commit now. Nothing changed; try again later.
 
     Attributes:
-        remedy: What to type, or to do; empty where it passes by itself, or the reason says it.
+        remedy: What to type, or to do; empty if the state passes by itself, or the reason says it.
     """
 
     reason: str
@@ -55,17 +56,18 @@ class InTheWay:
 def land(
     repo: Git, target_ref: str, new_sha: str, old_sha: str, *, quiet_since: datetime | None = None
 ) -> Landed | Moved | InTheWay:
-    """Land ``new_sha``, which descends from ``old_sha``, on a target that is at ``old_sha`` (``""``: has no commit yet).
+    """Land ``new_sha``, a descendant of ``old_sha``, on a target that is at ``old_sha`` (``""``: has no commit yet).
 
-    Safe to repeat after a crash: a commit that is reachable already has landed.
+    Safe to repeat after a crash: a commit that is already reachable has landed.
 
     Args:
-        quiet_since: Land through a checkout only if nobody else's git is at work in it, or has written in it after this
-            instant; None: if no git is at work in it.
+        quiet_since: Land through a checkout only if no other git is running in it, or has written in it after this
+            instant;
+            None: if no git is running in it.
 
     Raises:
         InvalidInput: ``new_sha`` does not descend from ``old_sha``.
-        GitFailed: It could not be tried, or what a killed landing left in the target's checkout stays there.
+        GitFailed: It could not be tried, or the remains of a killed landing in the target's checkout cannot be undone.
         OSError: The same.
     """
     for checkout, error in forward.recover(repo):
@@ -85,11 +87,11 @@ def land(
     having = worktree_list.holding(repo, target_ref)
     if len(having) > 1:
         places = ", ".join(str(entry.path) for entry in having)
-        remedy = f"Leave it checked out in one of them: git -C {quote(str(having[-1].path))} switch --detach"
+        remedy = f"Detach it in one of them: git -C {quote(str(having[-1].path))} switch --detach"
         return InTheWay(f"{target_ref} is checked out in several worktrees: {places}", [], remedy)
     if having and (having[0].prunable or not having[0].path.is_dir()):
         unlock = "" if having[0].locked is None else f"git worktree unlock {quote(str(having[0].path))} && "
-        remedy = f"Bring that folder back; if it is gone for good: {unlock}git worktree prune"
+        remedy = f"Restore that folder; if it is gone for good: {unlock}git worktree prune"
         return InTheWay(f"{target_ref} is checked out in {having[0].path}, which cannot be reached", [], remedy)
     if having:
         return _through(having[0].path, target_ref, new_sha, old_sha, quiet_since)
@@ -99,7 +101,7 @@ def land(
 
 
 def to_verify(repo: Git) -> list[tuple[Git, datetime]]:
-    """The checkouts through which a commit has landed and is to be verified (``landed.verify``), and when."""
+    """The checkouts through which a commit has landed and must be checked (``landed.verify``), and when."""
     found = []
     for admin in worktree_list.admin_dirs(repo):
         at = landed.due_at(Git(admin))
@@ -114,22 +116,21 @@ def _through(
 ) -> Landed | Moved | InTheWay:
     checkout = open_checkout(path)
     if checkout.branch() != target_ref:
-        return InTheWay(f"{path} is just switching branches", [])
+        return InTheWay(f"{path} is switching branches", [])
     if halfway.noted(checkout) is not None and (stuck := forward.conclude(checkout)):
         return _not_put_back(checkout, stuck)
     if quiet_since is not None and landed.was_written(checkout, quiet_since):
-        return InTheWay(
-            f"a git has just been at work in {path}: it lands when that checkout is at rest for a moment", []
-        )
+        return InTheWay(f"a git has just been running in {path}: it lands when that checkout is idle for a moment", [])
     try:
-        # At rest, a git that has just begun is given way to; where there is never rest, a moment between two is waited for.
+        # In an idle checkout, a git that has just started goes first; in a busy one, the landing waits for a moment
+        # between two.
         drain_s = forward.DRAIN_S if quiet_since is None else 0
         tried = forward.fast_forward(checkout, target_ref, new_sha, old_sha, drain_s=drain_s)
     except forward.Busy as busy:
         return InTheWay(str(busy), [], busy.remedy)
     except OSError as error:
-        remedy = f"Make it writable for you, or free space there: ls -ld {quote(str(checkout.git_dir))}"
-        return InTheWay(f"nothing can be written in {checkout.git_dir}: {error.strerror}", [], remedy)
+        remedy = f"Make it writable, or free space there: ls -ld {quote(str(checkout.git_dir))}"
+        return InTheWay(f"cannot write in {checkout.git_dir}: {error.strerror}", [], remedy)
     if tried is None:
         return Moved()
     if tried.has_arrived:
@@ -141,7 +142,7 @@ def _through(
         return Moved()
     if result.outcome is Outcome.LOCK and (lock := _LOCK.search(result.stderr)):
         return InTheWay(index_lock.whose(checkout, Path(lock[1])), [])
-    # Without a word it is no refusal: an object is missing, e.g. taken by a `gc --prune=now` before it was held.
+    # Without a message it is no refusal: an object is missing, e.g. deleted by a `gc --prune=now` before it was held.
     if result.stderr.strip() and (result.outcome is Outcome.REFUSED or result.rc == 128):
         paths = _named_paths(result.stderr)
         return InTheWay(_reason(path, result), paths, _clearing(path, paths))
@@ -156,28 +157,28 @@ def _not_put_back(checkout: Git, stuck: list[str], why: str = "") -> InTheWay:
 
 def _reason(path: Path, result: Result) -> str:
     if "would be overwritten" in result.stderr or "would lose untracked" in result.stderr:
-        return f"uncommitted changes in {path} overlap with what would land"
+        return f"uncommitted changes in {path} overlap with the changes to land"
     said = next((line for line in result.stderr.splitlines() if line.strip()), f"exit code {result.rc}")
     return f"{path}: {said.removeprefix('error: ').removeprefix('fatal: ')}"
 
 
 def _clearing(path: Path, paths: list[str]) -> str:
-    """What a person types about files of theirs that a landing would write over."""
+    """What the user can type about files of theirs that a landing would overwrite."""
     at = f"git -C {quote(str(path))}"
     if not paths:
-        return f"See what it is: {at} status"
+        return f"Look at them: {at} status"
     named = " ".join(quote(one) for one in paths[:_MOST_TYPED])
     named += " …" if len(paths) > _MOST_TYPED else ""
     return f"Commit them: {at} add -- {named} && {at} commit -m 'Work in progress' -- {named}; or move them away."
 
 
 def _named_paths(stderr: str) -> list[str]:
-    # Git lists the paths one a line, indented by a tab, unquoted.
+    # Git lists the paths one per line, indented by a tab, unquoted.
     return sorted({line[1:] for line in stderr.split("\n") if line.startswith("\t")})
 
 
 def _rewritten_elsewhere(repo: Git, target_ref: str) -> InTheWay | None:
-    """A rebase of the target, somewhere: its end would fail, or undo the landing."""
+    """A rebase of the target in some worktree: its end would fail, or undo the landing."""
     for admin in worktree_list.admin_dirs(repo):
         for state in ("rebase-merge", "rebase-apply"):
             try:
@@ -186,6 +187,6 @@ def _rewritten_elsewhere(repo: Git, target_ref: str) -> InTheWay | None:
                 continue
             if name == target_ref:
                 folder = worktree_list.folder_of(admin)
-                remedy = f"End that rebase: git -C {quote(str(folder))} rebase --continue (or --abort)"
+                remedy = f"Finish that rebase: git -C {quote(str(folder))} rebase --continue (or --abort)"
                 return InTheWay(f"{target_ref} is being rebased in {folder}", [], remedy)
     return None

@@ -1,1 +1,1 @@
-"""Running git: the wrapper, its process, and what a git that was killed leaves behind."""
+"""Running git: the wrapper, its process, and the leftovers of a killed git."""

@@ -1,9 +1,11 @@
 """The wrapper around git: every git that Corral runs goes through :meth:`Git.run`.
 
-What it guarantees: git sees an environment made here (no inherited ``GIT_*``, no SSH agent), configuration that switches
-off everything a repository could make git execute for its own ends (hooks, fsmonitor, pagers, signing, prompts), the git
-directory and work tree that were asked for whatever the current folder is, and a time limit. What configuration cannot
-switch off are named filters and merge drivers; ``doctor.problems`` lists them.
+Guarantees: git sees an environment made here (no inherited ``GIT_*``, no SSH agent), configuration that switches off
+everything a
+repository could make git execute (hooks, fsmonitor, pagers, signing, prompts), the requested git directory and work
+tree whatever
+the current folder is, and a time limit. Named filters and merge drivers cannot be switched off; ``doctor.problems``
+lists them.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from corral.errors import GitFailed, NotAProject
 from corral.git.process import process
 
 _INHERITED = ("PATH", "HOME", "XDG_CONFIG_HOME", "TZ", "TMPDIR", "USER", "LOGNAME", "GIT_CONFIG_NOSYSTEM")
-"""All that is taken over. GIT_CONFIG_NOSYSTEM only ever takes configuration away."""
+"""The inherited variables. GIT_CONFIG_NOSYSTEM only ever removes configuration."""
 
 _PINNED = {
     "safe.bareRepository": "explicit",
@@ -45,7 +47,7 @@ _PINNED = {
     "i18n.commitEncoding": "UTF-8",
     # `worktree remove` looks for untracked files the way the user's `status` does.
     "status.showUntrackedFiles": "all",
-    # Git itself waits for a ref lock that is held for a moment: milliseconds.
+    # Git itself waits for a ref lock that is held briefly: milliseconds.
     "core.filesRefLockTimeout": "5000",
     "core.packedRefsTimeout": "10000",
 }
@@ -77,7 +79,7 @@ _READERS = frozenset(
         "version",
     }
 )
-"""What changes nothing, or adds objects at most: run again where somebody killed it."""
+"""Commands that change nothing, or at most add objects: repeated after a kill."""
 
 _KILLED = (-signal.SIGKILL, -signal.SIGTERM)
 
@@ -89,9 +91,9 @@ class Outcome(Enum):
     CONFLICT = "conflict"
     """A merge was tried and has conflicts."""
     REFUSED = "refused"
-    """Git said no (or, for a question: "no"), and changed nothing."""
+    """Git refused (or, for a question, answered "no"), and changed nothing."""
     LOCK = "lock"
-    """Another git holds, or a killed one left, a lock."""
+    """Another git holds a lock, or a killed one left it."""
     INFRA = "infra"
     """Anything else: a broken repository, a full disk, a signal, a time-out."""
 
@@ -105,13 +107,13 @@ _REFUSED = re.compile(
 
 
 _NO_INDEX = "corral.no-index"
-"""There is never such a file; to git that is an empty index."""
+"""A file that never exists; to git that is an empty index."""
 
 
 def classify(verb: str, rc: int, stderr: str) -> Outcome:
-    """Decide the outcome from the exit code and, only where that is not enough, from the message (in C locale).
+    """Decide the outcome from the exit code and, only if that is not enough, from the message (in C locale).
 
-    A non-zero exit is never by itself a conflict: only ``merge-tree`` says "conflict" by exiting 1.
+    A non-zero exit is never by itself a conflict: only ``merge-tree`` reports "conflict" by exiting 1.
     """
     if rc == 0:
         return Outcome.OK
@@ -126,7 +128,7 @@ def classify(verb: str, rc: int, stderr: str) -> Outcome:
 
 @dataclass(frozen=True)
 class Result:
-    """What one git command did. ``argv`` is without the wrapper's own options; ``rc`` is negative for a signal."""
+    """The result of one git command. ``argv`` is without the wrapper's own options; ``rc`` is negative for a signal."""
 
     argv: tuple[str, ...]
     rc: int
@@ -145,12 +147,12 @@ class Result:
         return self.outcome is Outcome.OK
 
     def failure(self) -> GitFailed:
-        """The error to raise where this result cannot be lived with."""
+        """The error to raise if the caller cannot continue."""
         lines = [line for line in self.stderr.splitlines() if line.strip()]
         said = next((line for line in lines if line.startswith(("fatal: ", "error: "))), "".join(lines[:1]))
         return GitFailed(
             f"git {self.argv[0]} failed: {said[:300] or f'exit code {self.rc}'}",
-            cause="Another git command is running, or one was killed and left its lock file."
+            cause="Another git command is running, or a killed one left its lock file."
             if self.outcome is Outcome.LOCK
             else "",
             details={
@@ -164,19 +166,19 @@ class Result:
 
 @dataclass(frozen=True)
 class Identity:
-    """Who a commit is by."""
+    """The author of a commit."""
 
     name: str
     email: str
 
 
 class Git:
-    """One checkout, or one repository without a checkout. Holds no process and no open file; safe to share by threads.
+    """One checkout, or one repository without a checkout. Holds no process and no open file; thread-safe.
 
     Args:
         git_dir: The worktree's own git directory; the common one for work on refs alone.
         work_tree: Top of the checkout, or None.
-        identity: Who commits; None leaves it to git's configuration.
+        identity: The committer; None leaves it to git's configuration.
     """
 
     def __init__(self, git_dir: Path, work_tree: Path | None = None, *, identity: Identity | None = None) -> None:
@@ -199,10 +201,9 @@ class Git:
         """Run ``git <args>`` here.
 
         Args:
-            args: The verb first. What came from a user must already be a full object name, a full ref, or stand
-                behind ``--``.
+            args: The verb first. User input must already be a full object name, a full ref, or follow ``--``.
             input: Standard input; None is ``/dev/null``.
-            timeout_s: Seconds until git and all it started are ended.
+            timeout_s: Seconds until git and its children are killed.
             index_file: An index to use instead of the checkout's.
             env: Variables to add (an identity, dates).
             config: Configuration to add for this command.
@@ -214,7 +215,7 @@ class Git:
         for key, value in (config or {}).items():
             argv += ["-c", f"{key}={value}"]
         environment = environ(self.identity)
-        if index_file is None and args[0] == "diff-tree":  # it compares commits, but fails where the index is damaged
+        if index_file is None and args[0] == "diff-tree":  # it compares commits, but fails if the index is damaged
             index_file = self.git_dir / _NO_INDEX
         if index_file is not None:
             environment["GIT_INDEX_FILE"] = str(index_file)
@@ -269,7 +270,7 @@ class Git:
         return result.text.strip() if result.ok else None
 
     def loose(self, ref: str) -> str | None:
-        """What a ref's own file says, without starting a process; None means: ask git.
+        """Read a ref's own file, without starting a process; None means: ask git.
 
         Exact: git writes ``packed-refs`` before it deletes such a file, and never the other way round.
         """
@@ -295,7 +296,7 @@ OID = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
 
 def environ(identity: Identity | None = None) -> dict[str, str]:
-    """The whole environment of a git: what is inherited on purpose, what is pinned, and who commits."""
+    """The whole environment of a git: inherited, pinned, and identity variables."""
     inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
     return {**inherited, **_FIXED, **(as_env(identity) if identity else {})}
 
@@ -311,13 +312,13 @@ def as_env(identity: Identity) -> dict[str, str]:
 
 
 def version() -> tuple[int, ...]:
-    """The version of the git that is used: ``(2, 39, 5)``."""
+    """The version of the git in use: ``(2, 39, 5)``."""
     found = re.search(r"(\d+(?:\.\d+)+)", _run(["git", "version"], ("version",), environ(), None, 10).text)
     return tuple(int(part) for part in found[1].split(".")) if found else ()
 
 
 def discovered_top(path: Path) -> Path | None:
-    """The work tree that a git started in ``path``, without being told, would use."""
+    """The work tree that a git started in ``path`` would find by itself."""
     result = _run(["git", "-C", str(path), "rev-parse", "--show-toplevel"], ("rev-parse",), environ(), None, 10)
     return Path(result.text.removesuffix("\n")) if result.ok else None
 

@@ -1,4 +1,4 @@
-"""Holes of git itself that matter where untrusted branches are checked out, and the versions that first closed them."""
+"""Vulnerabilities of git that matter when untrusted branches are checked out, and the versions that first closed them."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ Version = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Hole:
-    """A group of holes that were closed together.
+    """A group of vulnerabilities that were closed together.
 
     Attributes:
         names: Their CVE numbers.
-        closed_in: The first version of each release series without them, in order; every later series is without them too.
+        closed_in: The first fixed version of each release series, in order; every later series is fixed too.
     """
 
     names: tuple[str, ...]
     closed_in: tuple[Version, ...]
 
     def is_open(self, version: Version) -> bool:
-        """Whether git's own version number is that of one with these holes."""
+        """Whether git's own version number is that of a vulnerable one."""
         closed = next((first for first in self.closed_in if first[:2] >= version[:2]), None)
         return closed is not None and (version[:2] < closed[:2] or version < closed)
 
@@ -35,9 +35,9 @@ HOLES = (
         ((2, 43, 7), (2, 44, 4), (2, 45, 4), (2, 46, 4), (2, 47, 3), (2, 48, 2), (2, 49, 1), (2, 50, 1)),
     ),
 )  # fmt: skip
-"""As git's release notes say."""
+"""From git's release notes."""
 
 
 def open_in(version: Version) -> list[Hole]:
-    """The holes that a git with this version number has, unless its distribution has closed them without changing the number."""
+    """The vulnerabilities of a git with this version number, unless its distribution fixed them under the same number."""
     return [hole for hole in HOLES if hole.is_open(version)]

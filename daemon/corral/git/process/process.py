@@ -1,8 +1,10 @@
 """Start a git, feed it, read it, end it. Only ``command.Git`` calls this.
 
 Built on GitPython's command interface. GitPython merges the environment of the daemon into every command it runs, so
-the command is ``env -i NAME=value … git …``: what git sees is exactly what is given here (docs/decisions/0001).
-Values are therefore visible in a process list for a moment: nothing secret may be among them.
+the command
+is ``env -i NAME=value … git …``: git sees exactly the variables given here (docs/decisions/0001). The values are
+therefore visible
+in a process list for a moment: nothing secret may be among them.
 """
 
 from __future__ import annotations
@@ -24,14 +26,14 @@ if TYPE_CHECKING:
     from git.cmd import Git as GitInterface
 
 OUTPUT_CAP = 256 * 1024 * 1024
-"""Bytes of standard output, or of standard error, after which a git is ended."""
+"""Maximum size of standard output, or of standard error, in bytes; beyond it git is killed."""
 _CHUNK = 1 << 16
 _GRACE_S = 2.0
 
 
 @dataclass(frozen=True)
 class Finished:
-    """How a process ended; ``rc`` is negative for a signal, ``cut`` says why it was ended by us (else empty)."""
+    """How a process ended; ``rc`` is negative for a signal, ``cut`` says why it was killed (else empty)."""
 
     rc: int
     stdout: bytes
@@ -41,12 +43,12 @@ class Finished:
 
 @cache
 def _interface() -> GitInterface:
-    # Imported on first use: the import itself runs `git version`, and fails where git is not installed.
+    # Imported on first use: the import itself runs `git version`, and fails if git is not installed.
     try:
         from git.cmd import Git as GitInterface
     except ImportError as error:
         raise GitFailed(
-            "git cannot be run.",
+            "Cannot run git.",
             cause="No working `git` is on the PATH of the daemon.",
             remedy="Install git 2.38 or newer, then `corral daemon restart`.",
         ) from error
@@ -56,14 +58,14 @@ def _interface() -> GitInterface:
 def execute(
     argv: Sequence[str], env: Mapping[str, str], *, stdin: bytes | None, timeout_s: float, cap: int = OUTPUT_CAP
 ) -> Finished:
-    """Run one command in a session (and so a process group) of its own, until it ends or is ended.
+    """Run one command in its own session (and so process group), until it ends or is killed.
 
     Args:
         argv: The program, found on the PATH in ``env``, and its arguments.
         env: The whole environment; nothing is added.
         stdin: Bytes to feed, or None for ``/dev/null``.
-        timeout_s: Seconds until the whole group is ended.
-        cap: Bytes of output until the whole group is ended.
+        timeout_s: Seconds until the whole group is killed.
+        cap: Bytes of output until the whole group is killed.
     """
     started = _interface().execute(
         ["/usr/bin/env", "-i", *(f"{name}={value}" for name, value in env.items()), *argv],
@@ -88,8 +90,8 @@ def execute(
 def _exchange(
     process: subprocess.Popen[bytes], stdin: bytes, timeout_s: float, cap: int
 ) -> tuple[tuple[bytes, bytes], str]:
-    # Popen.communicate has a timeout but no cap. A clock is read here, and nowhere else in git/, because a time-out
-    # is a property of the running process, not of the domain.
+    # Popen.communicate has a timeout but no cap. A clock is read here, and nowhere else in git/, because a time-out is
+    # a property of the running process, not of the domain.
     deadline = time.monotonic() + timeout_s
     assert process.stdout is not None and process.stderr is not None
     collected: dict[IO[bytes], bytearray] = {process.stdout: bytearray(), process.stderr: bytearray()}
@@ -113,9 +115,9 @@ def _exchange(
                 if not chunk:
                     selector.unregister(stream)
                 elif len(collected[stream]) > cap:
-                    cut = f"git wrote more than {cap} bytes and was ended"
+                    cut = f"git wrote more than {cap} bytes and was killed"
             if not ready and time.monotonic() >= deadline:
-                cut = f"git did not finish within {timeout_s:g} s and was ended"
+                cut = f"git did not finish within {timeout_s:g} s and was killed"
     return (bytes(collected[process.stdout]), bytes(collected[process.stderr])), cut
 
 
@@ -131,7 +133,7 @@ def _feed(selector: selectors.BaseSelector, stdin: IO[bytes], pending: memoryvie
 
 
 def _end_group(process: subprocess.Popen[bytes]) -> None:
-    # SIGTERM first: git removes its lock files on it, and leaves them behind on SIGKILL.
+    # SIGTERM first: on it git removes its lock files, which SIGKILL would leave behind.
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGTERM)
     with contextlib.suppress(subprocess.TimeoutExpired):

@@ -1,4 +1,4 @@
-"""The gits that run: which of them work in a checkout, and which could hold a lock of a repository."""
+"""Running git processes: which of them work in a checkout, and which could hold a lock of a repository."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ INDEX_WRITERS = frozenset(
         "symbolic-ref", "update-index",
     }
 )  # fmt: skip
-"""Commands that read HEAD or the index and write one of them later, trusting that it is as they read it."""
+"""Commands that read HEAD or the index and write one of them later, assuming that it did not change."""
 
 READERS = frozenset(
     {
@@ -28,15 +28,15 @@ READERS = frozenset(
         "rev-list", "rev-parse", "shortlog", "show", "show-ref", "status",
     }
 )  # fmt: skip
-"""Commands that never lock a ref or HEAD, and of which some live for days."""
+"""Commands that never lock a ref or HEAD; some of them run for days."""
 
 _WITH_VALUE = ("-C", "-c", "--git-dir", "--work-tree", "--namespace", "--config-env", "--super-prefix", "--attr-source")
 
 
 def in_checkout(checkout: Git) -> list[psutil.Process]:
-    """The processes that may write the index or HEAD of a checkout: git, and our own included.
+    """The processes that may write the index or HEAD of a checkout: git, including our own.
 
-    A git that runs as another user, or in a container, may not be seen.
+    A git that runs as another user, or in a container, may be invisible.
     """
     return [
         process
@@ -46,7 +46,7 @@ def in_checkout(checkout: Git) -> list[psutil.Process]:
 
 
 def in_repository(repo: Git) -> list[psutil.Process]:
-    """The gits that may lock a ref, HEAD or an index of a repository; those that we may not look into are among them."""
+    """The git processes that may lock a ref, HEAD or an index of a repository, including those that we may not inspect."""
     return [
         process
         for process, words in _gits()
@@ -55,11 +55,11 @@ def in_repository(repo: Git) -> list[psutil.Process]:
 
 
 def with_index(is_wanted: Callable[[str], bool]) -> list[psutil.Process]:
-    """The gits that write an index other than the checkout's, if it is a wanted one: what a killed daemon started."""
+    """The git processes that write a matching index other than the checkout's: a killed daemon started them."""
     found = []
     for pid in psutil.pids():
         try:
-            if _is_named(pid, (b"git", b"env")):  # `env` is what becomes git: see `process`
+            if _is_named(pid, (b"git", b"env")):  # `env` becomes git: see `process`
                 process = psutil.Process(pid)
                 words = process.cmdline()
                 named = [word.partition("=")[2] for word in words if word.startswith("GIT_INDEX_FILE=")]
@@ -73,9 +73,9 @@ def with_index(is_wanted: Callable[[str], bool]) -> list[psutil.Process]:
 
 
 def wait(processes: Sequence[psutil.Process], timeout_s: float) -> list[psutil.Process]:
-    """Wait until these have ended, at most so many seconds; returns those that live.
+    """Wait until these processes have ended, at most this many seconds; returns those that are alive.
 
-    No exit status is taken: one of them may be a child of this process that somebody else waits for.
+    Takes no exit status: another thread may wait for one of them.
     """
     if not hasattr(os, "pidfd_open"):
         others = [process for process in processes if process.pid not in _children()]
@@ -100,7 +100,7 @@ def _ended(process: psutil.Process, timeout_s: float) -> bool:
 
 
 def verb(words: Sequence[str]) -> str:
-    """The command in a git's arguments: ``commit`` of ``git -C here commit -m x``; empty where there is none."""
+    """The command in a git's arguments: ``commit`` of ``git -C here commit -m x``; empty if there is none."""
     program = words[0].rpartition("/")[2] if words else ""
     if program.startswith("git-"):
         return program.removeprefix("git-")
@@ -114,7 +114,7 @@ def verb(words: Sequence[str]) -> str:
 
 
 def describe(process: psutil.Process) -> str:
-    """How to name a process to a person: ``git commit (process 123)``."""
+    """A process as shown to a person: ``git commit (process 123)``."""
     try:
         return f"git {verb(process.cmdline())} (process {process.pid})"
     except (psutil.Error, OSError):
@@ -128,7 +128,7 @@ def _gits() -> Iterator[tuple[psutil.Process, list[str]]]:
                 process = psutil.Process(pid)
                 if process.name().partition("-")[0] == "git" and process.status() != psutil.STATUS_ZOMBIE:
                     yield process, process.cmdline()
-        except (psutil.Error, OSError):  # it ended, or is not ours to look into
+        except (psutil.Error, OSError):  # it ended, or we may not inspect it
             continue
 
 
@@ -140,7 +140,9 @@ def _is_named(pid: int, beginnings: tuple[bytes, ...]) -> bool:
 
 
 def _works_in(process: psutil.Process, words: Sequence[str], wanted: Path, *, common: bool) -> bool | None:
-    """Whether a git works with a git directory (``common``: with the one that worktrees share); None: not ours to see."""
+    """Whether a git works with a git directory (``common``: with the one that worktrees share); None: we may not
+    inspect it.
+    """
     try:
         place = _git_dir(process, words)
         return place is not None and (Git(place).common_dir if common else place).resolve() == wanted.resolve()
@@ -149,11 +151,11 @@ def _works_in(process: psutil.Process, words: Sequence[str], wanted: Path, *, co
     except psutil.AccessDenied:
         return None
     except OSError:
-        return False  # what it names is no git directory
+        return False  # the name is not a git directory
 
 
 def _git_dir(process: psutil.Process, words: Sequence[str]) -> Path | None:
-    """The git directory that a git works with, as git itself would find it; None: it is in no repository."""
+    """The git directory that a git works with, found as git does; None: it is in no repository."""
     here = Path(process.cwd())
     named = _option(words, "--git-dir") or process.environ().get("GIT_DIR")
     if named:

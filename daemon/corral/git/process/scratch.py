@@ -1,7 +1,9 @@
-"""Temporary folders of git operations: all in one place inside the git directory, which only this repository's daemon uses.
+"""Temporary folders of git operations: all in one folder inside the git directory, used only by this repository's
+daemon.
 
-A folder is removed at the end of its operation. What a killed daemon left is removed by the next one, which alone has the
-daemon's lock: in that place there is nothing of anybody else.
+A folder is removed at the end of its operation. The next daemon, which holds the daemon's lock, removes those of a
+killed one:
+nobody else uses that folder.
 """
 
 from __future__ import annotations
@@ -21,10 +23,10 @@ NAME = "corral-tmp"
 
 @contextlib.contextmanager
 def folder(repo: Git) -> Iterator[Path]:
-    """An empty folder, gone at the end.
+    """A temporary empty folder.
 
     Raises:
-        OSError: It cannot be made.
+        OSError: It cannot be created.
     """
     place = repo.common_dir / NAME
     place.mkdir(mode=0o700, exist_ok=True)
@@ -33,10 +35,10 @@ def folder(repo: Git) -> Iterator[Path]:
 
 
 def sweep(repo: Git) -> int:
-    """Remove what a killed daemon left. Call it with the daemon's lock, before any operation.
+    """Remove the folders of a killed daemon. Call it with the daemon's lock, before any operation.
 
     Returns:
-        How many folders there were; 0 also where the place is a link or another user's, which is left alone.
+        Their number; 0 also if the parent is a link or another user's, which is left alone.
     """
     place = repo.common_dir / NAME
     try:

@@ -1,4 +1,4 @@
-"""Lock files that a killed git left behind: found, told from live ones, and removed only where they are ours."""
+"""Lock files that a killed git left behind: find them, tell them from live ones, and remove only ours."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from corral.git.process.command import Git
 _IN_EVERY_WORKTREE = ("index.lock", "HEAD.lock")
 _IN_COMMON = ("config.lock", "packed-refs.lock", "shallow.lock", "gc.pid.lock", "objects/maintenance.lock")
 
-_CLOCK_SLACK_S = 0.5  # what the kernel says of a process's start and of a file's time differs a little
+_CLOCK_SLACK_S = 0.5  # a process's start and a file's time come from slightly different clocks
 
 
 @dataclass(frozen=True)
@@ -43,27 +43,28 @@ def lock_files(repo: Git, now: datetime) -> list[LockFile]:
     for path, ref, worktree in found:
         try:
             age_s = now.timestamp() - path.stat().st_mtime
-        except OSError:  # gone, or in a folder that is not ours to look into
+        except OSError:  # gone, or in a folder that we may not read
             continue
         result.append(LockFile(path, age_s, ref, worktree))
     return result
 
 
 def is_open(path: Path) -> bool:
-    """Whether a process that we may look into has this file open."""
+    """Whether a process that we may inspect has this file open."""
     wanted = str(path.resolve())
     for process in psutil.process_iter():
         try:
             if any(file.path == wanted for file in process.open_files()):
                 return True
-        except (psutil.Error, OSError):  # it ended, or is not ours to look into
+        except (psutil.Error, OSError):  # it ended, or we may not inspect it
             continue
     return False
 
 
 def may_be_gits(path: Path, repo: Git) -> bool:
-    """Whether a git of this repository lives that was there when this lock file was made: it may hold it without having it
-    open."""
+    """Whether a git of this repository is alive that is older than this lock file: it may hold it without having it
+    open.
+    """
     try:
         made = path.stat().st_mtime
     except FileNotFoundError:
@@ -80,17 +81,17 @@ def may_be_gits(path: Path, repo: Git) -> bool:
 def clear(
     repo: Git, now: datetime, *, refs: Sequence[str], worktrees: Sequence[Path], older_than_s: float = 60
 ) -> list[Path]:
-    """Remove lock files left in what is ours, if they are old and no process holds them.
+    """Remove old lock files in our refs and worktrees that no process holds.
 
     Args:
         repo: The repository.
         now: Current time, compared with the files' times.
         refs: Prefixes of the refs that only Corral moves (``refs/corral/``, ``refs/heads/corral/``).
         worktrees: Folders of the worktrees that Corral allocated.
-        older_than_s: Age (seconds) below which a lock is respected.
+        older_than_s: Minimum age of a lock to remove, seconds.
 
     Returns:
-        What was removed.
+        The removed files.
     """
     ours = {path.resolve() for path in worktrees}
     removed = []
@@ -101,12 +102,14 @@ def clear(
             else lock.worktree is not None and lock.worktree.resolve() in ours
         )
         if owned and lock.age_s > older_than_s and not _is_held(lock):
-            with suppress(OSError):  # one that cannot be removed stays, and the git that meets it says so
+            with suppress(OSError):  # a lock that cannot be removed stays; the next git reports it
                 lock.path.unlink()
                 removed.append(lock.path)
     return removed
 
 
 def _is_held(lock: LockFile) -> bool:
-    """Whether a process holds it: a commit whose editor is open has its checkout's, for hours, without having it open."""
+    """Whether a process holds it: a commit with an open editor holds its checkout's lock for hours, without having it
+    open.
+    """
     return is_open(lock.path) or (lock.ref is None and bool(running.in_checkout(Git(lock.path.parent))))
