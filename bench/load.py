@@ -1,8 +1,7 @@
 """Load: concurrent connections, each sending one request after another, over a Unix socket.
 
 The daemon speaks HTTP/1.1 and the reference daemon JSON lines; both are parsed by as little code as possible, since
-client and server
-share the machine.
+client and server share the machine.
 """
 
 from __future__ import annotations

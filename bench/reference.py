@@ -1,6 +1,7 @@
-"""The bare reference daemon: the practical limit for a daemon in Python. asyncio, a Unix socket, JSON lines, one writer
-thread, SQLite at
-FULL durability, one commit shared by concurrent requests. It checks nothing except that a lock belongs to one owner.
+"""The bare reference daemon: the practical limit for a daemon in Python.
+
+asyncio, a Unix socket, JSON lines, one writer thread, SQLite at FULL durability, one commit shared by concurrent
+requests. It checks nothing except that a lock belongs to one owner.
 
 ``python -m bench.reference SOCKET DATABASE``
 """

@@ -37,9 +37,7 @@ def main(event: str, *options: str) -> int:
 
 
 def locate(folder: str) -> tuple[str, str, str]:
-    """The main checkout, and its ``.corral`` if it is coordinated, or the parts that another user owns; empty if there
-    is none.
-    """
+    """The main checkout, and its ``.corral`` if it is coordinated, or what another user owns of it; empty if none."""
     marker = os.path.join(folder, ".git")
     git_dir = os.path.join(folder, ".git" if os.path.isdir(marker) else pointer(marker, "gitdir: ") or ".git")
     if os.path.isfile(os.path.join(git_dir, "HEAD")):

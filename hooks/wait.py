@@ -1,12 +1,9 @@
 """Waits beside an idle session for mail, and prints the mail, which makes the client wake the session.
 
 Claude Code runs it in the background (``asyncRewake``) at each Stop and StopFailure. Exit code 2 wakes the session with
-the text on
-standard error; 0 does nothing. Python itself exits with 2 if a script is missing, so it is imported, not run as a
-script.
-``claude -p`` would wait for its end, so there it ends at once. The daemon decides which sessions it serves; without a
-daemon it waits
-for the next one, and starts none. It ends with the client, its parent.
+the text on standard error; 0 does nothing. Python itself exits with 2 if a script is missing, so it is imported, not
+run as a script. ``claude -p`` would wait for its end, so there it ends at once. The daemon decides which sessions it
+serves; without a daemon it waits for the next one, and starts none. It ends with the client, its parent.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """All errors: raised in the domain, encoded in the server, decoded in the client, shown in the CLI.
 
 Every error carries a stable ``code``, a one-line ``message``, its likely ``cause`` and a ``remedy``. This module
-imports nothing, so
-that the client and the command line can use it without cost.
+imports nothing, so that the client and the command line can use it without cost.
 """
 
 from __future__ import annotations

@@ -15,8 +15,7 @@ def open_log(path: Path) -> int:
     """Open a log for reading and appending; one longer than :data:`LIMIT` is renamed first.
 
     Safe for concurrent processes: the renaming process holds the log's lock, and the others notice that the path has a
-    new file. A
-    process that had the log open writes one last line to the old file.
+    new file. A process that had the log open writes one last line to the old file.
 
     Returns:
         A file descriptor, which the caller closes.

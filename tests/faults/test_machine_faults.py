@@ -108,7 +108,7 @@ def test_where_no_start_succeeds_one_is_tried_now_and_then_and_all_go_on_after_i
         ids = [house.submit(f"echo {number}") for number in range(6)]
         house.until(lambda: house.supervisor.pause is not None and not house.supervisor.running_count())
         pause = house.supervisor.pause
-        assert pause is not None and pause.error_code == "out_of_resources" and "End what uses" in pause.remedy
+        assert pause is not None and pause.error_code == "out_of_resources" and "End other processes" in pause.remedy
         first, moment = len(runner.asked), house.now()
         house.until(lambda: (house.now() - moment).total_seconds() > 2)
         assert 1 <= len(runner.asked) - first <= 5, (

@@ -43,7 +43,7 @@ def test_a_checkout_that_git_has_just_written_is_given_a_second(world: World) ->
     merge_id = world.submit("feature-0")
     world.queue.step(world.now())
     held = world.merge(merge_id)
-    assert held["state"] == "held" and "just been at work" in held["reason"]
+    assert held["state"] == "held" and "just been running" in held["reason"]
     world.skip(1.5)
     world.run()
     assert world.merge(merge_id)["state"] == "landed"

@@ -1,14 +1,11 @@
 """``corral mcp``: a session's bridge, an MCP server on standard input and output. Standard library only.
 
 Claude Code keeps one bridge per session and sends the hot hook events through it, as calls of a tool that is hidden
-from the
-model: almost free, where starting a process per event costs tens of milliseconds.
+from the model: almost free, where starting a process per event costs tens of milliseconds.
 
 If the bridge dies, the session's edits are silently unchecked. So it holds no logic, catches every exception, answers
-every event
-in time whatever the daemon does (:mod:`corral.client.gate`), and reconnects to a restarted daemon. Without ``.corral``
-it
-answers, and touches nothing.
+every event in time whatever the daemon does (:mod:`corral.client.gate`), and reconnects to a restarted daemon. Without
+``.corral`` it answers, and touches nothing.
 """
 
 from __future__ import annotations
@@ -141,9 +138,7 @@ class Bridge:
 
 
 def _unavailable(error: DatabaseUnavailable, *, is_tool: bool) -> dict[str, Any]:
-    """The daemon's answer for an unavailable database, given here because the same error keeps the daemon from
-    starting.
-    """
+    """The daemon's answer for an unavailable database, which also keeps the daemon from starting."""
     wire: dict[str, Any] = error.to_wire()["error"]
     if not is_tool:
         return {"error": {"code": -32603, "message": f"{error.message} {error.cause} {error.remedy}"}}

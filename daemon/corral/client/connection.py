@@ -1,8 +1,7 @@
 """The blocking client of the command line and the bridge: HTTP over the daemon's socket. Standard library only.
 
 Everything goes through the daemon. If none runs, one is started, detached; its lock decides between concurrent starts,
-and a
-client only waits for an answer.
+and a client only waits for an answer.
 """
 
 from __future__ import annotations
@@ -204,8 +203,7 @@ def start_daemon(project: Project, timeout_s: float = START_TIMEOUT_S) -> None:
     """Start a daemon, fully detached, and wait until it (or a concurrently started one) answers.
 
     The process started here forks the daemon and exits when the daemon is ready, so that no child stays. Its stderr is
-    in
-    ``logs/daemon-start.log``, with a failure as JSON in the last line.
+    in ``logs/daemon-start.log``, with a failure as JSON in the last line.
 
     Raises:
         DaemonUnreachable: It did not start in time.

@@ -136,8 +136,7 @@ def find_definitions(project: Project) -> list[Found]:
     """Every definition of the project, then of the plugin; a file without a front matter is none.
 
     Of the plugin only those that it offers to Claude Code too: a definition that sends code to another provider counts
-    only where
-    a person asked ``corral init`` for a copy in the project.
+    only where a person asked ``corral init`` for a copy in the project.
     """
     own = [] if project.bare else _below(project.root / ".claude" / "agents", PROJECT)
     shipped = _below(bundle_dir() / ".claude" / "agents", PLUGIN)
@@ -187,8 +186,8 @@ def _found(file: Path, source: str) -> Found | None:
 
 
 def _front(text: str) -> dict[str, Any]:
-    """Parse the front matter. Many are not valid YAML (``description: Use when: …``): then values are plain text, as in
-    Claude Code.
+    """Parse the front matter. If it is not YAML (``description: Use when: …``), values are plain text, as in Claude
+    Code.
     """
     try:
         return read_mapping(text.encode())

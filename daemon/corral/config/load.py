@@ -133,8 +133,7 @@ def read_file(path: Path) -> bytes | None:
 
 
 def read_settings(path: Path) -> bytes | None:
-    """Like :func:`read_file`, for a repository's file that names commands: it must be this user's own, or in a trusted
-    repository.
+    """Like :func:`read_file`, for a file that names commands: it must be this user's, or in a trusted repository.
 
     Raises:
         OSError: It cannot be read, is not a file, or belongs to another user.
@@ -179,11 +178,9 @@ def _from_environment(environ: Mapping[str, str], found: _Findings) -> dict[str,
     """Apply ``CORRAL_`` variables.
 
     ``CORRAL_LANDING_TARGET``, ``CORRAL_LANDING__TARGET`` and ``CORRAL_landing.target`` are ``landing.target``. A text
-    is
-    taken as it is, a list is YAML (``["a", "b"]``) or one entry, anything else is read like an unquoted word in a file.
-    An empty variable is not set. ``CORRAL_`` variables that are no setting, such as ``CORRAL_TASK_ID``, have other uses
-    and
-    are only reported when they look like a misspelt setting.
+    is taken as it is, a list is YAML (``["a", "b"]``) or one entry, anything else is read like an unquoted word in a
+    file. An empty variable is not set. ``CORRAL_`` variables that are no setting, such as ``CORRAL_TASK_ID``, have
+    other uses and are only reported when they look like a misspelt setting.
     """
     overrides: dict[str, str] = {}
     for variable in sorted(name for name in environ if name.startswith(PREFIX) and environ[name]):

@@ -1,8 +1,7 @@
 """The settings: one frozen class per section; each field has a type, a range, a default and a description.
 
 This is the only declaration of settings. Loading, ``CORRAL_`` variables, the table in ``docs/configuration.md`` and the
-JSON
-schema (``Settings.model_json_schema()``) are all derived from it.
+JSON schema (``Settings.model_json_schema()``) are all derived from it.
 """
 
 from __future__ import annotations
@@ -239,9 +238,7 @@ class Logs(_Section):
 
 
 class Retention(_Section):
-    """How long finished data is kept. Open or unread data and the only copy of work always stay; so do tasks, merges
-    and handoffs.
-    """
+    """How long finished data is kept. Open or unread data, tasks, merges, handoffs and unlanded work always stay."""
 
     events_days: Days = Field(default=30, description="Days after which an event is deleted; null: never.")
     notices_days: Days = Field(default=7, description="Days after which a delivered notice is deleted; null: never.")
@@ -320,9 +317,7 @@ class Setting:
 
     @property
     def schema(self) -> dict[str, Any]:
-        """The JSON schema: type, range, default, description. Computed on demand: all schemas together take as long as
-        loading.
-        """
+        """The JSON schema: type, range, default, description. Computed on demand: all of them are slow."""
         made: dict[str, Any] = self.section.model_json_schema()["properties"][self.key.rpartition(".")[2]]
         return made
 

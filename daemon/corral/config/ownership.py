@@ -2,9 +2,9 @@
 
 The owner of a repository decides what runs in it: git's configuration names programs, Corral's database names tasks. So
 another user's files are refused before they are read, by git's rule (``ensure_valid_ownership`` in its setup.c): the
-owner
-is this user or, for root, the user who called sudo; ``safe.directory`` in the user's or the system's git configuration
-makes an exception, never one in the repository's own. The database and ``run/`` must be this user's own even then.
+owner is this user or, for root, the user who called sudo; ``safe.directory`` in the user's or the system's git
+configuration makes an exception, never one in the repository's own. The database and ``run/`` must be this user's own
+even then.
 
 git checks this for a repository that it finds, but not for one given with ``--git-dir``, as Corral does.
 ``hooks/hook.py`` and ``hooks/ownership.py`` follow the same rule without importing this module.

@@ -1,9 +1,8 @@
 """The paths of a project, found by reading files, without running git. Standard library only.
 
 A project is a git common directory: every worktree, subfolder and session of a clone finds the same one. ``.corral/``
-is in
-the root of the main worktree; in a bare repository, or one with a separate git directory (``--separate-git-dir``, a
-submodule), inside the git directory.
+is in the root of the main worktree; in a bare repository, or one with a separate git directory (``--separate-git-dir``,
+a submodule), inside the git directory.
 """
 
 from __future__ import annotations
@@ -184,8 +183,7 @@ def socket_path(project: Project) -> Path:
 
 
 def find_socket(project: Project) -> Path:
-    """The socket of the running daemon: :func:`socket_path`, or its ``daemon.json`` where the path depends on the
-    environment.
+    """The socket of the running daemon: :func:`socket_path`, or its ``daemon.json`` for a long path.
 
     A ``daemon.json`` that was copied with the project, or planted, names another project's socket: it is ignored.
     """

@@ -1,10 +1,9 @@
 """Trust: the commands in a project's files, and the user's approvals of them on this machine.
 
 A clone brings settings and agent definitions that name commands. None of them runs before the user has approved exactly
-that
-content once: a digest of the setting and its value. Approvals are in the user's state folder, by the path of the git
-common
-directory, where no clone can bring them. Defaults, the user's own configuration and variables need no approval.
+that content once: a digest of the setting and its value. Approvals are in the user's state folder, by the path of the
+git common directory, where no clone can bring them. Defaults, the user's own configuration and variables need no
+approval.
 
 This protects against a repository's content. It is no boundary between processes of one user: each can write that file.
 """

@@ -41,16 +41,12 @@ _LOSSES = ("deleted", "moved")
 
 
 class ConfigWatcher(FileSystemEventHandler):
-    """Calls back when the content of the configuration files has changed; a change that is reverted before it is read
-    is none.
+    """Calls back when the content of the configuration files has changed, not if a change was reverted.
 
     Start it before loading the settings for the first time, so that no change is missed. The callback should load again
-    and,
-    on :class:`~corral.errors.ConfigInvalid`, keep the settings in force, report the errors, and wait for the next call.
-    A file
-    that is being replaced is missing for a moment, and both the gap and its end are reported: load a fifth of a second
-    after the
-    last call.
+    and, on :class:`~corral.errors.ConfigInvalid`, keep the settings in force, report the errors, and wait for the next
+    call. A file that is being replaced is missing for a moment, and both the gap and its end are reported: load a fifth
+    of a second after the last call.
 
     Args:
         project: Its ``.corral/`` is watched.

@@ -1,8 +1,7 @@
 """Time in which the daemon was awake: the clock for limits on workers and verifications.
 
 After a machine slept, a clock was set, or a daemon was stopped, the wall clock moved much further between two readings
-than
-readings are apart, or it moved back.
+than readings are apart, or it moved back.
 """
 
 from __future__ import annotations

@@ -21,8 +21,7 @@ def ordered_id(now: datetime) -> str:
     """A new identifier that sorts after those of earlier milliseconds (UUID 7, RFC 9562; 36 characters).
 
     For frequent rows: they are adjacent in their indexes, so a commit writes fewer pages. Its first half is the time,
-    so it must not be
-    abbreviated.
+    so it must not be abbreviated.
     """
     milliseconds, (first, second) = int(now.timestamp() * 1000), divmod(secrets.randbits(74), 1 << 62)
     digits = f"{milliseconds << 80 | 7 << 76 | first << 64 | 2 << 62 | second:032x}"  # uuid.UUID takes twice as long

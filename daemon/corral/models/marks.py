@@ -9,8 +9,7 @@ def started_by_work_of(environ: Mapping[str, str], project: str) -> str | None:
     """The task or verification of a project that a process belongs to; None for other processes.
 
     Every descendant of a worker inherits the marks. A process that removes them from its environment is not recognised:
-    between
-    processes of one user there is no hard boundary.
+    between processes of one user there is no hard boundary.
 
     Args:
         environ: The environment of the process.

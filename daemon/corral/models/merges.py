@@ -67,9 +67,9 @@ class MergeSummary(_Shape):
 
 
 class MergeDetail(MergeSummary):
-    """Everything about one merge request; ``conflicts`` is a list of ``{path, kind}``, ``approved_sha`` the head that a
-    person
-    approved, ``needs_approval`` whether it is held until a person approves it.
+    """Everything about one merge request; ``conflicts`` is a list of ``{path, kind}``.
+
+    ``approved_sha`` is the head that a person approved, ``needs_approval`` whether it waits for that.
     """
 
     title: str

@@ -1,9 +1,8 @@
 """The daemon's log: JSON lines, one file per UTC day, no secrets; a failure to log never fails the caller.
 
 Every line has ``timestamp``, ``level``, ``component``, ``event`` and ``message``, then the caller's fields
-(``task_id``,
-``session_id``, …). Warnings and errors of other libraries go the same way, with the library as ``component`` and
-``event: "log"``. Logging is per process, so this module keeps the process's one handler.
+(``task_id``, ``session_id``, …). Warnings and errors of other libraries go the same way, with the library as
+``component`` and ``event: "log"``. Logging is per process, so this module keeps the process's one handler.
 """
 
 from __future__ import annotations
@@ -91,8 +90,8 @@ def logger(component: str) -> structlog.stdlib.BoundLogger:
     """A logger for one component of the daemon (``queue``, ``landing``, ``server``, …); silent until :func:`configure`.
 
     The first argument of a call is the event, a fixed snake_case word; other fields are keyword arguments, ``message``
-    (a sentence
-    for people) among them: ``log.info("task_started", message="Task 7 started.", task_id=…)``. ``bind`` adds context.
+    (a sentence for people) among them: ``log.info("task_started", message="Task 7 started.", task_id=…)``. ``bind``
+    adds context.
     """
     bound: structlog.stdlib.BoundLogger = structlog.wrap_logger(
         _CORRAL.getChild(component),
@@ -151,8 +150,7 @@ def _moment(record: logging.LogRecord) -> datetime:
 
 
 class _DailyFile(logging.Handler):
-    """Appends whole lines; starts a new file with the first line of a UTC day; survives a full disk and a deleted
-    folder.
+    """Appends whole lines, in a new file per UTC day; survives a full disk and a deleted folder.
 
     Lines that cannot be written are counted, and the count is written as soon as possible.
     """

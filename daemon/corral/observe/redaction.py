@@ -1,8 +1,7 @@
 """Remove secrets from text: known shapes, and the values of secret environment variables.
 
 Shapes cannot catch everything, so the values of variables whose names contain KEY, TOKEN, SECRET or PASSWORD are
-removed
-everywhere after :func:`remember_secrets`. Every shape is matched in linear time.
+removed everywhere after :func:`remember_secrets`. Every shape is matched in linear time.
 """
 
 from __future__ import annotations
@@ -61,8 +60,7 @@ def remember_secrets(environ: Mapping[str, str]) -> None:
 
 
 def redact(text: str) -> str:
-    """Replace every secret in the text with ``[redacted]``. Pass the whole text: a secret split over two calls is not
-    found.
+    """Replace every secret in the text with ``[redacted]``. Pass the whole text, or a split secret is missed.
 
     Secrets with escape sequences inside are found too (coloured output can split a token); then the text loses its
     escape sequences.

@@ -1,8 +1,7 @@
 """The runner ``claude``: headless Claude Code in the task's worktree.
 
 Its prompt goes through a pipe that stays open, so that messages can follow; the pipe is closed when its turn ends, and
-the client
-exits. If the daemon dies, the pipe closes too, and the client exits after its turn.
+the client exits. If the daemon dies, the pipe closes too, and the client exits after its turn.
 """
 
 from __future__ import annotations

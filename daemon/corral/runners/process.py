@@ -2,8 +2,7 @@
 
 A worker outlives the daemon that started it. It is found again by its marks, which every descendant inherits in its
 environment: the project's, unique to its daemon, and the task's. The recorded pid and start time find the rest of its
-process
-group.
+process group.
 """
 
 from __future__ import annotations

@@ -39,8 +39,8 @@ class Transcript:
     """The state of one client, computed from its output.
 
     The client repeats an answer's event for each block in it, reports exact usage only in ``result`` (of the whole
-    session so far,
-    except for the turns), and sends one ``result`` per turn: a reporting background agent starts another turn.
+    session so far, except for the turns), and sends one ``result`` per turn: a reporting background agent starts
+    another turn.
 
     Attributes:
         usage: So far; a lower bound until the turn ends.

@@ -1,8 +1,7 @@
 """One worker from start to end, with any runner: follow its output, enforce its limits, end it in bounded steps.
 
 A stop sends SIGTERM to the whole group; so does the end of the leader, for the processes that it left behind. After the
-grace
-period SIGKILL goes to every living process. Finished is reported only when none is alive.
+grace period SIGKILL goes to every living process. Finished is reported only when none is alive.
 """
 
 from __future__ import annotations

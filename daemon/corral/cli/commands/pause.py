@@ -20,9 +20,7 @@ def pause(
     reason: Annotated[str | None, typer.Option("--reason", help="Reason, shown by status.", metavar="TEXT")] = None,
     as_json: Json = False,
 ) -> None:
-    """Pause claiming and landing until `corral resume`. Running tasks continue; sessions stay guarded; restarts keep
-    the pause.
-    """
+    """Pause claiming and landing until `corral resume`. Running tasks continue; the pause survives restarts."""
     answer = client().request("POST", "/pause", {"reason": reason})
     if as_json:
         emit(answer)

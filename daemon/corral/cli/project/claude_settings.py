@@ -1,10 +1,8 @@
 """The entries of ``corral init`` in ``.claude/settings.json``, and their removal.
 
 They do what a plugin cannot: ``claude --worktree`` reads the WorktreeCreate hook only from the project's settings; and
-with
-``locks.on_daemon_down: deny``, only a command hook can refuse an edit while no daemon answers. Existing entries are
-never
-changed, and removing ours restores the file byte for byte where nobody edited it meanwhile.
+with ``locks.on_daemon_down: deny``, only a command hook can refuse an edit while no daemon answers. Existing entries
+are never changed, and removing ours restores the file byte for byte where nobody edited it meanwhile.
 """
 
 from __future__ import annotations

@@ -265,9 +265,7 @@ def _contents(
     *,
     allow: bool,
 ) -> dict[Path, bytes]:
-    """All files to write; the file that marks an initialised repository comes last, so that an interrupted init is no
-    init.
-    """
+    """All files to write; the one that marks an initialised repository comes last, in case init is interrupted."""
     metadata = project.home / "metadata.json"
     contents = {file: text.encode() for file, text in files.items()}
     known = init_record.settings(project)

@@ -2,10 +2,8 @@
 
 The plugin's own are called ``corral:task-execution``; a prompt that says ``/task-execution`` or
 ``subagent_type="OpenCode-Builder"`` means one of the project. The agent sends code to another provider: it is written
-only if a
-person asked for it. Files that are not ours are never touched; ours are recorded by digest, and renewed or removed only
-if
-unchanged.
+only if a person asked for it. Files that are not ours are never touched; ours are recorded by digest, and renewed or
+removed only if unchanged.
 """
 
 from __future__ import annotations

@@ -13,8 +13,7 @@ DEVNULL = Path(os.devnull)
 
 
 class Unheard(BaseException):
-    """Standard output cannot be written; nothing more is written to it. Not an OSError, which the framework would
-    handle itself.
+    """Standard output cannot be written; nothing more is. Not an OSError, which the framework would handle.
 
     Attributes:
         reason: The cause; None for a broken pipe (`corral task list | head`).

@@ -30,8 +30,7 @@ def is_held_elsewhere(repo: Git, ref: Ref, trees: frozenset[str]) -> bool:
     """Whether everything in a salvage is also on a branch, a tag, or another salvage.
 
     Either another durable ref reaches its commit, or every commit that only it reaches has the same tree as a commit
-    that a branch
-    got since: the same files were committed under another name.
+    that a branch got since: the same files were committed under another name.
 
     Args:
         trees: From :func:`trees_since`, for an instant before it was saved.

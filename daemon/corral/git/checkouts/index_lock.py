@@ -1,8 +1,7 @@
 """Git's own lock on the index of a checkout (``index.lock``), held by Corral while it fast-forwards that checkout.
 
 The lock has the same unique content as a file of Corral's beside it, so its owner can be proven at any time, even after
-a kill.
-Usually both are hard links to one file, so that the lock never exists without the proof.
+a kill. Usually both are hard links to one file, so that the lock never exists without the proof.
 """
 
 from __future__ import annotations
@@ -100,8 +99,7 @@ def replace_index(checkout: Git, written: Path) -> None:
 
 
 def withdraw_copies(checkout: Git) -> list[Path]:
-    """Rename the copies, so that a git that is about to write one fails before it changes anything, however late it
-    starts.
+    """Rename the copies, so that a git that starts late to write one fails before it changes anything.
 
     Returns:
         Their new paths; :func:`drop_copies` removes them.

@@ -1,8 +1,7 @@
 """The two files by which a linked worktree and its repository name each other, repaired after a move.
 
 The folder's ``.git`` names its entry in the repository, the entry's ``gitdir`` names the folder. ``git worktree
-repair`` would
-write into every folder that an entry names, even if another repository's worktree is there now.
+repair`` would write into every folder that an entry names, even if another repository's worktree is there now.
 """
 
 from __future__ import annotations
@@ -18,8 +17,7 @@ def reanchor(repo: Git, path: Path, *, was_at: Path, old_common_dir: Path) -> bo
     """Make a worktree and its entry name each other again after the repository, the worktree, or both were moved.
 
     Safe to repeat, and after a kill in the middle. Writes only the worktree's ``.git`` file and its entry in this
-    repository, each
-    atomically. A worktree without an entry is left to :func:`corral.git.checkouts.worktrees.repair`.
+    repository, each atomically. A worktree without an entry is left to :func:`corral.git.checkouts.worktrees.repair`.
 
     Args:
         repo: The repository at its present path.

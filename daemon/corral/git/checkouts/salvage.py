@@ -1,8 +1,7 @@
 """Salvage: the whole state of a worktree as one commit under ``refs/corral/salvage/``, its index untouched.
 
 The commit's tree is the work tree (with untracked files, without ignored ones), its first parent is HEAD; if the index
-holds
-content that the work tree no longer has, a second parent holds the index.
+holds content that the work tree no longer has, a second parent holds the index.
 """
 
 from __future__ import annotations

@@ -49,9 +49,7 @@ class Seen:
 
 
 def changes(checkout: Git, *, untracked: bool = True) -> list[Change]:
-    """Every path that differs from HEAD, in the index or the work tree; untracked files one by one, without ignored
-    ones.
-    """
+    """Every path that differs from HEAD, in the index or the work tree; untracked files one by one, no ignored ones."""
     return _status(checkout, untracked=untracked)[1]
 
 

@@ -1,10 +1,8 @@
 """Allocated worktrees: created whole or not at all, repaired after a kill, removed only with proof.
 
 While a worktree is being created its entry is locked with the reason ``initializing``, as git itself does; a caller
-that finds that
-after a crash calls :func:`repair`. The list of worktrees is changed under a lock (a file in the git directory); files
-are checked
-out outside that lock, by several workers.
+that finds that after a crash calls :func:`repair`. The list of worktrees is changed under a lock (a file in the git
+directory); files are checked out outside that lock, by several workers.
 """
 
 from __future__ import annotations
@@ -238,8 +236,8 @@ def repair(repo: Git, path: Path, branch: str | None, check: Check = _unchecked,
     """Repair one worktree of ours after a crash, or after part of it was deleted.
 
     A half-created one is completed; one without its folder is removed from the list, after work that only its entry
-    held is salvaged;
-    one without its entry gets a new one, its files untouched. Only this path's entry and this branch are used.
+    held is salvaged; one without its entry gets a new one, its files untouched. Only this path's entry and this branch
+    are used.
 
     Args:
         repo: The repository.

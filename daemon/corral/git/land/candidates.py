@@ -1,8 +1,7 @@
 """Candidates: the commit that would be the target's next tip, created without a checkout.
 
 The merge reads ``.gitattributes`` from a scratch folder with the tip's files only, so that no dirty checkout can change
-its
-result; names and dates are arguments, so that the same merge is the same commit.
+its result; names and dates are arguments, so that the same merge is the same commit.
 """
 
 from __future__ import annotations

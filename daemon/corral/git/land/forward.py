@@ -1,9 +1,8 @@
 """Fast-forward a checkout under git's own lock on its index, so that it cannot race with the user's git.
 
 The new index is written to a copy beside the lock, and renamed into place when the target has moved. The order: lock,
-note
-(``halfway``), files, copy of the index, target, index, end of the note, release of the lock. After a kill at any point,
-:func:`recover` completes a fast-forward that has moved the target, and undoes any other.
+note (``halfway``), files, copy of the index, target, index, end of the note, release of the lock. After a kill at any
+point, :func:`recover` completes a fast-forward that has moved the target, and undoes any other.
 """
 
 from __future__ import annotations
@@ -100,8 +99,7 @@ def _lock_between_gits(checkout: Git, drain_s: float) -> None:
     """Take the lock at a moment when no git of the user's is running.
 
     A running git must not meet the lock: a ``merge`` that cannot finish restores the user's changes from a stash, and
-    loses them if
-    the lock prevents that. A git that started just before the lock fails harmlessly at its first step.
+    loses them if the lock prevents that. A git that started just before the lock fails harmlessly at its first step.
     """
     tries_left = _TRIES if drain_s else 1
     while tries_left:
@@ -203,8 +201,7 @@ def _unlock_refs(checkout: Git, note: halfway.Note) -> list[str]:
     """Remove the locks on HEAD and the target that the fast-forward's git left when it was killed.
 
     Proof: the lock was created after that git's start, and either names the commit that only this landing writes there,
-    or is empty
-    or has that git's content, and no living git could have created it.
+    or is empty or has that git's content, and no living git could have created it.
 
     Returns:
         Locks for which that is not certain yet.

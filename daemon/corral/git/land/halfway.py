@@ -1,11 +1,9 @@
 """Undo a fast-forward that failed half-way in a checkout.
 
 Git writes the files, then the index (a copy: ``forward``), then the ref, and undoes nothing when a folder is read-only,
-the disk
-is full or it is killed. A note beside the index records which of the paths were changed by the user before; it survives
-a crash.
-Only content that is byte for byte the commit's (or a beginning of it) counts as git's: nothing that exists nowhere else
-is deleted.
+the disk is full or it is killed. A note beside the index records which of the paths were changed by the user before; it
+survives a crash. Only content that is byte for byte the commit's (or a beginning of it) counts as git's: nothing that
+exists nowhere else is deleted.
 """
 
 from __future__ import annotations

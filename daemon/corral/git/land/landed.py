@@ -1,8 +1,7 @@
 """Verify, after a landing in a checkout, that no other git has undone it.
 
 A git that Corral could not see (in a container, or a library) may have read the index before a landing and written it
-after: then
-the landed changes are staged as reverted. Their content shows that, and it is repaired.
+after: then the landed changes are staged as reverted. Their content shows that, and it is repaired.
 """
 
 from __future__ import annotations
@@ -72,8 +71,7 @@ def verify(checkout: Git) -> Verified | None:
     """Check whether a git undid a landing that it did not know of, and repair exactly that.
 
     For all landed paths except the user's: the index must be as before the landing, the files as before or as landed,
-    and the index
-    written within seconds after it. Anything else was done on purpose.
+    and the index written within seconds after it. Anything else was done on purpose.
 
     Returns:
         The result; None if another process has locked the index: try again.

@@ -1,10 +1,9 @@
 """Move a target branch to a commit that was built on it: by compare-and-swap, or through the checkout that has it.
 
 Never forced, and never harmful to a checkout: ``merge --ff-only`` keeps changes that do not overlap and refuses the
-rest; with the
-right option that includes ignored files. It runs under git's own lock on the index (``forward``), and a failure
-half-way is undone
-(``halfway``). Moving a ref under a checkout would make that checkout look as if it reverted the landing.
+rest; with the right option that includes ignored files. It runs under git's own lock on the index (``forward``), and a
+failure half-way is undone (``halfway``). Moving a ref under a checkout would make that checkout look as if it reverted
+the landing.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
 """The wrapper around git: every git that Corral runs goes through :meth:`Git.run`.
 
 Guarantees: git sees an environment made here (no inherited ``GIT_*``, no SSH agent), configuration that switches off
-everything a
-repository could make git execute (hooks, fsmonitor, pagers, signing, prompts), the requested git directory and work
-tree whatever
-the current folder is, and a time limit. Named filters and merge drivers cannot be switched off; ``doctor.problems``
-lists them.
+everything a repository could make git execute (hooks, fsmonitor, pagers, signing, prompts), the requested git directory
+and work tree whatever the current folder is, and a time limit. Named filters and merge drivers cannot be switched off;
+``doctor.problems`` lists them.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """Start a git, feed it, read it, end it. Only ``command.Git`` calls this.
 
 Built on GitPython's command interface. GitPython merges the environment of the daemon into every command it runs, so
-the command
-is ``env -i NAME=value … git …``: git sees exactly the variables given here (docs/decisions/0001). The values are
-therefore visible
-in a process list for a moment: nothing secret may be among them.
+the command is ``env -i NAME=value … git …``: git sees exactly the variables given here (docs/decisions/0001). The
+values are therefore visible in a process list for a moment: nothing secret may be among them.
 """
 
 from __future__ import annotations

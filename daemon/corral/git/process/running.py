@@ -140,9 +140,7 @@ def _is_named(pid: int, beginnings: tuple[bytes, ...]) -> bool:
 
 
 def _works_in(process: psutil.Process, words: Sequence[str], wanted: Path, *, common: bool) -> bool | None:
-    """Whether a git works with a git directory (``common``: with the one that worktrees share); None: we may not
-    inspect it.
-    """
+    """Whether a git works with a git directory (``common``: with the shared one); None: we may not inspect it."""
     try:
         place = _git_dir(process, words)
         return place is not None and (Git(place).common_dir if common else place).resolve() == wanted.resolve()

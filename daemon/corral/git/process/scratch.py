@@ -1,9 +1,7 @@
-"""Temporary folders of git operations: all in one folder inside the git directory, used only by this repository's
-daemon.
+"""Temporary folders of git operations, in one folder inside the git directory that only the daemon uses.
 
 A folder is removed at the end of its operation. The next daemon, which holds the daemon's lock, removes those of a
-killed one:
-nobody else uses that folder.
+killed one: nobody else uses that folder.
 """
 
 from __future__ import annotations

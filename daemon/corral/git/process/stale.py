@@ -62,9 +62,7 @@ def is_open(path: Path) -> bool:
 
 
 def may_be_gits(path: Path, repo: Git) -> bool:
-    """Whether a git of this repository is alive that is older than this lock file: it may hold it without having it
-    open.
-    """
+    """Whether a living git of this repository is older than this lock file: it may hold the lock without opening it."""
     try:
         made = path.stat().st_mtime
     except FileNotFoundError:
@@ -109,7 +107,5 @@ def clear(
 
 
 def _is_held(lock: LockFile) -> bool:
-    """Whether a process holds it: a commit with an open editor holds its checkout's lock for hours, without having it
-    open.
-    """
+    """Whether a process holds the lock: a commit with an open editor holds it for hours, without opening it."""
     return is_open(lock.path) or (lock.ref is None and bool(running.in_checkout(Git(lock.path.parent))))
