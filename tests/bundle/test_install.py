@@ -280,7 +280,7 @@ def test_the_demo_in_a_clean_copy_with_an_empty_home(install: Install, tmp_path:
     shutil.copytree(ROOT, copy, ignore=skipped, symlinks=True)
     done = install("--demo", script=copy / "install.sh", timeout_s=280, **PIP)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "7 of 10 landed; main is passed." in done.stdout
+    assert "7 of 10 landed; main is green." in done.stdout
     assert "the daemon is stopped and the folder removed." in done.stdout
     assert "refs/corral/salvage" not in done.stdout and "worktree recover" not in done.stdout, "they are gone"
     assert done.stdout.splitlines()[-1].startswith("Next:         ./install.sh, then cd YOUR-REPOSITORY && corral init")

@@ -158,7 +158,7 @@ def test_a_repair_leaves_a_git_alone_that_begins_meanwhile(
     lock.unlink(missing_ok=True)
     with monkeypatch.context() as patched:
         shim(tmp_path / "bin", patched, f'case " $* " in *" read-tree "*) touch {lock};; esac; exec "$REAL" "$@"')
-        with pytest.raises(Conflict, match="still at work"):
+        with pytest.raises(Conflict, match="still running"):
             worktrees.repair(me, place, "corral/w1")
     whole_or_nothing(repo, place, worktrees.repair(me, place, "corral/w1"))
 

@@ -9,7 +9,7 @@ import typer
 from corral.cli.commands.tasks import print_log
 from corral.cli.help import Grouped
 from corral.cli.terminal.options import Json, client, here, session_id
-from corral.cli.terminal.output import emit, fact, paint, say, state, table
+from corral.cli.terminal.output import emit, fact, paint, say, state, table, verification
 from corral.cli.terminal.person import confirm, refuse_agents
 from corral.client.connection import segment
 from corral.config.paths import find_checkout
@@ -66,10 +66,7 @@ def detail(merge_id: Id, as_json: Json = False) -> None:
         say(f"  {'':<8} {conflict['kind']}: {one_line(conflict['path'])}")
     receipt = merge["receipt"]
     if receipt:
-        tests = f", {receipt['tests']} tests" if receipt["tests"] is not None else ""
-        say(
-            f"  {'receipt':<8} {state(receipt['status'])} in {receipt['duration_s']:.1f} s{tests}  tree {receipt['tree'][:12]}"
-        )
+        say(f"  {'verified':<8} {verification(receipt)}  tree {receipt['tree'][:12]}")
         if receipt["log"]:
             say(f"  {'log':<8} {receipt['log']}")
 

@@ -11,7 +11,7 @@ import typer
 
 from corral.cli.help import Grouped
 from corral.cli.terminal.options import Json, author, client, json_object, session_id
-from corral.cli.terminal.output import coloured, emit, fact, paint, say, state, table
+from corral.cli.terminal.output import coloured, emit, fact, paint, say, state, table, verification
 from corral.client.connection import segment
 from corral.errors import InvalidInput
 from corral.models.events import EventKind
@@ -229,8 +229,7 @@ def _merge(merge: dict[str, Any] | None) -> None:
         say(f"  {'landed':<9} {merge['landed_sha'][:12]}")
     receipt = merge["receipt"]
     if receipt:
-        tests = f", {receipt['tests']} tests" if receipt["tests"] is not None else ""
-        say(f"  {'receipt':<9} {state(receipt['status'])} in {receipt['duration_s']:.1f} s{tests}")
+        say(f"  {'verified':<9} {verification(receipt)}")
 
 
 @app.command()

@@ -17,7 +17,7 @@ import typer
 from corral.cli.program.daemon import stop_and_wait
 from corral.cli.project import trust as approvals
 from corral.cli.project.demo_project import FILES, TASKS, DemoTask
-from corral.cli.terminal.output import paint, say, state
+from corral.cli.terminal.output import paint, say, state, verification
 from corral.client.connection import Client, segment
 from corral.config.initial import default_config
 from corral.config.paths import Project, find_project
@@ -179,8 +179,7 @@ def _prove(project: Project, client: Client, details: dict[str, Any], *, strict:
     say(paint("\nProof", "bold"))
     receipt = receipts.get(tree)
     if receipt:
-        proof = f"{state(receipt['status'])}, {receipt['tests']} tests, {receipt['duration_s']:.1f} s"
-        say(f"  main is tree {tree[:12]}; its receipt: {proof}")
+        say(f"  main is tree {tree[:12]}; its verification {verification(receipt)}")
     with tempfile.TemporaryDirectory(prefix="corral-demo-proof-") as fresh:
         _git(project.root, "clone", "-q", str(project.root), f"{fresh}/clone")
         run = subprocess.run(
@@ -191,7 +190,7 @@ def _prove(project: Project, client: Client, details: dict[str, Any], *, strict:
     say(f"  a fresh clone of main: {state('passed' if green else 'failed')} ({last[-3] if len(last) > 2 else ''})")
     for line in _git(project.root, "log", "--oneline", "--first-parent", "-12", "main").splitlines():
         say(paint(f"    {line}", "dim"))
-    say(f"  {len(landed)} of {len(details)} landed; main is {state('passed') if green else state('failed')}.")
+    say(f"  {len(landed)} of {len(details)} landed; main is {paint('green', 'green') if green else state('failed')}.")
     return green and receipt is not None and (not strict or _as_expected(details))
 
 

@@ -58,6 +58,13 @@ def waiting(reason: str) -> str:
     return reason.removeprefix("Claude is ") if reason.startswith("Claude ") else f"waiting for {reason}"
 
 
+def verification(receipt: dict[str, Any]) -> str:
+    """A receipt in one line: ``passed: 5 tests, 0.2 s``."""
+    count = receipt["tests"]
+    tests = "" if count is None else f"{count} test{'' if count == 1 else 's'}, "
+    return f"{state(receipt['status'])}: {tests}{receipt['duration_s']:.1f} s"
+
+
 def say(text: str) -> None:
     """Print a line for people. Control characters in foreign text are made visible."""
     print(text)
