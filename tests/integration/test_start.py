@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.coordinated import Coordinated
 
-NOT_AT_START = {"alembic", "fastapi", "fastmcp", "mcp", "opentelemetry", "pathspec", "portalocker", "pygments"}
+NOT_AT_START = {"alembic", "fastapi", "fastmcp", "mcp", "opentelemetry", "pathspec", "pygments"}
 
 
 def loaded(house: Coordinated) -> set[str]:

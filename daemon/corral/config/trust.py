@@ -10,7 +10,6 @@ This protects against a repository's content. It is no boundary between processe
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -197,18 +196,20 @@ class TrustStore:
 
     @contextmanager
     def _changing(self) -> Iterator[dict[str, Any]]:
+        import portalocker  # whoever only reads what is approved does without
+
         folder = self._file.parent
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             with (folder / "trust.lock").open("w") as lock:
-                fcntl.flock(lock, fcntl.LOCK_EX)
+                portalocker.lock(lock, portalocker.LockFlags.EXCLUSIVE)
                 projects = json.loads(json.dumps(self._projects()))
                 yield projects
                 self._write(json.dumps({"version": 1, "projects": projects}, indent=2, sort_keys=True) + "\n")
-        except OSError as error:
+        except (OSError, portalocker.LockException) as error:
             raise NotTrusted(
                 f"Cannot store your approvals in {self._file}.",
-                cause=str(error.strerror or error),
+                cause=str(getattr(error, "strerror", None) or error),
                 remedy=f"Make {folder} writable, or free space, and try again.",
             ) from error
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import shlex
@@ -99,12 +98,14 @@ def refuse_own_work(where: Project) -> None:
 
 def _lives(where: Project, pid: int) -> bool:
     """Whether that daemon still holds its lock; it releases the lock last."""
+    import portalocker  # of all commands only those that stop a daemon need it
+
     try:
         with where.lock_file.open() as handle:
-            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            portalocker.lock(handle, portalocker.LockFlags.SHARED | portalocker.LockFlags.NON_BLOCKING)
     except FileNotFoundError:
         return False
-    except BlockingIOError:
+    except portalocker.AlreadyLocked:
         return _announced_pid(where) in (pid, None)
     return False
 

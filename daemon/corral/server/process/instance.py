@@ -6,13 +6,15 @@ the git directory itself, which nobody removes by accident.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
+
+import portalocker
+from portalocker import AlreadyLocked, LockException, LockFlags
 
 from corral.client.connection import Client
 from corral.config.links import make_own_folder
@@ -21,6 +23,8 @@ from corral.errors import DaemonUnreachable
 
 WAIT_S = 18.0
 """How long a starter waits for a daemon that holds the lock to answer (it starts) or to leave (it stops)."""
+
+_AT_ONCE = LockFlags.EXCLUSIVE | LockFlags.NON_BLOCKING
 
 
 @dataclass
@@ -136,7 +140,7 @@ def _try_claim(project: Project) -> Instance | None:
         return None
     try:
         return Instance(project, lock, _lock_folder(project.common_dir))
-    except BlockingIOError:  # its holder's lock file was removed
+    except AlreadyLocked:  # its holder's lock file was removed
         lock.close()
         return None
 
@@ -154,15 +158,15 @@ def _lock_folder(folder: Path) -> int | None:
     """Lock a folder; None where that cannot be.
 
     Raises:
-        BlockingIOError: Another process has it locked.
+        AlreadyLocked: Another process has it locked.
     """
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+        portalocker.lock(descriptor, _AT_ONCE)
+    except AlreadyLocked:
         os.close(descriptor)
         raise
-    except OSError:  # e.g. NFS, which locks only what can be written
+    except LockException:  # e.g. NFS, which locks only what can be written
         os.close(descriptor)
         return None
     return descriptor
@@ -181,8 +185,8 @@ def _try_lock(path: Path) -> IO[str] | None:
         os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600), "r+", encoding="ascii"
     )
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+        portalocker.lock(handle, _AT_ONCE)
+    except LockException:
         handle.close()
         return None
     if not _is_at(path, handle):
