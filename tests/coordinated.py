@@ -131,6 +131,12 @@ def told(answer: dict[str, Any]) -> str:
     return str(answer.get("hookSpecificOutput", {}).get("additionalContext", ""))
 
 
+def rested(database: Path) -> None:
+    """Wait until the writer of a database has moved its log into the file, as it does when it is idle."""
+    log = database.with_name(database.name + "-wal")
+    eventually(lambda: log.stat().st_size == 0)
+
+
 def eventually(condition: Callable[[], Any], deadline_s: float = DEADLINE_S) -> Any:
     """Poll until the condition is true, and return it; an assertion fails after the deadline."""
     until = time.monotonic() + deadline_s

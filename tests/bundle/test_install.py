@@ -271,6 +271,7 @@ def test_an_environment_left_half_made_is_made_anew(install: Install, tmp_path: 
 # -- the README's first command -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow("It installs everything from the package index into an empty home.")
 @pytest.mark.timeout(300)
 def test_the_demo_in_a_clean_copy_with_an_empty_home(install: Install, tmp_path: Path) -> None:
     copy = tmp_path / "a fresh clone"

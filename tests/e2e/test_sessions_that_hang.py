@@ -30,6 +30,7 @@ def in_the_middle_of_a_turn(team: Team, member: Member, path: str) -> Path:
     return go
 
 
+@pytest.mark.slow("It waits out two limits of silence with the real client.")
 @pytest.mark.req("HEARTBEAT-2", "HEARTBEAT-3")
 def test_a_client_that_hangs_is_shown_as_stalled_loses_its_lock_and_is_ended(start_team: Callable[..., Team]) -> None:
     team = start_team(config="sessions: {stale_after_s: 10}\n")

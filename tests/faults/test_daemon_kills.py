@@ -36,6 +36,7 @@ STORMS, KILLS, TASKS = (int(os.environ.get(name, usual)) for name, usual in USUA
 """How many storms, kills in each, and tasks in each at least; CONTRIBUTING.md has the command for the large ones."""
 
 
+@pytest.mark.slow("Kills at random need a crowd of tasks and the restarts after each kill.")
 @pytest.mark.req("D1")
 @pytest.mark.parametrize("part", range(STORMS))
 def test_clients_at_work_while_everything_is_killed_at_random(

@@ -78,6 +78,7 @@ class Person(threading.Thread):
         self.wrong += sorted(found ^ expected)
 
 
+@pytest.mark.slow("A race shows itself in many rounds of landings beside a person's commands.")
 def test_nothing_is_undone_on_either_side(repo: Path) -> None:
     """The person never rests, so every landing comes in the middle of their work."""
     me, base = open_repository(repo / ".git"), git(repo, "rev-parse", "HEAD")

@@ -43,6 +43,7 @@ class World:
         open_schema(self.project.database)
         self.db = Database(self.project.database)
         self.landing = landing or Landing()
+        self.settings_of: Callable[[str], Landing] = lambda _target: self.landing
         self.skipped = timedelta(0)
         self.rest_s = 0.0
         self.settled: list[tuple[str, str]] = []
@@ -58,7 +59,7 @@ class World:
             self.project,
             self.repo,
             lambda: Settings(landing=Landing(rest_s=self.rest_s)),
-            lambda _target: self.landing,
+            lambda target: self.settings_of(target),
             lambda path: self.prepare(path),
             lambda _conn, row, _now: self.settled.append((row["merge_id"], row["state"])),
             lambda: None,

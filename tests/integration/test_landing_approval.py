@@ -187,7 +187,7 @@ def test_a_protected_file_is_protected_by_every_name_that_a_link_gives_it(world:
         subprocess.run(["sh", "-ec", change], cwd=side, check=True)
         git(side, "add", "-A")
         git(side, "commit", "-q", "-m", name)
-        return approval._protected_between(world.repo(), landing, before, git(side, "rev-parse", "HEAD"))
+        return approval.protected_between(world.repo(), landing, before, git(side, "rev-parse", "HEAD"))
 
     assert changed("behind-a-link", "echo x > AGENTS.md; echo x > other.txt") == ["AGENTS.md"]
     assert changed("behind-links", "echo true > scripts/check.sh; echo x > scripts/other.sh") == ["scripts/check.sh"]

@@ -199,7 +199,7 @@ def test_a_branch_cannot_choose_what_verifies_it(world: World) -> None:
         asked.append(target)
         return Landing(verify=["test ! -e bad.txt"], reruns=0)
 
-    world.queue._verify_settings = of_target
+    world.settings_of = of_target
     world.branch("feature", {"bad.txt": "x\n", ".corral/config.yaml": "landing: {verify: ['true']}\n"})
     assert world.land("feature")["state"] == "failed"
     assert set(asked) == {"refs/heads/main"}
@@ -209,13 +209,13 @@ def test_broken_settings_on_the_target_hold_the_line_until_they_are_mended(world
     def broken(_target: str) -> Landing:
         raise ConfigInvalid("The configuration has 1 error.", cause="landing.verify: should be a list")
 
-    good, world.queue._verify_settings = world.queue._verify_settings, broken
+    good, world.settings_of = world.settings_of, broken
     world.branch("feature", {"new.txt": "x\n"})
     merge_id = world.submit("feature")
     world.run()
     assert world.merge(merge_id)["state"] == "held"
     assert "landing.verify" in world.merge(merge_id)["reason"]
-    world.queue._verify_settings = good
+    world.settings_of = good
     world.run()
     assert world.merge(merge_id)["state"] == "landed"
 

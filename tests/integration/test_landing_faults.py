@@ -14,8 +14,9 @@ from corral.landing.verify.blame import LONGEST_WAIT_S
 from corral.models.instants import iso
 from corral.store.merges import intents
 from tests.conftest import git
+from tests.coordinated import eventually
 from tests.integration.git.test_git_wrapper import shim
-from tests.integration.landing_world import World
+from tests.integration.landing_world import World, in_a_process
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -168,12 +169,14 @@ def test_what_a_change_does_to_its_setup_is_blamed_on_it_and_what_the_network_do
 
 
 def test_a_daemon_that_died_is_not_the_requests_fault_and_one_that_dies_with_it_lets_others_past(world: World) -> None:
-    world.landing = Landing(verify=["test ! -e f0.txt || sleep 300"])
+    verify = "test ! -e f0.txt || sleep 300"
+    world.landing = Landing(verify=[verify])
     first, second = several(world, 2)
     for tries in (1, 2):
-        world.until(first, "verifying")
-        world.queue._slot._trial.stop()  # type: ignore[union-attr]
-        world.queue = world.new_queue()
+        daemon = in_a_process(world.root, verify)
+        eventually(lambda: world.merge(first)["state"] == "verifying")
+        daemon.kill()
+        daemon.wait()
         world.queue.recover(world.now())
         merge = world.merge(first)
         assert (merge["state"], merge["tries"]) == ("queued", tries)

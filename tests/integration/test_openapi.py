@@ -89,6 +89,7 @@ def operations(described: dict[str, Any]) -> Iterator[Any]:
             yield operation
 
 
+@pytest.mark.slow("Some thousand generated requests against one daemon.")
 @pytest.mark.timeout(170)
 def test_no_request_breaks_the_daemon_or_the_promise_of_its_document(idle: Coordinated) -> None:
     said = json.loads((idle.root / ".corral/run/daemon.json").read_text())

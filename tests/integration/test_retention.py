@@ -31,7 +31,7 @@ from corral.store.engine.database import Database
 from corral.store.merges import receipts as receipt_rows
 from corral.store.migrate import open_schema
 from tests.conftest import commit, git
-from tests.coordinated import Coordinated
+from tests.coordinated import Coordinated, rested
 
 THEN = datetime(2026, 1, 1, tzinfo=timezone.utc)
 LATER = THEN + timedelta(days=400)
@@ -218,13 +218,14 @@ def test_no_batch_keeps_the_writer_long_and_the_file_shrinks(world: World, monke
         return remove(conn, kind, keys, before)
 
     monkeypatch.setattr(rows, "remove", counted)
+    monkeypatch.setattr(engine, "IDLE_S", 0.05)
 
     def fill(conn: Connection) -> None:
         for number in range(12_000):
             events.record(conn, THEN, EventKind.EDIT_DENIED, session_id=f"s{number}", data={"text": "x" * 500})
 
     world.db.write(fill)
-    world.db._checkpoint("TRUNCATE")
+    rested(world.db.path)
     full = world.db.path.stat().st_size
     waits: list[float] = []
     done = threading.Event()
@@ -243,7 +244,7 @@ def test_no_batch_keeps_the_writer_long_and_the_file_shrinks(world: World, monke
     finally:
         done.set()
         beside.join()
-    world.db._checkpoint("TRUNCATE")
+    rested(world.db.path)
     assert world.db.read(lambda conn: conn.execute(select(func.count()).select_from(tables.events)).scalar()) == 0
     assert world.db.path.stat().st_size < full / 4
     assert max(batches) <= 200
@@ -345,13 +346,15 @@ def test_what_could_not_be_deleted_is_said_until_it_can_be(world: World, monkeyp
     assert world.faults == {}
 
 
-def test_damage_is_found_by_the_daily_look(world: World) -> None:
+def test_damage_is_found_by_the_daily_look(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "IDLE_S", 0.05)
+
     def fill(conn: Connection) -> None:
         for _ in range(500):
             events.record(conn, LATER, EventKind.EDIT_DENIED, data={"text": "x" * 500})
 
     world.db.write(fill)
-    world.db._checkpoint("TRUNCATE")
+    rested(world.db.path)
     with world.db.path.open("r+b") as raw:
         raw.seek(-8 * 4096, os.SEEK_END)
         raw.write(os.urandom(8 * 4096))

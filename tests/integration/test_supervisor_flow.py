@@ -7,12 +7,15 @@ import json
 import os
 import signal
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from corral.git.checkouts import salvage
+from corral.runners.protocol import Observation
+from corral.runners.worker import Worker
 from corral.store.merges import merges
 from corral.store.tasks import worktrees as worktree_rows
 from tests.conftest import git
@@ -340,23 +343,22 @@ def test_a_worktree_that_cannot_go_stays_with_a_note(house: Open, repo: Path) ->
 
 
 def test_one_worker_that_cannot_be_looked_at_does_not_keep_the_others_from_ending(
-    house: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    house: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     one = house()
-    slow = one.submit(f"while ! test -e {tmp_path}/go; do sleep 0.02; done")
-    one.until(lambda: one.detail(slow)["status"] == "running" and bool(one.supervisor._attempts))
-    (attempt,) = one.supervisor._attempts.values()
-    one.until(lambda: attempt.started is not None)
-    assert attempt.started is not None
-    broken = attempt.started.running
+    slow = one.submit(f"echo $$ > {tmp_path}/pid; while ! test -e {tmp_path}/go; do sleep 0.02; done")
+    one.until(lambda: (tmp_path / "pid").exists() and bool((tmp_path / "pid").read_text()))
+    pid, look = int((tmp_path / "pid").read_text()), Worker.observe
 
-    def observe(now: object) -> None:
-        raise OSError(5, "Input/output error")
+    def observe(worker: Worker, now: datetime) -> Observation:
+        if worker.pid == pid:
+            raise OSError(5, "Input/output error")
+        return look(worker, now)
 
     with monkeypatch.context() as patched:
-        patched.setattr(broken, "observe", observe)
+        patched.setattr(Worker, "observe", observe)
         quick = one.submit("true")
         one.until_status(quick, "completed")
-        assert one.status(slow) == "running" and "Input/output error" in attempt.trouble
+        assert one.status(slow) == "running" and "Input/output error" in caplog.text
     (tmp_path / "go").touch()
     one.until_status(slow, "completed")

@@ -71,7 +71,7 @@ def missing(repo: Git, landing: Landing, merge: Row, tip_sha: str) -> str:
     """
     if merge["candidate_sha"] is None or merge["approved_sha"] == merge["head_sha"]:
         return ""
-    paths = _protected_between(repo, landing, merge["tip_sha"], merge["candidate_sha"])
+    paths = protected_between(repo, landing, merge["tip_sha"], merge["candidate_sha"])
     if paths and merge["tip_sha"] != tip_sha:
         still = set(refs.changed_paths(repo, tip_sha, merge["head_sha"]))
         paths = [path for path in paths if path in still]
@@ -100,7 +100,8 @@ def protected(changed: Iterable[str], landing: Landing, trees: Sequence[Tree] = 
     ]
 
 
-def _protected_between(repo: Git, landing: Landing, before: str, after: str) -> list[str]:
+def protected_between(repo: Git, landing: Landing, before: str, after: str) -> list[str]:
+    """Which of the paths that differ between two commits need a person."""
     changed = refs.changed_paths(repo, before, after)
     trees = [tree_names.read(repo, commit) for commit in (before, after)] if changed else []
     return protected(changed, landing, [tree for tree in trees if tree.links])
@@ -116,7 +117,7 @@ def review(repo: Git, landing: Landing, merge: Row) -> Review:
     if after is None:
         tip = refs.read(repo, refs.branch_ref(merge["target"])) or merge["head_sha"]
         before, after = refs.merge_base(repo, tip, merge["head_sha"]) or tip, merge["head_sha"]
-    paths = _protected_between(repo, landing, before, after)
+    paths = protected_between(repo, landing, before, after)
     listed = paths[:MOST_LISTED]
     diff = refs.diff(repo, before, after, listed) if listed else b""
     text = diff[:MOST_SHOWN].decode("utf-8", "replace")

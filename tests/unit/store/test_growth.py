@@ -20,6 +20,7 @@ from corral.store import events
 from corral.store.engine import database as engine
 from corral.store.engine.database import Database
 from corral.store.migrate import alembic_config, open_schema
+from tests.coordinated import rested
 
 NOW = datetime(2026, 11, 22, tzinfo=timezone.utc)
 
@@ -59,8 +60,9 @@ def test_the_log_stays_bounded_while_a_writer_never_rests_and_readers_overlap(
     assert largest < 70 << 20  # without the bound: more than 100, f"{largest >> 20} MB"
 
 
-def _free_after_deletion(path: Path) -> tuple[int, int]:
+def _free_after_deletion(path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[int, int]:
     """Size of the file with many events, and after they are gone and the writer has rested."""
+    monkeypatch.setattr(engine, "IDLE_S", 0.05)
     database = Database(path)
 
     def fill(conn: Connection) -> None:
@@ -69,24 +71,26 @@ def _free_after_deletion(path: Path) -> tuple[int, int]:
 
     try:
         database.write(fill)
-        database._checkpoint("TRUNCATE")
+        rested(path)
         full = path.stat().st_size
         database.write(lambda conn: conn.exec_driver_sql("DELETE FROM events"))
         while database.write(lambda conn: engine.shrink(conn, 200)):
             pass
-        database._checkpoint("TRUNCATE")
+        rested(path)
         return full, path.stat().st_size
     finally:
         database.close()
 
 
 @pytest.mark.parametrize("revision", ["new", "0003"])
-def test_the_file_shrinks_when_rows_go_also_where_an_older_version_made_it(tmp_path: Path, revision: str) -> None:
+def test_the_file_shrinks_when_rows_go_also_where_an_older_version_made_it(
+    tmp_path: Path, revision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "corral.db"
     if revision != "new":
         command.upgrade(alembic_config(path), revision)
     open_schema(path)
-    full, left = _free_after_deletion(path)
+    full, left = _free_after_deletion(path, monkeypatch)
     assert full > 4 << 20
     assert left < full / 4
     with closing(sqlite3.connect(path)) as conn:
