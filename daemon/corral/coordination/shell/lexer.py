@@ -21,6 +21,11 @@ _REDIRECTIONS = frozenset({"<", ">", ">>", ">|", "<<", "<<-", "<<<", ">&", "<&",
 _NAME = re.compile(r"\$(?:\w+|[@*#?$!-])")
 _BACKTICKS = re.compile(r"`((?:[^`\\]|\\.)*)`", re.DOTALL)
 _ANSI_QUOTED = re.compile(r"\$'((?:[^'\\]|\\.)*)'", re.DOTALL)
+_ANSI_ESCAPE = re.compile(
+    r"\\(?:x([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{1,4})|U([0-9a-fA-F]{1,8})|([0-7]{1,3})|(.))", re.DOTALL
+)
+_DESCRIPTOR = re.compile(r"\d+|\{\w+\}", re.ASCII)
+_BEFORE_CASE = frozenset({"!", "{", "if", "then", "elif", "else", "while", "until", "do", "time"})
 _GLOB = re.compile(r"[*?\[]")
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "", "b": "", "e": "", "f": "\n", "v": "\n"}
 
@@ -103,6 +108,7 @@ class _Reader:
     def commands(self, closed_by: str) -> None:
         """Read commands up to the closing parenthesis of this substitution, or to the end of the text."""
         outer = [self.scope]
+        cases: list[int] = []  # how deep in subshells each `case` is that has not ended
         command = Command(self.scope)
         awaited: list[tuple[Command, Redirection]] = []
         while self.at < len(self.text):
@@ -116,13 +122,22 @@ class _Reader:
             operator = _OPERATOR.match(self.text, self.at)
             if operator is None:
                 word = self._word()
-                if word.text.isdigit() and not word.quoted and self.text[self.at : self.at + 1] in ("<", ">"):
+                if (
+                    not word.quoted
+                    and self.text[self.at : self.at + 1] in ("<", ">")
+                    and _DESCRIPTOR.fullmatch(word.text)
+                ):
                     continue  # the descriptor of a redirection
+                if word.text in ("case", "esac") and _begins(command, word):
+                    cases = [*cases, len(outer)] if word.text == "case" else cases[:-1]
                 command.words.append(word)
                 continue
             self.at = operator.end()
             if operator[0] in _REDIRECTIONS:
                 self._redirection(operator[0], command, awaited)
+                continue
+            if operator[0] == ")" and cases and cases[-1] == len(outer):
+                command = Command(self.scope)  # what ends is a pattern of `case`
                 continue
             self._end(command)
             if operator[0] == "(":
@@ -137,7 +152,7 @@ class _Reader:
                 self._documents(awaited)
             command = Command(self.scope, piped=operator[0] in ("|", "|&"))
         self._end(command)
-        self.script.broken |= bool(closed_by) or len(outer) > 1 or bool(awaited)
+        self.script.broken |= bool(closed_by) or len(outer) > 1 or bool(awaited) or bool(cases)
 
     def _end(self, command: Command) -> None:
         if command.words or command.redirections:
@@ -153,7 +168,12 @@ class _Reader:
         if blank:
             self.at = blank.end()
         if self.at >= len(self.text) or _OPERATOR.match(self.text, self.at):
-            self.script.broken = True
+            if self.text[self.at : self.at + 2] not in ("<(", ">("):
+                self.script.broken = True
+                return
+            self.at += 2
+            self._substitution()
+            command.redirections.append(Redirection(operator, Word("$()", expands=True)))
             return
         redirection = Redirection(operator, self._word())
         command.redirections.append(redirection)
@@ -211,9 +231,11 @@ class _Reader:
                 word.quoted = True
                 pieces.append(self.text[self.at + 1 : self.at + 2].replace("\n", ""))
                 self.at += 2
+            elif self.text.startswith('$"', self.at):
+                self.at += 1  # translated; read as it stands
             elif char in "$`":
                 quoted = self._ansi(word)
-                pieces.append(self._expansion(word) if quoted is None else quoted)
+                pieces.append(self._expansion(word, bare=True) if quoted is None else quoted)
             else:
                 break
         word.text = "".join(pieces)
@@ -245,8 +267,8 @@ class _Reader:
         self.script.broken |= bool(closed_by)
         return "".join(pieces)
 
-    def _expansion(self, word: Word) -> str:
-        """Read what begins with ``$`` or a backtick."""
+    def _expansion(self, word: Word, *, bare: bool = False) -> str:
+        """Read what begins with ``$`` or a backtick; ``bare``: not between double quotes, where ``'`` is a letter."""
         text, at = self.text, self.at
         name = _NAME.match(text, at)
         if name:
@@ -272,7 +294,7 @@ class _Reader:
         if opened == "{":
             self.at += 1
             word.expands = True
-            return self._parameter(word)
+            return self._parameter(word, bare)
         return "$"
 
     def _ansi(self, word: Word) -> str | None:
@@ -281,7 +303,7 @@ class _Reader:
         if quoted is None:
             return None
         self.at, word.quoted = quoted.end(), True
-        return re.sub(r"\\(.)", lambda escape: _ESCAPES.get(escape[1], escape[1]), quoted[1], flags=re.DOTALL)
+        return _ANSI_ESCAPE.sub(_ansi_character, quoted[1])
 
     def _substitution(self) -> None:
         self.script.substitutes = True
@@ -292,7 +314,7 @@ class _Reader:
             self.depth -= 1
             self.scope = scope
 
-    def _parameter(self, word: Word) -> str:
+    def _parameter(self, word: Word, bare: bool) -> str:
         """Read on to the brace that closes ``${``."""
         start = self.at
         if not self._deeper():
@@ -303,7 +325,9 @@ class _Reader:
             if char == "\\":
                 self.at += 2
             elif char in "$`":
-                self._expansion(word)
+                self._expansion(word, bare=bare)
+            elif char == "'" and bare:
+                self.at = self._find("'", self.at + 1) + 1
             elif char == '"':
                 self.at += 1
                 self._quoted(word, closed_by='"')
@@ -327,3 +351,16 @@ class _Reader:
     def _close(self, end: int) -> None:
         self.script.broken |= end >= len(self.text)
         self.at = end + 1
+
+
+def _begins(command: Command, word: Word) -> bool:
+    """Whether a word that is read next would be the first one of its command."""
+    return not word.quoted and all(each.text in _BEFORE_CASE and not each.quoted for each in command.words)
+
+
+def _ansi_character(escape: re.Match[str]) -> str:
+    digits = escape[1] or escape[2] or escape[3]
+    if digits or escape[4]:
+        code = int(digits, 16) if digits else int(escape[4], 8) & 255
+        return chr(code) if code < 0x110000 else ""
+    return _ESCAPES.get(escape[5], escape[5])
