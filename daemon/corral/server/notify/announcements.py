@@ -102,7 +102,8 @@ class Announcer:
                 row = self._db.read(lambda conn: merge_tasks.decisive(conn, event["task_id"]))
                 if row is None:
                     return {}
-                files = refs.changed_paths(self._repo, row["base_sha"], row["head_sha"])
+                base = row["base_sha"]  # none where the branch shares no history with its target
+                files = refs.changed_paths(self._repo, base, row["head_sha"]) if base is not None else []
                 return {"head_sha": row["head_sha"], "files": files}
             if event["kind"] in _FAILED:
                 task = self._db.read(lambda conn: task_rows.get(conn, event["task_id"])) or {}

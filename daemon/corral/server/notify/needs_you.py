@@ -224,13 +224,15 @@ def _paused_targets(_services: Services, conn: Connection) -> Iterator[Need]:
         )
 
 
-def _unverified_merges(_services: Services, conn: Connection) -> Iterator[Need]:
+def unverified_merges(_services: Services, conn: Connection) -> Iterator[Need]:
+    """Requests that were tried again and again without a verdict, where that is not their target's."""
     paused = pauses.paused(conn)
     for row in merges.listing(conn, [MergeState.QUEUED]):
         if row["tries"] >= pauses.PAUSE_AFTER and row["target"] not in paused:
+            why = row["reason"] or f"{row['tries']} tries ended without a verdict"  # a stop of the daemon keeps no reason
             yield Need(
                 "unverified_merge",
-                f"{row['title']!r} cannot be verified: {row['reason'].splitlines()[0]}",
+                f"{row['title']!r} cannot be verified: {why.splitlines()[0]}",
                 f"corral merge detail {row['merge_id'][:8]}",
                 row["updated_at"],
                 {"merge_id": row["merge_id"], **({"task_id": row["task_id"]} if row["task_id"] else {})},
@@ -313,7 +315,7 @@ SOURCES: tuple[Source, ...] = (
     _paused_targets,
     _red_targets,
     _held_merges,
-    _unverified_merges,
+    unverified_merges,
     _unguarded_sessions,
     _stalled_sessions,
     _unannounced_changes,
