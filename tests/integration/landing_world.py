@@ -98,7 +98,7 @@ class World:
         sha, at = self.branch(name, files, base), iso(self.now())
         row = {
             "worktree_id": new_id(), "name": name.rpartition("/")[2], "path": "/nowhere", "branch": name, "base_sha": sha,
-            "purpose": "task", "state": "removed", "provision": [], "created_at": at, "removed_at": at,
+            "purpose": "task", "state": "removed", "provision": {}, "created_at": at, "removed_at": at,
         }  # fmt: skip
         self.db.write(lambda conn: worktrees.create(conn, row))
         return sha

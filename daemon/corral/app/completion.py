@@ -17,15 +17,16 @@ from corral.coordination.locks.table import Holder
 from corral.git.checkouts.status import changes
 from corral.git.process.command import open_checkout
 from corral.landing import requests
+from corral.models.payload import Payload
+from corral.store.rows.tasks import WorktreePlace
 from corral.store.tasks import dependencies, tasks, worktrees
 from corral.work.tasks import leases
 
-Row = dict[str, Any]
 MOST_NAMED = 20
 """Uncommitted paths that an answer names."""
 
 
-async def complete(actor: Actor, task_id: str, **said: Any) -> Row:
+async def complete(actor: Actor, task_id: str, **said: Any) -> Payload:
     """End a claimed task as its holder says; where it succeeded, what its session committed is handed in first.
 
     Args:
@@ -43,10 +44,10 @@ async def complete(actor: Actor, task_id: str, **said: Any) -> Row:
     """
     services = actor.services
     now, rules = services.now(), services.settings().tasks
-    place: Row | None = None
+    place: WorktreePlace | None = None
     frees = False
 
-    def look_or_end(conn: Connection, me: Holder) -> Row:
+    def look_or_end(conn: Connection, me: Holder) -> Payload:
         nonlocal place, frees
         holders = (me.session_id, *me.kin)
         if said["success"] and place is None and (task := leases.held_task(conn, task_id, holders)) is not None:
@@ -56,7 +57,7 @@ async def complete(actor: Actor, task_id: str, **said: Any) -> Row:
         row = leases.complete(conn, task_id, holders, now, rules, **said)
         claims = tasks.claims_of(conn, row["task_id"])[row["task_id"]]
         frees = bool(claims) or dependencies.has_children(conn, row["task_id"])
-        return row
+        return {"task_id": row["task_id"], "status": row["status"]}
 
     row, handed_in = await actor.write(look_or_end), {}
     if place is not None:  # rare enough to be worth a second transaction: git is asked between the two
@@ -72,7 +73,7 @@ async def complete(actor: Actor, task_id: str, **said: Any) -> Row:
     return {"success": True, "status": row["status"], "task_id": row["task_id"], **handed_in}
 
 
-def _hand_in(services: Services, place: Row) -> Row:
+def _hand_in(services: Services, place: Payload) -> Payload:
     """Ask for the merge of what is committed on the branch of a worktree; nothing where another branch is checked out."""
     checkout = open_checkout(Path(place["path"]))
     if checkout.branch() != f"refs/heads/{place['branch']}":

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 from sqlalchemy import Connection
 
@@ -20,17 +19,16 @@ from corral.errors import GitFailed
 from corral.git import activity
 from corral.git.process.command import open_checkout
 from corral.models.instants import iso, parse
+from corral.store.rows.sessions import LockOfHolder
 from corral.store.sessions import locks as rows
 from corral.store.sessions.activity import last_mail_at
-
-Row = dict[str, Any]
 
 
 async def signs(services: Services, keys: Sequence[LockKey], lock_ids: Sequence[str]) -> dict[str, Activity]:
     """By ``lock_id``, what is seen of the holders of the locks on the keys and with the ids."""
     now, match_keys = services.now(), [one for key in keys for one in spellings(key)]
 
-    def held(conn: Connection) -> list[tuple[Row, str | None]]:
+    def held(conn: Connection) -> list[tuple[LockOfHolder, str | None]]:
         found = rows.named(conn, iso(now), match_keys=match_keys, lock_ids=lock_ids)
         return [(lock, last_mail_at(conn, lock["session_id"])) for lock in found]
 
@@ -38,7 +36,7 @@ async def signs(services: Services, keys: Sequence[LockKey], lock_ids: Sequence[
     return await services.work(lambda: {lock["lock_id"]: _look(services, lock, mail, now) for lock, mail in found})
 
 
-def _look(services: Services, lock: Row, mail: str | None, now: datetime) -> Activity:
+def _look(services: Services, lock: LockOfHolder, mail: str | None, now: datetime) -> Activity:
     mailed = parse(mail) if mail else None
     key = stored_key(lock)
     if key.is_logical:

@@ -21,9 +21,10 @@ from corral.coordination.locks import table as locks
 from corral.coordination.locks import waits as lock_waits
 from corral.coordination.locks.waits import Wait, Wish
 from corral.errors import Conflict, DaemonUnreachable, InvalidInput, LockHeld
+from corral.models.payload import Payload
 from corral.store.engine.writes import Write
+from corral.store.rows.sessions import LockRow
 
-Row = dict[str, Any]
 MAX_WAIT_S = 3600.0
 MAX_AWAITED = 100
 """Paths that one waits for at once."""
@@ -36,7 +37,7 @@ _MARGIN_S = 0.005
 class Taken:
     """The locks that a session got, and its name."""
 
-    rows: list[Row]
+    rows: list[LockRow]
     name: str
 
 
@@ -65,7 +66,7 @@ async def acquire(
     services = actor.services
     now = services.now()
 
-    def ask(conn: Connection, me: Speaker) -> tuple[str, list[Row] | Wait]:
+    def ask(conn: Connection, me: Speaker) -> tuple[str, list[LockRow] | Wait]:
         holder = me.holder
         taken, refused = locks.acquire_each(
             conn, wish.keys, holder, now, ttl_s=wish.ttl_s, exclusive=wish.exclusive, reason=wish.reason, whole=True
@@ -87,7 +88,7 @@ async def acquire(
         services.db.submit([Write(lambda conn: lock_waits.leave(conn, entered))], services.changes.announce)
 
 
-async def _turn(services: Services, wait: Wait, wait_s: float, gone: asyncio.Future[Any] | None) -> list[Row]:
+async def _turn(services: Services, wait: Wait, wait_s: float, gone: asyncio.Future[Any] | None) -> list[LockRow]:
     deadline = time.monotonic() + wait_s
     alive_until = time.monotonic() + SIGN_OF_LIFE_S
     while True:
@@ -121,7 +122,7 @@ async def _turn(services: Services, wait: Wait, wait_s: float, gone: asyncio.Fut
             change.cancel()
 
 
-def _too_long(found: list[Row], wait_s: float) -> LockHeld:
+def _too_long(found: list[Payload], wait_s: float) -> LockHeld:
     refused = locks.held(found)
     return LockHeld(
         f"{refused.message[:-1]}, and was not free within {wait_s:g} s.", cause=refused.cause, details=refused.details

@@ -12,6 +12,7 @@ from corral.app.runtime.settings import SettingsHolder
 from corral.landing import requests
 from corral.landing.landfall import OnSettled
 from corral.models import merges as shapes
+from corral.store.rows.merges import MergeRow
 from corral.work.tasks import tasks
 
 
@@ -59,7 +60,7 @@ async def submit(
 def merge_settled(settings: SettingsHolder) -> OnSettled:
     """What the end of a merge request means: dependents become ready, or fail."""
 
-    def settled(conn: Connection, merge: dict[str, Any], at: datetime) -> None:
+    def settled(conn: Connection, merge: MergeRow, at: datetime) -> None:
         if merge["task_id"] is not None:
             tasks.merge_settled(conn, merge["task_id"], merge["state"], at, unblock_on=settings().tasks.unblock_on)
 

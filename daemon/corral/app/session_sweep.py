@@ -12,11 +12,12 @@ from corral.app.runtime.services import Services
 from corral.coordination.locks import table as locks
 from corral.coordination.sessions import liveness, transcripts
 from corral.coordination.sessions.liveness import Seen
-from corral.coordination.sessions.registry import Cleaned
+from corral.coordination.sessions.registry import Cleaned, EndedSession
 from corral.errors import CorralError, DatabaseUnavailable, InvalidInput
 from corral.models.instants import after
 from corral.models.states import SessionStatus
 from corral.observe.logs import logger
+from corral.store.rows.sessions import SessionLife
 from corral.store.sessions import sessions as rows
 from corral.work.workers import departures
 
@@ -70,7 +71,7 @@ def sweep(
     # Looked up before the write: the one writer waits for nobody's processes, nor for their files.
     living = services.db.read(rows.watched)
     processes = {(row["client_pid"], row["client_started"]) for row in living}
-    gone = {process for process in processes if process[0] is not None and not is_running(*process)}
+    gone = {process for process in processes if process[0] is not None and not is_running(process[0], process[1])}
     killed = [row for row in living if (row["client_pid"], row["client_started"]) in gone]
     said = {row["session_id"]: transcripts.last_words(row["transcript_path"]) for row in killed}
     silent = [row for row in living if _is_silent(row, now, stall_after_s)]
@@ -85,7 +86,7 @@ def sweep(
         connected=services.witness.connected(),
     )
 
-    def end_some(conn: Connection) -> list[dict[str, Any]]:
+    def end_some(conn: Connection) -> list[EndedSession]:
         over = liveness.judge(
             conn,
             now,
@@ -101,7 +102,7 @@ def sweep(
                 rows.change(conn, session_id, {"last_words": words})
         return departures.end_all(conn, some, now, services.settings().tasks)
 
-    ended: list[dict[str, Any]] = []
+    ended: list[EndedSession] = []
     failed: set[str] = set()  # one whose end fails must not keep the others from theirs
     tried: list[str] = []
     at_once = AT_ONCE
@@ -125,6 +126,6 @@ def sweep(
     return Cleaned(agents=len(ended), locks=sum(len(row["released"]) for row in ended))
 
 
-def _is_silent(row: dict[str, Any], now: datetime, stall_after_s: float) -> bool:
+def _is_silent(row: SessionLife, now: datetime, stall_after_s: float) -> bool:
     """Whether hooks and tool calls say so little of a session that its client's own output is to be asked."""
     return bool(row["status"] == SessionStatus.ACTIVE and row["last_heartbeat"] < after(now, -stall_after_s))

@@ -17,6 +17,7 @@ from corral.coordination.locks.table import Holder
 from corral.errors import InvalidInput
 from corral.models import tasks as shapes
 from corral.models.states import TaskStatus
+from corral.store.rows.tasks import TaskRow
 from corral.store.tasks import work_pause
 from corral.work.tasks import agents, leases, tasks
 
@@ -26,7 +27,7 @@ STOPPED_WITHIN_S = 20.0
 """How long a cancellation by the convention waits for the worker to be gone."""
 
 
-async def submit(services: Services, given: dict[str, Any], actor: Actor | None = None) -> dict[str, Any]:
+async def submit(services: Services, given: dict[str, Any], actor: Actor | None = None) -> TaskRow:
     """Queue one task; returns its row when it is durable.
 
     Args:
@@ -40,7 +41,7 @@ async def submit(services: Services, given: dict[str, Any], actor: Actor | None 
     (task,) = await _settled(services, shapes.read_submissions([given]))
     now, rules = services.now(), services.settings().tasks
 
-    def store(conn: Connection, me: Holder) -> dict[str, Any]:
+    def store(conn: Connection, me: Holder) -> TaskRow:
         return tasks.submit(conn, task.model_copy(update={"submitted_by": me.session_id}), now, rules)
 
     if actor is not None:
@@ -51,7 +52,7 @@ async def submit(services: Services, given: dict[str, Any], actor: Actor | None 
     return row
 
 
-async def submit_batch(services: Services, given: list[dict[str, Any]]) -> list[dict[str, Any]]:
+async def submit_batch(services: Services, given: list[dict[str, Any]]) -> list[TaskRow]:
     """Queue several tasks, all or none; they may wait for each other by ``name``. Raises as :func:`submit` does."""
     batch = await _settled(services, shapes.read_submissions(given))
     now, rules = services.now(), services.settings().tasks
@@ -109,7 +110,7 @@ async def claim(actor: Actor, task_types: Sequence[str], key: str | None = None)
     return answer
 
 
-async def cancel(services: Services, task_id: str, *, reason: str, convention: bool = False) -> dict[str, Any]:
+async def cancel(services: Services, task_id: str, *, reason: str, convention: bool = False) -> TaskRow:
     """Cancel a task; returns its row.
 
     Args:

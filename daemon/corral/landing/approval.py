@@ -11,7 +11,6 @@ import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from sqlalchemy import Connection
 
@@ -27,8 +26,9 @@ from corral.models.states import OPEN_MERGES
 from corral.models.visible import embedded
 from corral.store import events
 from corral.store.merges import merges
+from corral.store.rows import required
+from corral.store.rows.merges import MergeRow
 
-Row = dict[str, Any]
 MOST_NAMED = 10
 """Paths that a reason names; the rest are counted."""
 MOST_LISTED = 500
@@ -58,7 +58,7 @@ class Review:
     truncated: bool
 
 
-def missing(repo: Git, landing: Landing, merge: Row, tip_sha: str) -> str:
+def missing(repo: Git, landing: Landing, merge: MergeRow, tip_sha: str) -> str:
     """Why a request has to wait for a person; empty if it has not, or if its candidate is not known yet.
 
     Args:
@@ -71,7 +71,7 @@ def missing(repo: Git, landing: Landing, merge: Row, tip_sha: str) -> str:
     """
     if merge["candidate_sha"] is None or merge["approved_sha"] == merge["head_sha"]:
         return ""
-    paths = protected_between(repo, landing, merge["tip_sha"], merge["candidate_sha"])
+    paths = protected_between(repo, landing, required(merge["tip_sha"]), merge["candidate_sha"])
     if paths and merge["tip_sha"] != tip_sha:
         still = set(refs.changed_paths(repo, tip_sha, merge["head_sha"]))
         paths = [path for path in paths if path in still]
@@ -107,14 +107,15 @@ def protected_between(repo: Git, landing: Landing, before: str, after: str) -> l
     return protected(changed, landing, [tree for tree in trees if tree.links])
 
 
-def review(repo: Git, landing: Landing, merge: Row) -> Review:
+def review(repo: Git, landing: Landing, merge: MergeRow) -> Review:
     """What an approval of this request would let in.
 
     Raises:
         GitFailed: A commit of it is gone.
     """
-    before, after = merge["tip_sha"], merge["candidate_sha"]
-    if after is None:
+    if merge["candidate_sha"] is not None:
+        before, after = required(merge["tip_sha"]), merge["candidate_sha"]
+    else:
         tip = refs.read(repo, refs.branch_ref(merge["target"])) or merge["head_sha"]
         before, after = refs.merge_base(repo, tip, merge["head_sha"]) or tip, merge["head_sha"]
     paths = protected_between(repo, landing, before, after)
@@ -125,7 +126,7 @@ def review(repo: Git, landing: Landing, merge: Row) -> Review:
     return Review(merge["merge_id"], merge["head_sha"], [embedded(path) for path in listed], text, truncated)
 
 
-def approve(conn: Connection, merge_id: str, head_sha: str, paths: list[str], now: datetime) -> Row:
+def approve(conn: Connection, merge_id: str, head_sha: str, paths: list[str], now: datetime) -> MergeRow:
     """Store that a person has seen a head and approves it.
 
     Args:
@@ -154,7 +155,7 @@ def approve(conn: Connection, merge_id: str, head_sha: str, paths: list[str], no
     return row
 
 
-def _reason(merge: Row, paths: list[str]) -> str:
+def _reason(merge: MergeRow, paths: list[str]) -> str:
     named = ", ".join(embedded(path) for path in paths[:MOST_NAMED])
     more = f" and {len(paths) - MOST_NAMED} more" if len(paths) > MOST_NAMED else ""
     command = f"corral merge approve {merge['merge_id'][:8]}"

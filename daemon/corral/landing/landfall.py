@@ -29,10 +29,11 @@ from corral.models.states import OPEN_MERGES, MergeState
 from corral.observe.logs import logger
 from corral.store.engine.database import Database
 from corral.store.merges import intents, merges
+from corral.store.rows import required
+from corral.store.rows.merges import Intent, MergeRow
 from corral.store.tasks import worktrees as rows
 
-Row = dict[str, Any]
-OnSettled = Callable[[Connection, Row, datetime], None]
+OnSettled = Callable[[Connection, MergeRow, datetime], None]
 """Told, in the transaction in which a request ends, so that those who depend on it move with it."""
 
 HELD_REFS = "refs/corral/mq/"
@@ -50,7 +51,7 @@ log = logger("landing")
 
 def end(
     conn: Connection, on_settled: OnSettled, merge_id: str, state: MergeState, *, now: datetime, **values: Any
-) -> Row | None:
+) -> MergeRow | None:
     """End an open request and tell; None if it had ended already."""
     row = merges.finish(conn, merge_id, state, now=now, **values)
     if row is not None:
@@ -58,7 +59,7 @@ def end(
     return row
 
 
-def message(merge: Row) -> str:
+def message(merge: MergeRow) -> str:
     """What the merge commit says: whose work it is, and the ids that lead back to it."""
     title = " ".join(merge["title"].split())
     trailers = [f"Corral-Task: {merge['task_id']}"] if merge["task_id"] else []
@@ -68,7 +69,7 @@ def message(merge: Row) -> str:
 def land(
     db: Database,
     repo: Git,
-    merge: Row,
+    merge: MergeRow,
     receipt_id: str,
     *,
     rest_s: float,
@@ -85,15 +86,16 @@ def land(
         Where the request stands now: landed; queued again (the target had moved); held (something is in the way);
         None if it ended meanwhile.
     """
-    intent = {
+    candidate_sha = required(merge["candidate_sha"])
+    intent: Intent = {
         "target": merge["target"],
-        "old_sha": merge["tip_sha"],
-        "new_sha": merge["candidate_sha"],
+        "old_sha": required(merge["tip_sha"]),
+        "new_sha": candidate_sha,
         "merge_ids": [merge["merge_id"]],
     }
 
     def intend(conn: Connection) -> bool:
-        if merges.judged(conn, merge["merge_id"], merge["candidate_sha"], receipt_id) is None:
+        if merges.judged(conn, merge["merge_id"], candidate_sha, receipt_id) is None:
             return False
         intents.intend(conn, **intent, now=now)
         return True
@@ -108,7 +110,13 @@ def land(
 
 
 def carry_out(
-    db: Database, repo: Git, intent: Row, *, on_settled: OnSettled, now: datetime, quiet_since: datetime | None = None
+    db: Database,
+    repo: Git,
+    intent: Intent,
+    *,
+    on_settled: OnSettled,
+    now: datetime,
+    quiet_since: datetime | None = None,
 ) -> MergeState:
     """Do what an intent says, or find that it was done or cannot be, and store the outcome. Safe to run twice.
 
@@ -263,7 +271,7 @@ def _swept(db: Database, repo: Git, ref: refs.Ref, *, orphans: bool) -> bool:
     return True
 
 
-def _retire_branch(db: Database, repo: Git, merge: Row) -> bool:
+def _retire_branch(db: Database, repo: Git, merge: MergeRow) -> bool:
     """Delete a branch that has landed, if we made it and it is still at the landed head; False while it is still needed."""
     branch, landed_head_sha = merge["branch"], merge["head_sha"]
     if db.read(lambda conn: merges.is_own_branch(conn, branch)):
@@ -284,7 +292,7 @@ def _has_folder(db: Database, branch: str) -> bool:
     return any(Path(row["path"]).exists() for row in db.read(lambda conn: rows.live_of_branch(conn, branch)))
 
 
-def _let_go(repo: Git, merge: Row, held_sha: str) -> None:
+def _let_go(repo: Git, merge: MergeRow, held_sha: str) -> None:
     """Release the commits of a request that did not land, unless it is the last to know the work itself."""
     tip = _branch_tip(repo, merge["branch"])
     if tip is not None and refs.is_ancestor(repo, merge["head_sha"], tip):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from datetime import datetime, timedelta
 from pathlib import PurePosixPath
-from typing import Any
 
 from sqlalchemy import Connection
 
@@ -21,21 +20,22 @@ from corral.models.instants import parse
 from corral.models.states import MergeState
 from corral.store.engine.database import Database
 from corral.store.merges import intents, merges, receipts
+from corral.store.rows import required
+from corral.store.rows.merges import MergeRow
 
-Row = dict[str, Any]
 PATIENCE = timedelta(seconds=2)
 LONGEST_WAIT = timedelta(seconds=10)
 _NAMED_AT_ONCE = 1000
 
 
-def remain(db: Database, repo: Git, merge: Row, tip_sha: str) -> bool:
+def remain(db: Database, repo: Git, merge: MergeRow, tip_sha: str) -> bool:
     """Whether a request is held only by the target's checkout, and the way is still not free: no use in trying."""
     receipt = db.read(lambda conn: receipts.get(conn, merge["receipt_id"]))
     if merge["state"] != MergeState.HELD or receipt is None or receipt["status"] in proof.NOT_GREEN:
         return False
     if tip_sha != merge["tip_sha"] and refs.is_ancestor(repo, merge["head_sha"], tip_sha):
         return False
-    return _overlap(repo, merge["target"], merge["tip_sha"], merge["candidate_sha"])
+    return _overlap(repo, merge["target"], required(merge["tip_sha"]), required(merge["candidate_sha"]))
 
 
 def may_be_passed(conn: Connection, merge_id: str, now: datetime) -> bool:

@@ -7,7 +7,6 @@ step as before, or gets a verdict, which ends the pause. What happens here is st
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
 
 from sqlalchemy import Connection
 
@@ -19,12 +18,11 @@ from corral.models.states import MergeState
 from corral.store import events
 from corral.store.merges import merges
 from corral.store.merges import pauses as rows
+from corral.store.rows.merges import MergeRow, TargetPauseRow
 from corral.store.tasks import work_pause
 
-Row = dict[str, Any]
 
-
-def record_fault(conn: Connection, merge: Row, why: str, now: datetime, *, proven: bool = False) -> None:
+def record_fault(conn: Connection, merge: MergeRow, why: str, now: datetime, *, proven: bool = False) -> None:
     """Send an open request back to the queue after a fault, and count it against the target's queue, never against the change.
 
     Args:
@@ -46,7 +44,7 @@ def record_fault(conn: Connection, merge: Row, why: str, now: datetime, *, prove
         )
 
 
-def record_death(conn: Connection, merge: Row, now: datetime) -> None:
+def record_death(conn: Connection, merge: MergeRow, now: datetime) -> None:
     """Send a request back whose verification ended with the daemon: at once the first time, then after a growing wait.
 
     The others go past it meanwhile, in case its verification is what ends the daemon. Its target is not counted as failing: a
@@ -72,19 +70,19 @@ def any_counted(conn: Connection) -> bool:
     return rows.anyone(conn)
 
 
-def current(conn: Connection) -> dict[str, Row]:
+def current(conn: Connection) -> dict[str, TargetPauseRow]:
     """The paused targets by name; what is remembered of targets that have no open request is forgotten."""
     for target in rows.idle(conn):
         rows.clear(conn, target)
     return rows.paused(conn)
 
 
-def is_due(pause: Row | None, now: datetime) -> bool:
+def is_due(pause: TargetPauseRow | None, now: datetime) -> bool:
     """Whether a target is not paused, or is to be looked at again."""
     return pause is None or now >= parse(pause["look_at"])
 
 
-def in_order_of_tries(requests: list[Row]) -> list[Row]:
+def in_order_of_tries(requests: list[MergeRow]) -> list[MergeRow]:
     """Open requests as a paused target is tried with them: so one that always meets a fault does not keep the others waiting."""
     return sorted(requests, key=lambda row: row["tries"])
 
@@ -106,14 +104,14 @@ def shorten(conn: Connection, now: datetime) -> None:
     rows.bound_looks(conn, latest)
 
 
-def is_waiting(conn: Connection, merge: Row) -> bool:
+def is_waiting(conn: Connection, merge: MergeRow) -> bool:
     """Whether a request waits after a fault, its own or its target's, and not for its turn."""
     if merge["state"] != MergeState.QUEUED:
         return False
     return merge["not_before_at"] is not None or merge["target"] in rows.paused(conn)
 
 
-def explained(conn: Connection, requests: list[Row]) -> list[Row]:
+def explained(conn: Connection, requests: list[MergeRow]) -> list[MergeRow]:
     """The same requests, with the reason of the pause, or the red target, for those that wait for nothing else."""
     if all(row["state"] != MergeState.QUEUED for row in requests):
         return requests
@@ -130,5 +128,5 @@ def explained(conn: Connection, requests: list[Row]) -> list[Row]:
     ]
 
 
-def _said(pause: Row) -> str:
+def _said(pause: TargetPauseRow) -> str:
     return f"{pause['target']} is paused and looked at again at {pause['look_at']}: {pause['reason']}"

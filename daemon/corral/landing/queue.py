@@ -48,9 +48,10 @@ from corral.models.remedies import with_remedy
 from corral.models.states import MergeState, ReceiptStatus
 from corral.store.engine.database import Database
 from corral.store.merges import intents, merges, receipts
+from corral.store.rows import required
+from corral.store.rows.merges import MergeRow, ReceiptRow
 from corral.store.tasks import work_pause
 
-Row = dict[str, Any]
 TIDY_AGAIN = timedelta(seconds=20)
 
 
@@ -209,7 +210,7 @@ class Queue:
     # -- a line: the open requests of one target ------------------------------------------------------------------
 
     def _advance_line(self, repo: Git, target: str, now: datetime, *, paused: bool) -> _Next | None:
-        blocked_by: Row | None = None
+        blocked_by: MergeRow | None = None
         passed: set[str] = set()
         for merge in self._to_try(target, now, paused=paused):
             if merge["branch"] in passed:
@@ -235,18 +236,18 @@ class Queue:
             blocked_by = blocked_by or self._db.read(lambda conn, m=merge: merges.get(conn, m["merge_id"]))  # type: ignore[misc]
         return _Next.BLOCKED if blocked_by is not None or passed else None
 
-    def _to_try(self, target: str, now: datetime, *, paused: bool) -> list[Row]:
+    def _to_try(self, target: str, now: datetime, *, paused: bool) -> list[MergeRow]:
         if paused:
             return pauses.in_order_of_tries(self._db.read(lambda conn: merges.open_of(conn, target)))
         return self._db.read(lambda conn: merges.eligible(conn, target, now))
 
-    def _may_repair(self, merge: Row, blocked_by: Row) -> bool:
+    def _may_repair(self, merge: MergeRow, blocked_by: MergeRow) -> bool:
         receipt = self._db.read(lambda conn: receipts.get(conn, blocked_by["receipt_id"]))
         if receipt is None or receipt["status"] not in proof.NOT_GREEN:
             return False
         return bool(merge["created_at"] > receipt["created_at"])
 
-    def _advance(self, repo: Git, merge: Row, now: datetime) -> _Next:
+    def _advance(self, repo: Git, merge: MergeRow, now: datetime) -> _Next:
         tip = refs.read(repo, refs.branch_ref(merge["target"]))
         if tip is None:
             remedy = f"Make it again: git branch {quote(merge['target'])} COMMIT"
@@ -269,14 +270,14 @@ class Queue:
         if waits:
             self._hold(merge, waits, now)
             return _Next.PASSED
+        tree = required(merge["candidate_tree"])
         if not landing.verify:
             said = "No verification command is configured (landing.verify)."
-            tree = merge["candidate_tree"]
             none = self._db.write(lambda conn: proof.unverified(conn, tree, fingerprint, said, now))
             return self._land(repo, merge, none, now)
         green, own = self._db.read(
             lambda conn: (
-                receipts.latest(conn, merge["candidate_tree"], fingerprint, ReceiptStatus.PASSED),
+                receipts.latest(conn, tree, fingerprint, ReceiptStatus.PASSED),
                 receipts.get(conn, merge["receipt_id"]),
             )
         )
@@ -286,7 +287,7 @@ class Queue:
             return self._verify(repo, _candidate(merge, fingerprint), landing, now)
         return self._blame(repo, merge, own, landing, now)
 
-    def _build(self, repo: Git, merge: Row, tip: str, fingerprint: str, now: datetime) -> Row | _Next:
+    def _build(self, repo: Git, merge: MergeRow, tip: str, fingerprint: str, now: datetime) -> MergeRow | _Next:
         """Make the commit that would land, and have it referenced before it is mentioned."""
         merge_id = merge["merge_id"]
         submitter = self._db.read(lambda conn: merges.submitter(conn, merge["task_id"]))
@@ -313,12 +314,12 @@ class Queue:
         crash_point("queue.candidate_stored")
         return row if row is not None else _Next.AGAIN
 
-    def _already_there(self, repo: Git, merge: Row, fingerprint: str, now: datetime) -> _Next:
+    def _already_there(self, repo: Git, merge: MergeRow, fingerprint: str, now: datetime) -> _Next:
         """The target has the head already: landed, and nothing new to prove."""
         head = merge["head_sha"]
         tree = repo.must("rev-parse", "--verify", f"{head}^{{tree}}")
 
-        def store(conn: Connection) -> Row | None:
+        def store(conn: Connection) -> MergeRow | None:
             known = receipts.latest(conn, tree, fingerprint, ReceiptStatus.PASSED)
             said = f"The commit was on {merge['target']} already."
             receipt = known or proof.unverified(conn, tree, fingerprint, said, now)
@@ -330,27 +331,28 @@ class Queue:
         self._db.write(store)
         return _Next.AGAIN
 
-    def _blame(self, repo: Git, merge: Row, own: Row, landing: Landing, now: datetime) -> _Next:
+    def _blame(self, repo: Git, merge: MergeRow, own: ReceiptRow, landing: Landing, now: datetime) -> _Next:
         """The merged tree is not green. Whether the request is to blame is for the tip without it to say."""
-        tree = repo.must("rev-parse", "--verify", f"{merge['tip_sha']}^{{tree}}")
+        tip = required(merge["tip_sha"])
+        tree = repo.must("rev-parse", "--verify", f"{tip}^{{tree}}")
         step, seen = self._db.read(lambda conn: evidence.of_candidate(conn, own, tree))
         candidate = _candidate(merge, own["fingerprint"])
         if step is blame.Step.RETURN:
             reason = f"{own['reason']}\nThe target without it is green. Log: {own['log']}"
             return self._end(merge, MergeState.FAILED, now, reason=reason)
         if step is blame.Step.TARGET_RED and seen is not None:
-            where = f"{merge['target']} at {merge['tip_sha'][:12]}"
+            where = f"{merge['target']} at {tip[:12]}"
             return self._hold(merge, f"{TARGET_RED}: {where}, without this change. {seen['reason']}", now)
         if step is blame.Step.RUN_AGAIN and seen is not None:
             return self._verify(repo, replace(candidate, control=seen["receipt_id"]), landing, now)
-        return self._verify(repo, replace(candidate, sha=merge["tip_sha"], tree=tree), landing, now)
+        return self._verify(repo, replace(candidate, sha=tip, tree=tree), landing, now)
 
     def _verify(self, repo: Git, subject: Subject, landing: Landing, now: datetime) -> _Next:
         return _Next.RUNNING if self._slot.start(repo, subject, landing, now) else _Next.AGAIN
 
     # -- outcomes -------------------------------------------------------------------------------------------------
 
-    def _land(self, repo: Git, merge: Row, receipt: Row, now: datetime) -> _Next:
+    def _land(self, repo: Git, merge: MergeRow, receipt: ReceiptRow, now: datetime) -> _Next:
         rest_s = self._settings().landing.rest_s
         state = landfall.land(
             self._db, repo, merge, receipt["receipt_id"], rest_s=rest_s, on_settled=self._on_settled, now=now
@@ -359,15 +361,15 @@ class Queue:
             self._db.write(lambda conn: pauses.record_verdict(conn, merge["target"], now))
         return self._stand_aside(merge, now) if state is MergeState.HELD else _Next.AGAIN
 
-    def _stand_aside(self, merge: Row, now: datetime) -> _Next:
+    def _stand_aside(self, merge: MergeRow, now: datetime) -> _Next:
         passed = self._db.read(lambda conn: obstacles.may_be_passed(conn, merge["merge_id"], now))
         return _Next.PASSED if passed else _Next.BLOCKED
 
-    def _hold(self, merge: Row, reason: str, now: datetime) -> _Next:
+    def _hold(self, merge: MergeRow, reason: str, now: datetime) -> _Next:
         self._db.write(lambda conn: merges.hold(conn, merge["merge_id"], reason, now))
         return _Next.BLOCKED
 
-    def _end(self, merge: Row, state: MergeState, now: datetime, **values: Any) -> _Next:
+    def _end(self, merge: MergeRow, state: MergeState, now: datetime, **values: Any) -> _Next:
         self._db.write(lambda conn: landfall.end(conn, self._on_settled, merge["merge_id"], state, now=now, **values))
         return _Next.AGAIN
 
@@ -387,7 +389,6 @@ class Queue:
         self._db.write(requeue)
 
 
-def _candidate(merge: Row, fingerprint: str) -> Subject:
-    return Subject(
-        merge["merge_id"], merge["candidate_sha"], merge["candidate_sha"], merge["candidate_tree"], fingerprint
-    )
+def _candidate(merge: MergeRow, fingerprint: str) -> Subject:
+    sha = required(merge["candidate_sha"])
+    return Subject(merge["merge_id"], sha, sha, required(merge["candidate_tree"]), fingerprint)

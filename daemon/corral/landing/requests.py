@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from sqlalchemy import Connection
 
@@ -16,12 +15,13 @@ from corral.landing import landfall, pauses
 from corral.models.identifiers import new_id
 from corral.models.merges import detail as wire_detail
 from corral.models.merges import summary
+from corral.models.payload import Payload
 from corral.models.states import OPEN_MERGES, MergeState
 from corral.store.engine.database import Database
 from corral.store.merges import intents, merges, receipts
 from corral.store.merges import of_tasks as merge_tasks
+from corral.store.rows.merges import MergeRow
 
-Row = dict[str, Any]
 DEFAULT_PRIORITY = 5
 
 
@@ -36,7 +36,7 @@ def submit(
     session_id: str | None = None,
     task_id: str | None = None,
     priority: int = DEFAULT_PRIORITY,
-) -> Row | None:
+) -> MergeRow | None:
     """Put a branch into the queue for its target, with its present head pinned.
 
     Args:
@@ -99,7 +99,7 @@ def _owner(conn: Connection, branch: str, session_id: str | None, task_id: str |
     return found[0] if found else None
 
 
-def retry(db: Database, repo: Git, merge_id: str, *, now: datetime, follow_branch: bool = False) -> Row:
+def retry(db: Database, repo: Git, merge_id: str, *, now: datetime, follow_branch: bool = False) -> MergeRow:
     """Queue again what came back, was cancelled, is held, or waits after a fault; a paused target is looked at at once.
 
     Args:
@@ -114,7 +114,7 @@ def retry(db: Database, repo: Git, merge_id: str, *, now: datetime, follow_branc
     if follow_branch:
         head = _branch_head(repo, merge["branch"]) or refs.resolve(repo, merge["branch"])
 
-    def reopen(conn: Connection) -> Row:
+    def reopen(conn: Connection) -> MergeRow:
         rivals = [
             row["merge_id"]
             for row in merges.listing(conn, OPEN_MERGES)
@@ -132,7 +132,7 @@ def retry(db: Database, repo: Git, merge_id: str, *, now: datetime, follow_branc
     return db.write(reopen)
 
 
-def _not_tried_again(conn: Connection, merge: Row, rivals: list[str]) -> Conflict:
+def _not_tried_again(conn: Connection, merge: MergeRow, rivals: list[str]) -> Conflict:
     remedy = "Submit the branch again if it has new commits: `corral merge submit BRANCH`."
     cause = f"{merge['branch']} is in the queue as {rivals[0]}." if rivals else ""
     if intents.is_landing(conn, merge["merge_id"]):
@@ -143,7 +143,7 @@ def _not_tried_again(conn: Connection, merge: Row, rivals: list[str]) -> Conflic
     )
 
 
-def cancel(db: Database, repo: Git, merge_id: str, *, on_settled: landfall.OnSettled, now: datetime) -> Row:
+def cancel(db: Database, repo: Git, merge_id: str, *, on_settled: landfall.OnSettled, now: datetime) -> MergeRow:
     """Take an open request out of the queue; its branch stays as it is. A running verification ends at the next step.
 
     One whose landing was begun and could not be concluded is cancelled too if its target has provably not moved.
@@ -156,7 +156,7 @@ def cancel(db: Database, repo: Git, merge_id: str, *, on_settled: landfall.OnSet
     merge_id = str(db.read(lambda conn: merges.get(conn, merge_id))["merge_id"])
     failed_at = _failed_landing(db, repo, merge_id)
 
-    def take_back(conn: Connection) -> Row:
+    def take_back(conn: Connection) -> MergeRow:
         merge = merges.get(conn, merge_id)
         if failed_at is not None:
             intents.drop_failed_intent(conn, merge["target"], failed_at)
@@ -195,19 +195,19 @@ def _failed_landing(db: Database, repo: Git, merge_id: str) -> str | None:
     return str(intent["failed_at"])
 
 
-def listing(db: Database) -> list[dict[str, Any]]:
+def listing(db: Database) -> list[Payload]:
     """The rows of ``merge list``."""
     return [summary(row) for row in db.read(lambda conn: pauses.explained(conn, merges.listing(conn)))]
 
 
-def detail(db: Database, merge_id: str) -> dict[str, Any]:
+def detail(db: Database, merge_id: str) -> Payload:
     """Everything about one request; ``merge_id`` may be the beginning of it.
 
     Raises:
         NotFound: No such merge request.
     """
 
-    def read(conn: Connection) -> dict[str, Any]:
+    def read(conn: Connection) -> Payload:
         merge = merges.get(conn, merge_id)
         return wire_detail(pauses.explained(conn, [merge])[0], receipts.get(conn, merge["receipt_id"]))
 

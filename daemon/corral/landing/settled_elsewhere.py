@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
 
 from corral.git import refs
 from corral.git.process.command import Git
 from corral.store.engine.database import Database
+from corral.store.rows.merges import MergeRow
 from corral.store.tasks import outcomes
 
-Row = dict[str, Any]
 LOOK_AGAIN = timedelta(seconds=60)
 """Between two looks at the targets of requests that came back: a person's merge or pull tells nobody."""
 
@@ -21,7 +20,7 @@ class ReturnedRequests:
     def __init__(self) -> None:
         self._seen: dict[str, str] = {}
 
-    def landed(self, db: Database, repo: Git) -> tuple[list[Row], bool]:
+    def landed(self, db: Database, repo: Git) -> tuple[list[MergeRow], bool]:
         """Find those whose head is part of their target by now.
 
         Returns:

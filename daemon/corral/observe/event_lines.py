@@ -9,7 +9,7 @@ from typing import Any
 from corral.models.events import EventKind
 from corral.observe.redaction import redact
 
-Row = dict[str, Any]
+Row = Mapping[str, Any]
 
 MOST_TEXT = 500
 """Maximum length of a text in a line, characters."""

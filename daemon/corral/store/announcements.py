@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, and_, select, update
 
 from corral.models.events import EventKind
 from corral.models.states import OPEN_MERGES, TERMINAL_TASKS, WorktreeState
+from corral.store.engine.fetch import fetch_all
 from corral.store.events import move_position, position
 from corral.store.merges import of_tasks as merge_tasks
+from corral.store.rows.mail import UnseenMessage
+from corral.store.rows.records import AttemptEnd, EventRow, Salvaged
+from corral.store.rows.tasks import BatchTask
 from corral.store.schema import events, merge_requests, tasks, worktrees
 from corral.store.schema_coordination import message_recipients, messages
 
-Row = dict[str, Any]
 _READER = "announcements"
 _ENDED = (EventKind.TASK_RETRIED, EventKind.TASK_FAILED, EventKind.TASK_DEAD, EventKind.TASK_INTERRUPTED)
 _SUMMARY = (
@@ -34,24 +36,24 @@ def move_on(conn: Connection, event_id: int) -> None:
     move_position(conn, _READER, event_id)
 
 
-def news(conn: Connection, kinds: Sequence[str], after: int, limit: int = 50) -> list[Row]:
+def news(conn: Connection, kinds: Sequence[str], after: int, limit: int = 50) -> list[EventRow]:
     """Events of these kinds after one, in order."""
     query = select(events).where(events.c.event_id > after, events.c.kind.in_(list(kinds)))
-    return [dict(row) for row in conn.execute(query.order_by(events.c.event_id).limit(limit)).mappings()]
+    return fetch_all(conn, query.order_by(events.c.event_id).limit(limit), EventRow)
 
 
-def attempts(conn: Connection, task_id: str, until: int) -> list[Row]:
-    """How the attempts of a task ended, the oldest first: ``{at, kind, data}``."""
+def attempts(conn: Connection, task_id: str, until: int) -> list[AttemptEnd]:
+    """How the attempts of a task ended, the oldest first."""
     query = select(events.c.at, events.c.kind, events.c.data).where(
         events.c.task_id == task_id, events.c.kind.in_(_ENDED), events.c.event_id <= until
     )
-    return [dict(row) for row in conn.execute(query.order_by(events.c.event_id)).mappings()]
+    return fetch_all(conn, query.order_by(events.c.event_id), AttemptEnd)
 
 
-def saved(conn: Connection, task_id: str, limit: int) -> list[Row]:
-    """What was salvaged of a task's attempts, the latest first: ``{ref, files, worktree, reason}``."""
+def saved(conn: Connection, task_id: str, limit: int) -> list[Salvaged]:
+    """What was salvaged of a task's attempts, the latest first."""
     query = select(events.c.data).where(events.c.task_id == task_id, events.c.kind == EventKind.WORKTREE_SALVAGED)
-    return [dict(row.data) for row in conn.execute(query.order_by(events.c.event_id.desc()).limit(limit))]
+    return list(conn.execute(query.order_by(events.c.event_id.desc()).limit(limit)).scalars())
 
 
 def is_being_saved(conn: Connection, task_id: str) -> bool:
@@ -61,12 +63,8 @@ def is_being_saved(conn: Connection, task_id: str) -> bool:
     return conn.execute(query).first() is not None
 
 
-def unseen(conn: Connection, session_id: str) -> list[Row]:
-    """What others wrote to a session and it has not seen, of which they were not told, the oldest first.
-
-    Returns:
-        ``{message_id, seq, subject, thread_id, sender_session_id, addressed, role}``.
-    """
+def unseen(conn: Connection, session_id: str) -> list[UnseenMessage]:
+    """What others wrote to a session and it has not seen, of which they were not told, the oldest first."""
     sent = messages.c
     query = (
         select(sent.message_id, sent.seq, sent.subject, sent.thread_id, sent.sender_session_id,
@@ -75,7 +73,7 @@ def unseen(conn: Connection, session_id: str) -> list[Row]:
         .where(_unseen(session_id), sent.sender_session_id.is_not(None), sent.sender_session_id != session_id)
         .order_by(sent.seq)
     )  # fmt: skip
-    return [dict(row) for row in conn.execute(query).mappings()]
+    return fetch_all(conn, query, UnseenMessage)
 
 
 def mark_bounced(conn: Connection, session_id: str, at: str) -> None:
@@ -121,7 +119,7 @@ def wrote(conn: Connection, thread_id: str) -> list[str]:
     return list(conn.execute(query.distinct()).scalars())
 
 
-def batch(conn: Connection, thread_id: str) -> list[Row]:
+def batch(conn: Connection, thread_id: str) -> list[BatchTask]:
     """The tasks of a thread, the oldest first: what a summary says of each, and of its merge request that counts."""
     decisive = merge_tasks.of_decisive(merge_requests.c.seq).correlate(tasks).scalar_subquery()
     query = (
@@ -130,7 +128,7 @@ def batch(conn: Connection, thread_id: str) -> list[Row]:
         .where(tasks.c.thread_id == thread_id)
         .order_by(tasks.c.seq)
     )
-    return [dict(row) for row in conn.execute(query).mappings()]
+    return fetch_all(conn, query, BatchTask)
 
 
 def is_busy(conn: Connection) -> bool:

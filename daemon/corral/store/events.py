@@ -10,15 +10,15 @@ from sqlalchemy import Connection, func, insert, select, update
 
 from corral.models.events import EventKind
 from corral.models.instants import iso
+from corral.store.engine.fetch import fetch_all
 from corral.store.engine.prepared import Prepared
+from corral.store.rows.records import EventRow
 from corral.store.schema import events
 from corral.store.schema_coordination import event_cursors
 
-Row = dict[str, Any]
-
 ROUTINE = (EventKind.LOCK_ACQUIRED, EventKind.SESSION_CHANGED)
 """What is recorded at every step of a session, for those who follow all: to whoever looks back it would hide the rest."""
-_RECORD = Prepared(insert(events), "at", "kind", "task_id", "session_id", "merge_id", "data")
+_RECORD = Prepared[None](insert(events), "at", "kind", "task_id", "session_id", "merge_id", "data")
 
 
 def record(
@@ -43,7 +43,7 @@ def record(
     _RECORD.change(conn, {"at": moment, "kind": EventKind(kind).value, **about, "data": dict(data or {})})
 
 
-def listing(conn: Connection, *, task_id: str | None = None, after_id: int = 0, limit: int = 200) -> list[Row]:
+def listing(conn: Connection, *, task_id: str | None = None, after_id: int = 0, limit: int = 200) -> list[EventRow]:
     """Events in the order they were recorded.
 
     Args:
@@ -54,7 +54,7 @@ def listing(conn: Connection, *, task_id: str | None = None, after_id: int = 0, 
     query = select(events).where(events.c.event_id > after_id).order_by(events.c.event_id).limit(limit)
     if task_id is not None:
         query = query.where(events.c.task_id == task_id)
-    return [dict(row) for row in conn.execute(query).mappings()]
+    return fetch_all(conn, query, EventRow)
 
 
 def newest(conn: Connection) -> int:
@@ -62,10 +62,10 @@ def newest(conn: Connection) -> int:
     return int(conn.execute(select(func.max(events.c.event_id))).scalar() or 0)
 
 
-def recent(conn: Connection, limit: int = 20) -> list[Row]:
+def recent(conn: Connection, limit: int = 20) -> list[EventRow]:
     """The last events but those of :data:`ROUTINE`, newest first."""
     query = select(events).where(events.c.kind.not_in(ROUTINE)).order_by(events.c.event_id.desc()).limit(limit)
-    return [dict(row) for row in conn.execute(query).mappings()]
+    return fetch_all(conn, query, EventRow)
 
 
 def position(conn: Connection, reader: str) -> int | None:

@@ -20,13 +20,13 @@ from corral.errors import CorralError
 from corral.models.instants import parse
 from corral.models.states import Importance, SessionStatus
 from corral.observe.logs import logger
+from corral.store.rows.mail import AwaitedSession
 from corral.store.sessions import messages as mail_rows
 from corral.store.sessions import sessions as session_rows
 
 if TYPE_CHECKING:
     from corral.app.runtime.services import Services
 
-Row = dict[str, Any]
 PAUSE_S = 0.2
 """Between two looks, seconds."""
 PATIENCE_S = 60.0
@@ -121,7 +121,7 @@ class Waiters:
         return min(filter(None, delays.values()), default=None)
 
 
-def _delay_s(row: Row, now: datetime) -> float:
+def _delay_s(row: AwaitedSession, now: datetime) -> float:
     """Seconds until mail to a session is due: none at rest; at work its hooks have ``PATIENCE_S`` to bring it.
 
     A turn that its person broke off, and a bridge that died, look like work that goes on. Where work does go on the client

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
 
 from sqlalchemy import Connection
 
@@ -22,10 +21,9 @@ from corral.models.events import EventKind
 from corral.models.instants import after, iso
 from corral.models.states import SessionStatus
 from corral.store import events
+from corral.store.rows.sessions import HeldLock, SessionRow
 from corral.store.sessions import locks as lock_rows
 from corral.store.sessions import sessions as session_rows
-
-Row = dict[str, Any]
 
 EDIT_TOOL, SHELL_COMMAND, OWN_WORKTREE = "edit tool", "shell command", "own worktree"
 """The kinds of evidence, as events name them."""
@@ -125,7 +123,7 @@ def settle(conn: Connection, found: Iterable[Claim], policy: Policy, now: dateti
             lock_rows.shorten(conn, claim.session_id, after(now, IDLE_LOCKS_S))
 
 
-def _tell(conn: Connection, writer: Row, other: Row, claim: Claim, now: datetime) -> None:
+def _tell(conn: Connection, writer: SessionRow, other: HeldLock, claim: Claim, now: datetime) -> None:
     path = claim.target.key.file_path
     text = (
         f"You changed {path} while Corral's daemon was away; {other['agent_name']} holds it now{edits.for_task(other)}, "

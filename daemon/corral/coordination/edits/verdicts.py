@@ -10,7 +10,6 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from sqlalchemy import Connection
 
@@ -23,10 +22,9 @@ from corral.models.instants import iso, parse
 from corral.models.states import SessionStatus
 from corral.models.visible import embedded
 from corral.store import events
+from corral.store.rows.sessions import HeldLock
 from corral.store.sessions import locks as lock_rows
 from corral.store.sessions import sessions as session_rows
-
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -77,26 +75,26 @@ def before_edit(conn: Connection, holder: Holder, target: Target, policy: Policy
     return Verdict(remarks=tuple(remarks))
 
 
-def _blocks(row: Row, checkout: str) -> bool:
+def _blocks(row: HeldLock, checkout: str) -> bool:
     if row["checkout"] == checkout:
         return True
     return not row["automatic"] and bool(row["exclusive"])
 
 
-def until(row: Row, now: datetime) -> str:
+def until(row: HeldLock, now: datetime) -> str:
     """``until 14:05 UTC (52 min)``: when a lock expires, for people and models."""
     expires = parse(row["expires_at"])
     minutes = max(1, round((expires - now).total_seconds() / 60))
     return f"until {expires:%H:%M} UTC ({minutes} min)"
 
 
-def for_task(row: Row) -> str:
+def for_task(row: HeldLock) -> str:
     """`` for "…"``: what the holder of a lock does with it; empty where that is not known."""
     doing = row["current_task"] or row["reason"]
     return f' for "{embedded(str(doing))}"' if doing else ""
 
 
-def _denial(row: Row, key: LockKey, now: datetime) -> str:
+def _denial(row: HeldLock, key: LockKey, now: datetime) -> str:
     held = "" if row["file_path"] == key.file_path else f" (as part of {embedded(row['file_path'])})"
     kind = "is editing it" if row["automatic"] else "has reserved it"
     if row["stalled_since_at"] is not None:
@@ -112,7 +110,7 @@ def _denial(row: Row, key: LockKey, now: datetime) -> str:
     )
 
 
-def _idle(conn: Connection, row: Row, key: LockKey) -> str:
+def _idle(conn: Connection, row: HeldLock, key: LockKey) -> str:
     """Since when the holder is idle, and how a person takes the lock; empty while it is at work."""
     session = session_rows.get(conn, row["session_id"])
     if session is None or session["status"] != SessionStatus.IDLE:
@@ -122,7 +120,7 @@ def _idle(conn: Connection, row: Row, key: LockKey) -> str:
     return f" {row['agent_name']} has been idle since {since} UTC; a person may take the lock: `{take}`."
 
 
-def _remark(row: Row, target: Target, now: datetime) -> str:
+def _remark(row: HeldLock, target: Target, now: datetime) -> str:
     where = "in this checkout" if row["checkout"] == target.checkout else "in another worktree"
     return (
         f"Note: {row['agent_name']} also works on {embedded(row['file_path'])} {where}{for_task(row)}, {until(row, now)}. "
@@ -215,7 +213,7 @@ def after_shell(
     return [*remarks, *_ambiguous(conn, holder, name, changes, now)]
 
 
-def holder_of(conn: Connection, key: LockKey, holder: Holder, checkout: str, now: datetime) -> Row | None:
+def holder_of(conn: Connection, key: LockKey, holder: Holder, checkout: str, now: datetime) -> HeldLock | None:
     """The lock of another session that refuses an edit in a checkout; None if it is free."""
     hits = [row for row in locks.overlapping(conn, key, holder, now) if _blocks(row, checkout)]
     return hits[-1] if hits else None

@@ -19,12 +19,12 @@ from corral.coordination.locks.keys import LockKey
 from corral.errors import InvalidInput, NotFound
 from corral.models.events import EventKind
 from corral.models.instants import iso
+from corral.models.payload import Payload
 from corral.models.states import FeatureStatus
 from corral.store import events
+from corral.store.rows.records import FeatureClaimRow, FeatureRow, NewFeatureClaim
 from corral.store.sessions import features as rows
 from corral.store.sessions import sessions
-
-Row = dict[str, Any]
 
 MAX_CLAIMS = 1000
 MAX_ID = 128
@@ -48,10 +48,10 @@ class Registration:
     title: str | None = None
     branch_name: str | None = None
     merge_priority: int = USUAL_PRIORITY
-    metadata: Row = field(default_factory=dict)
+    metadata: Payload = field(default_factory=dict)
 
 
-def register(conn: Connection, feature: Registration, session_id: str, now: datetime) -> tuple[Row, str]:
+def register(conn: Connection, feature: Registration, session_id: str, now: datetime) -> tuple[Payload, str]:
     """Register a feature; one that is known gets these claims and this description in place of its own.
 
     Args:
@@ -84,14 +84,16 @@ def register(conn: Connection, feature: Registration, session_id: str, now: date
     else:
         rows.change(conn, feature.feature_id, described)
     keys = {key.file_path: key for key in feature.claims}.values()
-    claims = [{"claim": key.file_path, "match_key": key.match_key, "is_pattern": key.is_pattern} for key in keys]
+    claims: list[NewFeatureClaim] = [
+        {"claim": key.file_path, "match_key": key.match_key, "is_pattern": key.is_pattern} for key in keys
+    ]
     rows.replace_claims(conn, feature.feature_id, claims)
     data = {"feature_id": feature.feature_id, "claims": len(claims)}
     events.record(conn, now, f"feature.{action}", session_id=session_id, data=data)
     return detail(conn, feature.feature_id), action
 
 
-def deregister(conn: Connection, feature_id: str, status: str, session_id: str, now: datetime) -> Row:
+def deregister(conn: Connection, feature_id: str, status: str, session_id: str, now: datetime) -> Payload:
     """End a feature: its claims count no more. One that has ended already stays as it ended.
 
     Args:
@@ -110,7 +112,7 @@ def deregister(conn: Connection, feature_id: str, status: str, session_id: str, 
     return detail(conn, feature_id)
 
 
-def detail(conn: Connection, feature_id: str) -> Row:
+def detail(conn: Connection, feature_id: str) -> Payload:
     """One feature as it is shown.
 
     Raises:
@@ -124,13 +126,13 @@ def detail(conn: Connection, feature_id: str) -> Row:
     return wire(row, [claim["claim"] for claim in rows.claims_of(conn, feature_id)])
 
 
-def active(conn: Connection) -> list[Row]:
+def active(conn: Connection) -> list[Payload]:
     """Every active feature as it is shown, oldest first."""
     claims = rows.active_claims(conn)
     return [wire(row, [claim["claim"] for claim in claims[row["feature_id"]]]) for row in rows.active(conn)]
 
 
-def analyze(conn: Connection, feature_id: str | None, candidate: Sequence[LockKey] | None) -> Row:
+def analyze(conn: Connection, feature_id: str | None, candidate: Sequence[LockKey] | None) -> Payload:
     """Judge how a feature, or one that is only thought of, goes beside the active ones.
 
     Args:
@@ -161,7 +163,7 @@ def analyze(conn: Connection, feature_id: str | None, candidate: Sequence[LockKe
     }
 
 
-def wire(row: Row, claims: list[str]) -> Row:
+def wire(row: FeatureRow, claims: list[str]) -> Payload:
     """A feature as every surface shows it."""
     return {
         "feature_id": row["feature_id"],
@@ -178,7 +180,7 @@ def wire(row: Row, claims: list[str]) -> Row:
     }
 
 
-def _conflict(name: str, meeting: Meeting) -> Row:
+def _conflict(name: str, meeting: Meeting) -> Payload:
     return {
         "feature_id": name,
         "feasibility": meeting.feasibility.value,
@@ -195,7 +197,7 @@ def _own(conn: Connection, feature_id: str | None) -> list[LockKey]:
     return [_key(row) for row in rows.claims_of(conn, feature_id)]
 
 
-def _key(row: Row) -> LockKey:
+def _key(row: FeatureClaimRow) -> LockKey:
     return LockKey(row["claim"], row["match_key"], bool(row["is_pattern"]))
 
 

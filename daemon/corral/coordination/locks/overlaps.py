@@ -6,11 +6,10 @@ names, all locks are read once, and each glob finds the plain paths among them i
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import cached_property
 from itertools import islice
-from typing import Any
 
 from sqlalchemy import Connection
 
@@ -26,9 +25,9 @@ from corral.coordination.locks.keys import (
 )
 from corral.errors import InvalidInput
 from corral.models.instants import iso
+from corral.store.rows.sessions import HeldLock
 from corral.store.sessions import locks as rows
 
-Row = dict[str, Any]
 MOST_COMPARED = 10_000_000
 """Characters of the keys of locks that the globs of one call are compared with, if those may be anywhere."""
 
@@ -48,7 +47,7 @@ class Overlaps:
         self._exclusive_only = exclusive_only
         self._compared = 0
 
-    def of(self, key: LockKey, most: int | None = None) -> list[Row]:
+    def of(self, key: LockKey, most: int | None = None) -> list[HeldLock]:
         """Those that overlap a key, the longest lasting last.
 
         Args:
@@ -58,7 +57,7 @@ class Overlaps:
             InvalidInput: There are too many locks for globs that may be anywhere.
         """
         below = reach(key)
-        near: Iterable[Row]
+        near: Iterable[HeldLock]
         if meets_all(key):
             near = rows.by_expiry(self._conn, self._now)
         elif below:
@@ -69,20 +68,20 @@ class Overlaps:
         found = islice(met, most) if meets_all(key) else met
         return sorted(found, key=lambda row: (row["expires_at"], row["lock_id"]))[:most]
 
-    def _others(self, found: Iterable[Row]) -> Iterator[Row]:
+    def _others(self, found: Iterable[HeldLock]) -> Iterator[HeldLock]:
         for row in found:
             if row["session_id"] not in self._mine and (row["exclusive"] or not self._exclusive_only):
                 yield row
 
     @cached_property
-    def _globs(self) -> list[Row]:
+    def _globs(self) -> list[HeldLock]:
         return rows.globs(self._conn, self._now)
 
     @cached_property
     def _plain(self) -> Crowd:
         return Crowd(rows.plain_keys(self._conn, self._now, self._mine, exclusive_only=self._exclusive_only))
 
-    def _on_paths(self, key: LockKey, most: int | None) -> list[Row]:
+    def _on_paths(self, key: LockKey, most: int | None) -> Sequence[HeldLock]:
         self._compared += len(self._plain.text)
         if self._compared > MOST_COMPARED:
             raise InvalidInput(

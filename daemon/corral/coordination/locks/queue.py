@@ -9,16 +9,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import datetime
-from typing import Any
+from typing import TypedDict
 
 from sqlalchemy import Connection
 
 from corral.coordination.locks.keys import LockKey, key_covers, keys_overlap, stored_key
 from corral.models.instants import iso
+from corral.models.payload import Payload
 from corral.store.sessions import lock_waits as rows
 from corral.store.sessions import locks as lock_rows
 
-Row = dict[str, Any]
+
+class Obstacle(TypedDict):
+    """What stands in the way of a lock: another one, or somebody who waits for one."""
+
+    file_path: str
+    agent_name: str
+    session_id: str
+    current_task: str | None
+    task_id: str | None
+    reason: str | None
+    exclusive: bool
+    automatic: bool
+    checkout: str
+    expires_at: str
 
 
 class Ahead:
@@ -53,16 +67,26 @@ class Ahead:
             and (before is None or wait["seq"] < before)
         ]
 
-    def of(self, key: LockKey) -> Iterator[Row]:
-        """Those who wait for something that overlaps the key, as rows like those of locks; ``file_path`` is what they want.
+    def of(self, key: LockKey) -> Iterator[Obstacle]:
+        """Those who wait for something that overlaps the key; ``file_path`` is what they want.
 
         What the session has already it may take anew: then it is the session that the others wait for.
         """
         for wait, wanted in self._waits:
             met = next((other for other in wanted if keys_overlap(key, other)), None)
             if met is not None and not self._has(key):
-                nothing = {"automatic": False, "checkout": None, "task_id": None}
-                yield {**wait, **nothing, "file_path": met.file_path}
+                yield {
+                    "file_path": met.file_path,
+                    "agent_name": wait["agent_name"],
+                    "session_id": wait["session_id"],
+                    "current_task": wait["current_task"],
+                    "task_id": None,
+                    "reason": wait["reason"],
+                    "exclusive": wait["exclusive"],
+                    "automatic": False,
+                    "checkout": "",
+                    "expires_at": wait["expires_at"],
+                }
 
     def _has(self, key: LockKey) -> bool:
         if self._held is None:
@@ -71,13 +95,13 @@ class Ahead:
         return any(key_covers(held, key) for held in self._held)
 
 
-def circle(first: str, obstacles: Callable[[str], Sequence[Row]]) -> list[Row]:
+def circle(first: str, obstacles: Callable[[str], Sequence[Payload]]) -> list[Payload]:
     """The obstacles by which a session waits for itself, one for each session on the way round; empty if it does not.
 
     Args:
         obstacles: What stands in a session's way (``session_id`` says whose it is); asked once for each session on a way.
     """
-    ways: list[list[Row]] = [[]]
+    ways: list[list[Payload]] = [[]]
     seen = {first}
     while ways:
         way = ways.pop()

@@ -6,7 +6,6 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from sqlalchemy import Connection
 
@@ -15,13 +14,14 @@ from corral.coordination.locks.table import Holder, wire
 from corral.errors import LockHeld
 from corral.models.events import EventKind
 from corral.models.instants import iso, parse
+from corral.models.payload import Payload
 from corral.models.states import SessionStatus
 from corral.models.visible import embedded
 from corral.store import events
+from corral.store.rows.sessions import LockOfHolder
 from corral.store.sessions import locks as rows
 from corral.store.sessions import sessions as session_rows
 
-Row = dict[str, Any]
 INACTIVE_S = 1800.0
 """After so long without a sign of life a session may be thought gone."""
 QUIET_S = 900.0
@@ -63,7 +63,7 @@ class Judgement:
         return not self.signs
 
 
-def judge(lock: Row, activity: Activity, now: datetime) -> Judgement:
+def judge(lock: LockOfHolder, activity: Activity, now: datetime) -> Judgement:
     """Whether a holder is gone.
 
     Args:
@@ -102,7 +102,7 @@ def force_release(
     note: str = "",
     notify: bool = True,
     by_person: bool = False,
-) -> list[Row]:
+) -> list[Payload]:
     """Take the locks on the keys and with the ids from their holders, all or none; the caller's own are left alone.
 
     Args:
@@ -129,7 +129,8 @@ def force_release(
             raise _active(lock, judged)
         told.append({**wire(lock), **_seen(lock, activity or Activity()), "stale_reasons": list(judged.reasons)})
     rows.release_these(conn, [lock["lock_id"] for lock in others])
-    who = (session_rows.get(conn, by.session_id) or {}).get("agent_name")
+    taker = session_rows.get(conn, by.session_id)
+    who = taker["agent_name"] if taker is not None else None
     for lock, facts in zip(others, told, strict=True):
         data = {"path": lock["file_path"], "by": by.session_id, "note": note, "reasons": facts["stale_reasons"]}
         events.record(conn, iso(now), EventKind.LOCK_FORCE_RELEASED, session_id=lock["session_id"], data=data)
@@ -142,7 +143,7 @@ def force_release(
     return told
 
 
-def _active(lock: Row, judged: Judgement) -> ReservationActive:
+def _active(lock: LockOfHolder, judged: Judgement) -> ReservationActive:
     who = lock["agent_name"]
     return ReservationActive(
         f"{lock['file_path']} is not taken from {who}, who is at work.",
@@ -153,7 +154,7 @@ def _active(lock: Row, judged: Judgement) -> ReservationActive:
     )
 
 
-def _seen(lock: Row, activity: Activity) -> Row:
+def _seen(lock: LockOfHolder, activity: Activity) -> Payload:
     seen = {"mail": activity.mail_at, "filesystem": activity.file_at, "git": activity.git_at}
     dated = {f"last_{what}_activity_at": iso(at) if at else None for what, at in seen.items()}
     return {"last_agent_activity_at": lock["last_heartbeat"], **dated}

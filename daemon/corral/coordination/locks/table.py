@@ -11,21 +11,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
-from typing import Any
 
 from sqlalchemy import Connection
 
 from corral.coordination.locks.keys import LockKey, spellings
 from corral.coordination.locks.overlaps import Overlaps
-from corral.coordination.locks.queue import Ahead
+from corral.coordination.locks.queue import Ahead, Obstacle
 from corral.errors import Conflict, InvalidInput, LimitReached, LockHeld, NotFound
 from corral.models.events import EventKind
 from corral.models.identifiers import ordered_id
 from corral.models.instants import after, iso, parse
+from corral.models.payload import Payload
 from corral.store import events
+from corral.store.rows.sessions import HeldLock, LockRow, LockTerms, NamedLock, RenewedLock
 from corral.store.sessions import locks as rows
 
-Row = dict[str, Any]
 EVERYWHERE = ""
 """The checkout of a reservation."""
 
@@ -53,12 +53,12 @@ class Holder:
         return (self.session_id, *self.kin)
 
 
-def overlapping(conn: Connection, key: LockKey, holder: Holder, now: datetime) -> list[Row]:
+def overlapping(conn: Connection, key: LockKey, holder: Holder, now: datetime) -> list[HeldLock]:
     """Live locks of others that overlap a key, the longest lasting last."""
     return Overlaps(conn, holder.family, now).of(key)
 
 
-def meeting(conn: Connection, keys: Sequence[LockKey], now: datetime) -> Iterator[Row]:
+def meeting(conn: Connection, keys: Sequence[LockKey], now: datetime) -> Iterator[Payload]:
     """The live locks that overlap any of the keys, as they are shown, each once, and as many as are asked for."""
     overlaps, seen = Overlaps(conn, (), now), set[str]()
     for key in keys:
@@ -68,7 +68,7 @@ def meeting(conn: Connection, keys: Sequence[LockKey], now: datetime) -> Iterato
                 yield wire(row)
 
 
-def standing(conn: Connection, keys: Sequence[LockKey], holder: Holder, now: datetime) -> list[Row]:
+def standing(conn: Connection, keys: Sequence[LockKey], holder: Holder, now: datetime) -> list[Payload]:
     """For each key, whether an edit of it would be free, and who holds what overlaps it; ``left_out`` where that is cut."""
     overlaps, room, told = Overlaps(conn, holder.family, now), MOST_IN_ALL, []
     for key in keys:
@@ -88,7 +88,7 @@ def obstacles(
     *,
     exclusive: bool,
     before: int | None = None,
-) -> dict[LockKey, list[Row]]:
+) -> dict[LockKey, list[Payload]]:
     """What stands in the way of reserving keys: others' locks, then those who wait and came first; free keys are not in it.
 
     Args:
@@ -97,7 +97,7 @@ def obstacles(
     """
     ahead = Ahead(conn, holder.session_id, holder.kin, now, exclusive=exclusive, before=before)
     overlaps = Overlaps(conn, holder.family, now, exclusive_only=not exclusive)
-    found: dict[LockKey, list[Row]] = {}
+    found: dict[LockKey, list[Payload]] = {}
     room = MOST_IN_ALL
     for key in dict.fromkeys(keys):
         most = max(1, min(MOST_TOLD, room))
@@ -118,7 +118,7 @@ def acquire(
     ttl_s: float,
     exclusive: bool = True,
     reason: str | None = None,
-) -> list[Row]:
+) -> list[LockRow]:
     """Reserve several keys, all or none, in every checkout.
 
     Args:
@@ -148,7 +148,7 @@ def acquire_each(
     reason: str | None = None,
     whole: bool = False,
     before: int | None = None,
-) -> tuple[list[Row], dict[LockKey, list[Row]]]:
+) -> tuple[list[LockRow], dict[LockKey, list[Payload]]]:
     """Reserve those of the keys that are free, each for itself; see :func:`acquire`.
 
     Args:
@@ -184,7 +184,7 @@ def check_ttl(ttl_s: float) -> None:
         raise InvalidInput(f"A time to live of {ttl_s:g} s is not possible.", remedy="Use 1 s to 30 days.")
 
 
-def held(conflicts: Sequence[Row]) -> LockHeld:
+def held(conflicts: Sequence[Payload]) -> LockHeld:
     """The refusal of whoever asks for what others have, or wait for."""
     first = conflicts[0]
     who, what = first["holder"], first["file_path"]
@@ -199,7 +199,7 @@ def held(conflicts: Sequence[Row]) -> LockHeld:
 
 def hold(
     conn: Connection, keys: Sequence[LockKey], holder: Holder, checkout: str, now: datetime, *, ttl_s: float
-) -> list[Row]:
+) -> list[LockRow]:
     """Take or renew the automatic locks that come with an edit. The caller has looked at :func:`overlapping`.
 
     A session that holds too many gets no more of them, and its edits go on: the files are reported, and not locked.
@@ -221,10 +221,10 @@ def _take(
     exclusive: bool,
     automatic: bool,
     reason: str | None,
-) -> list[Row]:
+) -> list[LockRow]:
     """Take or renew a lock on each key; those that are new are one event."""
-    at, taken, new = iso(now), list[Row](), list[str]()
-    common = {
+    at, taken, new = iso(now), list[LockRow](), list[str]()
+    common: LockTerms = {
         "checkout": checkout,
         "session_id": holder.session_id,
         "exclusive": exclusive,
@@ -236,8 +236,13 @@ def _take(
         "expires_at": after(now, ttl_s),
     }
     for key in keys:
-        about = {"file_path": key.file_path, "match_key": key.match_key, "is_pattern": key.is_pattern}
-        wanted = {**common, **about, "lock_id": ordered_id(now)}
+        wanted: LockRow = {
+            **common,
+            "lock_id": ordered_id(now),
+            "file_path": key.file_path,
+            "match_key": key.match_key,
+            "is_pattern": key.is_pattern,
+        }
         row = rows.upsert(conn, wanted)
         taken.append(row)
         if row["lock_id"] == wanted["lock_id"]:
@@ -257,7 +262,7 @@ def renew(
     keys: Sequence[LockKey] = (),
     lock_ids: Sequence[str] = (),
     whole: bool = False,
-) -> list[Row]:
+) -> list[RenewedLock]:
     """Let a session's reservations last longer: those on the keys and with the ids, or all of them if none is named.
 
     Args:
@@ -268,6 +273,7 @@ def renew(
         The locks as they are now, each with ``old_expires_at``.
     """
     check_ttl(extend_s)
+    found: Sequence[HeldLock]
     if keys or lock_ids:
         found = rows.named(
             conn, iso(now), match_keys=[one for key in keys for one in spellings(key)], lock_ids=lock_ids
@@ -279,7 +285,7 @@ def renew(
     missing = [key.file_path for key in keys if there.isdisjoint(spellings(key))]
     if whole and missing:
         raise NotFound(f"You hold no reservation of {missing[0]}.", remedy="Acquire it; `corral lock list` shows all.")
-    latest, renewed = after(now, MAX_TTL_S), []
+    latest, renewed = after(now, MAX_TTL_S), list[RenewedLock]()
     for row in mine:
         expires_at = max(row["expires_at"], min(latest, after(parse(row["expires_at"]), extend_s)))
         renewed.append({**row, "expires_at": expires_at, "old_expires_at": row["expires_at"]})
@@ -295,7 +301,7 @@ def release(
     *,
     by: str | None = None,
     lock_ids: Sequence[str] = (),
-) -> list[Row]:
+) -> list[LockRow]:
     """Give up a session's locks on the keys and with the ids (all of them if none is named); returns what was released.
 
     Args:
@@ -331,7 +337,7 @@ def expire(conn: Connection, now: datetime) -> datetime | None:
     return parse(upcoming) if upcoming else None
 
 
-def conflict(row: Row, key: LockKey, now: datetime) -> Row:
+def conflict(row: Obstacle, key: LockKey, now: datetime) -> Payload:
     """One overlap as it is told to whoever asked; ``waiting``: it is not held but waited for."""
     return {
         "requested": key.file_path,
@@ -350,16 +356,16 @@ def conflict(row: Row, key: LockKey, now: datetime) -> Row:
     }
 
 
-def _doing(found: Row) -> str:
+def _doing(found: Payload) -> str:
     return f" ({found['task'] or found['reason']})." if found["task"] or found["reason"] else "."
 
 
-def place(row: Row) -> str:
+def place(row: Payload) -> str:
     """Where a lock stands in the list of all, the oldest first; for :func:`listing`."""
     return f"{row['acquired_at']},{row['lock_id']}"
 
 
-def listing(conn: Connection, now: datetime, *, after: str | None, limit: int) -> list[Row]:
+def listing(conn: Connection, now: datetime, *, after: str | None, limit: int) -> list[Payload]:
     """So many live locks, as they are shown, the oldest first.
 
     Args:
@@ -375,7 +381,7 @@ def listing(conn: Connection, now: datetime, *, after: str | None, limit: int) -
     return [wire(row) for row in rows.listing(conn, iso(now), after=behind, limit=limit)]
 
 
-def wire(row: Row) -> Row:
+def wire(row: NamedLock) -> Payload:
     """A lock as every surface shows it."""
     return {
         "lock_id": row["lock_id"],

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from sqlalchemy import Connection
 
@@ -21,12 +20,13 @@ from corral.errors import Conflict, InvalidInput, LockHeld
 from corral.models.events import EventKind
 from corral.models.identifiers import new_id
 from corral.models.instants import after, iso, parse
+from corral.models.payload import Payload
 from corral.models.visible import embedded
 from corral.store import events
+from corral.store.rows.sessions import LockRow, WaitingSession
 from corral.store.sessions import lock_waits as rows
 from corral.store.sessions import sessions as session_rows
 
-Row = dict[str, Any]
 PLACE_S = 60.0
 """How long a place in the queue is kept without a word: those of a daemon that was killed are soon in nobody's way."""
 FORGOTTEN_S = 3600.0
@@ -84,7 +84,8 @@ def enter(conn: Connection, wish: Wish, holder: Holder, now: datetime) -> Wait:
     wait = Wait(row["wait_id"], row["seq"], holder, wish)
     in_the_way = obstacles(conn, wait, now)
     _refuse_circle(conn, wait, now)
-    name = (session_rows.get(conn, holder.session_id) or {}).get("agent_name")
+    asker = session_rows.get(conn, holder.session_id)
+    name = asker["agent_name"] if asker is not None else None
     paths = [key.file_path for key in wish.keys]
     events.record(conn, iso(now), EventKind.LOCK_AWAITED, session_id=holder.session_id, data={"paths": paths})
     for told in {found["session_id"]: found for found in in_the_way if not found["waiting"]}.values():
@@ -95,19 +96,19 @@ def enter(conn: Connection, wish: Wish, holder: Holder, now: datetime) -> Wait:
     return wait
 
 
-def obstacles(conn: Connection, wait: Wait, now: datetime) -> list[Row]:
+def obstacles(conn: Connection, wait: Wait, now: datetime) -> list[Payload]:
     """What stands in the way of somebody who waits, as :func:`corral.coordination.locks.table.conflict` tells it."""
     wish = wait.wish
     found = locks.obstacles(conn, wish.keys, wait.holder, now, exclusive=wish.exclusive, before=wait.seq)
     return [row for of_key in found.values() for row in of_key]
 
 
-def next_expiry(found: Sequence[Row]) -> datetime | None:
+def next_expiry(found: Sequence[Payload]) -> datetime | None:
     """When the first of the locks that stand in the way expires."""
     return min((parse(row["expires_at"]) for row in found if not row["waiting"]), default=None)
 
 
-def take(conn: Connection, wait: Wait, now: datetime) -> list[Row] | None:
+def take(conn: Connection, wait: Wait, now: datetime) -> list[LockRow] | None:
     """Give all that was waited for, and end the wait, if nothing stands in the way; None otherwise.
 
     Raises:
@@ -158,7 +159,7 @@ def _refuse_circle(conn: Connection, wait: Wait, now: datetime) -> None:
     """Raise LockHeld where sessions wait for each other and this one is the last who came."""
     waits = rows.waiting(conn, iso(now))
 
-    def ways(session_id: str) -> list[Row]:
+    def ways(session_id: str) -> list[Payload]:
         # Only of whom a way leads to: as a rule those who hold something wait for nothing.
         mine = [row for row in waits if row["session_id"] == session_id]
         return [{**one, "who": row["agent_name"]} for row in mine for one in obstacles(conn, _stored(row), now)]
@@ -177,7 +178,7 @@ def _refuse_circle(conn: Connection, wait: Wait, now: datetime) -> None:
     )
 
 
-def _stored(row: Row) -> Wait:
+def _stored(row: WaitingSession) -> Wait:
     kin = (row["parent_session_id"],) if row["parent_session_id"] else ()
     wish = Wish(tuple(stored_key(key) for key in row["keys"]), row["ttl_s"], row["exclusive"], row["reason"])
     return Wait(row["wait_id"], row["seq"], Holder(row["session_id"], kin=kin), wish)

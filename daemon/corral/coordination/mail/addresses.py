@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import TypedDict
 
 from sqlalchemy import Connection
 
@@ -19,11 +19,11 @@ from corral.models.identifiers import new_id
 from corral.models.instants import iso
 from corral.models.states import RecipientRole, SessionStatus
 from corral.store import events
+from corral.store.rows.sessions import CalledSession, NameRow, SessionRow
 from corral.store.sessions import messages as mail
 from corral.store.sessions import names as rows
 from corral.store.sessions import sessions as session_rows
 
-Row = dict[str, Any]
 Roles = Callable[[str], "Sequence[str] | None"]
 """The names of the members of the team who have a role, or of the one who is called so; None: there is neither."""
 EVERYBODY = "all"
@@ -51,6 +51,15 @@ class AgentNotFound(NotFound):
     default_remedy = "discover_agents, or `corral session list`, shows who is there."
 
 
+class Addressee(TypedDict):
+    """A session that a message goes to: how it was named, and whether anybody is there."""
+
+    session_id: str
+    name: str
+    role: str
+    status: str
+
+
 @dataclass(frozen=True)
 class Identity:
     """A session under one of its names."""
@@ -67,10 +76,10 @@ def identity(conn: Connection, session_id: str, name: str | None) -> Identity:
         NotPermitted: Another session does.
     """
     if name is None:
-        row = session_rows.get(conn, session_id)
-        if row is None:
+        own = session_rows.get(conn, session_id)
+        if own is None:
             raise AgentNotFound(f"There is no session {session_id}.")
-        return Identity(session_id, row["agent_name"])
+        return Identity(session_id, own["agent_name"])
     own = session_rows.get(conn, session_id)
     if own is not None and own["agent"] and own["agent"].lower() == name.lower():
         return Identity(session_id, own["agent"])
@@ -85,7 +94,7 @@ def identity(conn: Connection, session_id: str, name: str | None) -> Identity:
     return Identity(session_id, row["called"])
 
 
-def known(conn: Connection, name: str) -> Row:
+def known(conn: Connection, name: str) -> CalledSession:
     """The session that goes by a name.
 
     Raises:
@@ -139,7 +148,7 @@ def unused(conn: Connection, wish: str | None) -> str:
     return agent_name(lambda name: rows.resolve(conn, name) is not None, new_id())
 
 
-def bind(conn: Connection, session_id: str, name: str, now: datetime, **about: str | None) -> Row:
+def bind(conn: Connection, session_id: str, name: str, now: datetime, **about: str | None) -> NameRow:
     """Give a session a further name, or change what is told of one it has. A name goes from a session that is over to the one
     that goes on under it, and the unread mail to it goes with it.
 
@@ -159,7 +168,7 @@ def bind(conn: Connection, session_id: str, name: str, now: datetime, **about: s
     return row
 
 
-def succeed(conn: Connection, name: str, before: Sequence[Row], session_id: str) -> None:
+def succeed(conn: Connection, name: str, before: Sequence[SessionRow], session_id: str) -> None:
     """A session goes on under a name: what waits for those that had it is its own, and so is what comes for them."""
     for row in before:
         mail.move(conn, name, row["session_id"], session_id)
@@ -178,7 +187,7 @@ def heir(conn: Connection, session_id: str) -> str:
     return session_id
 
 
-def freed(conn: Connection, name: str, session_id: str) -> list[Row]:
+def freed(conn: Connection, name: str, session_id: str) -> list[SessionRow]:
     """Free a name for a session that goes on under it; returns the sessions that had it, whose unread mail is to follow.
 
     Raises:
@@ -209,8 +218,8 @@ def recipients(
     wanted: Sequence[tuple[str, RecipientRole]],
     roles: Roles,
     now: datetime,
-) -> list[Row]:
-    """The sessions that a message goes to: ``{session_id, name, role, status}``, each once, under its first role.
+) -> list[Addressee]:
+    """The sessions that a message goes to, each once, under its first role.
 
     Args:
         wanted: Agent names in any case, session ids, members and roles of the team, ``all``; each with how it is addressed.
@@ -219,7 +228,7 @@ def recipients(
         InvalidInput: There is nobody at all.
         RecipientNotFound: An address means nobody.
     """
-    found: dict[str, Row] = {}
+    found: dict[str, Addressee] = {}
     unknown: list[str] = []
     for address, role in wanted:
         meant = _sessions(conn, sender_session_id, address.strip(), roles, now)
@@ -227,8 +236,10 @@ def recipients(
             unknown.append(address)
         for row in meant or ():
             status = SessionStatus.IDLE if row["agent_type"] == seats.SEAT else row["status"]  # nobody left: it waits
-            one = {"session_id": row["session_id"], "name": row["called"], "role": role.value, "status": status}
-            found.setdefault(row["session_id"], one)
+            found.setdefault(
+                row["session_id"],
+                {"session_id": row["session_id"], "name": row["called"], "role": role.value, "status": status},
+            )
     if unknown:
         raise _not_found(conn, unknown)
     if not found:
@@ -242,14 +253,16 @@ def recipients(
     return list(found.values())
 
 
-def _sessions(conn: Connection, sender: str | None, address: str, roles: Roles, now: datetime) -> list[Row] | None:
+def _sessions(
+    conn: Connection, sender: str | None, address: str, roles: Roles, now: datetime
+) -> list[CalledSession] | None:
     """Who is meant; None: nobody that is known.
 
     A role may be known and nobody have come for it: that is nobody too. Mail to a member itself waits until it comes.
     """
     if address.lower() == EVERYBODY:
         others = (row for row in session_rows.live(conn) if row["session_id"] != sender)
-        return [{**row, "called": row["agent_name"]} for row in others]
+        return [rows.called(row, row["agent_name"]) for row in others]
     if not address:
         return None
     named = seats.holders(conn, address)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from sqlalchemy import Connection
 
@@ -12,11 +12,11 @@ from corral.coordination.mail import addresses
 from corral.coordination.mail.addresses import Identity
 from corral.errors import InvalidInput
 from corral.models.instants import after
+from corral.models.payload import Payload
 from corral.models.states import SessionStatus
 from corral.store.sessions import messages as mail
 from corral.store.sessions import sessions
 
-Row = dict[str, Any]
 Policy = Literal["open", "auto", "contacts_only", "block_all"]
 POLICIES: tuple[str, ...] = get_args(Policy)
 REQUEST_S = 7 * 24 * 3600
@@ -25,7 +25,7 @@ CONTACT_S = 30 * 24 * 3600
 """How long a contact does."""
 
 
-def request(conn: Connection, me: Identity, to: str, now: datetime, ttl_s: float = REQUEST_S) -> Row:
+def request(conn: Connection, me: Identity, to: str, now: datetime, ttl_s: float = REQUEST_S) -> Payload:
     """Ask to write to an agent: ``{from, to, status, expires_at}``.
 
     Raises:
@@ -35,7 +35,7 @@ def request(conn: Connection, me: Identity, to: str, now: datetime, ttl_s: float
     return {"from": me.name, "to": other["called"], "status": "approved", "expires_at": after(now, ttl_s)}
 
 
-def respond(conn: Connection, me: Identity, to: str, now: datetime, ttl_s: float = CONTACT_S) -> Row:
+def respond(conn: Connection, me: Identity, to: str, now: datetime, ttl_s: float = CONTACT_S) -> Payload:
     """Answer whoever asked: ``{from, to, approved, expires_at}``; to refuse is not possible, and no error.
 
     Raises:
@@ -45,7 +45,7 @@ def respond(conn: Connection, me: Identity, to: str, now: datetime, ttl_s: float
     return {"from": other["called"], "to": me.name, "approved": True, "expires_at": after(now, ttl_s)}
 
 
-def listing(conn: Connection, session_id: str, *, blind: bool = True) -> Iterator[Row]:
+def listing(conn: Connection, session_id: str, *, blind: bool = True) -> Iterator[Payload]:
     """With whom a session has exchanged mail, the latest first: ``{to, status, active, updated_at}``.
 
     Args:
@@ -58,7 +58,7 @@ def listing(conn: Connection, session_id: str, *, blind: bool = True) -> Iterato
         yield {"to": row["agent_name"], "status": "approved", "active": alive, "updated_at": partner["at"]}
 
 
-def choose(me: Identity, policy: str) -> Row:
+def choose(me: Identity, policy: str) -> Payload:
     """Say who may write to one: ``{agent, policy}``, as it is and stays: open.
 
     Raises:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime
-from typing import Any
 
 from sqlalchemy import Connection
 
@@ -12,10 +11,10 @@ from corral.errors import InvalidInput, NotFound
 from corral.models.instants import UTC, iso
 from corral.models.states import Importance
 from corral.store.engine import search
+from corral.store.rows.mail import InboxMessage, MessageRow, WrittenMessage
 from corral.store.sessions import mailbox as rows
 from corral.store.sessions import messages
 
-Row = dict[str, Any]
 MOST_AT_ONCE = 1000
 """Messages in one answer."""
 LAST = "~"
@@ -45,7 +44,7 @@ def inbox(
     before: tuple[int, str] | None = None,
     limit: int = 20,
     written: Mapping[str, str] | None = None,
-) -> Iterator[Row]:
+) -> Iterator[InboxMessage] | Iterator[WrittenMessage]:
     """A session's mail, the newest first; of everybody where none is named. What is not looked at is not read.
 
     Args:
@@ -85,7 +84,9 @@ def _check_limit(limit: int, most: int) -> None:
         raise InvalidInput(f"A limit of {limit} is not possible.", remedy=f"Use 1 to {most}.")
 
 
-def thread(conn: Connection, thread_id: str, *, before: int | None = None, limit: int = MOST_AT_ONCE) -> Iterator[Row]:
+def thread(
+    conn: Connection, thread_id: str, *, before: int | None = None, limit: int = MOST_AT_ONCE
+) -> Iterator[MessageRow]:
     """The messages of a thread, the newest first; a message's number or id means its thread.
 
     Args:
@@ -108,7 +109,7 @@ def thread_of(conn: Connection, reference: str) -> str | None:
 
 def find(
     conn: Connection, words: str, *, session_id: str | None = None, asker: str | None = None, limit: int = 20
-) -> Iterator[Row]:
+) -> Iterator[MessageRow]:
     """Messages that hold all the words, the best first; only those that a session sent or got, where one is named.
 
     Args:

@@ -6,18 +6,19 @@ characters. A message enters a session's context once, and holds its Stop once a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Connection
 
 from corral.models.instants import iso
+from corral.models.payload import Payload
 from corral.models.states import RecipientRole
 from corral.models.visible import visible
+from corral.store.rows.mail import RecipientState, WaitingMessage
 from corral.store.sessions import messages as rows
 
-Row = dict[str, Any]
 AT_ONCE = 6000
 """Characters of mail in one answer of a hook; what is left over comes with the next one."""
 ACK_WITHIN_S = 1800
@@ -61,7 +62,7 @@ def waits(conn: Connection, session_id: str) -> str | None:
 
 
 def _told(
-    conn: Connection, session_id: str, mail: Sequence[Row], now: datetime, *, urgent: bool
+    conn: Connection, session_id: str, mail: Sequence[WaitingMessage], now: datetime, *, urgent: bool
 ) -> tuple[list[int], list[str]]:
     """Hand over what fits of some mail: the numbers of it, and the texts."""
     texts: list[str] = []
@@ -79,7 +80,7 @@ def _told(
     return taken, [_HEAD, *texts, *([f"{left} more will follow."] if left else [])]
 
 
-def shown(row: Row) -> str:
+def shown(row: WaitingMessage) -> str:
     """A message as a model is shown it, in at most ``AT_ONCE`` characters."""
     about = {
         "id": row["seq"],
@@ -122,13 +123,13 @@ ADDRESSED = {**WIRE, "to": "addressed", "role": "role", "state": "state"}
 """one out of an inbox also says how it was addressed, to whom, and its ``state``."""
 
 
-def wire(message: Row) -> Row:
+def wire(message: Mapping[str, Any]) -> Payload:
     """A message as HTTP shows it."""
     shape = ADDRESSED if "addressed" in message else WIRE
     return {name: message[column] for name, column in shape.items()}
 
 
-def receipts(recipients: Sequence[Row], *, hidden: bool = False) -> list[Row]:
+def receipts(recipients: Sequence[RecipientState], *, hidden: bool = False) -> list[Payload]:
     """What became of a message at each recipient.
 
     Args:

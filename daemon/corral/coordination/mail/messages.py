@@ -15,20 +15,21 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Literal
 
 from sqlalchemy import Connection
 
-from corral.coordination.mail.addresses import SYSTEM, Identity, Roles, heir, no_roles, recipients
+from corral.coordination.mail.addresses import SYSTEM, Addressee, Identity, Roles, heir, no_roles, recipients
 from corral.errors import Conflict, IdempotencyKeyConflict, InvalidInput, NotFound
 from corral.models.events import EventKind
 from corral.models.identifiers import ordered_id
 from corral.models.instants import iso
+from corral.models.payload import Payload
 from corral.models.states import Importance, RecipientRole, SessionStatus
 from corral.store import events
+from corral.store.rows.mail import MessageRow, NewRecipient, RecipientState
 from corral.store.sessions import messages as rows
 
-Row = dict[str, Any]
 BODY_LIMIT = 64 * 1024
 """Bytes of a body, as UTF-8."""
 SUBJECT_LIMIT = 500
@@ -41,6 +42,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 """Control characters, and what separates lines and paragraphs."""
 _LISTED = "fetch_inbox lists what is there; so does `corral message inbox`."
 _IMPORTANCES = Importance.values()
+ReadColumn = Literal["read_at", "acknowledged_at"]
 
 
 class QuotaExceeded(Conflict):
@@ -82,7 +84,7 @@ class Letter:
     attachments: tuple[str, ...] = ()
     idempotency_key: str | None = None
     kind: str = "message"
-    data: Row = field(default_factory=dict)
+    data: Payload = field(default_factory=dict)
 
     @property
     def digest(self) -> str:
@@ -94,8 +96,8 @@ class Letter:
 class Sent:
     """A message that is stored; ``replayed``: it was before, under the same key."""
 
-    message: Row
-    recipients: list[Row]
+    message: MessageRow
+    recipients: list[RecipientState]
     replayed: bool = False
 
     @property
@@ -161,9 +163,10 @@ def _addressed(letter: Letter) -> tuple[tuple[RecipientRole, tuple[str, ...]], .
     return ((RecipientRole.TO, letter.to), (RecipientRole.CC, letter.cc), (RecipientRole.BCC, letter.bcc))
 
 
-def _recipient(found: Row, at: str) -> Row:
+def _recipient(found: Addressee, at: str) -> NewRecipient:
     gone = found["status"] == SessionStatus.DISCONNECTED
-    return {key: found[key] for key in ("session_id", "name", "role")} | {"bounced_at": at if gone else None}
+    whom, name, role = found["session_id"], found["name"], found["role"]
+    return {"session_id": whom, "name": name, "role": role, "bounced_at": at if gone else None}
 
 
 def reply(
@@ -201,7 +204,7 @@ def reply(
     return send(conn, sender, answer, now, roles=roles)
 
 
-def get(conn: Connection, reference: str | int) -> Row:
+def get(conn: Connection, reference: str | int) -> MessageRow:
     """One message, by its number or its id.
 
     Raises:
@@ -213,7 +216,7 @@ def get(conn: Connection, reference: str | int) -> Row:
     return row
 
 
-def mark_read(conn: Connection, session_id: str, reference: str | int, now: datetime) -> Row:
+def mark_read(conn: Connection, session_id: str, reference: str | int, now: datetime) -> RecipientState:
     """The recipient has read a message; returns the receipt. The first time counts.
 
     Raises:
@@ -222,7 +225,7 @@ def mark_read(conn: Connection, session_id: str, reference: str | int, now: date
     return _mark(conn, session_id, reference, ("read_at",), now)
 
 
-def acknowledge(conn: Connection, session_id: str, reference: str | int, now: datetime) -> Row:
+def acknowledge(conn: Connection, session_id: str, reference: str | int, now: datetime) -> RecipientState:
     """The recipient acknowledges a message, and has read it; returns the receipt. The first time counts.
 
     Raises:
@@ -231,7 +234,9 @@ def acknowledge(conn: Connection, session_id: str, reference: str | int, now: da
     return _mark(conn, session_id, reference, ("read_at", "acknowledged_at"), now)
 
 
-def _mark(conn: Connection, session_id: str, reference: str | int, columns: Sequence[str], now: datetime) -> Row:
+def _mark(
+    conn: Connection, session_id: str, reference: str | int, columns: Sequence[ReadColumn], now: datetime
+) -> RecipientState:
     message = get(conn, reference)
     before = rows.receipt(conn, session_id, message["seq"])
     if before is None:

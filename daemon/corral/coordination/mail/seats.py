@@ -7,23 +7,22 @@ goes to each of them, and where there is none to a session that nobody is: the a
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
 
 from sqlalchemy import Connection
 
 from corral.models.identifiers import new_id
 from corral.models.instants import iso
 from corral.models.states import SessionStatus
+from corral.store.rows.sessions import CalledSession
 from corral.store.sessions import messages as mail
 from corral.store.sessions import names
 from corral.store.sessions import sessions as rows
 
-Row = dict[str, Any]
 SEAT = "seat"
 """The ``agent_type`` of the session that nobody is."""
 
 
-def holders(conn: Connection, name: str) -> list[Row]:
+def holders(conn: Connection, name: str) -> list[CalledSession]:
     """Whom a name means, with ``called``: the living session that goes by it and those at work for the agent that does; if
     there is none, whoever went by it last, or the seat."""
     named, workers = names.meant(conn, name)
@@ -32,12 +31,12 @@ def holders(conn: Connection, name: str) -> list[Row]:
     return [named, *workers]
 
 
-def make(conn: Connection, agent: str, now: datetime) -> Row:
+def make(conn: Connection, agent: str, now: datetime) -> CalledSession:
     """The seat of an agent whose name nobody has."""
     at = iso(now)
     about = {"session_id": f"{SEAT}-{new_id()}", "agent_name": agent, "agent_type": SEAT, "capabilities": []}
     over = {"status": SessionStatus.DISCONNECTED, "ended_at": at, "end_reason": "vacant"}
-    return {**rows.create(conn, {**about, **over, "started_at": at, "last_heartbeat": at}), "called": agent}
+    return names.called(rows.create(conn, {**about, **over, "started_at": at, "last_heartbeat": at}), agent)
 
 
 def take(conn: Connection, agent: str, session_id: str, now: datetime) -> None:

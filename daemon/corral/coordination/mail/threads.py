@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from sqlalchemy import Connection
 
+from corral.models.payload import Payload
 from corral.store.sessions import mailbox
 
-Row = dict[str, Any]
 EXAMPLES = 3
 """Messages of a thread that whoever joins it is shown whole."""
 MOST_POINTS = 50
 """Subjects in a summary, the latest."""
 
 
-def summary(conn: Connection, thread_id: str) -> Row:
+def summary(conn: Connection, thread_id: str) -> Payload:
     """Who has written what: ``{summary: {participants, key_points, action_items}, total_messages}``; all empty where there is
     no such thread yet."""
     found = mailbox.headings(conn, thread_id)

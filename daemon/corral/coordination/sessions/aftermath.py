@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Literal
 
 from sqlalchemy import Connection
 
@@ -19,11 +19,13 @@ from corral.coordination.sessions import handoffs
 from corral.models.events import EventKind
 from corral.models.instants import after, parse
 from corral.models.states import OPEN_MERGES, MergeState, TaskStatus
+from corral.store.rows import Columns, required
+from corral.store.rows.records import EventRow, HandoffRow
+from corral.store.rows.sessions import LockRow, SessionRow
 from corral.store.sessions import handoffs as rows
 from corral.store.sessions import traces
 from corral.store.tasks import tasks as task_rows
 
-Row = dict[str, Any]
 SPEECHLESS = ("person", "command")
 """The ``agent_type`` of those who leave no handoff."""
 COMMITTED = EventKind.SESSION_COMMITTED
@@ -42,7 +44,9 @@ _ENDS = {
 }
 
 
-def leave(conn: Connection, session: Row, family: Sequence[str], released: Sequence[Row], now: datetime) -> Row | None:
+def leave(
+    conn: Connection, session: SessionRow, family: Sequence[str], released: Sequence[LockRow], now: datetime
+) -> HandoffRow | None:
     """Write the handoff of a session that has just ended; None where there is nothing to say, or it has said it itself.
 
     Args:
@@ -62,12 +66,12 @@ def leave(conn: Connection, session: Row, family: Sequence[str], released: Seque
     return handoffs.store(conn, session, _account(conn, session, done, released, own), now, automatic=True)
 
 
-def _has_delivered(conn: Connection, session: Row) -> bool:
+def _has_delivered(conn: Connection, session: SessionRow) -> bool:
     task = task_rows.get(conn, session["task_id"]) if session["task_id"] else None
     return task is not None and task["status"] == TaskStatus.COMPLETED
 
 
-def _deeds(conn: Connection, session_id: str, family: Sequence[str]) -> list[Row]:
+def _deeds(conn: Connection, session_id: str, family: Sequence[str]) -> list[EventRow]:
     """What a session and its subagents did since it came, or came back."""
     seen = traces.events_of(conn, family)
     back = [
@@ -76,17 +80,20 @@ def _deeds(conn: Connection, session_id: str, family: Sequence[str]) -> list[Row
     return [row for row in seen[back[-1] if back else 0 :] if _is_deed(row)]
 
 
-def _is_deed(event: Row) -> bool:
+def _is_deed(event: EventRow) -> bool:
     return event["kind"].startswith(_DEEDS) or bool(event["data"].get("released"))
 
 
-def _touched(lock: Row) -> str:
+def _touched(lock: LockRow) -> str:
     """When a lock was taken or renewed last, which every edit does."""
     return max(str(lock["acquired_at"]), after(parse(lock["expires_at"]), -lock["ttl_s"]))
 
 
-def _account(conn: Connection, session: Row, done: list[Row], released: Sequence[Row], own: Row | None) -> Row:
-    tasks = traces.tasks_of(conn, _named(done, "task_id") | ({session["task_id"]} - {None}))
+def _account(
+    conn: Connection, session: SessionRow, done: list[EventRow], released: Sequence[LockRow], own: HandoffRow | None
+) -> Columns:
+    own_task = {session["task_id"]} if session["task_id"] is not None else set()
+    tasks = traces.tasks_of(conn, _named(done, "task_id") | own_task)
     merges = traces.merges_of(conn, _named(done, "merge_id"))
     landed = [row for row in merges if row["state"] == MergeState.LANDED]
     open_merges = [row for row in merges if row["state"] in OPEN_MERGES]
@@ -96,7 +103,7 @@ def _account(conn: Connection, session: Row, done: list[Row], released: Sequence
         "summary": _summary(conn, session),
         "completed_work": [
             *(f"Task completed: {row['title']}" for row in tasks if row["status"] == TaskStatus.COMPLETED),
-            *(f"Landed on {row['target']}: {row['title']} ({row['landed_sha'][:12]})" for row in landed),
+            *(f"Landed on {row['target']}: {row['title']} ({required(row['landed_sha'])[:12]})" for row in landed),
             *_commits(done),
         ],
         "in_progress": [
@@ -112,26 +119,26 @@ def _account(conn: Connection, session: Row, done: list[Row], released: Sequence
     }
 
 
-def _named(done: list[Row], column: str) -> set[str]:
-    return {row[column] for row in done if row[column] is not None}
+def _named(done: list[EventRow], column: Literal["task_id", "merge_id"]) -> set[str]:
+    return {named for row in done if (named := row[column]) is not None}
 
 
-def _summary(conn: Connection, session: Row) -> str:
-    ended = _ENDS.get(session["end_reason"], f"ended ({session['end_reason']})")
+def _summary(conn: Connection, session: SessionRow) -> str:
+    ended = _ENDS.get(session["end_reason"] or "", f"ended ({session['end_reason']})")
     at_work = f" at work on: {session['current_task']}" if session["current_task"] else ""
     said = (session["last_words"] or "").strip()
     words = f"\nIts last words: {said[:WORDS]}" if said else ""
     return f"{traces.called(conn, session)} {ended}{at_work}{words}"
 
 
-def _commits(done: list[Row]) -> Iterator[str]:
+def _commits(done: list[EventRow]) -> Iterator[str]:
     for row in done:
         if row["kind"] == COMMITTED:
             for commit in row["data"]["commits"]:
                 yield f"Committed {commit['sha'][:12]}: {commit['subject']}"
 
 
-def _files(done: list[Row], released: Sequence[Row]) -> list[str]:
+def _files(done: list[EventRow], released: Sequence[LockRow]) -> list[str]:
     """What was locked at the end, then what had been before, the latest first; each once."""
     earlier = [row["data"] for row in reversed(done) if row["kind"] in _FREED]
     before = [path for data in earlier for path in data.get("paths") or data.get("released") or [data.get("path")]]

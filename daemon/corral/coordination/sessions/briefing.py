@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from corral.models.visible import embedded
+from corral.store.rows.sessions import HeldLock, SessionRow
 from corral.store.sessions.sessions import shown_status
 
-Row = dict[str, Any]
 LIMIT = 1500
 """Characters; about 400 tokens. Only what waited for the session may be longer: it is told once."""
 LEAST_OF_HANDOFF = 200
@@ -20,9 +19,9 @@ _RULES = (
 
 
 def briefing(
-    me: Row,
-    others: Sequence[Row],
-    held: Sequence[Row],
+    me: SessionRow,
+    others: Sequence[SessionRow],
+    held: Sequence[HeldLock],
     *,
     target: str,
     behind: int | None,
@@ -70,7 +69,7 @@ def briefing(
     return "\n".join(part for part in (*first, middle, _RULES) if part)
 
 
-def _standing(row: Row) -> str:
+def _standing(row: SessionRow) -> str:
     return shown_status(row) + (", unguarded" if row["unguarded_since_at"] is not None else "")
 
 

@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypedDict
 
 from sqlalchemy import Connection
 
 from corral.coordination.sessions.aftermath import COMMITTED
 from corral.models.events import EventKind
+from corral.models.payload import Payload
+from corral.store.rows import required
+from corral.store.rows.merges import MergeRow
 from corral.store.sessions import sessions, traces
 
-Row = dict[str, Any]
+
+class Changesets(TypedDict):
+    """Commits, each ``{sha, subject, branch}``, and merge requests; both oldest first."""
+
+    commits: list[Payload]
+    merges: list[MergeRow]
 
 
-def of(conn: Connection, session_id: str) -> dict[str, list[Row]]:
-    """``{commits: [{sha, subject, branch}], merges: [stored rows]}`` of a session and its subagents, oldest first.
+def of(conn: Connection, session_id: str) -> Changesets:
+    """The changesets of a session and its subagents.
 
     The commits are those of its shell commands; what it submitted has more (the merge requests name base and head).
     """
     seen = traces.events_of(conn, sessions.family(conn, session_id))
     made = [row["data"] for row in seen if row["kind"] == COMMITTED]
+    queued = (row["merge_id"] for row in seen if row["kind"] == EventKind.MERGE_QUEUED)
     return {
         "commits": [{**commit, "branch": data["branch"]} for data in made for commit in data["commits"]],
-        "merges": traces.merges_of(conn, {row["merge_id"] for row in seen if row["kind"] == EventKind.MERGE_QUEUED}),
+        "merges": traces.merges_of(conn, set(map(required, queued))),
     }

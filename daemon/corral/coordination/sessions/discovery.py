@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
 
 from sqlalchemy import Connection
 
 from corral.errors import InvalidInput
+from corral.models.payload import Payload
 from corral.models.states import ShownStatus
+from corral.store.rows.sessions import SessionRow
 from corral.store.sessions import names
 from corral.store.sessions import sessions as rows
 
-Row = dict[str, Any]
 Capabilities = Callable[[str], Sequence[str]]
 MAX_CAPABILITIES = 64
 
 
-def discover(conn: Connection, capability: str | None, status: str | None, of_team: Capabilities) -> list[Row]:
+class DiscoveredSession(SessionRow):
+    """A session with the ``names`` that it goes by beside its own; ``capabilities``: those too that its team says it has."""
+
+    names: list[str]
+
+
+def discover(
+    conn: Connection, capability: str | None, status: str | None, of_team: Capabilities
+) -> list[DiscoveredSession]:
     """The sessions that can do something, most recently alive first; those that are over only where they are asked for.
 
     Args:
@@ -41,7 +49,7 @@ def everyone(
     of_team: Capabilities,
     *,
     after: str | None = None,
-) -> Iterator[Row]:
+) -> Iterator[DiscoveredSession]:
     """Sessions, those that are over too unless a status is asked for, the last to begin first.
 
     Args:
@@ -59,12 +67,12 @@ def everyone(
     return (row for row in found if not capability or _can(row, capability))
 
 
-def place(row: Row) -> str:
+def place(row: Payload) -> str:
     """Where a session stands in the list of all."""
     return f"{row['started_at']},{row['session_id']}"
 
 
-def able(conn: Connection, found: Iterable[Row], of_team: Capabilities) -> Iterator[Row]:
+def able(conn: Connection, found: Iterable[SessionRow], of_team: Capabilities) -> Iterator[DiscoveredSession]:
     """Sessions with the ``names`` that they go by beside their own, and with what they can do: as they say themselves, and as
     the team's definition says of any of their names."""
     called = names.by_session(conn)
@@ -75,7 +83,7 @@ def able(conn: Connection, found: Iterable[Row], of_team: Capabilities) -> Itera
         yield {**row, "names": others, "capabilities": list(dict.fromkeys([*row["capabilities"], *of_names]))}
 
 
-def _can(row: Row, capability: str) -> bool:
+def _can(row: DiscoveredSession, capability: str) -> bool:
     return capability.strip().casefold() in (known.casefold() for known in row["capabilities"])
 
 

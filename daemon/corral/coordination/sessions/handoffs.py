@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Literal
 
 from sqlalchemy import Connection
 
@@ -16,16 +16,20 @@ from corral.errors import InvalidInput, NotFound
 from corral.models.events import EventKind
 from corral.models.identifiers import new_id
 from corral.models.instants import iso
+from corral.models.payload import Payload, picked
 from corral.models.visible import visible
 from corral.store import events
+from corral.store.rows import Columns
+from corral.store.rows.records import HandoffRow
+from corral.store.rows.sessions import SessionRow
 from corral.store.sessions import handoffs as rows
 from corral.store.sessions import sessions as session_rows
 from corral.store.sessions import traces
 
-Row = dict[str, Any]
 Lines = str | Sequence[str] | None
 """A list as it is told: items, or text with one on each line."""
 
+ListName = Literal["completed_work", "in_progress", "decisions", "next_steps", "relevant_files"]
 LISTS = ("completed_work", "in_progress", "decisions", "next_steps", "relevant_files")
 LIMIT = 32_000
 """Characters of a whole handoff: one that is longer than that is not read."""
@@ -44,7 +48,7 @@ def lines(told: Lines) -> list[str]:
     return [item for item in plain if item]
 
 
-def write(conn: Connection, session_id: str, summary: str, lists: Mapping[str, Lines], now: datetime) -> Row:
+def write(conn: Connection, session_id: str, summary: str, lists: Mapping[str, Lines], now: datetime) -> HandoffRow:
     """Store what a session says to the next one.
 
     Args:
@@ -70,7 +74,7 @@ def write(conn: Connection, session_id: str, summary: str, lists: Mapping[str, L
     return store(conn, row, {"summary": summary.strip(), **said}, now, automatic=False)
 
 
-def store(conn: Connection, session: Row, said: Row, now: datetime, *, automatic: bool) -> Row:
+def store(conn: Connection, session: SessionRow, said: Columns, now: datetime, *, automatic: bool) -> HandoffRow:
     """Write a handoff in a session's name, with where it was at work."""
     made = rows.create(
         conn,
@@ -90,7 +94,7 @@ def store(conn: Connection, session: Row, said: Row, now: datetime, *, automatic
     return made
 
 
-def recent(conn: Connection, agent_name: str | None, limit: int) -> list[Row]:
+def recent(conn: Connection, agent_name: str | None, limit: int) -> list[Payload]:
     """The newest handoffs, of one agent or of everybody.
 
     Raises:
@@ -101,7 +105,7 @@ def recent(conn: Connection, agent_name: str | None, limit: int) -> list[Row]:
     return [wire(row) for row in rows.listing(conn, agent_name or None, limit)]
 
 
-def for_newcomer(conn: Connection, me: Row) -> str | None:
+def for_newcomer(conn: Connection, me: SessionRow) -> str | None:
     """The handoff that a session's briefing begins with, shortened; None where nobody left one for it.
 
     The first of these, always the newest from a session that is over: one under the same name; one of an earlier attempt at the
@@ -122,7 +126,7 @@ def for_newcomer(conn: Connection, me: Row) -> str | None:
     return _brief(found) if found is not None else None
 
 
-_BRIEFLY = (
+_BRIEFLY: tuple[tuple[str, ListName], ...] = (
     ("In progress", "in_progress"),
     ("Next", "next_steps"),
     ("Decided", "decisions"),
@@ -130,7 +134,7 @@ _BRIEFLY = (
 )
 
 
-def _brief(handoff: Row) -> str:
+def _brief(handoff: HandoffRow) -> str:
     """Quoted line by line: what somebody wrote is never taken for what Corral says."""
     said = [handoff["summary"]]
     said += [f"{label}: {'; '.join(handoff[name])}" for label, name in _BRIEFLY if handoff[name]]
@@ -144,7 +148,7 @@ def _brief(handoff: Row) -> str:
     )
 
 
-def wire(row: Row) -> Row:
+def wire(row: HandoffRow) -> Payload:
     """A handoff as every surface shows it."""
     names = (
         "handoff_id",
@@ -157,4 +161,4 @@ def wire(row: Row) -> Row:
         "branch",
         "created_at",
     )
-    return {name: row[name] for name in names}
+    return picked(row, names)

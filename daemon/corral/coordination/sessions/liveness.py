@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
 
 from sqlalchemy import Connection
 
@@ -18,10 +17,10 @@ from corral.coordination.sessions.registry import PERSON, SILENT
 from corral.errors import Conflict
 from corral.models.instants import iso, parse
 from corral.models.states import SessionStatus
+from corral.store.rows.sessions import SessionLife
 from corral.store.sessions import locks as lock_rows
 from corral.store.sessions import sessions as rows
 
-Row = dict[str, Any]
 LARGE_FLEET = 8
 
 
@@ -81,7 +80,7 @@ def judge(
     return over
 
 
-def _silent_s(conn: Connection, row: Row, seen: Seen, now: datetime) -> float:
+def _silent_s(conn: Connection, row: SessionLife, seen: Seen, now: datetime) -> float:
     """Seconds without a sign; output is one, and recorded."""
     sign = parse(row["last_heartbeat"])
     output = seen.output_at.get(row["session_id"])
@@ -91,12 +90,12 @@ def _silent_s(conn: Connection, row: Row, seen: Seen, now: datetime) -> float:
     return (now - max(sign, seen.awake_since)).total_seconds()
 
 
-def _family(row: Row) -> str:
+def _family(row: SessionLife) -> str:
     """The session that its person sees: a subagent asks through its parent, and a parent waits while its subagent asks."""
     return str(row["parent_session_id"] or row["session_id"])
 
 
-def _may_be_silent(conn: Connection, row: Row, seen: Seen, now: datetime, asking: Set[str]) -> bool:
+def _may_be_silent(conn: Connection, row: SessionLife, seen: Seen, now: datetime, asking: Set[str]) -> bool:
     session_id = row["session_id"]
     if row["agent_type"] == PERSON:  # a person's reservations live by their own time to live
         return bool(lock_rows.listing(conn, iso(now), [session_id]))
@@ -108,7 +107,7 @@ def _may_be_silent(conn: Connection, row: Row, seen: Seen, now: datetime, asking
     return row["status"] == SessionStatus.IDLE or _family(row) in asking
 
 
-def _has_client(row: Row, seen: Seen) -> bool:
+def _has_client(row: SessionLife, seen: Seen) -> bool:
     return row["client_pid"] is not None or row["session_id"] in seen.connected
 
 

@@ -17,7 +17,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -28,11 +28,14 @@ from corral.errors import InvalidInput
 from corral.models.events import EventKind
 from corral.models.identifiers import new_id
 from corral.models.instants import iso, parse
+from corral.models.payload import Payload, picked
 from corral.store import events
+from corral.store.rows import Columns
+from corral.store.rows.records import MemoryRow
+from corral.store.rows.sessions import SessionRow
 from corral.store.sessions import memories as rows
 from corral.store.sessions import traces
 
-Row = dict[str, Any]
 SAME_FOR_S = 3600.0
 """What an agent tells again within this time is the same memory, told once more."""
 DECAY_PER_DAY = 0.1
@@ -76,7 +79,7 @@ class Question:
     min_relevance: float = 0.0
 
 
-def remember(conn: Connection, session: Row, told: Memory, now: datetime) -> tuple[Row, bool]:
+def remember(conn: Connection, session: SessionRow, told: Memory, now: datetime) -> tuple[MemoryRow, bool]:
     """Keep a memory. The same summary of the same kind from the same agent within an hour is one memory: ``times`` counts.
 
     Args:
@@ -107,13 +110,13 @@ def remember(conn: Connection, session: Row, told: Memory, now: datetime) -> tup
     return _stored(conn, rows.create(conn, values), session, now), True
 
 
-def _stored(conn: Connection, row: Row, session: Row, now: datetime) -> Row:
-    about = {name: row[name] for name in ("memory_id", "agent_name", "event_type", "times")}
+def _stored(conn: Connection, row: MemoryRow, session: SessionRow, now: datetime) -> MemoryRow:
+    about = picked(row, ("memory_id", "agent_name", "event_type", "times"))
     events.record(conn, now, EventKind.MEMORY_STORED, session_id=session["session_id"], data=about)
     return row
 
 
-def recall(conn: Connection, asked: Question, now: datetime) -> list[Row]:
+def recall(conn: Connection, asked: Question, now: datetime) -> list[Payload]:
     """Memories by their relevance, the most relevant first, the newest first among equals.
 
     Raises:
@@ -144,13 +147,13 @@ def recall(conn: Connection, asked: Question, now: datetime) -> list[Row]:
     return [wire({**whole[seq], "relevance": round(relevant[seq], 4)}) for seq in best]
 
 
-def wire(row: Row) -> Row:
+def wire(row: Mapping[str, Any]) -> Payload:
     """A memory as every surface shows it."""
     names = (
         "memory_id", "agent_name", "session_id", "event_type", "summary", "details", "outcome", "lessons", "tags", "times",
         "relevance", "created_at", "seen_at",
     )  # fmt: skip
-    return {name: row[name] for name in names}
+    return picked(row, names)
 
 
 def _shares(conn: Connection, query: str) -> dict[int, float]:
@@ -163,7 +166,7 @@ def _shares(conn: Connection, query: str) -> dict[int, float]:
     return {seq: count / len(words) for count, seq in best}
 
 
-def _merged(twin: Row, told: Memory, now: datetime) -> Row:
+def _merged(twin: MemoryRow, told: Memory, now: datetime) -> Columns:
     return {
         "details": told.details if told.details is not None else twin["details"],
         "outcome": told.outcome or twin["outcome"],

@@ -20,13 +20,15 @@ from corral.errors import Conflict, InvalidInput, LimitReached, NotFound
 from corral.models.events import EventKind
 from corral.models.identifiers import check_session_id, new_id
 from corral.models.instants import after, iso
+from corral.models.payload import Payload
 from corral.models.states import SessionStatus
 from corral.store import events
+from corral.store.rows import Columns
+from corral.store.rows.sessions import SessionRow
 from corral.store.sessions import locks as lock_rows
 from corral.store.sessions import names
 from corral.store.sessions import sessions as rows
 
-Row = dict[str, Any]
 CONNECTION = "mcp"
 """The ``agent_type`` of a session that is nothing but the connection of an MCP client."""
 BY_HTTP = "http"
@@ -49,6 +51,12 @@ class Cleaned:
 
     agents: int
     locks: int
+
+
+class EndedSession(SessionRow):
+    """A session that has just ended, with the paths that came free."""
+
+    released: list[str]
 
 
 @dataclass(frozen=True)
@@ -78,7 +86,7 @@ class Arrival:
     task_id: str | None = None
 
 
-def register(conn: Connection, arrival: Arrival, now: datetime) -> Row:
+def register(conn: Connection, arrival: Arrival, now: datetime) -> SessionRow:
     """Create a session, or bring a known one back to life with what is new about it.
 
     A name that is chosen goes from a session that is over to the one that goes on under it, and the unread mail to it goes
@@ -138,7 +146,7 @@ def _check_room(conn: Connection, arrival: Arrival) -> None:
     )
 
 
-def _name(conn: Connection, arrival: Arrival, known: Row | None) -> tuple[str, list[Row]]:
+def _name(conn: Connection, arrival: Arrival, known: SessionRow | None) -> tuple[str, list[SessionRow]]:
     """The name that a session gets, and the sessions that had it, all over."""
     if arrival.agent_name is not None:
         try:
@@ -151,7 +159,7 @@ def _name(conn: Connection, arrival: Arrival, known: Row | None) -> tuple[str, l
     return agent_name(lambda name: names.resolve(conn, name) is not None, arrival.session_id), []
 
 
-def _inherit(conn: Connection, name: str, before: list[Row], session_id: str) -> None:
+def _inherit(conn: Connection, name: str, before: list[SessionRow], session_id: str) -> None:
     addresses.succeed(conn, name, before, session_id)
     if before:
         names.rebind(conn, name, session_id)
@@ -171,7 +179,7 @@ def predecessors(conn: Connection, arrival: Arrival) -> list[str]:
     ]
 
 
-def alive(conn: Connection, arrival: Arrival, now: datetime) -> Row:
+def alive(conn: Connection, arrival: Arrival, now: datetime) -> SessionRow:
     """A sign of life: cheap for a session that is known, a registration for one that is not (or was given up).
 
     It ends nobody: a late event of the session before a ``/clear`` must not end the one after it.
@@ -187,7 +195,7 @@ def unguard(conn: Connection, session_ids: Iterable[str], now: datetime) -> None
             rows.change(conn, session_id, {"unguarded_since_at": iso(now)})
 
 
-def over_http(conn: Connection, name: str, now: datetime) -> Row:
+def over_http(conn: Connection, name: str, now: datetime) -> SessionRow:
     """The session of plain HTTP with this name, made or brought back; without a name, a new one.
 
     Raises:
@@ -215,7 +223,7 @@ def errand(prompt: str) -> str:
     return first if len(first) <= ERRAND_LIMIT else first[: ERRAND_LIMIT - 1] + "…"
 
 
-def change(conn: Connection, session_id: str, values: Row) -> Row:
+def change(conn: Connection, session_id: str, values: Columns) -> SessionRow:
     """Set what a session says of itself.
 
     Raises:
@@ -227,7 +235,7 @@ def change(conn: Connection, session_id: str, values: Row) -> Row:
     return row
 
 
-def find(conn: Connection, who: str) -> Row:
+def find(conn: Connection, who: str) -> SessionRow:
     """A session by its id, or by a name that it goes by.
 
     Raises:
@@ -240,7 +248,7 @@ def find(conn: Connection, who: str) -> Row:
     return row
 
 
-def end(conn: Connection, session_id: str, reason: str, now: datetime, *, by: str | None = None) -> Row | None:
+def end(conn: Connection, session_id: str, reason: str, now: datetime, *, by: str | None = None) -> EndedSession | None:
     """The part of :mod:`corral.work.workers.departures` that this package knows: the session and its subagents end, their locks
     come free, and what it leaves is written down (``aftermath``).
 
@@ -268,7 +276,7 @@ def end(conn: Connection, session_id: str, reason: str, now: datetime, *, by: st
     return {**row, "released": released}
 
 
-def wire(row: Row) -> Row:
+def wire(row: SessionRow) -> Payload:
     """A session as every surface shows it."""
     return {
         "session_id": row["session_id"],

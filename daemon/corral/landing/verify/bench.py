@@ -26,9 +26,9 @@ from corral.models.identifiers import new_id
 from corral.models.instants import iso
 from corral.models.states import WorktreePurpose, WorktreeState
 from corral.store.engine.database import Database
+from corral.store.rows import Columns
+from corral.store.rows.tasks import WorktreeRow
 from corral.store.tasks import worktrees as rows
-
-Row = dict[str, Any]
 
 FORMER_NAME = "verify-1"
 """The folder that earlier versions used, below ``worktrees.root`` among everybody's, and without a row."""
@@ -131,7 +131,7 @@ class Bench:
 
     # -- its row
 
-    def _row(self) -> Row | None:
+    def _row(self) -> WorktreeRow | None:
         return self.db.read(lambda conn: rows.live_by_name(conn, self.name))
 
     def _set(self, **values: Any) -> None:
@@ -139,7 +139,7 @@ class Bench:
         if row is not None:
             self.db.write(lambda conn: rows.move(conn, row["worktree_id"], _LIVE, values))
 
-    def _new_row(self, sha: str, now: datetime) -> Row:
+    def _new_row(self, sha: str, now: datetime) -> Columns:
         return {
             "worktree_id": new_id(),
             "name": self.name,

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from sqlalchemy import Connection
 
 from corral.landing.verify.blame import Run, Step, weigh
 from corral.models.states import ReceiptStatus
 from corral.store.merges import receipts
+from corral.store.rows.merges import MergeRow, ReceiptRow
 
-Row = dict[str, Any]
 
-
-def of_candidate(conn: Connection, first: Row, target_tree: str) -> tuple[Step, Row | None]:
+def of_candidate(conn: Connection, first: ReceiptRow, target_tree: str) -> tuple[Step, ReceiptRow | None]:
     """What follows from a candidate's receipt that is not green, and the target's receipt that says so.
 
     Args:
@@ -26,7 +23,7 @@ def of_candidate(conn: Connection, first: Row, target_tree: str) -> tuple[Step, 
     return step, green if step in (Step.RETURN, Step.RUN_AGAIN) else red
 
 
-def of_second_run(conn: Connection, merge: Row, control_id: str | None, second: Row) -> str | None:
+def of_second_run(conn: Connection, merge: MergeRow, control_id: str | None, second: ReceiptRow) -> str | None:
     """Why a request comes back whose candidate has ended without a verdict again; None if there is no proof against it.
 
     Args:
@@ -42,9 +39,9 @@ def of_second_run(conn: Connection, merge: Row, control_id: str | None, second: 
     return f"{second['reason']}\nThat happened twice, while {passed}. Log: {second['log']}"
 
 
-def _run(receipt: Row) -> Run:
+def _run(receipt: ReceiptRow) -> Run:
     return Run(ReceiptStatus(receipt["status"]), receipt["created_at"])
 
 
-def _maybe(receipt: Row | None) -> Run | None:
+def _maybe(receipt: ReceiptRow | None) -> Run | None:
     return _run(receipt) if receipt is not None else None

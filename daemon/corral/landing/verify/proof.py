@@ -6,7 +6,6 @@ import hashlib
 import json
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from sqlalchemy import Connection
 
@@ -16,8 +15,8 @@ from corral.landing.verify.verification import Verdict
 from corral.models.states import ReceiptStatus
 from corral.observe.redaction import redact
 from corral.store.merges import receipts
+from corral.store.rows.merges import ReceiptRow
 
-Row = dict[str, Any]
 NOT_GREEN = (ReceiptStatus.FAILED.value, ReceiptStatus.ERROR.value)
 """Of a request's own receipt: its candidate ran and was not found green, so the target without it is looked at."""
 
@@ -28,7 +27,7 @@ def fingerprint(landing: Landing, worktrees: Worktrees) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def of_verdict(conn: Connection, trial: Trial, verdict: Verdict, root: Path, now: datetime) -> Row:
+def of_verdict(conn: Connection, trial: Trial, verdict: Verdict, root: Path, now: datetime) -> ReceiptRow:
     """Store what a trial found; its log is named relative to the project's ``root`` where it lies within."""
     log = verdict.log
     if log is not None and log.is_relative_to(root):
@@ -48,7 +47,7 @@ def of_verdict(conn: Connection, trial: Trial, verdict: Verdict, root: Path, now
     )
 
 
-def unverified(conn: Connection, tree: str, fingerprint: str, reason: str, now: datetime) -> Row:
+def unverified(conn: Connection, tree: str, fingerprint: str, reason: str, now: datetime) -> ReceiptRow:
     """A receipt that proves nothing, and says why; the same one when asked again. It is never taken for a green one."""
     known = receipts.latest(conn, tree, fingerprint, ReceiptStatus.UNVERIFIED)
     if known is not None and known["reason"] == reason:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from sqlalchemy import Connection
 
@@ -26,8 +25,7 @@ from corral.models.states import MergeState, ReceiptStatus
 from corral.store import events
 from corral.store.engine.database import Database
 from corral.store.merges import merges
-
-Row = dict[str, Any]
+from corral.store.rows.merges import MergeRow
 
 
 class VerificationSlot:
@@ -110,7 +108,7 @@ class VerificationSlot:
         self._trial = None
         return True
 
-    def _moved_on(self, trial: Trial, merge: Row, now: datetime) -> bool:
+    def _moved_on(self, trial: Trial, merge: MergeRow, now: datetime) -> bool:
         pid = trial.pid
         try:
             verdict = trial.step(now)
@@ -136,7 +134,7 @@ class VerificationSlot:
         if trial.pid is not None:
             self._watch_exit(trial.pid)
 
-    def _conclude(self, conn: Connection, trial: Trial, verdict: Verdict, merge: Row, now: datetime) -> None:
+    def _conclude(self, conn: Connection, trial: Trial, verdict: Verdict, merge: MergeRow, now: datetime) -> None:
         """Store what was found. What follows from it is for the next look at the queue, but for what ends the try."""
         receipt = proof.of_verdict(conn, trial, verdict, self._project.root, now)
         if trial.flaky and verdict.status is ReceiptStatus.PASSED:

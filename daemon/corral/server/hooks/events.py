@@ -35,6 +35,7 @@ from corral.models.states import SessionStatus, WorktreeState
 from corral.server.hooks import shell_watch, unannounced
 from corral.server.hooks.presence import arrival, await_bridge, presence
 from corral.server.hooks.tool_targets import target_of
+from corral.store.rows import required
 from corral.store.sessions import locks as lock_rows
 from corral.store.sessions import messages as mail_rows
 from corral.store.sessions import sessions as session_rows
@@ -278,10 +279,13 @@ async def _waiting(services: Services, event: HookEvent) -> Answer:
     present = presence(services, event, now)
 
     def wait(conn: Connection) -> Answer:
-        before = session_rows.get(conn, event.actor) or {}
+        before = session_rows.get(conn, event.actor)
         present(conn)
-        asked = before.get("waiting_for") if event.notification == "permission_prompt" else None  # it said for what
-        status = SessionStatus.IDLE if before.get("status") == SessionStatus.IDLE else SessionStatus.ACTIVE
+        asked = (
+            before["waiting_for"] if before and event.notification == "permission_prompt" else None
+        )  # it said for what
+        is_idle = before is not None and before["status"] == SessionStatus.IDLE
+        status = SessionStatus.IDLE if is_idle else SessionStatus.ACTIVE
         session_rows.change(conn, event.actor, {"waiting_for": (asked or what)[:300], "status": status})
         return {}
 
@@ -326,7 +330,7 @@ def _given_back(services: Services, subagent: str) -> list[str]:
     told = []
     for before in mine:
         row = services.db.read(partial(worktree_rows.get, worktree_id=before["worktree_id"])) or before
-        tip = refs.read(services.git, refs.branch_ref(row["branch"]))
+        tip = refs.read(services.git, refs.branch_ref(required(row["branch"])))
         committed = f" Its branch is {row['branch']}." if tip not in (None, row["base_sha"]) else ""
         saved = f" Its state is saved: `corral worktree recover {row['name']}`." if row["salvage_ref"] else ""
         if row["state"] != WorktreeState.REMOVED:

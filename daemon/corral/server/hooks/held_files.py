@@ -24,6 +24,7 @@ from corral.git.checkouts.status import Seen
 from corral.git.process.command import open_checkout
 from corral.models.instants import iso
 from corral.observe.logs import logger
+from corral.store.rows.sessions import HeldLock
 from corral.store.sessions import locks as lock_rows
 
 log = logger("held_files")
@@ -38,7 +39,7 @@ async def save(services: Services, holder: Holder, looks: Mapping[str, Look]) ->
     """
     now = iso(services.now())
 
-    def others(conn: Connection) -> dict[str, list[lock_rows.Row]]:
+    def others(conn: Connection) -> dict[str, list[HeldLock]]:
         mine = list(holder.family)
         return {top: lock_rows.others_in_checkout(conn, top, mine, now) for top in looks if looks[top].seen.files}
 
@@ -48,7 +49,7 @@ async def save(services: Services, holder: Holder, looks: Mapping[str, Look]) ->
     return await services.work(lambda: _save(services, held, looks))
 
 
-def _save(services: Services, held: Mapping[str, list[lock_rows.Row]], looks: Mapping[str, Look]) -> dict[str, Kept]:
+def _save(services: Services, held: Mapping[str, list[HeldLock]], looks: Mapping[str, Look]) -> dict[str, Kept]:
     saved = {}
     for top, rows in held.items():
         seen = looks[top].seen
@@ -76,7 +77,7 @@ def _save(services: Services, held: Mapping[str, list[lock_rows.Row]], looks: Ma
     return saved
 
 
-def _held_paths(services: Services, seen: Seen, rows: list[lock_rows.Row]) -> list[str]:
+def _held_paths(services: Services, seen: Seen, rows: list[HeldLock]) -> list[str]:
     """The files that differ from HEAD, are there, and are held."""
     plain = {row["match_key"] for row in rows if not row["is_pattern"]}
     globs = [stored_key(row) for row in rows if row["is_pattern"]]

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from sqlalchemy import Connection
 
@@ -38,10 +37,9 @@ from corral.observe.logs import logger
 from corral.server.hooks.tool_targets import target_at
 from corral.server.hooks.transcript_tools import ToolCall, tool_calls
 from corral.store import events
+from corral.store.rows.sessions import SessionLife, SessionRow
 from corral.store.sessions import sessions as session_rows
 from corral.store.tasks import worktrees
-
-Row = dict[str, Any]
 
 FIRST_LOOK_S = 2.5
 """So long an edit waits at most until the look at the start is over, seconds."""
@@ -134,7 +132,7 @@ class UnannouncedChanges:
 
     # -- what changed
 
-    def _checkouts(self, known: list[Row], evidence: Evidence) -> list[Checkout]:
+    def _checkouts(self, known: list[SessionRow], evidence: Evidence) -> list[Checkout]:
         project = self._services.project
         tops = [] if project.bare else [str(project.root)]
         tops += [row["worktree"] for row in known if row["worktree"]]
@@ -184,7 +182,7 @@ class UnannouncedChanges:
 
     # -- what is known of it
 
-    def _evidence(self, known: list[Row], living: list[Row], now: datetime) -> Evidence:
+    def _evidence(self, known: list[SessionRow], living: list[SessionRow], now: datetime) -> Evidence:
         memory = self._services.unannounced
         by_id = {row["session_id"]: row for row in living}
         edited: list[Edit] = []
@@ -220,7 +218,7 @@ class UnannouncedChanges:
         target = target_at(self._services, Path(call.cwd, call.path))
         return [Edit(session_id, target, call.began)] if target is not None else []
 
-    def _owners(self, living: list[Row]) -> dict[str, str]:
+    def _owners(self, living: list[SessionRow]) -> dict[str, str]:
         """The sessions that work alone in a worktree that was made for them."""
         made = self._services.db.read(partial(worktrees.listing, purposes=(WorktreePurpose.SESSION,)))
         known = self._services.unannounced.silent_since
@@ -239,7 +237,7 @@ def _command(session_id: str, call: ToolCall, claims: bool, heard_at: datetime |
     return Command(session_id, top, call.began, over, claims)
 
 
-def _transcript(row: Row, by_id: Mapping[str, Row]) -> Path | None:
+def _transcript(row: SessionRow, by_id: Mapping[str, SessionRow]) -> Path | None:
     """Where the client writes what a session does; of a subagent, beside its parent's."""
     parent = by_id.get(row["parent_session_id"] or "")
     path = (parent or row)["transcript_path"]
@@ -249,7 +247,7 @@ def _transcript(row: Row, by_id: Mapping[str, Row]) -> Path | None:
     return own.with_suffix("") / "subagents" / f"agent-{row['session_id']}.jsonl" if parent is not None else own
 
 
-def _lives(row: Row) -> bool:
+def _lives(row: SessionRow) -> bool:
     """Whether a session has a client of its own, or its parent's, that runs."""
     if row["client_pid"] is None:
         return row["parent_session_id"] is not None
@@ -265,7 +263,7 @@ def _folder_changed_at(path: Path) -> datetime | None:
     return None
 
 
-def at_start(project: Project, living: Iterable[Row], now: datetime) -> Unannounced:
+def at_start(project: Project, living: Iterable[SessionLife], now: datetime) -> Unannounced:
     """What is known before the first session is heard: when each of them was heard last, and the last daemon was at work."""
     silent_since = {row["session_id"]: parse(row["last_heartbeat"]) for row in living}
     try:

@@ -22,6 +22,7 @@ from corral.coordination.sessions import registry as sessions
 from corral.coordination.sessions.registry import Arrival
 from corral.errors import NotPermitted
 from corral.server.mcp.calls import Call, current
+from corral.store.rows.sessions import CalledSession
 from corral.store.sessions import names
 
 T = TypeVar("T")
@@ -60,7 +61,7 @@ async def act(project_key: str, name: str, operation: Callable[[Connection, Iden
     return done
 
 
-def is_agent_of(connection: str, row: dict[str, Any]) -> bool:
+def is_agent_of(connection: str, row: CalledSession) -> bool:
     """Whether a session is one of the further agents that a connection carries."""
     return bool(row["parent_session_id"] == connection and row["agent_type"] == sessions.CONNECTION)
 

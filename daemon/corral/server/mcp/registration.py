@@ -7,6 +7,7 @@ ends with the connection. Inside Claude Code a name is one more of the session's
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -126,7 +127,7 @@ def profile(conn: Connection, name: str) -> Answer:
     meant = addresses.known(conn, name)
     row = session_rows.get(conn, meant["session_id"])
     assert row is not None
-    about = rows.bound(conn, meant["called"]) or {}
+    about: Mapping[str, Any] = rows.bound(conn, meant["called"]) or {}
     return {
         "id": row["session_id"],
         "name": meant["called"],

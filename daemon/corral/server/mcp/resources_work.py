@@ -9,6 +9,7 @@ from sqlalchemy import Connection
 
 from corral.app.pages import MOST, SHOWN_BYTES, Page, page
 from corral.models import merges as merge_shapes
+from corral.models.payload import picked
 from corral.models.states import OPEN_MERGES, TaskStatus
 from corral.server.mcp.acting import contents
 from corral.server.mcp.calls import current
@@ -33,7 +34,7 @@ def _pending(conn: Connection) -> Iterator[dict[str, Any]]:
         some = ids[at : at + _AT_ONCE]
         whole = {row["task_id"]: row for row in traces.tasks_of(conn, some)}
         for row in map(whole.__getitem__, some):
-            yield {**{name: row[name] for name in _SHOWN}, "claimable": row["runner"] is None}
+            yield {**picked(row, _SHOWN), "claimable": row["runner"] is None}
 
 
 async def merges_queue() -> Any:

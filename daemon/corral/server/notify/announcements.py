@@ -13,7 +13,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import takewhile
-from typing import Any
 
 from sqlalchemy import Connection
 
@@ -24,18 +23,22 @@ from corral.git.process.command import Git
 from corral.models.crash import crash_point
 from corral.models.events import EventKind
 from corral.models.instants import iso, parse
+from corral.models.payload import Payload
 from corral.models.states import RETURNED_MERGES, Importance, SessionStatus, TaskStatus
 from corral.server.notify import bounces, letters
 from corral.store import announcements
 from corral.store.engine.database import Database
 from corral.store.merges import merges
 from corral.store.merges import of_tasks as merge_tasks
+from corral.store.rows import required
+from corral.store.rows.merges import MergeRow
+from corral.store.rows.records import EventRow
+from corral.store.rows.tasks import BatchTask, TaskRow
 from corral.store.sessions import locks as lock_rows
 from corral.store.sessions import messages as mail
 from corral.store.sessions import sessions as session_rows
 from corral.store.tasks import tasks as task_rows
 
-Row = dict[str, Any]
 AGAIN_S = 0.5
 """While something runs, events are looked for so often, seconds; otherwise only when nudged."""
 SAVED_WITHIN = timedelta(seconds=20)
@@ -77,7 +80,7 @@ class Announcer:
             if not found:
                 return now + timedelta(seconds=AGAIN_S) if self._db.read(announcements.is_busy) else None
 
-    def _announce(self, event: Row, now: datetime) -> None:
+    def _announce(self, event: EventRow, now: datetime) -> None:
         found = self._found(event)
         crash_point("announcements.before_letter")
         try:
@@ -87,53 +90,53 @@ class Announcer:
             self._db.write(lambda conn: _give_up(conn, event, reason, now))
         crash_point("announcements.letter_sent")
 
-    def _is_early(self, event: Row, now: datetime) -> bool:
+    def _is_early(self, event: EventRow, now: datetime) -> bool:
         """Whether what a failed task made is being saved just now."""
         return (
             event["kind"] in _FAILED
             and abs(now - parse(event["at"])) < SAVED_WITHIN
-            and self._db.read(lambda conn: announcements.is_being_saved(conn, event["task_id"]))
+            and self._db.read(lambda conn: announcements.is_being_saved(conn, required(event["task_id"])))
         )
 
-    def _found(self, event: Row) -> Row:
+    def _found(self, event: EventRow) -> Payload:
         """What git says: ``head_sha`` and ``files`` of what a completed task handed in, the ``branch`` that a failed one left."""
         try:
             if event["kind"] == EventKind.TASK_COMPLETED:
-                row = self._db.read(lambda conn: merge_tasks.decisive(conn, event["task_id"]))
+                row = self._db.read(lambda conn: merge_tasks.decisive(conn, required(event["task_id"])))
                 if row is None:
                     return {}
                 base = row["base_sha"]  # none where the branch shares no history with its target
                 files = refs.changed_paths(self._repo, base, row["head_sha"]) if base is not None else []
                 return {"head_sha": row["head_sha"], "files": files}
             if event["kind"] in _FAILED:
-                task = self._db.read(lambda conn: task_rows.get(conn, event["task_id"])) or {}
-                branch = task.get("branch")
+                task = self._db.read(lambda conn: task_rows.get(conn, required(event["task_id"])))
+                branch = task["branch"] if task is not None else None
                 return {"branch": branch} if branch and refs.read(self._repo, refs.branch_ref(branch)) else {}
         except CorralError:  # a commit that was pruned meanwhile is no reason not to tell of the task
             pass
         return {}
 
 
-def _tell(conn: Connection, event: Row, found: Row, now: datetime) -> None:
+def _tell(conn: Connection, event: EventRow, found: Payload, now: datetime) -> None:
     """Send what an event calls for and move on, in one transaction."""
     if event["kind"] in _LOST:
         bounces.bounce(conn, event, now)
     if event["kind"] == _HELD and event["data"].get("paths"):
-        merge = merges.get(conn, event["merge_id"])
+        merge = merges.get(conn, required(event["merge_id"]))
         letters.send(conn, _about_hold(event, merge), _in_the_way(conn, event["data"], now), event, now)
     if event["kind"] in (*_ENDED, *_MERGED):
         task = task_rows.get(conn, event["task_id"]) if event["task_id"] else None
         if event["kind"] in _ENDED[:3] and task is not None:
             letters.send(conn, _about_task(conn, event, task, found), [task["submitted_by"]], event, now)
         elif event["kind"] in _MERGED[:3]:
-            merge = merges.get(conn, event["merge_id"])
+            merge = merges.get(conn, required(event["merge_id"]))
             letters.send(conn, _about_merge(event, merge, task), _concerned(conn, merge, task), event, now)
         if task is not None and task["thread_id"] is not None:
             _conclude(conn, task["thread_id"], event, now)
     announcements.move_on(conn, event["event_id"])
 
 
-def _give_up(conn: Connection, event: Row, reason: str, now: datetime) -> None:
+def _give_up(conn: Connection, event: EventRow, reason: str, now: datetime) -> None:
     letters.undeliverable(conn, event, event["kind"], [], reason, now)
     announcements.move_on(conn, event["event_id"])
 
@@ -141,7 +144,7 @@ def _give_up(conn: Connection, event: Row, reason: str, now: datetime) -> None:
 # -- a task
 
 
-def _about_task(conn: Connection, event: Row, task: Row, found: Row) -> Letter:
+def _about_task(conn: Connection, event: EventRow, task: TaskRow, found: Payload) -> Letter:
     done = event["kind"] == EventKind.TASK_COMPLETED
     facts = _completion(event, task, found) if done else _failure(conn, event, task, found)
     return letters.written(
@@ -153,14 +156,14 @@ def _about_task(conn: Connection, event: Row, task: Row, found: Row) -> Letter:
     )
 
 
-def _completion(event: Row, task: Row, found: Row) -> Row:
+def _completion(event: EventRow, task: TaskRow, found: Payload) -> Payload:
     result = task["result"] if isinstance(task["result"], dict) else {}
     sha = event["data"].get("head_sha") or task["head_sha"] or found.get("head_sha") or result.get("commit_sha")
     changed = found.get("files") or result.get("files_changed") or []
     return {"commit_sha": sha, "files_changed": changed}
 
 
-def _failure(conn: Connection, event: Row, task: Row, found: Row) -> Row:
+def _failure(conn: Connection, event: EventRow, task: TaskRow, found: Payload) -> Payload:
     reason = {key: event["data"].get(key) or task[key] for key in ("error_code", "error_message")}
     tried = [
         f"attempt {number} at {one['at']}: {one['data'].get('error_message') or one['data'].get('error_code') or one['kind']}"
@@ -184,7 +187,7 @@ def _failure(conn: Connection, event: Row, task: Row, found: Row) -> Row:
     }
 
 
-def _duration(event: Row, task: Row) -> float | None:
+def _duration(event: EventRow, task: TaskRow) -> float | None:
     if task["started_at"] is None:
         return None
     return round((parse(event["at"]) - parse(task["started_at"])).total_seconds(), 3)
@@ -193,7 +196,7 @@ def _duration(event: Row, task: Row) -> float | None:
 # -- a merge request
 
 
-def _about_merge(event: Row, merge: Row, task: Row | None) -> Letter:
+def _about_merge(event: EventRow, merge: MergeRow, task: TaskRow | None) -> Letter:
     came_back = merge["state"] in RETURNED_MERGES
     landed = event["kind"] == EventKind.MERGE_LANDED
     how = f"landed on {merge['target']}" if landed else f"did not land on {merge['target']}"
@@ -211,14 +214,14 @@ def _about_merge(event: Row, merge: Row, task: Row | None) -> Letter:
     return letters.written(event["kind"], f"{merge['branch']} {how}: {merge['title']}", facts, task, importance)
 
 
-def _concerned(conn: Connection, merge: Row, task: Row | None) -> list[str | None]:
+def _concerned(conn: Connection, merge: MergeRow, task: TaskRow | None) -> list[str | None]:
     """Who submitted the work, and who made the branch if that one is still there."""
     maker = session_rows.get(conn, merge["session_id"]) if merge["session_id"] else None
     alive = maker is not None and maker["status"] != SessionStatus.DISCONNECTED
     return [task["submitted_by"] if task else None, merge["session_id"] if alive or task is None else None]
 
 
-def _about_hold(event: Row, merge: Row) -> Letter:
+def _about_hold(event: EventRow, merge: MergeRow) -> Letter:
     """To whoever has the file that a landing waits for: only they can end it."""
     paths = event["data"]["paths"]
     facts = {
@@ -234,7 +237,7 @@ def _about_hold(event: Row, merge: Row) -> Letter:
     return letters.written(event["kind"], subject, facts, None, Importance.HIGH)
 
 
-def _in_the_way(conn: Connection, data: Row, now: datetime) -> list[str | None]:
+def _in_the_way(conn: Connection, data: Payload, now: datetime) -> list[str | None]:
     """The sessions with a lock on one of these files in this checkout: that is the evidence that the change is theirs."""
     keys = {key for path in data["paths"] for key in (path, path.lower())}
     here = os.path.realpath(data["checkout"] or "")
@@ -248,7 +251,7 @@ def _in_the_way(conn: Connection, data: Row, now: datetime) -> list[str | None]:
 # -- a batch
 
 
-def _conclude(conn: Connection, thread_id: str, event: Row, now: datetime) -> None:
+def _conclude(conn: Connection, thread_id: str, event: EventRow, now: datetime) -> None:
     """When nothing of a batch can happen by itself any more, its participants get one summary of it, after all else."""
     if announcements.is_open(conn, thread_id) or announcements.follows(conn, thread_id, KINDS, event["event_id"]):
         return
@@ -278,9 +281,9 @@ def _conclude(conn: Connection, thread_id: str, event: Row, now: datetime) -> No
     letters.send(conn, replace(letter, idempotency_key=key), [*submitted, *present], event, now)
 
 
-def _named(row: Row) -> str:
+def _named(row: BatchTask) -> str:
     return f"{row['task_id'][:8]} {row['title'][:120]}"
 
 
-def _paths(row: Row) -> str:
-    return ", ".join(str(one.get("path")) for one in row["conflicts"][: letters.SHOWN])
+def _paths(row: BatchTask) -> str:
+    return ", ".join(str(one.get("path")) for one in (row["conflicts"] or [])[: letters.SHOWN])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
 
 from sqlalchemy import Connection
 
@@ -15,21 +14,22 @@ from corral.models.instants import iso
 from corral.models.states import Importance, RecipientRole, SessionStatus
 from corral.server.notify import letters
 from corral.store import announcements, events
+from corral.store.rows.mail import UnseenMessage
+from corral.store.rows.records import EventRow
+from corral.store.rows.sessions import SessionRow
 from corral.store.sessions import sessions as session_rows
 
-Row = dict[str, Any]
 
-
-def bounce(conn: Connection, event: Row, now: datetime) -> None:
+def bounce(conn: Connection, event: EventRow, now: datetime) -> None:
     """Tell the senders, one letter and one event each. The mail stays, in case the session comes back.
 
     Of a blind copy only its sender learns: no event tells of it, and the letter is in a thread of its own.
     """
     session_id = event["session_id"]
-    row = session_rows.get(conn, session_id)
-    if row is None or row["status"] != SessionStatus.DISCONNECTED:
+    row = session_rows.get(conn, session_id) if session_id is not None else None
+    if session_id is None or row is None or row["status"] != SessionStatus.DISCONNECTED:
         return
-    unseen: dict[str, list[Row]] = {}
+    unseen: dict[str, list[UnseenMessage]] = {}
     for one in announcements.unseen(conn, session_id):
         unseen.setdefault(one["sender_session_id"], []).append(one)
     announcements.mark_bounced(conn, session_id, iso(now))
@@ -43,7 +43,7 @@ def bounce(conn: Connection, event: Row, now: datetime) -> None:
             letters.send(conn, _about(row, theirs), [sender["session_id"]], event, now)
 
 
-def _about(gone: Row, lost: list[Row]) -> Letter:
+def _about(gone: SessionRow, lost: list[UnseenMessage]) -> Letter:
     """One letter to a sender about all that a session has not seen of what it sent."""
     threads = {None if one["role"] == RecipientRole.BCC else one["thread_id"] for one in lost}
     more = f" and {len(lost) - letters.SHOWN} more" if len(lost) > letters.SHOWN else ""

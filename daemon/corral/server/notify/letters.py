@@ -14,24 +14,28 @@ from corral.coordination.mail import messages
 from corral.coordination.mail.addresses import EVERYBODY, MOST_RECIPIENTS, heir
 from corral.coordination.mail.messages import BODY_LIMIT, Letter
 from corral.models.events import EventKind
+from corral.models.payload import Payload
 from corral.models.states import Importance
 from corral.observe.logs import logger
 from corral.store import events
+from corral.store.rows.records import EventRow
+from corral.store.rows.tasks import BatchTask, TaskRow
 from corral.store.sessions import names
 
-Row = dict[str, Any]
 SHOWN = 50
 """Items of a list that a letter carries; of more it says how many there are."""
 log = logger("announcements")
 
 
-def written(kind: str, subject: str, facts: Row, task: Row | None, importance: Importance) -> Letter:
+def written(
+    kind: str, subject: str, facts: Payload, task: TaskRow | BatchTask | None, importance: Importance
+) -> Letter:
     """A letter whose text says the facts, one a line, and which carries them as data."""
     thread = (task["thread_id"] or f"task-{task['task_id']}") if task is not None else None
     body = "\n".join(_line(name, value) for name, value in facts.items() if value not in (None, [], {}))
     body = body.encode("utf-8", "backslashreplace").decode()  # names of files need not be UTF-8
     short = body.encode()[: BODY_LIMIT // 2].decode("utf-8", "ignore")
-    data: Row = {}
+    data: Payload = {}
     for name, value in facts.items():
         data[name] = value[:SHOWN] if isinstance(value, list) else value
         if isinstance(value, list) and len(value) > SHOWN:
@@ -46,7 +50,7 @@ def written(kind: str, subject: str, facts: Row, task: Row | None, importance: I
     )
 
 
-def send(conn: Connection, letter: Letter, to: Iterable[str | None], event: Row, now: datetime) -> None:
+def send(conn: Connection, letter: Letter, to: Iterable[str | None], event: EventRow, now: datetime) -> None:
     """To everybody who can be reached; whom it does not reach is told to the others, and recorded with what it is about.
 
     Args:
@@ -68,7 +72,7 @@ def send(conn: Connection, letter: Letter, to: Iterable[str | None], event: Row,
         messages.send(conn, None, some, now)
 
 
-def undeliverable(conn: Connection, event: Row, kind: str, to: list[str], reason: str, now: datetime) -> None:
+def undeliverable(conn: Connection, event: EventRow, kind: str, to: list[str], reason: str, now: datetime) -> None:
     """Record that a letter about an event reached somebody, or nobody, not; a task's history shows it."""
     log.warning("not_announced", event_id=event["event_id"], kind=kind, recipients=to[:SHOWN], reason=reason)
     data = {"kind": kind, "recipients": to[:SHOWN], "reason": reason}

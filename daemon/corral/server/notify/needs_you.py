@@ -26,6 +26,8 @@ from corral.models.states import MergeState, ShownStatus
 from corral.models.visible import one_line
 from corral.server.process.binding import set_aside
 from corral.store.merges import merges, pauses
+from corral.store.rows import required
+from corral.store.rows.merges import MergeRow
 from corral.store.sessions import sessions
 from corral.store.tasks import outcomes, tasks, work_pause, worktrees
 
@@ -134,7 +136,7 @@ def _held_merges(_services: Services, conn: Connection) -> Iterator[Need]:
         if waits_for_red_target(row):
             continue
         approval, merge = needs_approval(row), row["merge_id"][:8]
-        said = remedy_in(row["reason"])
+        said = remedy_in(required(row["reason"]))
         look = (
             f"{said} It lands by itself then."
             if said
@@ -142,7 +144,7 @@ def _held_merges(_services: Services, conn: Connection) -> Iterator[Need]:
         )
         yield Need(
             "merge_approval" if approval else "held_merge",
-            f"{row['title']!r} waits to land on {row['target']}: {row['reason'].splitlines()[0]}",
+            f"{row['title']!r} waits to land on {row['target']}: {required(row['reason']).splitlines()[0]}",
             f"corral merge approve {merge}" if approval else look,
             row["updated_at"],
             {"merge_id": row["merge_id"], **({"task_id": row["task_id"]} if row["task_id"] else {})},
@@ -160,7 +162,7 @@ def _stuck_checkouts(services: Services, _conn: Connection) -> Iterator[Need]:
 
 def _red_targets(_services: Services, conn: Connection) -> Iterator[Need]:
     """A red target once, however many wait for it."""
-    red: dict[str, dict[str, Any]] = {}
+    red: dict[str, MergeRow] = {}
     for row in merges.listing(conn, [MergeState.HELD]):
         if waits_for_red_target(row):
             red.setdefault(row["target"], row)
@@ -169,7 +171,7 @@ def _red_targets(_services: Services, conn: Connection) -> Iterator[Need]:
         yield Need(
             "red_target",
             f"{target} itself fails its verification, so nothing lands on it; {waiting} wait. "
-            + " ".join(row["reason"].split("without this change.", 1)[-1].split("\n")[:2]).strip(),
+            + " ".join(required(row["reason"]).split("without this change.", 1)[-1].split("\n")[:2]).strip(),
             f"If it passes in your checkout, a fresh worktree lacks something: corral doctor --verify says what. Else mend "
             f"{target}: a request that is submitted now is tried first. Then: corral merge retry {merge}. "
             f"What it printed: corral merge log {merge}",
@@ -180,14 +182,14 @@ def _red_targets(_services: Services, conn: Connection) -> Iterator[Need]:
 
 def _failures(_services: Services, conn: Connection) -> Iterator[Need]:
     """What failed or came back, until it is tried again, lands another way, or is dismissed."""
-    for row in outcomes.failed_tasks(conn, MOST_OF_A_KIND + 1):
-        task, said = row["task_id"][:8], remedy_in(str(row["error_message"]))
+    for failed in outcomes.failed_tasks(conn, MOST_OF_A_KIND + 1):
+        task, said = failed["task_id"][:8], remedy_in(str(failed["error_message"]))
         yield Need(
             "failed_task",
-            f"{row['title']!r} is {row['status']}: {str(row['error_message']).splitlines()[0]}",
+            f"{failed['title']!r} is {failed['status']}: {str(failed['error_message']).splitlines()[0]}",
             f"{said or f'corral task logs {task}'}; then corral task retry {task}, or corral merge dismiss {task}",
-            row["completed_at"],
-            {"task_id": row["task_id"]},
+            failed["completed_at"],
+            {"task_id": failed["task_id"]},
         )
     for row in outcomes.returned_requests(conn):
         merge = row["merge_id"][:8]
@@ -200,7 +202,7 @@ def _failures(_services: Services, conn: Connection) -> Iterator[Need]:
         )
 
 
-def _mending(row: dict[str, Any]) -> str:
+def _mending(row: MergeRow) -> str:
     """What brings a request on that came back, typed where its branch can be checked out."""
     merge, branch, target = row["merge_id"][:8], shlex.quote(row["branch"]), shlex.quote(row["target"])
     again = f"corral merge submit {branch}"
@@ -229,7 +231,9 @@ def unverified_merges(_services: Services, conn: Connection) -> Iterator[Need]:
     paused = pauses.paused(conn)
     for row in merges.listing(conn, [MergeState.QUEUED]):
         if row["tries"] >= pauses.PAUSE_AFTER and row["target"] not in paused:
-            why = row["reason"] or f"{row['tries']} tries ended without a verdict"  # a stop of the daemon keeps no reason
+            why = (
+                row["reason"] or f"{row['tries']} tries ended without a verdict"
+            )  # a stop of the daemon keeps no reason
             yield Need(
                 "unverified_merge",
                 f"{row['title']!r} cannot be verified: {why.splitlines()[0]}",

@@ -32,8 +32,11 @@ from corral.observe.logs import logger
 from corral.store import events
 from corral.store.engine import identity
 from corral.store.engine.database import Database
-from corral.store.engine.identity import Row, moved
+from corral.store.engine.identity import moved
 from corral.store.migrate import move_aside, open_schema, take_over
+from corral.store.rows import Columns
+from corral.store.rows.records import Identity
+from corral.store.rows.tasks import WorktreeRow
 from corral.store.tasks import worktrees as worktree_rows
 
 SET_ASIDE = "corral.db.of-"
@@ -97,10 +100,10 @@ def open_bound(project: Project, repo: Git, now: datetime) -> Bound:
 def _open_bound(project: Project, repo: Git, here: str, now: datetime) -> Bound:
     db = _open(project, here)
     try:
-        known = db.read(identity.get)
+        known: Identity | None = db.read(identity.get)
         if known is None and db.read(lambda conn: _is_own(conn, project)):
-            known = _identity(project, here, now)
-            db.write(lambda conn: identity.bind(conn, known))
+            fresh = known = _identity(project, here, now)
+            db.write(lambda conn: identity.bind(conn, fresh))
         if known is not None and _is_same(known, project, here):
             if known["common_dir"] != str(project.common_dir):
                 _take_approvals_along(Path(known["common_dir"]), project.common_dir)
@@ -143,7 +146,7 @@ def adopt(project: Project, repo: Git, source: Path, now: datetime) -> Path | No
         former = db.read(identity.get)
         root = former["root"] if former else str(db.read(_former_root) or project.root)
         common_dir = former["common_dir"] if former else f"{root}/.git"
-        adopted = {**_identity(project, here, now), "root": root, "common_dir": common_dir}
+        adopted: Identity = {**_identity(project, here, now), "root": root, "common_dir": common_dir}
         db.write(lambda conn: identity.bind(conn, adopted))
         _settled(db, adopted, project, repo, here, now)
     finally:
@@ -171,7 +174,7 @@ def _linked(database: Path) -> DatabaseUnavailable:
     )
 
 
-def _identity(project: Project, here: str, now: datetime) -> Row:
+def _identity(project: Project, here: str, now: datetime) -> Identity:
     return {
         "project_id": new_id(),
         "root": str(project.root),
@@ -186,7 +189,7 @@ def _is_own(conn: Connection, project: Project) -> bool:
     return identity.is_idle(conn) or any(path.is_relative_to(project.root) for path in identity.recorded_places(conn))
 
 
-def _is_same(known: Row, project: Project, here: str) -> bool:
+def _is_same(known: Identity, project: Project, here: str) -> bool:
     # Devices are numbered anew at a boot: the same inode at the same path is the same folder.
     is_here = known["common_dir"] == str(project.common_dir)
     return known["folder_id"] == here or (is_here and _inode(known["folder_id"]) == _inode(here))
@@ -205,9 +208,15 @@ def _former_root(conn: Connection) -> Path | None:
 # -- moved ----------------------------------------------------------------------------------------------------------
 
 
-def _settled(db: Database, known: Row, project: Project, repo: Git, here: str, now: datetime) -> str:
+def _settled(db: Database, known: Identity, project: Project, repo: Git, here: str, now: datetime) -> str:
     """Take over a new place or device number; returns the project id. The stored place is the intent until all is done."""
-    place = {"root": str(project.root), "common_dir": str(project.common_dir), "folder_id": here}
+    place: Identity = {
+        "project_id": known["project_id"],
+        "root": str(project.root),
+        "common_dir": str(project.common_dir),
+        "folder_id": here,
+        "created_at": known["created_at"],
+    }
     if place.items() <= known.items():
         return str(known["project_id"])
     move = _Move(repo, Path(known["root"]), Path(known["common_dir"]), project.root)
@@ -218,7 +227,7 @@ def _settled(db: Database, known: Row, project: Project, repo: Git, here: str, n
         for worktree_id, values in changes.items():
             worktree_rows.move(conn, worktree_id, _LIVE, values)
         identity.follow_move(conn, move.old_root, move.new_root)
-        identity.bind(conn, {**{name: known[name] for name in ("project_id", "created_at")}, **place})
+        identity.bind(conn, place)
         if rows or known["root"] != place["root"]:
             data = {"from": known["root"], "to": place["root"], "left": move.lost}
             events.record(conn, now, EventKind.PROJECT_MOVED, data=data)
@@ -241,7 +250,7 @@ def _take_approvals_along(old_common_dir: Path, new_common_dir: Path) -> None:
         log.warning("approvals_not_moved", reason=f"{error.message} {error.cause}")
 
 
-def _followed(move: _Move, row: Row, now: datetime) -> Row:
+def _followed(move: _Move, row: WorktreeRow, now: datetime) -> Columns:
     """The columns of a worktree after the move, its folder put right; one that is another repository's is not ours any more."""
     path = Path(moved(row["path"], move.old_root, move.new_root))
     if not reanchor(move.repo, path, was_at=Path(row["path"]), old_common_dir=move.old_common_dir):
@@ -264,7 +273,7 @@ def _moved_within(value: Any, old: Path, new: Path) -> Any:
 # -- another repository's -------------------------------------------------------------------------------------------
 
 
-def _begin_anew(project: Project, known: Row | None, here: str, now: datetime) -> Bound:
+def _begin_anew(project: Project, known: Identity | None, here: str, now: datetime) -> Bound:
     """Set the database aside, and begin with an empty one. The database goes last: until then the next start does the rest.
 
     What tells clients of a daemon is the other's, and removed. The copy of its verification worktree is renamed, since it

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from sqlalchemy import Connection
 
@@ -18,8 +17,7 @@ from corral.observe import event_lines
 from corral.observe.logs import logger
 from corral.store import events
 from corral.store.engine.database import Database
-
-Row = dict[str, Any]
+from corral.store.rows.records import EventRow
 
 PAGE = 100
 """Lines that one step writes at most."""
@@ -89,7 +87,7 @@ class EventLog:
             log.warning("log_full", message=message, path=str(self._file))
         self._is_full = is_full
 
-    def _write(self, event: Row) -> None:
+    def _write(self, event: EventRow) -> None:
         level = event_lines.level(event)
         if self._is_full and level < logging.WARNING:
             return

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Column, Connection, Table, delete, insert, select, update
 
 from corral.models.states import OPEN_MERGES
+from corral.store.engine.fetch import fetch_first
 from corral.store.merges import merges
+from corral.store.rows.records import Identity, IdentityRow
 from corral.store.schema import agent_sessions, file_locks, project_identity, receipts, worktrees
 from corral.store.tasks import tasks
 from corral.store.tasks import worktrees as worktree_rows
-
-Row = dict[str, Any]
 
 _FOLLOWING: tuple[tuple[Table, Column[Any], Column[Any]], ...] = (
     (agent_sessions, agent_sessions.c.session_id, agent_sessions.c.worktree),
@@ -25,13 +25,12 @@ _FOLLOWING: tuple[tuple[Table, Column[Any], Column[Any]], ...] = (
 """Beside the worktrees: table, key, and the column that holds an absolute path of the repository's or below it."""
 
 
-def get(conn: Connection) -> Row | None:
+def get(conn: Connection) -> IdentityRow | None:
     """Which repository the database belongs to; None: it was made before databases said so, or just now."""
-    row = conn.execute(select(project_identity)).mappings().first()
-    return dict(row) if row else None
+    return fetch_first(conn, select(project_identity), IdentityRow)
 
 
-def bind(conn: Connection, values: Mapping[str, Any]) -> None:
+def bind(conn: Connection, values: Identity) -> None:
     """Store which repository the database belongs to, in place of what was stored before."""
     conn.execute(delete(project_identity))
     conn.execute(insert(project_identity).values(id=1, **values))

@@ -9,20 +9,22 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from pydantic_core import to_json
 from sqlalchemy import JSON, Boolean, Connection, CursorResult, Dialect, SelectBase
 from sqlalchemy.sql.dml import UpdateBase
 
-Row = dict[str, Any]
+R = TypeVar("R")
 Convert = Callable[[Any], Any]
 
 
-class Prepared:
+class Prepared(Generic[R]):
     """A statement with named parameters, run again and again.
 
-    A driver's error comes as it is; :mod:`corral.store.engine.database` names it.
+    A driver's error comes as it is; :mod:`corral.store.engine.database` names it. ``Prepared[TaskRow](…)`` says what its rows
+    hold (:mod:`corral.store.rows`), ``Prepared[None](…)`` that it returns none, ``Prepared[object](…)`` that
+    only counts whether it returns one.
 
     Args:
         statement: A select, or an insert, update or delete with or without ``returning``. Its parameters are ``bindparam``
@@ -31,26 +33,27 @@ class Prepared:
     """
 
     def __init__(self, statement: SelectBase | UpdateBase, *sets: str) -> None:
-        self._statement = statement
+        self.statement = statement
         self._sets = sets
         self._sql = ""
 
-    def all(self, conn: Connection, given: Mapping[str, Any]) -> list[Row]:
+    def all(self, conn: Connection, given: Mapping[str, Any]) -> list[R]:
         """Run it; every row that it returns, by the names of its columns."""
         return list(self.each(conn, given))
 
-    def each(self, conn: Connection, given: Mapping[str, Any]) -> Iterator[Row]:
+    def each(self, conn: Connection, given: Mapping[str, Any]) -> Iterator[R]:
         """Run it; its rows as they are asked for, in the same transaction. What nobody asks for is not read."""
         if conn.dialect.name != "sqlite":
-            return map(dict, self._usual(conn, given).mappings())
+            rows: Iterator[Any] = map(dict, self._usual(conn, given).mappings())
+            return rows
         return self._rows(self._run(conn, given))
 
-    def first(self, conn: Connection, given: Mapping[str, Any]) -> Row | None:
+    def first(self, conn: Connection, given: Mapping[str, Any]) -> R | None:
         """Run it; the first of its rows, or None."""
         rows = self.all(conn, given)
         return rows[0] if rows else None
 
-    def one(self, conn: Connection, given: Mapping[str, Any]) -> Row:
+    def one(self, conn: Connection, given: Mapping[str, Any]) -> R:
         """Run it; its only row."""
         (row,) = self.all(conn, given)
         return row
@@ -68,10 +71,10 @@ class Prepared:
         return int(run(conn, given).rowcount)
 
     def _usual(self, conn: Connection, given: Mapping[str, Any]) -> CursorResult[Any]:
-        statement: Any = self._statement
+        statement: Any = self.statement
         return conn.execute(statement, given, execution_options={"preserve_rowcount": True})
 
-    def _rows(self, found: Iterable[tuple[Any, ...]]) -> Iterator[Row]:
+    def _rows(self, found: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
         names, readers = self._names, self._readers
         for values in found:
             row = dict(zip(names, values))  # noqa: B905 - as many of both, and it takes a third less
@@ -93,8 +96,8 @@ class Prepared:
     def _compile(self, of: Dialect) -> None:
         make: Callable[..., Dialect] = type(of)
         dialect = make(paramstyle="qmark")
-        compiled = self._statement.compile(dialect=dialect, column_keys=list(self._sets) or None)
-        columns = self._statement.exported_columns
+        compiled = self.statement.compile(dialect=dialect, column_keys=list(self._sets) or None)
+        columns = self.statement.exported_columns
         readers = ((str(column.key), _read(column.type, dialect)) for column in columns)
         used = compiled.positiontup or ()  # a value that an update sets is among the binds under a second name
         writers = ((name, _write(bind.type, dialect)) for name, bind in compiled.binds.items() if name in used)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
 
 from sqlalchemy import Connection, delete, insert, select, update
 
 from corral.models.instants import iso
+from corral.store.engine.fetch import fetch_all
+from corral.store.rows.merges import IntentRow
 from corral.store.schema import landing_intents
-
-Row = dict[str, Any]
 
 
 def intend(conn: Connection, *, target: str, old_sha: str, new_sha: str, merge_ids: list[str], now: datetime) -> None:
@@ -19,9 +18,9 @@ def intend(conn: Connection, *, target: str, old_sha: str, new_sha: str, merge_i
     conn.execute(insert(landing_intents).values(**values))
 
 
-def listing(conn: Connection) -> list[Row]:
+def listing(conn: Connection) -> list[IntentRow]:
     """Every landing that was begun and not yet concluded."""
-    return [dict(row) for row in conn.execute(select(landing_intents)).mappings()]
+    return fetch_all(conn, select(landing_intents), IntentRow)
 
 
 def intent_failed(conn: Connection, target: str, now: datetime) -> None:
@@ -46,7 +45,7 @@ def conclude(conn: Connection, target: str) -> None:
     conn.execute(delete(landing_intents).where(landing_intents.c.target == target))
 
 
-def intent_of(conn: Connection, merge_id: str) -> Row | None:
+def intent_of(conn: Connection, merge_id: str) -> IntentRow | None:
     """The open intent that names this request."""
     return next((intent for intent in listing(conn) if merge_id in intent["merge_ids"]), None)
 

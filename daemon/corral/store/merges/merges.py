@@ -18,12 +18,13 @@ from corral.models.identifiers import new_id
 from corral.models.instants import iso
 from corral.models.states import OPEN_MERGES, MergeState
 from corral.store import events
+from corral.store.engine.fetch import fetch_all, fetch_first
 from corral.store.merges import intents
+from corral.store.rows.merges import MergeRow
 from corral.store.schema import merge_requests, tasks, worktrees
 
-Row = dict[str, Any]
 _m = merge_requests.c
-_FRESH: Row = {
+_FRESH: dict[str, Any] = {
     "reason": None,
     "conflicts": None,
     "candidate_sha": None,
@@ -98,11 +99,10 @@ def submit(
     return merge_id
 
 
-def open_of_branch(conn: Connection, branch: str, target: str) -> Row | None:
+def open_of_branch(conn: Connection, branch: str, target: str) -> MergeRow | None:
     """The open request of a branch (short name) for a target that no newer one replaces; the schema allows one."""
     same = (_m.branch == branch, _m.target == target, _m.state.in_(OPEN_MERGES), _m.replaced_by.is_(None))
-    rows = _rows(conn, select(merge_requests).where(*same))
-    return rows[0] if rows else None
+    return fetch_first(conn, select(merge_requests).where(*same), MergeRow)
 
 
 def is_open_branch(conn: Connection, branch: str) -> bool:
@@ -112,13 +112,13 @@ def is_open_branch(conn: Connection, branch: str) -> bool:
     )
 
 
-def supersede(conn: Connection, merge: Row, by: str, now: datetime) -> Row | None:
+def supersede(conn: Connection, merge: MergeRow, by: str, now: datetime) -> MergeRow | None:
     """End an open request that a newer one of its branch replaces."""
     reason = f"{merge['branch']} was submitted again as {by}."
     return finish(conn, merge["merge_id"], MergeState.SUPERSEDED, now=now, reason=reason)
 
 
-def get(conn: Connection, merge_id: str) -> Row:
+def get(conn: Connection, merge_id: str) -> MergeRow:
     """One merge request, by its id or the beginning of it.
 
     Raises:
@@ -126,11 +126,8 @@ def get(conn: Connection, merge_id: str) -> Row:
         InvalidInput: The beginning fits several.
     """
     escaped = merge_id.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
-    rows = (
-        _rows(conn, select(merge_requests).where(_m.merge_id.like(f"{escaped}%", escape="\\")).limit(2))
-        if merge_id
-        else []
-    )
+    query = select(merge_requests).where(_m.merge_id.like(f"{escaped}%", escape="\\")).limit(2)
+    rows = fetch_all(conn, query, MergeRow) if merge_id else []
     if not rows:
         raise NotFound(f"There is no merge request {merge_id[:80]!r}.", remedy="`corral merge list` shows them all.")
     if len(rows) > 1:
@@ -138,13 +135,12 @@ def get(conn: Connection, merge_id: str) -> Row:
     return rows[0]
 
 
-def find(conn: Connection, merge_id: str) -> Row | None:
+def find(conn: Connection, merge_id: str) -> MergeRow | None:
     """One merge request by its whole id."""
-    rows = _rows(conn, select(merge_requests).where(_m.merge_id == merge_id))
-    return rows[0] if rows else None
+    return fetch_first(conn, select(merge_requests).where(_m.merge_id == merge_id), MergeRow)
 
 
-def newest_of(conn: Connection, branch: str) -> Row:
+def newest_of(conn: Connection, branch: str) -> MergeRow:
     """The latest merge request of a branch.
 
     Args:
@@ -154,12 +150,13 @@ def newest_of(conn: Connection, branch: str) -> Row:
         NotFound: There is none.
     """
     short = branch.removeprefix("refs/heads/")
-    rows = _rows(conn, select(merge_requests).where(_m.branch == short).order_by(_m.seq.desc()).limit(1))
-    if not rows:
+    query = select(merge_requests).where(_m.branch == short).order_by(_m.seq.desc()).limit(1)
+    row = fetch_first(conn, query, MergeRow)
+    if row is None:
         raise NotFound(
             f"No merge of {branch[:80]!r} was requested.", remedy="`corral merge submit` does that, or request_merge."
         )
-    return rows[0]
+    return row
 
 
 def counts(conn: Connection) -> dict[str, int]:
@@ -175,7 +172,7 @@ def listing(
     branch: str | None = None,
     after: str | None = None,
     limit: int | None = None,
-) -> list[Row]:
+) -> list[MergeRow]:
     """Merge requests in order of submission, of these states or of all.
 
     Args:
@@ -188,7 +185,7 @@ def listing(
     wanted = list(states)
     if after is not None:
         query = query.where(_m.seq > select(_m.seq).where(_m.merge_id == after).scalar_subquery())
-    return _rows(conn, query.where(_m.state.in_(wanted)) if wanted else query)
+    return fetch_all(conn, query.where(_m.state.in_(wanted)) if wanted else query, MergeRow)
 
 
 def busy_targets(conn: Connection) -> list[str]:
@@ -197,15 +194,15 @@ def busy_targets(conn: Connection) -> list[str]:
     return [str(target) for target in conn.execute(query).scalars()]
 
 
-def eligible(conn: Connection, target: str, now: datetime) -> list[Row]:
+def eligible(conn: Connection, target: str, now: datetime) -> list[MergeRow]:
     """The open requests of a target whose time has come, in landing order: priority, then age."""
     return [row for row in open_of(conn, target) if row["not_before_at"] is None or row["not_before_at"] <= iso(now)]
 
 
-def open_of(conn: Connection, target: str) -> list[Row]:
+def open_of(conn: Connection, target: str) -> list[MergeRow]:
     """The open requests of a target in landing order, those too whose time has not come."""
     query = select(merge_requests).where(_m.target == target, _m.state.in_(OPEN_MERGES))
-    return _rows(conn, query.order_by(_m.priority.desc(), _m.seq))
+    return fetch_all(conn, query.order_by(_m.priority.desc(), _m.seq), MergeRow)
 
 
 def next_due_at(conn: Connection, now: datetime) -> str | None:
@@ -249,7 +246,7 @@ def is_own_branch(conn: Connection, branch: str) -> bool:
 
 def built(
     conn: Connection, merge_id: str, *, candidate_sha: str, candidate_tree: str, tip_sha: str, now: datetime
-) -> Row | None:
+) -> MergeRow | None:
     """An open request has a new candidate, on this tip, about which nothing is known yet."""
     return _move(
         conn, merge_id, OPEN_MERGES, now, state=MergeState.VERIFYING.value, reason=None, receipt_id=None, not_before_at=None,
@@ -257,7 +254,7 @@ def built(
     )  # fmt: skip
 
 
-def verifying(conn: Connection, merge_id: str, candidate_sha: str, now: datetime) -> Row | None:
+def verifying(conn: Connection, merge_id: str, candidate_sha: str, now: datetime) -> MergeRow | None:
     """Something runs to judge this candidate; None if the request has another one by now, or has ended."""
     return _move(
         conn,
@@ -270,12 +267,11 @@ def verifying(conn: Connection, merge_id: str, candidate_sha: str, now: datetime
     )
 
 
-def judged(conn: Connection, merge_id: str, candidate_sha: str, receipt_id: str) -> Row | None:
+def judged(conn: Connection, merge_id: str, candidate_sha: str, receipt_id: str) -> MergeRow | None:
     """The candidate has this receipt; None if the request has another one by now, or has ended."""
     wanted = (_m.merge_id == merge_id, _m.state.in_(OPEN_MERGES), _m.candidate_sha == candidate_sha)
     query = update(merge_requests).where(*wanted).values(receipt_id=receipt_id).returning(merge_requests)
-    row = conn.execute(query).mappings().first()
-    return dict(row) if row else None
+    return fetch_first(conn, query, MergeRow)
 
 
 def requeue(
@@ -286,7 +282,7 @@ def requeue(
     reason: str | None = None,
     tries: int = 0,
     not_before_at: str | None = None,
-) -> Row | None:
+) -> MergeRow | None:
     """An open request starts again from its pinned head."""
     fresh = {**_FRESH, "reason": reason, "tries": tries, "not_before_at": not_before_at}
     row = _move(conn, merge_id, OPEN_MERGES, now, state=MergeState.QUEUED.value, **fresh)
@@ -296,7 +292,7 @@ def requeue(
     return row
 
 
-def approve(conn: Connection, merge_id: str, head_sha: str, now: datetime) -> Row | None:
+def approve(conn: Connection, merge_id: str, head_sha: str, now: datetime) -> MergeRow | None:
     """A person approves an open request with this head; None if it has another one by now, or has ended."""
     return _move(conn, merge_id, OPEN_MERGES, now, _m.head_sha == head_sha, approved_sha=head_sha)
 
@@ -309,7 +305,7 @@ def hold(
     *,
     paths: Sequence[str] = (),
     checkout: str | None = None,
-) -> Row | None:
+) -> MergeRow | None:
     """An open request cannot go on; the event is recorded when the reason is new.
 
     Args:
@@ -335,9 +331,9 @@ def finish(
     conflicts: list[dict[str, str]] | None = None,
     landed_sha: str | None = None,
     receipt_id: str | None = None,
-) -> Row | None:
+) -> MergeRow | None:
     """An open request ends; ``receipt_id`` replaces the one it has where given."""
-    values: Row = {"state": state.value, "reason": reason, "conflicts": conflicts, "landed_sha": landed_sha}
+    values: dict[str, Any] = {"state": state.value, "reason": reason, "conflicts": conflicts, "landed_sha": landed_sha}
     if receipt_id is not None:
         values["receipt_id"] = receipt_id
     row = _move(conn, merge_id, OPEN_MERGES, now, finished_at=iso(now), not_before_at=None, **values)
@@ -355,7 +351,7 @@ def finish(
     return row
 
 
-def reopen(conn: Connection, merge_id: str, head_sha: str, now: datetime, *, waiting: bool = False) -> Row | None:
+def reopen(conn: Connection, merge_id: str, head_sha: str, now: datetime, *, waiting: bool = False) -> MergeRow | None:
     """A request that came back, was cancelled or is held goes to the queue again; a queued one too if it is ``waiting``."""
     states = [MergeState.CONFLICT, MergeState.FAILED, MergeState.CANCELLED, MergeState.HELD]
     if waiting:
@@ -368,11 +364,6 @@ def reopen(conn: Connection, merge_id: str, head_sha: str, now: datetime, *, wai
 
 def _move(
     conn: Connection, merge_id: str, states: Sequence[MergeState], now: datetime, *also: Any, **values: Any
-) -> Row | None:
+) -> MergeRow | None:
     query = update(merge_requests).where(_m.merge_id == merge_id, _m.state.in_(states), *also)
-    row = conn.execute(query.values(updated_at=iso(now), **values).returning(merge_requests)).mappings().first()
-    return dict(row) if row else None
-
-
-def _rows(conn: Connection, query: Any) -> list[Row]:
-    return [dict(row) for row in conn.execute(query).mappings()]
+    return fetch_first(conn, query.values(updated_at=iso(now), **values).returning(merge_requests), MergeRow)

@@ -7,9 +7,10 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Select, case, or_, select
 
 from corral.models.states import OPEN_MERGES, MergeState, TaskStatus
+from corral.store.engine.fetch import fetch_first
+from corral.store.rows.merges import MergeRow
 from corral.store.schema import agent_sessions, merge_requests, tasks, worktrees
 
-Row = dict[str, Any]
 _m = merge_requests.c
 
 
@@ -28,11 +29,10 @@ def of_decisive(column: ColumnElement[Any]) -> Select[Any]:
     return query.limit(1)
 
 
-def decisive(conn: Connection, task_id: str) -> Row | None:
+def decisive(conn: Connection, task_id: str) -> MergeRow | None:
     """The task's request that counts; None where nothing of it was to be merged."""
     query = select(merge_requests).where(_m.task_id == task_id).order_by(*decisive_first()).limit(1)
-    row = conn.execute(query).mappings().first()
-    return dict(row) if row else None
+    return fetch_first(conn, query, MergeRow)
 
 
 def owners(conn: Connection, branch: str, session_id: str | None) -> list[str]:

@@ -6,15 +6,15 @@ A row counts the failures since the last verdict on its target; from :data:`PAUS
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
 
 from sqlalchemy import Connection, delete, func, insert, select, update
 
 from corral.models.instants import iso
 from corral.models.states import OPEN_MERGES
+from corral.store.engine.fetch import fetch_each
+from corral.store.rows.merges import TargetPauseRow
 from corral.store.schema import merge_requests, target_pauses
 
-Row = dict[str, Any]
 PAUSE_AFTER = 3
 """Failures in a row, of whichever requests, after which a target's queue is paused."""
 
@@ -34,11 +34,11 @@ def count(conn: Connection, target: str, *, number: int, reason: str, look_at: s
         conn.execute(insert(target_pauses).values(target=target, since_at=iso(now), **values))
 
 
-def paused(conn: Connection) -> dict[str, Row]:
+def paused(conn: Connection) -> dict[str, TargetPauseRow]:
     """The targets that are paused and have open requests, by name."""
     busy = select(merge_requests.c.target).where(merge_requests.c.state.in_(OPEN_MERGES))
     query = select(target_pauses).where(_p.failures >= PAUSE_AFTER, _p.target.in_(busy)).order_by(_p.since_at)
-    return {row["target"]: dict(row) for row in conn.execute(query).mappings()}
+    return {row["target"]: row for row in fetch_each(conn, query, TargetPauseRow)}
 
 
 def anyone(conn: Connection) -> bool:

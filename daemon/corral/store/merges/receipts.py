@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
 
 from sqlalchemy import Connection, func, insert, select
 
 from corral.models.identifiers import new_id
 from corral.models.instants import after, iso, parse
 from corral.models.states import ReceiptStatus
+from corral.store.engine.fetch import fetch_first
+from corral.store.rows.merges import ReceiptRow
 from corral.store.schema import receipts
-
-Row = dict[str, Any]
 
 
 def add(
@@ -29,14 +28,14 @@ def add(
     duration_s: float = 0.0,
     log: str | None = None,
     reason: str | None = None,
-) -> Row:
+) -> ReceiptRow:
     """Store a receipt and return it; receipts are never changed afterwards.
 
     Its ``created_at`` is later than that of every other: what was proven last counts, also after a clock was set back.
     """
     before = conn.execute(select(func.max(receipts.c.created_at))).scalar()
     at = iso(now) if before is None else max(iso(now), after(parse(before), 0.001))
-    values = {
+    row: ReceiptRow = {
         "receipt_id": new_id(),
         "tree": tree,
         "fingerprint": fingerprint,
@@ -49,19 +48,18 @@ def add(
         "reason": reason,
         "created_at": at,
     }
-    conn.execute(insert(receipts).values(**values))
-    return values
+    conn.execute(insert(receipts).values(**row))
+    return row
 
 
-def get(conn: Connection, receipt_id: str | None) -> Row | None:
+def get(conn: Connection, receipt_id: str | None) -> ReceiptRow | None:
     """One receipt by its id."""
     if receipt_id is None:
         return None
-    row = conn.execute(select(receipts).where(receipts.c.receipt_id == receipt_id)).mappings().first()
-    return dict(row) if row else None
+    return fetch_first(conn, select(receipts).where(receipts.c.receipt_id == receipt_id), ReceiptRow)
 
 
-def latest(conn: Connection, tree: str, fingerprint: str, *statuses: ReceiptStatus) -> Row | None:
+def latest(conn: Connection, tree: str, fingerprint: str, *statuses: ReceiptStatus) -> ReceiptRow | None:
     """The newest receipt for exactly this tree and these commands, of one of the statuses."""
     query = (
         select(receipts)
@@ -73,5 +71,4 @@ def latest(conn: Connection, tree: str, fingerprint: str, *statuses: ReceiptStat
         .order_by(receipts.c.created_at.desc())
         .limit(1)
     )
-    row = conn.execute(query).mappings().first()
-    return dict(row) if row else None
+    return fetch_first(conn, query, ReceiptRow)

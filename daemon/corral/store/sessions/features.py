@@ -2,45 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, delete, insert, select, update
 
 from corral.models.states import FeatureStatus
+from corral.store.engine.fetch import fetch_all, fetch_each, fetch_first, fetch_one
+from corral.store.rows.records import FeatureClaimRow, FeatureRow, NewFeatureClaim
 from corral.store.schema_coordination import feature_claims, features
 
-Row = dict[str, Any]
 
-
-def get(conn: Connection, feature_id: str) -> Row | None:
+def get(conn: Connection, feature_id: str) -> FeatureRow | None:
     """One feature, whether active or not."""
-    row = conn.execute(select(features).where(features.c.feature_id == feature_id)).mappings().first()
-    return dict(row) if row else None
+    return fetch_first(conn, select(features).where(features.c.feature_id == feature_id), FeatureRow)
 
 
-def active(conn: Connection) -> list[Row]:
+def active(conn: Connection) -> list[FeatureRow]:
     """The features whose claims count, oldest first."""
     query = (
         select(features)
         .where(features.c.status == FeatureStatus.ACTIVE)
         .order_by(features.c.created_at, features.c.feature_id)
     )
-    return [dict(row) for row in conn.execute(query).mappings()]
+    return fetch_all(conn, query, FeatureRow)
 
 
-def create(conn: Connection, values: Row) -> Row:
+def create(conn: Connection, values: Mapping[str, Any]) -> FeatureRow:
     """Store a new feature."""
-    return dict(conn.execute(insert(features).values(**values).returning(features)).mappings().one())
+    return fetch_one(conn, insert(features).values(**values).returning(features), FeatureRow)
 
 
-def change(conn: Connection, feature_id: str, values: Row) -> Row:
+def change(conn: Connection, feature_id: str, values: Mapping[str, Any]) -> FeatureRow:
     """Set columns of a feature that exists."""
     query = update(features).where(features.c.feature_id == feature_id).values(**values).returning(features)
-    return dict(conn.execute(query).mappings().one())
+    return fetch_one(conn, query, FeatureRow)
 
 
-def end(conn: Connection, feature_id: str, status: str, at: str) -> Row | None:
+def end(conn: Connection, feature_id: str, status: str, at: str) -> FeatureRow | None:
     """Let a feature's claims count no more; None: it was not active."""
     query = (
         update(features)
@@ -48,23 +47,22 @@ def end(conn: Connection, feature_id: str, status: str, at: str) -> Row | None:
         .values(status=status, updated_at=at, ended_at=at)
         .returning(features)
     )
-    row = conn.execute(query).mappings().first()
-    return dict(row) if row else None
+    return fetch_first(conn, query, FeatureRow)
 
 
-def replace_claims(conn: Connection, feature_id: str, claims: Sequence[Row]) -> None:
-    """Give a feature these claims, ``[{claim, match_key, is_pattern}]``, and no others."""
+def replace_claims(conn: Connection, feature_id: str, claims: Sequence[NewFeatureClaim]) -> None:
+    """Give a feature these claims, and no others."""
     conn.execute(delete(feature_claims).where(feature_claims.c.feature_id == feature_id))
     conn.execute(insert(feature_claims), [{"feature_id": feature_id, **claim} for claim in claims])
 
 
-def claims_of(conn: Connection, feature_id: str) -> list[Row]:
+def claims_of(conn: Connection, feature_id: str) -> list[FeatureClaimRow]:
     """What one feature claims."""
     query = select(feature_claims).where(feature_claims.c.feature_id == feature_id).order_by(feature_claims.c.claim)
-    return [dict(row) for row in conn.execute(query).mappings()]
+    return fetch_all(conn, query, FeatureClaimRow)
 
 
-def active_claims(conn: Connection) -> dict[str, list[Row]]:
+def active_claims(conn: Connection) -> dict[str, list[FeatureClaimRow]]:
     """What every active feature claims, by feature."""
     query = (
         select(feature_claims)
@@ -72,7 +70,7 @@ def active_claims(conn: Connection) -> dict[str, list[Row]]:
         .where(features.c.status == FeatureStatus.ACTIVE)
         .order_by(features.c.created_at, feature_claims.c.feature_id, feature_claims.c.claim)
     )
-    found: dict[str, list[Row]] = {}
-    for row in conn.execute(query).mappings():
-        found.setdefault(row["feature_id"], []).append(dict(row))
+    found: dict[str, list[FeatureClaimRow]] = {}
+    for row in fetch_each(conn, query, FeatureClaimRow):
+        found.setdefault(row["feature_id"], []).append(row)
     return found

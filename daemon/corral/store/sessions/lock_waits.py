@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
 from corral.models.states import SessionStatus
+from corral.store.engine.fetch import fetch_all, fetch_one
+from corral.store.rows.sessions import LockWaitRow, WaitingSession
 from corral.store.schema import agent_sessions
 from corral.store.schema_coordination import lock_waits
-
-Row = dict[str, Any]
 
 # Every reservation asks who came before it: built once, since building a statement costs more than running it.
 _WAITING = (
@@ -23,7 +24,7 @@ _ENTER = insert(lock_waits).returning(lock_waits)
 _LEAVE = delete(lock_waits).where(lock_waits.c.wait_id == bindparam("wait_id"))
 
 
-def waiting(conn: Connection, now: str) -> list[Row]:
+def waiting(conn: Connection, now: str) -> list[WaitingSession]:
     """Who waits, first come first, with name, task and parent; a session that is gone waits no more."""
     # Mostly nobody does, and every reservation asks: past SQLAlchemy, whose part in it takes many times as long.
     cursor = conn.connection.cursor()
@@ -33,12 +34,12 @@ def waiting(conn: Connection, now: str) -> list[Row]:
             return []
     finally:
         cursor.close()
-    return [dict(row) for row in conn.execute(_WAITING, {"now": now}).mappings()]
+    return fetch_all(conn, _WAITING, WaitingSession, {"now": now})
 
 
-def enter(conn: Connection, values: Row) -> Row:
+def enter(conn: Connection, values: Mapping[str, Any]) -> LockWaitRow:
     """Join the queue at its end."""
-    return dict(conn.execute(_ENTER, values).mappings().one())
+    return fetch_one(conn, _ENTER, LockWaitRow, values)
 
 
 def leave(conn: Connection, wait_id: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import Final
 
 from sqlalchemy import (
     Connection,
@@ -22,10 +22,10 @@ from sqlalchemy import (
     update,
 )
 
+from corral.store.engine.fetch import fetch_all, fetch_each
 from corral.store.engine.prepared import Prepared
+from corral.store.rows.sessions import HeldLock, LockOfHolder, LockRow
 from corral.store.schema import agent_sessions, file_locks
-
-Row = dict[str, Any]
 
 _WITH_HOLDER = select(
     file_locks, agent_sessions.c.agent_name, agent_sessions.c.current_task, agent_sessions.c.stalled_since_at
@@ -36,19 +36,20 @@ _WILD = ("*", "?", "[", "\\", ".")
 _GLOB = file_locks.c.is_pattern.is_(True)
 _LIVE = _WITH_HOLDER.where(file_locks.c.expires_at > bindparam("now"))
 _GIVEN = {column.key: bindparam(column.key, type_=column.type) for column in file_locks.c}
-_MINE = select(file_locks).where(*(file_locks.c[key] == _GIVEN[key] for key in ("session_id", "match_key", "checkout")))
-_HAD = Prepared(_MINE)
-_TAKE = Prepared(insert(file_locks).from_select(list(_GIVEN), select(*_GIVEN.values()).where(~_MINE.exists())))
+_KEY: Final = ("session_id", "match_key", "checkout")
+_MINE = select(file_locks).where(*(file_locks.c[key] == _GIVEN[key] for key in _KEY))
+_HAD = Prepared[LockRow](_MINE)
+_TAKE = Prepared[None](insert(file_locks).from_select(list(_GIVEN), select(*_GIVEN.values()).where(~_MINE.exists())))
 _CHANGE = update(file_locks).where(file_locks.c.lock_id == bindparam("which")).returning(file_locks)
-_RENEW = Prepared(_CHANGE, "exclusive", "automatic", "reason", "task_id", "ttl_s", "expires_at")
+_RENEW = Prepared[LockRow](_CHANGE, "exclusive", "automatic", "reason", "task_id", "ttl_s", "expires_at")
 _PROLONG = update(file_locks).where(file_locks.c.lock_id == bindparam("which")).values(expires_at=bindparam("until"))
-_RELEASE = Prepared(
+_RELEASE = Prepared[LockRow](
     delete(file_locks)
     .where(file_locks.c.session_id == bindparam("session_id"), file_locks.c.match_key == bindparam("match_key"))
     .returning(file_locks)
 )
 
-_BEYOND = Prepared(
+_BEYOND = Prepared[object](
     select(file_locks.c.lock_id)
     .where(file_locks.c.session_id == bindparam("session_id"))
     .limit(1)
@@ -57,7 +58,7 @@ _BEYOND = Prepared(
 
 
 @cache
-def _near(folders: int) -> Prepared:
+def _near(folders: int) -> Prepared[HeldLock]:
     """Locks on a path, on one of so many folders above it, on anything below it, and all globs: each kind has its index."""
     names = ["path", *(f"folder{number}" for number in range(2 * folders))]
     meets = or_(
@@ -65,10 +66,10 @@ def _near(folders: int) -> Prepared:
         and_(file_locks.c.match_key >= bindparam("below"), file_locks.c.match_key < bindparam("beyond")),
     )
     begins = func.substr(file_locks.c.match_key, 1, 1).in_([bindparam("first"), *_WILD])
-    return Prepared(union_all(_LIVE.where(meets, ~_GLOB), _LIVE.where(begins, _GLOB)))
+    return Prepared[HeldLock](union_all(_LIVE.where(meets, ~_GLOB), _LIVE.where(begins, _GLOB)))
 
 
-def candidates(conn: Connection, below: str, ancestors: Sequence[str], first: str, *, now: str) -> list[Row]:
+def candidates(conn: Connection, below: str, ancestors: Sequence[str], first: str, *, now: str) -> list[HeldLock]:
     """Live locks that may overlap what lies at or below a path.
 
     Args:
@@ -83,10 +84,10 @@ def candidates(conn: Connection, below: str, ancestors: Sequence[str], first: st
     return _near(len(ancestors)).all(conn, {"now": now, **near})
 
 
-def by_expiry(conn: Connection, now: str) -> Iterator[Row]:
+def by_expiry(conn: Connection, now: str) -> Iterator[HeldLock]:
     """Every live lock, that which expires first first; read as they are asked for."""
     query = _WITH_HOLDER.where(file_locks.c.expires_at > now).order_by(file_locks.c.expires_at)
-    return (dict(row) for row in conn.execute(query).mappings())
+    return fetch_each(conn, query, HeldLock)
 
 
 def plain_keys(conn: Connection, now: str, besides: Collection[str], *, exclusive_only: bool) -> str:
@@ -105,9 +106,9 @@ def plain_keys(conn: Connection, now: str, besides: Collection[str], *, exclusiv
     return "\0".join(("", *conn.execute(query.order_by(locks.expires_at)).scalars(), ""))
 
 
-def globs(conn: Connection, now: str) -> list[Row]:
+def globs(conn: Connection, now: str) -> list[HeldLock]:
     """Every live lock on a glob."""
-    return [dict(row) for row in conn.execute(_WITH_HOLDER.where(_GLOB, file_locks.c.expires_at > now)).mappings()]
+    return fetch_all(conn, _WITH_HOLDER.where(_GLOB, file_locks.c.expires_at > now), HeldLock)
 
 
 def count(conn: Connection, now: str) -> int:
@@ -126,7 +127,7 @@ def has_more_than(conn: Connection, session_id: str, most: int) -> bool:
     return _BEYOND.first(conn, {"session_id": session_id, "most": most}) is not None
 
 
-def upsert(conn: Connection, values: Row) -> Row:
+def upsert(conn: Connection, values: LockRow) -> LockRow:
     """Take a lock, or renew and strengthen the one that the same session has on the same key in the same checkout.
 
     A reservation stays one when an edit renews it (``automatic`` and ``exclusive`` only ever grow stronger), and a renewal
@@ -137,7 +138,7 @@ def upsert(conn: Connection, values: Row) -> Row:
     """
     if _TAKE.change(conn, values):
         return values
-    old = _HAD.one(conn, {name: values[name] for name in ("session_id", "match_key", "checkout")})
+    old = _HAD.one(conn, {name: values[name] for name in _KEY})
     if old["expires_at"] <= values["acquired_at"]:
         release_these(conn, [old["lock_id"]])
         _TAKE.change(conn, values)
@@ -160,7 +161,7 @@ def listing(
     *,
     after: tuple[str, str] | None = None,
     limit: int | None = None,
-) -> list[Row]:
+) -> list[HeldLock]:
     """Live locks with their holders, oldest first.
 
     Args:
@@ -172,10 +173,12 @@ def listing(
         query = query.where(tuple_(*place) > tuple_(*after))
     if session_ids:
         query = query.where(file_locks.c.session_id.in_(list(session_ids)))
-    return [dict(row) for row in conn.execute(query).mappings()]
+    return fetch_all(conn, query, HeldLock)
 
 
-def named(conn: Connection, now: str, *, match_keys: Sequence[str] = (), lock_ids: Sequence[str] = ()) -> list[Row]:
+def named(
+    conn: Connection, now: str, *, match_keys: Sequence[str] = (), lock_ids: Sequence[str] = ()
+) -> list[LockOfHolder]:
     """Live locks on one of the keys or with one of the ids, with what is known of their holders."""
     query = (
         _WITH_HOLDER.add_columns(
@@ -188,7 +191,7 @@ def named(conn: Connection, now: str, *, match_keys: Sequence[str] = (), lock_id
         .where(or_(file_locks.c.match_key.in_(list(match_keys)), file_locks.c.lock_id.in_(list(lock_ids))))
         .order_by(file_locks.c.acquired_at, file_locks.c.lock_id)
     )
-    return [dict(row) for row in conn.execute(query).mappings()]
+    return fetch_all(conn, query, LockOfHolder)
 
 
 def prolong(conn: Connection, expiries: Mapping[str, str]) -> None:
@@ -198,17 +201,17 @@ def prolong(conn: Connection, expiries: Mapping[str, str]) -> None:
         conn.execute(_PROLONG, given)
 
 
-def others_in_checkout(conn: Connection, checkout: str, session_ids: Sequence[str], now: str) -> list[Row]:
+def others_in_checkout(conn: Connection, checkout: str, session_ids: Sequence[str], now: str) -> list[HeldLock]:
     """Live locks that other sessions hold in a checkout."""
     query = _WITH_HOLDER.where(
         file_locks.c.checkout == checkout,
         file_locks.c.session_id.not_in(list(session_ids)),
         file_locks.c.expires_at > now,
     )
-    return [dict(row) for row in conn.execute(query).mappings()]
+    return fetch_all(conn, query, HeldLock)
 
 
-def release(conn: Connection, session_id: str, match_keys: Iterable[str]) -> list[Row]:
+def release(conn: Connection, session_id: str, match_keys: Iterable[str]) -> list[LockRow]:
     """Give up a session's locks on the given keys, in whatever checkout; returns what was released."""
     return [
         row
@@ -217,16 +220,16 @@ def release(conn: Connection, session_id: str, match_keys: Iterable[str]) -> lis
     ]
 
 
-def release_these(conn: Connection, lock_ids: Sequence[str]) -> list[Row]:
+def release_these(conn: Connection, lock_ids: Sequence[str]) -> list[LockRow]:
     """Take locks away, whoever holds them; returns what was taken away."""
     query = delete(file_locks).where(file_locks.c.lock_id.in_(list(lock_ids))).returning(file_locks)
-    return [dict(row) for row in conn.execute(query).mappings()]
+    return fetch_all(conn, query, LockRow)
 
 
-def release_all(conn: Connection, session_ids: Sequence[str]) -> list[Row]:
+def release_all(conn: Connection, session_ids: Sequence[str]) -> list[LockRow]:
     """Give up everything that the sessions hold; returns what was released."""
     query = delete(file_locks).where(file_locks.c.session_id.in_(list(session_ids))).returning(file_locks)
-    return [dict(row) for row in conn.execute(query).mappings()]
+    return fetch_all(conn, query, LockRow)
 
 
 def inherit(conn: Connection, session_id: str, heir: str, checkout: str) -> None:
@@ -247,10 +250,10 @@ def shorten(conn: Connection, session_id: str, until: str) -> None:
     conn.execute(update(file_locks).where(mine).values(expires_at=until))
 
 
-def expire(conn: Connection, now: str) -> list[Row]:
+def expire(conn: Connection, now: str) -> list[LockRow]:
     """Remove the locks whose time is over; returns them."""
     query = delete(file_locks).where(file_locks.c.expires_at <= now).returning(file_locks)
-    return [dict(row) for row in conn.execute(query).mappings()]
+    return fetch_all(conn, query, LockRow)
 
 
 def next_expiry(conn: Connection) -> str | None:

@@ -8,17 +8,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, Integer, Select, String, and_, bindparam, func, or_, select
+from sqlalchemy import ColumnElement, Connection, Integer, String, and_, bindparam, func, or_, select
 
 from corral.models.states import RecipientRole
+from corral.store.engine.fetch import fetch_all, fetch_each
 from corral.store.engine.json_rows import json_row
 from corral.store.engine.prepared import Prepared
+from corral.store.rows.mail import InboxMessage, MessageHeading, MessageRow, WrittenMessage
 from corral.store.schema_coordination import message_recipients, messages
 from corral.store.sessions.messages import STATE
 
-Row = dict[str, Any]
+R = TypeVar("R")
 _NEVER_SENT = 2**31 - 1
 """A number that no message has."""
 AT_ONCE = 16
@@ -44,7 +46,7 @@ def inbox(
     before: tuple[int, str] | None = None,
     limit: int = 20,
     written: Mapping[str, str] | None = None,
-) -> Iterator[Row]:
+) -> Iterator[InboxMessage] | Iterator[WrittenMessage]:
     """Messages to a session, or to anybody, the newest first; each with how it was addressed and its ``state``; to anybody once
     for each.
 
@@ -54,8 +56,7 @@ def inbox(
         since: Only those sent after this instant.
         after: Only those with a higher number.
         before: Only those behind this number and this name of a recipient.
-        written: Of one session's: names, and the columns that stand under them; then each is ``{id, to, text}``, the text a JSON
-            object.
+        written: Of one session's: names, and the columns that stand under them; then each is a :class:`WrittenMessage`.
     """
     if session_id is None and before is None:
         before = (_NEVER_SENT, "")  # without a bound SQLite sorts them all, bodies too
@@ -77,7 +78,7 @@ def inbox(
         "limit": limit,
     }  # fmt: skip
     found = asked.each(conn, {key: value for key, value in given.items() if value is not None})
-    return found if session_id is not None else _filled(conn, found)
+    return found if session_id is not None else _filled(conn, found, InboxMessage)
 
 
 @cache
@@ -92,7 +93,7 @@ def _inbox(
     before: bool,
     dialect: str,
     written: tuple[tuple[str, str], ...],
-) -> Prepared:
+) -> Prepared[Any]:
     seq = _r.seq if one else _m.seq  # by whose index the newest come first, read no further than is asked for
     shown: Sequence[ColumnElement[Any]] = list(_SHOWN.values())
     if not one:  # they are sorted by the names of their recipients: no bodies among them
@@ -120,24 +121,25 @@ def _inbox(
     if before:
         number, behind = bindparam("number", type_=Integer), bindparam("behind", type_=String)
         query = query.where(or_(seq < number, and_(seq == number, _r.name > behind)))
-    return Prepared(query)
+    return Prepared[Any](query)
 
 
-def thread(conn: Connection, thread_id: str, *, before: int | None = None, limit: int = 1000) -> Iterator[Row]:
+def thread(conn: Connection, thread_id: str, *, before: int | None = None, limit: int = 1000) -> Iterator[MessageRow]:
     """The messages of a thread, the newest first.
 
     Args:
         before: Only those with a lower number.
     """
     query = select(_m.seq).where(_m.thread_id == thread_id).order_by(_m.seq.desc()).limit(limit)
-    return _whole(conn, query if before is None else query.where(_m.seq < before))
+    if before is not None:
+        query = query.where(_m.seq < before)
+    return _filled(conn, fetch_each(conn, query, dict), MessageRow)
 
 
-def headings(conn: Connection, thread_id: str, limit: int = 1000) -> list[Row]:
-    """Who wrote the last messages of a thread, and about what: ``{sender_name, subject, ack_required}``, the oldest first."""
+def headings(conn: Connection, thread_id: str, limit: int = 1000) -> list[MessageHeading]:
+    """Who wrote the last messages of a thread, and about what, the oldest first."""
     query = select(_m.sender_name, _m.subject, _m.ack_required).where(_m.thread_id == thread_id)
-    found = conn.execute(query.order_by(_m.seq.desc()).limit(limit)).mappings()
-    return [dict(row) for row in found][::-1]
+    return fetch_all(conn, query.order_by(_m.seq.desc()).limit(limit), MessageHeading)[::-1]
 
 
 def how_many(conn: Connection, thread_id: str) -> int:
@@ -145,24 +147,21 @@ def how_many(conn: Connection, thread_id: str) -> int:
     return int(conn.execute(select(func.count()).select_from(messages).where(_m.thread_id == thread_id)).scalar_one())
 
 
-def _whole(conn: Connection, query: Select[Any]) -> Iterator[Row]:
-    """The messages that a query names by their numbers, in its order, with what else it says of each."""
-    return _filled(conn, (dict(row) for row in conn.execute(query).mappings()))
-
-
-def _filled(conn: Connection, named: Iterator[Row]) -> Iterator[Row]:
+def _filled(conn: Connection, named: Iterator[dict[str, Any]], kind: type[R]) -> Iterator[R]:
+    """The messages that are named by their numbers, in that order, with what else is said of each, but for those gone."""
     while some := list(islice(named, AT_ONCE)):
         numbers = {f"number{place}": row["seq"] for place, row in enumerate(some)}
         found = {row["seq"]: row for row in _numbered(len(some)).all(conn, numbers)}
-        yield from ({**found[row["seq"]], **row} for row in some if row["seq"] in found)
+        whole: Iterator[Any] = ({**found[row["seq"]], **row} for row in some if row["seq"] in found)
+        yield from whole
 
 
 @cache
-def _numbered(many: int) -> Prepared:
+def _numbered(many: int) -> Prepared[MessageRow]:
     numbers = [bindparam(f"number{place}", type_=Integer) for place in range(many)]
-    return Prepared(select(messages).where(_m.seq.in_(numbers)))
+    return Prepared[MessageRow](select(messages).where(_m.seq.in_(numbers)))
 
 
-def numbered(conn: Connection, numbers: Sequence[int]) -> Iterator[Row]:
+def numbered(conn: Connection, numbers: Sequence[int]) -> Iterator[MessageRow]:
     """Messages by their numbers, in that order; what is not there is left out."""
-    return _filled(conn, ({"seq": number} for number in numbers))
+    return _filled(conn, ({"seq": number} for number in numbers), MessageRow)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import (
@@ -21,35 +21,35 @@ from sqlalchemy import (
 from sqlalchemy.types import NULLTYPE
 
 from corral.store.engine import search
+from corral.store.engine.fetch import fetch_each, fetch_first, fetch_one
+from corral.store.rows.records import MemoryRow
 from corral.store.schema_coordination import memories, memory_tags
 
-Row = dict[str, Any]
 LOOKED_AT = 1000
 """The newest memories that a search looks at: of all that have a word, for each word, and of those that have all of them."""
 _m, _t = memories.c, memory_tags.c
 
 
-def create(conn: Connection, values: Row) -> Row:
+def create(conn: Connection, values: Mapping[str, Any]) -> MemoryRow:
     """Insert a memory; ``values`` holds every column that is not null, but for ``seq``."""
-    row = conn.execute(insert(memories).values(**_searchable(values)).returning(memories)).mappings().one()
+    row = fetch_one(conn, insert(memories).values(**_searchable(values)).returning(memories), MemoryRow)
     _tag(conn, row)
-    return dict(row)
+    return row
 
 
-def recent_twin(conn: Connection, digest: str, since: str) -> Row | None:
+def recent_twin(conn: Connection, digest: str, since: str) -> MemoryRow | None:
     """A memory that says the same and was told at or after an instant."""
     query = select(memories).where(_m.digest == digest, _m.seen_at >= since).order_by(_m.seen_at.desc()).limit(1)
-    row = conn.execute(query).mappings().first()
-    return dict(row) if row else None
+    return fetch_first(conn, query, MemoryRow)
 
 
-def tell_again(conn: Connection, memory_id: str, values: Row) -> Row:
+def tell_again(conn: Connection, memory_id: str, values: Mapping[str, Any]) -> MemoryRow:
     """Change a memory that was told once more."""
     query = update(memories).where(_m.memory_id == memory_id).values(**_searchable(values)).returning(memories)
-    row = conn.execute(query).mappings().one()
+    row = fetch_one(conn, query, MemoryRow)
     conn.execute(delete(memory_tags).where(_t.seq == row["seq"]))
     _tag(conn, row)
-    return dict(row)
+    return row
 
 
 def candidates(
@@ -85,10 +85,10 @@ def _newest_with(tag: str) -> Select[tuple[int, str]]:
     return newest.order_by(_t.seen_at.desc(), _t.seq.desc()).limit(LOOKED_AT)
 
 
-def whole(conn: Connection, seqs: Collection[int]) -> dict[int, Row]:
+def whole(conn: Connection, seqs: Collection[int]) -> dict[int, MemoryRow]:
     """Memories by their ``seq``."""
-    found = conn.execute(select(memories).where(_m.seq.in_(seqs))).mappings()
-    return {row["seq"]: dict(row) for row in found}
+    found = fetch_each(conn, select(memories).where(_m.seq.in_(seqs)), MemoryRow)
+    return {row["seq"]: row for row in found}
 
 
 def with_words(conn: Connection, words: str) -> list[int]:
@@ -96,12 +96,12 @@ def with_words(conn: Connection, words: str) -> list[int]:
     return search.matching(conn, "memories", words, LOOKED_AT, newest=True)
 
 
-def _searchable(values: Row) -> Row:
+def _searchable(values: Mapping[str, Any]) -> dict[str, Any]:
     """Lessons are searched as they are stored: as JSON, but with every letter as it is written."""
     return {**values, "lessons": type_coerce(json.dumps(values["lessons"], ensure_ascii=False), NULLTYPE)}
 
 
-def _tag(conn: Connection, row: Any) -> None:
+def _tag(conn: Connection, row: MemoryRow) -> None:
     its = {"seq": row["seq"], "seen_at": row["seen_at"]}
     if row["tags"]:
         conn.execute(insert(memory_tags), [{**its, "tag": tag} for tag in row["tags"]])

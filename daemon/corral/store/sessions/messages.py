@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from sqlalchemy import Connection, and_, bindparam, case, func, insert, or_, select, update
 
 from corral.models.states import Importance, RecipientRole, SessionStatus
 from corral.store.engine import search
+from corral.store.engine.fetch import fetch_all, fetch_first
 from corral.store.engine.prepared import Prepared
+from corral.store.rows.mail import (
+    AwaitedSession,
+    Correspondent,
+    MessageRow,
+    NewMessage,
+    NewRecipient,
+    RecipientState,
+    Seen,
+    SentAt,
+    WaitingMessage,
+)
 from corral.store.schema import agent_sessions, notices
 from corral.store.schema_coordination import message_recipients, messages
 
-Row = dict[str, Any]
 _m, _r = messages.c, message_recipients.c
 _UNREAD = and_(_r.read_at.is_(None), _r.acknowledged_at.is_(None))
 QUEUED, BOUNCED = "queued", "bounced"
@@ -41,44 +51,43 @@ _SHOWN = (
     .limit(AT_MOST)
 )  # fmt: skip
 _WAITS = and_(_r.session_id == bindparam("which"), _r.injected_at.is_(None), _UNREAD)
-_WAITING = Prepared(_SHOWN.where(_WAITS))
-_ANY_WAITING = Prepared(select(_r.seq).where(_WAITS).limit(1))
+_WAITING = Prepared[WaitingMessage](_SHOWN.where(_WAITS))
+_ANY_WAITING = Prepared[object](select(_r.seq).where(_WAITS).limit(1))
 _HOW_MANY = (
     select(func.count(), func.count().filter(_m.importance == Importance.URGENT))
     .select_from(message_recipients)
     .join(messages, _m.seq == _r.seq)
     .where(_WAITS)
 )
-_NOTICES = Prepared(
+_NOTICES = Prepared[object](
     select(notices.c.notice_id)
     .where(notices.c.session_id == bindparam("which"), notices.c.injected_at.is_(None))
     .limit(1)
 )
-_HOLDING = Prepared(
+_HOLDING = Prepared[WaitingMessage](
     _SHOWN.where(_r.session_id == bindparam("which"), _r.held_at.is_(None), _UNREAD, _m.importance == Importance.URGENT)
 )
 
 
-_CREATE = Prepared(insert(messages), *(column.key for column in _m if column.key != "seq"))
-_ADDRESS = Prepared(insert(message_recipients), "seq", "session_id", "name", "role", "bounced_at")
-_SENT_AT = Prepared(
+_CREATE = Prepared[None](insert(messages), *(column.key for column in _m if column.key != "seq"))
+_ADDRESS = Prepared[None](insert(message_recipients), "seq", "session_id", "name", "role", "bounced_at")
+_SENT_AT = Prepared[SentAt](
     select(_m.created_at)
     .where(_m.sender_session_id == bindparam("sender"))
     .order_by(_m.seq.desc())
     .offset(bindparam("back"))
     .limit(1)
 )
-_RECIPIENTS = Prepared(
+_RECIPIENTS = Prepared[RecipientState](
     select(message_recipients, STATE).where(_r.seq == bindparam("which")).order_by(_r.role.desc(), _r.name)
 )
-_AS_SENT = dict.fromkeys(("injected_at", "held_at", "read_at", "acknowledged_at"))
+_AS_SENT: Seen = {"injected_at": None, "held_at": None, "read_at": None, "acknowledged_at": None}
 
 
-def create(conn: Connection, message: Row, recipients: Sequence[Row]) -> tuple[Row, list[Row]]:
-    """Store a message with its recipients: ``{session_id, name, role, bounced_at}``, at least one.
-
-    Args:
-        message: Every column but ``seq``.
+def create(
+    conn: Connection, message: NewMessage, recipients: Sequence[NewRecipient]
+) -> tuple[MessageRow, list[RecipientState]]:
+    """Store a message with its recipients, at least one.
 
     Returns:
         Both as they stand now, the recipients in the order of their roles.
@@ -95,22 +104,20 @@ def create(conn: Connection, message: Row, recipients: Sequence[Row]) -> tuple[R
     ]
 
 
-def find(conn: Connection, reference: str) -> Row | None:
+def find(conn: Connection, reference: str) -> MessageRow | None:
     """One message by its number or its id."""
     which = _m.seq == int(reference) if _is_number(reference) else _m.message_id == reference
-    row = conn.execute(select(messages).where(which)).mappings().first()
-    return dict(row) if row else None
+    return fetch_first(conn, select(messages).where(which), MessageRow)
 
 
 def _is_number(reference: str) -> bool:
     return reference.isascii() and reference.isdigit() and len(reference) < 19
 
 
-def by_key(conn: Connection, sender_session_id: str | None, idempotency_key: str) -> Row | None:
+def by_key(conn: Connection, sender_session_id: str | None, idempotency_key: str) -> MessageRow | None:
     """The message that a sender sent with this key; None as the sender is Corral."""
     query = select(messages).where(_m.sender_session_id == sender_session_id, _m.idempotency_key == idempotency_key)
-    row = conn.execute(query).mappings().first()
-    return dict(row) if row else None
+    return fetch_first(conn, query, MessageRow)
 
 
 def sent_at(conn: Connection, sender_session_id: str, back: int) -> str | None:
@@ -119,12 +126,12 @@ def sent_at(conn: Connection, sender_session_id: str, back: int) -> str | None:
     return found["created_at"] if found else None
 
 
-def recipients(conn: Connection, number: int) -> list[Row]:
+def recipients(conn: Connection, number: int) -> list[RecipientState]:
     """Who got a message, in the order of their roles."""
     return _RECIPIENTS.all(conn, {"which": number})
 
 
-def waiting(conn: Connection, session_id: str) -> list[Row]:
+def waiting(conn: Connection, session_id: str) -> list[WaitingMessage]:
     """The first unread mail that has not entered the session's context yet, the oldest first, with how bodies begin."""
     return _WAITING.all(conn, {"which": session_id})
 
@@ -135,7 +142,7 @@ def how_many_wait(conn: Connection, session_id: str) -> tuple[int, int]:
     return int(everything), int(urgent)
 
 
-def holding(conn: Connection, session_id: str) -> list[Row]:
+def holding(conn: Connection, session_id: str) -> list[WaitingMessage]:
     """The first unread urgent mail that has not held a Stop yet, the oldest first, with how bodies begin."""
     return _HOLDING.all(conn, {"which": session_id})
 
@@ -147,15 +154,12 @@ def anything_waits(conn: Connection, session_id: str) -> bool:
 
 def waited_for(
     conn: Connection, clients: Sequence[int], session_ids: Sequence[str], importances: Sequence[str]
-) -> list[Row]:
+) -> list[AwaitedSession]:
     """Live sessions for which mail of these importances waits, the one last alive first.
 
     Args:
         clients: Only sessions of these client processes,
         session_ids: or these, where nobody knows the process.
-
-    Returns:
-        ``{session_id, client_pid, status, since}``: when the first of the mail was sent.
     """
     its = agent_sessions.c
     live = its.status.in_((SessionStatus.ACTIVE, SessionStatus.IDLE))
@@ -169,7 +173,7 @@ def waited_for(
         .group_by(its.session_id)
         .order_by(its.last_heartbeat.desc())
     )
-    return [dict(row) for row in conn.execute(query).mappings()]
+    return fetch_all(conn, query, AwaitedSession)
 
 
 def kept_waiting(conn: Connection, session_ids: Sequence[str], since: str) -> list[str]:
@@ -193,11 +197,10 @@ def put_back(conn: Connection, session_id: str, begin: str, end: str) -> None:
         conn.execute(update(column.table).where(whose, column.between(begin, end)).values({column.name: None}))
 
 
-def receipt(conn: Connection, session_id: str, number: int) -> Row | None:
+def receipt(conn: Connection, session_id: str, number: int) -> RecipientState | None:
     """What became of a message at one recipient."""
     which = and_(_r.session_id == session_id, _r.seq == number)
-    row = conn.execute(select(message_recipients, STATE).where(which)).mappings().first()
-    return dict(row) if row else None
+    return fetch_first(conn, select(message_recipients, STATE).where(which), RecipientState)
 
 
 def addressed_to(conn: Connection, session_id: str, numbers: Sequence[int], asker: str | None) -> set[int]:
@@ -233,8 +236,8 @@ def pass_on(conn: Connection, name: str, old_session_id: str, new_session_id: st
     conn.execute(update(message_recipients).where(unseen, _r.bounced_at.is_(None)).values(bounced_at=at))
 
 
-def last_between(conn: Connection, session_id: str, *, blind: bool) -> list[Row]:
-    """With whom a session has exchanged mail: ``{session_id, at}``, each partner once, the latest first.
+def last_between(conn: Connection, session_id: str, *, blind: bool) -> list[Correspondent]:
+    """With whom a session has exchanged mail, each partner once, the latest first.
 
     Args:
         blind: Whether blind copies count.

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, case, func, insert, literal, null, or_, select, union_all, update
 
 from corral.models.states import SessionStatus
+from corral.store.engine.fetch import fetch_all, fetch_first, fetch_one
 from corral.store.engine.prepared import Prepared
+from corral.store.rows.sessions import CalledSession, MeantSession, NamedSession, NameRow, SessionRow
 from corral.store.schema import agent_sessions
 from corral.store.schema_coordination import agent_names
-
-Row = dict[str, Any]
 
 _its = agent_sessions.c
 _SHOWN = (
     _its.session_id, _its.agent_name, _its.agent_type, _its.agent, _its.parent_session_id, _its.status, _its.started_at,
 )  # fmt: skip
 """Of a session that is meant."""
-_MEANT = Prepared(
+_MEANT = Prepared[MeantSession](
     union_all(
         select(literal("own").label("how"), null().label("bound"), *_SHOWN).where(
             _its.agent_name == bindparam("address")
@@ -35,7 +35,7 @@ _MEANT = Prepared(
     )
 )
 """All that an address may mean, each part by its own index."""
-_BY_FOLDED_NAME = Prepared(
+_BY_FOLDED_NAME = Prepared[NamedSession](
     select(*_SHOWN)
     .where(func.lower(_its.agent_name) == bindparam("folded"))
     .order_by((_its.status == SessionStatus.DISCONNECTED), _its.last_heartbeat.desc())
@@ -43,7 +43,7 @@ _BY_FOLDED_NAME = Prepared(
 )
 
 
-def resolve(conn: Connection, address: str) -> Row | None:
+def resolve(conn: Connection, address: str) -> CalledSession | None:
     """The session that a name means: who goes by it, or else the latest that is at work for the agent of that name."""
     named, workers = meant(conn, address)
     if named is None or named["status"] == SessionStatus.DISCONNECTED:
@@ -51,9 +51,8 @@ def resolve(conn: Connection, address: str) -> Row | None:
     return named
 
 
-def meant(conn: Connection, address: str) -> tuple[Row | None, list[Row]]:
-    """Whom a name means: ``{session_id, agent_name, agent_type, agent, parent_session_id, status, started_at, called}``, the last
-    being the name as it is written.
+def meant(conn: Connection, address: str) -> tuple[CalledSession | None, list[CalledSession]]:
+    """Whom a name means.
 
     A living session's name comes first: nobody gets its mail by taking the name for an id. A name that was bound comes before
     the own name of another session that is spelled alike but for its case.
@@ -63,45 +62,49 @@ def meant(conn: Connection, address: str) -> tuple[Row | None, list[Row]]:
         of the agent of that name, the latest first.
     """
     asked = {"address": address, "folded": address.lower()}
-    found: dict[str, list[Row]] = {"own": [], "bound": [], "id": [], "at work": []}
+    found: dict[str, list[MeantSession]] = {"own": [], "bound": [], "id": [], "at work": []}
     for row in _MEANT.all(conn, asked):
-        found[row.pop("how")].append(row)
+        found[row["how"]].append(row)
     going_by = [*found["own"], *found["bound"]]
     living = [row for row in going_by if row["status"] != SessionStatus.DISCONNECTED]
     best = [*living, *found["id"], *going_by]
-    going = best[0] if best else _BY_FOLDED_NAME.first(conn, asked)
+    if best:
+        going: CalledSession | None = called(best[0], best[0]["bound"] or best[0]["agent_name"])
+    else:
+        folded = _BY_FOLDED_NAME.first(conn, asked)
+        going = called(folded, folded["agent_name"]) if folded is not None else None
     workers = sorted(found["at work"], key=lambda worker: str(worker["started_at"]), reverse=True)
-    return (
-        {**going, "called": going.get("bound") or going["agent_name"]} if going is not None else None,
-        [{**worker, "called": worker["agent"]} for worker in workers],
-    )
+    return going, [called(worker, str(worker["agent"])) for worker in workers]
 
 
-def holders(conn: Connection, name: str) -> list[Row]:
+def called(session: NamedSession, name: str) -> CalledSession:
+    """A session under one of its names."""
+    return {**session, "called": name}
+
+
+def holders(conn: Connection, name: str) -> list[SessionRow]:
     """Every session that goes by a name, in any case, or has it as its id."""
     sessions, folded = agent_sessions.c, name.lower()
     bound_to = select(agent_names.c.session_id).where(agent_names.c.folded == folded)
     means = or_(
         sessions.session_id == name, func.lower(sessions.agent_name) == folded, sessions.session_id.in_(bound_to)
     )
-    return [dict(row) for row in conn.execute(select(agent_sessions).where(means)).mappings()]
+    return fetch_all(conn, select(agent_sessions).where(means), SessionRow)
 
 
-def bound(conn: Connection, name: str) -> Row | None:
+def bound(conn: Connection, name: str) -> NameRow | None:
     """A name that was bound, in any case."""
-    row = conn.execute(select(agent_names).where(agent_names.c.folded == name.lower())).mappings().first()
-    return dict(row) if row else None
+    return fetch_first(conn, select(agent_names).where(agent_names.c.folded == name.lower()), NameRow)
 
 
-def bind(conn: Connection, values: Row) -> Row:
+def bind(conn: Connection, values: Mapping[str, Any]) -> NameRow:
     """Bind a name to a session, or change what is told of it since it has it; ``values``: all columns but ``folded``."""
     its, folded = agent_names.c, str(values["name"]).lower()
     began = case((its.session_id == values["session_id"], its.registered_at), else_=values["registered_at"])
     changed = update(agent_names).where(its.folded == folded).values(**{**values, "registered_at": began})
-    row = conn.execute(changed.returning(agent_names)).mappings().first()
-    if row is None:
-        row = conn.execute(insert(agent_names).values(**values, folded=folded).returning(agent_names)).mappings().one()
-    return dict(row)
+    row = fetch_first(conn, changed.returning(agent_names), NameRow)
+    added = insert(agent_names).values(**values, folded=folded).returning(agent_names)
+    return row if row is not None else fetch_one(conn, added, NameRow)
 
 
 def rebind(conn: Connection, name: str, session_id: str) -> None:
@@ -126,7 +129,7 @@ def by_session(conn: Connection, session_ids: Sequence[str] = ()) -> dict[str, l
     return found
 
 
-def of_session(conn: Connection, session_id: str) -> list[Row]:
+def of_session(conn: Connection, session_id: str) -> list[NameRow]:
     """The names that a session registered, its own too where it did, the latest last."""
     query = select(agent_names).where(agent_names.c.session_id == session_id).order_by(agent_names.c.registered_at)
-    return [dict(row) for row in conn.execute(query).mappings()]
+    return fetch_all(conn, query, NameRow)

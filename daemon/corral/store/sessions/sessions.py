@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, Integer, Select, and_, bindparam, func, insert, or_, select, update
 
 from corral.models.events import EventKind
 from corral.models.states import SessionStatus, ShownStatus
 from corral.store import events
+from corral.store.engine.fetch import fetch_all, fetch_first
 from corral.store.engine.prepared import Prepared
+from corral.store.rows.mail import Notice
+from corral.store.rows.sessions import SessionLife, SessionRow, SessionState, SessionTouch
 from corral.store.schema import agent_sessions, notices
 
-Row = dict[str, Any]
-
+Moving = TypeVar("Moving", SessionRow, SessionTouch)
 _LIVE = agent_sessions.c.status != SessionStatus.DISCONNECTED
-_BY_ID = Prepared(select(agent_sessions).where(agent_sessions.c.session_id == bindparam("which")))
-_CREATE = Prepared(insert(agent_sessions).returning(agent_sessions), *agent_sessions.c.keys())
+_BY_ID = Prepared[SessionRow](select(agent_sessions).where(agent_sessions.c.session_id == bindparam("which")))
+_CREATE = Prepared[SessionRow](insert(agent_sessions).returning(agent_sessions), *agent_sessions.c.keys())
 _NOTHING = dict.fromkeys(agent_sessions.c.keys())
 _CHANGE = update(agent_sessions).where(agent_sessions.c.session_id == bindparam("which")).returning(agent_sessions)
-_BEAT = Prepared(_CHANGE.where(_LIVE), "last_heartbeat")
-_TOUCH = Prepared(
+_BEAT = Prepared[SessionRow](_CHANGE.where(_LIVE), "last_heartbeat")
+_TOUCH = Prepared[SessionTouch](
     update(agent_sessions)
     .where(agent_sessions.c.session_id == bindparam("which"), _LIVE)
     .returning(
@@ -34,8 +36,8 @@ _TOUCH = Prepared(
     ),
     "last_heartbeat",
 )
-_SEEN = dict.fromkeys(("agent_name", "status", "current_task", "capabilities", "waiting_for"))
-_ENDED: Row = {
+_SEEN: Final = ("agent_name", "status", "current_task", "capabilities", "waiting_for")
+_ENDED = {
     "status": SessionStatus.DISCONNECTED,
     "waiting_for": None,
     "unguarded_since_at": None,
@@ -47,7 +49,7 @@ NOTICES_AT_ONCE = 20
 """Notices that one answer of a hook hands over at most,"""
 NOTICES_LENGTH = 2000
 """in so many characters."""
-_NOTICES = Prepared(
+_NOTICES = Prepared[Notice](
     select(notices.c.notice_id, func.substr(notices.c.text, 1, NOTICES_LENGTH).label("text"))
     .where(notices.c.session_id == bindparam("which"), notices.c.injected_at.is_(None))
     .order_by(notices.c.notice_id)
@@ -68,37 +70,37 @@ _LIFE = select(
     agent_sessions.c.stalled_since_at,
     agent_sessions.c.entrypoint,
 ).where(agent_sessions.c.status.in_([bindparam("active", SessionStatus.ACTIVE), bindparam("idle", SessionStatus.IDLE)]))
-_WATCHED = Prepared(_LIFE)
-_OF_PROCESS = Prepared(_LIFE.where(agent_sessions.c.client_pid == bindparam("pid")))
-_ANYONE = Prepared(_LIFE.limit(1))
-_BEYOND = Prepared(_LIFE.limit(1).offset(bindparam("most", type_=Integer)))
+_WATCHED = Prepared[SessionLife](_LIFE)
+_OF_PROCESS = Prepared[SessionLife](_LIFE.where(agent_sessions.c.client_pid == bindparam("pid")))
+_ANYONE = Prepared[object](_LIFE.limit(1))
+_BEYOND = Prepared[object](_LIFE.limit(1).offset(bindparam("most", type_=Integer)))
 
 
-def get(conn: Connection, session_id: str) -> Row | None:
+def get(conn: Connection, session_id: str) -> SessionRow | None:
     """One session by its id."""
     return _BY_ID.first(conn, {"which": session_id})
 
 
-def create(conn: Connection, values: Row) -> Row:
+def create(conn: Connection, values: Mapping[str, Any]) -> SessionRow:
     """Insert a session; ``values`` holds every column that is not null."""
     return _CREATE.one(conn, {**_NOTHING, **values})
 
 
-def change(conn: Connection, session_id: str, values: Row) -> Row | None:
+def change(conn: Connection, session_id: str, values: Mapping[str, Any]) -> SessionRow | None:
     """Set columns of a session; None if there is no such session.
 
     What others see of one that is there is recorded where it changes, as of its last sign of life.
     """
     before = get(conn, session_id) if values.keys() & _SEEN else None
-    row = conn.execute(_CHANGE, {**values, "which": session_id}).mappings().first()
+    row = fetch_first(conn, _CHANGE, SessionRow, {**values, "which": session_id})
     if before is not None and row is not None and before["status"] != SessionStatus.DISCONNECTED:
         news = {name: row[name] for name in _SEEN if row[name] != before[name]}
         if news:
             events.record(conn, row["last_heartbeat"], EventKind.SESSION_CHANGED, session_id=session_id, data=news)
-    return dict(row) if row else None
+    return row
 
 
-def beat(conn: Connection, session_id: str, at: str) -> Row | None:
+def beat(conn: Connection, session_id: str, at: str) -> SessionRow | None:
     """Record a sign of life of a session that is not disconnected; one that was stalled is at work again.
 
     Returns:
@@ -107,18 +109,19 @@ def beat(conn: Connection, session_id: str, at: str) -> Row | None:
     return _moving(conn, _BEAT.first(conn, {"which": session_id, "last_heartbeat": at}), at)
 
 
-def touch(conn: Connection, session_id: str, at: str) -> Row | None:
-    """The same, where only ``{session_id, agent_name, task_id, parent_session_id, status}`` are asked for: half the time."""
+def touch(conn: Connection, session_id: str, at: str) -> SessionTouch | None:
+    """The same, where only these columns are asked for: half the time."""
     return _moving(conn, _TOUCH.first(conn, {"which": session_id, "last_heartbeat": at}), at)
 
 
-def _moving(conn: Connection, row: Row | None, at: str) -> Row | None:
+def _moving(conn: Connection, row: Moving | None, at: str) -> Moving | None:
     if row is None or row["stalled_since_at"] is None:
         return row
     which = agent_sessions.c.session_id == row["session_id"]
     conn.execute(update(agent_sessions).where(which).values(stalled_since_at=None))
     events.record(conn, at, EventKind.SESSION_CHANGED, session_id=row["session_id"], data={"status": row["status"]})
-    return {**row, "stalled_since_at": None}
+    row["stalled_since_at"] = None
+    return row
 
 
 def stall(conn: Connection, session_id: str, at: str) -> None:
@@ -140,7 +143,7 @@ def end_children(conn: Connection, session_id: str, reason: str, at: str) -> lis
     return [row.session_id for row in conn.execute(below.returning(agent_sessions.c.session_id))]
 
 
-def end(conn: Connection, session_id: str, reason: str, at: str) -> Row | None:
+def end(conn: Connection, session_id: str, reason: str, at: str) -> SessionRow | None:
     """Mark a session ``disconnected``; None if it was so already."""
     live = agent_sessions.c.status != SessionStatus.DISCONNECTED
     values = {**_ENDED, "ended_at": at, "end_reason": reason}
@@ -150,11 +153,10 @@ def end(conn: Connection, session_id: str, reason: str, at: str) -> Row | None:
         .values(**values)
         .returning(agent_sessions)
     )
-    row = conn.execute(query).mappings().first()
-    return dict(row) if row else None
+    return fetch_first(conn, query, SessionRow)
 
 
-def listing(conn: Connection, statuses: Sequence[str] = ()) -> list[Row]:
+def listing(conn: Connection, statuses: Sequence[str] = ()) -> list[SessionRow]:
     """Sessions, the most recently alive first.
 
     Args:
@@ -163,10 +165,12 @@ def listing(conn: Connection, statuses: Sequence[str] = ()) -> list[Row]:
     query = select(agent_sessions).order_by(agent_sessions.c.last_heartbeat.desc(), agent_sessions.c.session_id)
     if statuses:
         query = query.where(_is_shown_as(statuses))
-    return [dict(row) for row in conn.execute(query).mappings()]
+    return fetch_all(conn, query, SessionRow)
 
 
-def latest(conn: Connection, statuses: Sequence[str] = (), behind: tuple[str, str] | None = None) -> Iterator[Row]:
+def latest(
+    conn: Connection, statuses: Sequence[str] = (), behind: tuple[str, str] | None = None
+) -> Iterator[SessionRow]:
     """Sessions, the last to begin first: that does not change while somebody reads on. Read a part at a time.
 
     Args:
@@ -181,12 +185,12 @@ def latest(conn: Connection, statuses: Sequence[str] = (), behind: tuple[str, st
         return query.where(or_(its.started_at < at, and_(its.started_at == at, its.session_id < who)))
 
     asked = older(*behind) if behind else query
-    while part := [dict(row) for row in conn.execute(asked).mappings()]:
+    while part := fetch_all(conn, asked, SessionRow):
         yield from part
         asked = older(part[-1]["started_at"], part[-1]["session_id"])
 
 
-def live(conn: Connection) -> list[Row]:
+def live(conn: Connection) -> list[SessionRow]:
     """Sessions that are not disconnected."""
     return listing(conn, (ShownStatus.ACTIVE, ShownStatus.IDLE, ShownStatus.STALLED))
 
@@ -199,7 +203,7 @@ def _is_shown_as(statuses: Sequence[str]) -> ColumnElement[bool]:
     return or_(shown, stalled) if ShownStatus.STALLED in statuses else shown
 
 
-def shown_status(row: Row) -> str:
+def shown_status(row: SessionState) -> str:
     """The status of a session as every surface shows it, one of :class:`ShownStatus`."""
     return str(ShownStatus.STALLED if row["stalled_since_at"] is not None else row["status"])
 
@@ -214,12 +218,12 @@ def more_live_than(conn: Connection, most: int) -> bool:
     return _BEYOND.first(conn, {"most": most}) is not None
 
 
-def watched(conn: Connection) -> list[Row]:
+def watched(conn: Connection) -> list[SessionLife]:
     """Of every session that is not disconnected what says whether it lives."""
     return _WATCHED.all(conn, {})
 
 
-def of_process(conn: Connection, client_pid: int) -> list[Row]:
+def of_process(conn: Connection, client_pid: int) -> list[SessionLife]:
     """The same of the sessions of one client process, or of another that had its id."""
     return _OF_PROCESS.all(conn, {"pid": client_pid})
 

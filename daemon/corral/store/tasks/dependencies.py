@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 from sqlalchemy import Connection, bindparam, insert, select
 
 from corral.models.states import TaskStatus
+from corral.store.engine.fetch import fetch_each
 from corral.store.engine.prepared import Prepared
 from corral.store.merges.of_tasks import of_decisive
+from corral.store.rows.tasks import ChildTask, ParentTask
 from corral.store.schema import merge_requests, task_dependencies, tasks
-
-Row = dict[str, Any]
 
 DEPENDENCY_FAILED = "dependency_failed"
 """The ``error_code`` of a task that failed only because one it waited for cannot succeed."""
@@ -26,7 +25,7 @@ _CHILD = (
     tasks.c.ignore_dependency_failure,
 )
 
-_CHILDREN = Prepared(
+_CHILDREN = Prepared[object](
     select(task_dependencies.c.task_id).where(task_dependencies.c.depends_on == bindparam("parent")).limit(1)
 )
 
@@ -53,12 +52,12 @@ def has_children(conn: Connection, task_id: str) -> bool:
     return _CHILDREN.first(conn, {"parent": task_id}) is not None
 
 
-def unsettled_children(conn: Connection, parents: Iterable[str]) -> list[Row]:
-    """Dependents whose state hangs on their parents: ``task_id, status, error_message, ignore_dependency_failure``.
+def unsettled_children(conn: Connection, parents: Iterable[str]) -> list[ChildTask]:
+    """Dependents whose state hangs on their parents.
 
     Those are the waiting ones, and the ones that failed because of a dependency and nothing else.
     """
-    found: dict[str, Row] = {}
+    found: dict[str, ChildTask] = {}
     for chunk in _chunks(parents):
         query = (
             select(*_CHILD)
@@ -69,16 +68,16 @@ def unsettled_children(conn: Connection, parents: Iterable[str]) -> list[Row]:
             )
             .order_by(tasks.c.seq)
         )
-        for row in conn.execute(query).mappings():
+        for row in fetch_each(conn, query, ChildTask):
             if row["status"] == TaskStatus.WAITING or row["error_code"] == DEPENDENCY_FAILED:
-                found[row["task_id"]] = dict(row)
+                found[row["task_id"]] = row
     return list(found.values())
 
 
-def parent_states(conn: Connection, children: Iterable[str]) -> dict[str, list[Row]]:
-    """For each child its parents: ``task_id, title, status, merge_state`` (of the request that counts, None without one)."""
+def parent_states(conn: Connection, children: Iterable[str]) -> dict[str, list[ParentTask]]:
+    """For each child its parents."""
     state = of_decisive(merge_requests.c.state).scalar_subquery()
-    found: dict[str, list[Row]] = {}
+    found: dict[str, list[ParentTask]] = {}
     for chunk in _chunks(children):
         query = (
             select(
@@ -92,8 +91,8 @@ def parent_states(conn: Connection, children: Iterable[str]) -> dict[str, list[R
             .where(task_dependencies.c.task_id.in_(chunk))
             .order_by(tasks.c.seq)
         )
-        for row in conn.execute(query).mappings():
-            found.setdefault(row["child_id"], []).append(dict(row))
+        for row in fetch_each(conn, query, ParentTask):
+            found.setdefault(row["child_id"], []).append(row)
     return found
 
 

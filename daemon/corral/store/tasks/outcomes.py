@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
 
 from sqlalchemy import Connection, and_, exists, or_, select, update
 
 from corral.models import outcomes
 from corral.models.states import OPEN_MERGES, RETURNED_MERGES, TaskStatus
+from corral.store.engine.fetch import fetch_all, fetch_first
 from corral.store.merges.of_tasks import of_decisive
+from corral.store.rows.merges import MergeRow
+from corral.store.rows.tasks import TaskRow
 from corral.store.schema import merge_requests, tasks
 from corral.store.tasks.dependencies import DEPENDENCY_FAILED
 from corral.store.tasks.tasks import OPEN
 
-Row = dict[str, Any]
 _m, _t = merge_requests.c, tasks.c
 _CANCELLED = "cancelled_by_orchestrator"
 _newer = merge_requests.alias("newer")
@@ -58,21 +59,21 @@ def open_tasks(conn: Connection) -> list[str]:
     return [str(one) for one in conn.execute(select(_t.task_id).where(OPEN_TASKS).order_by(_t.seq)).scalars()]
 
 
-def open_requests(conn: Connection, *, without_task: bool = False) -> list[Row]:
+def open_requests(conn: Connection, *, without_task: bool = False) -> list[MergeRow]:
     """The merge requests of the same kind, whole rows, the oldest first."""
     query = select(merge_requests).where(OPEN_REQUESTS).order_by(_m.seq)
     if without_task:
         query = query.where(_m.task_id.is_(None))
-    return [dict(row) for row in conn.execute(query).mappings()]
+    return fetch_all(conn, query, MergeRow)
 
 
-def failed_tasks(conn: Connection, limit: int) -> list[Row]:
+def failed_tasks(conn: Connection, limit: int) -> list[TaskRow]:
     """Whole rows of the tasks that failed without that being settled, the latest first."""
     query = select(tasks).where(_FAILED).order_by(_t.seq.desc()).limit(limit)
-    return [dict(row) for row in conn.execute(query).mappings()]
+    return fetch_all(conn, query, TaskRow)
 
 
-def returned_requests(conn: Connection) -> list[Row]:
+def returned_requests(conn: Connection) -> list[MergeRow]:
     """Whole rows of the requests that came back without that being settled: for their task no other one counts."""
     counts_for_task = of_decisive(_m.seq).correlate(tasks).scalar_subquery()
     query = select(counts_for_task).where(_t.status == TaskStatus.COMPLETED, OPEN_TASKS)
@@ -92,12 +93,11 @@ def counts(conn: Connection) -> dict[str, int]:
     return dict(sorted(found.items()))
 
 
-def dismiss_merge(conn: Connection, merge_id: str, at: str) -> Row | None:
+def dismiss_merge(conn: Connection, merge_id: str, at: str) -> MergeRow | None:
     """Nothing more is to be done about a request that came back; None if it did not, or was dismissed already."""
     wanted = (_m.merge_id == merge_id, _m.state.in_(RETURNED_MERGES), _m.dismissed_at.is_(None))
     query = update(merge_requests).where(*wanted).values(dismissed_at=at).returning(merge_requests)
-    row = conn.execute(query).mappings().first()
-    return dict(row) if row else None
+    return fetch_first(conn, query, MergeRow)
 
 
 def dismiss_task(conn: Connection, task_id: str, at: str) -> bool:

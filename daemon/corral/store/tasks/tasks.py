@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, and_, bindparam, func, insert, literal_column, or_, select, update
 
 from corral.models.events import EventKind
 from corral.models.states import TaskStatus
+from corral.store.engine.fetch import fetch_all, fetch_first, fetch_one
 from corral.store.engine.prepared import Prepared
 from corral.store.merges.of_tasks import of_decisive
+from corral.store.rows.tasks import ClaimRow, ReadyTask, TaskRow, TaskStanding, TaskSummary
 from corral.store.schema import events, merge_requests, task_claims, tasks
-
-Row = dict[str, Any]
 
 OPEN = (TaskStatus.WAITING, TaskStatus.PENDING, TaskStatus.RUNNING, TaskStatus.INTERRUPTED)
 """Everything that is not terminal."""
@@ -21,13 +21,13 @@ OPEN = (TaskStatus.WAITING, TaskStatus.PENDING, TaskStatus.RUNNING, TaskStatus.I
 _PAGE = 64
 _SUMMARY = (tasks.c.task_id, tasks.c.title, tasks.c.status, tasks.c.priority, tasks.c.created_at)
 
-_BY_ID = Prepared(select(tasks).where(tasks.c.task_id == bindparam("which")))
-_CLAIMS_IN = Prepared(
+_BY_ID = Prepared[TaskRow](select(tasks).where(tasks.c.task_id == bindparam("which")))
+_CLAIMS_IN = Prepared[ClaimRow](
     select(task_claims.c.task_id, task_claims.c.claim)
     .join(tasks, tasks.c.task_id == task_claims.c.task_id)
     .where(tasks.c.status == bindparam("status"))
 )
-_LEASE = Prepared(
+_LEASE = Prepared[TaskRow](
     update(tasks)
     .where(
         tasks.c.task_id == bindparam("which"),
@@ -54,15 +54,15 @@ _LEASE = Prepared(
 )
 
 
-def create(conn: Connection, values: Row, claims: Sequence[str]) -> Row:
+def create(conn: Connection, values: Mapping[str, Any], claims: Sequence[str]) -> TaskRow:
     """Insert a task and its claims (canonical lock keys)."""
-    row = conn.execute(insert(tasks).values(**values).returning(tasks)).mappings().one()
+    row = fetch_one(conn, insert(tasks).values(**values).returning(tasks), TaskRow)
     if claims:
         conn.execute(insert(task_claims), [{"task_id": row["task_id"], "claim": claim} for claim in claims])
-    return dict(row)
+    return row
 
 
-def get(conn: Connection, task_id: str) -> Row | None:
+def get(conn: Connection, task_id: str) -> TaskRow | None:
     """One task by its whole id."""
     return _BY_ID.first(conn, {"which": task_id})
 
@@ -73,10 +73,9 @@ def with_prefix(conn: Connection, prefix: str) -> list[str]:
     return [row.task_id for row in conn.execute(query)]
 
 
-def by_idempotency_key(conn: Connection, key: str) -> Row | None:
+def by_idempotency_key(conn: Connection, key: str) -> TaskRow | None:
     """The task that was submitted with this key."""
-    row = conn.execute(select(tasks).where(tasks.c.idempotency_key == key)).mappings().first()
-    return dict(row) if row else None
+    return fetch_first(conn, select(tasks).where(tasks.c.idempotency_key == key), TaskRow)
 
 
 def listing(
@@ -86,8 +85,8 @@ def listing(
     min_priority: int = 0,
     after: tuple[int, str] | None = None,
     limit: int | None = None,
-) -> list[Row]:
-    """``task_id, title, status, priority, created_at``; highest priority first, then oldest first.
+) -> list[TaskSummary]:
+    """What a list shows of tasks; highest priority first, then oldest first.
 
     Args:
         after: Only those behind this priority and the task with this id.
@@ -101,24 +100,24 @@ def listing(
         query = query.where(tasks.c.status.in_(list(statuses)))
     if min_priority:
         query = query.where(tasks.c.priority >= min_priority)
-    return [dict(row) for row in conn.execute(query).mappings()]
+    return fetch_all(conn, query, TaskSummary)
 
 
-def in_status(conn: Connection, *statuses: str, offered: bool = False) -> list[Row]:
+def in_status(conn: Connection, *statuses: str, offered: bool = False) -> list[TaskRow]:
     """Whole rows of the tasks in these states, oldest first: those that a runner executes, or that sessions claim."""
     runner = tasks.c.runner.is_(None) if offered else tasks.c.runner.is_not(None)
     query = select(tasks).where(tasks.c.status.in_(statuses), runner).order_by(tasks.c.seq)
-    return [dict(row) for row in conn.execute(query).mappings()]
+    return fetch_all(conn, query, TaskRow)
 
 
-def held_by(conn: Connection, session_ids: Sequence[str]) -> list[Row]:
+def held_by(conn: Connection, session_ids: Sequence[str]) -> list[TaskRow]:
     """Whole rows of the tasks that these sessions have claimed and not completed, oldest first."""
     claimed = and_(tasks.c.status == TaskStatus.RUNNING, tasks.c.runner.is_(None))
     query = select(tasks).where(claimed, tasks.c.session_id.in_(list(session_ids))).order_by(tasks.c.seq)
-    return [dict(row) for row in conn.execute(query).mappings()]
+    return fetch_all(conn, query, TaskRow)
 
 
-def claimed_with(conn: Connection, session_id: str, key: str) -> Row | None:
+def claimed_with(conn: Connection, session_id: str, key: str) -> TaskRow | None:
     """The task that a session claimed with this key, and still holds by that very claim."""
     query = (
         select(tasks)
@@ -132,8 +131,7 @@ def claimed_with(conn: Connection, session_id: str, key: str) -> Row | None:
             tasks.c.session_id == session_id,
         )
     )
-    row = conn.execute(query).mappings().first()
-    return dict(row) if row else None
+    return fetch_first(conn, query, TaskRow)
 
 
 def counts(conn: Connection) -> dict[str, int]:
@@ -156,8 +154,8 @@ def ready(
     offered: bool = False,
     task_types: Sequence[str] = (),
     unsuspected: bool = False,
-) -> Iterator[Row]:
-    """Tasks that could start now: ``task_id, seq, priority, created_at, agent_requirements, runner, agent, command``.
+) -> Iterator[ReadyTask]:
+    """Tasks that could start now.
 
     Highest priority first, then oldest first; read a page at a time, so that whoever wants one pays for one.
 
@@ -184,8 +182,8 @@ def ready(
     query = query.order_by(tasks.c.priority.desc(), tasks.c.seq)
     offset = 0
     while True:
-        page = conn.execute(query.limit(_PAGE).offset(offset)).mappings().all()
-        yield from (dict(row) for row in page)
+        page = fetch_all(conn, query.limit(_PAGE).offset(offset), ReadyTask)
+        yield from page
         if len(page) < _PAGE:
             return
         offset += _PAGE
@@ -209,7 +207,7 @@ def suspect_in_flight(conn: Connection) -> str | None:
     return conn.execute(query.limit(1)).scalar()
 
 
-def held_back(conn: Connection, limit: int) -> list[Row]:
+def held_back(conn: Connection, limit: int) -> list[TaskRow]:
     """Whole rows of pending tasks that the machine kept from starting, or that are under suspicion; the worst off first."""
     query = (
         select(tasks)
@@ -217,7 +215,7 @@ def held_back(conn: Connection, limit: int) -> list[Row]:
         .order_by((tasks.c.faults + tasks.c.crashes).desc(), tasks.c.seq)
         .limit(limit)
     )
-    return [dict(row) for row in conn.execute(query).mappings()]
+    return fetch_all(conn, query, TaskRow)
 
 
 def end_fault_backoffs(conn: Connection) -> int:
@@ -259,11 +257,11 @@ def move(
     conn: Connection,
     task_id: str,
     come_from: Sequence[str],
-    values: Row,
+    values: Mapping[str, Any],
     *,
     token: int | None = None,
     cancelled: bool | None = None,
-) -> Row | None:
+) -> TaskRow | None:
     """The guarded update: set columns if the task is in one of these states.
 
     Args:
@@ -280,13 +278,12 @@ def move(
     if cancelled is not None:
         asked = tasks.c.cancel_reason
         query = query.where(asked.is_not(None) if cancelled else asked.is_(None))
-    row = conn.execute(query.values(**values).returning(tasks)).mappings().first()
-    return dict(row) if row else None
+    return fetch_first(conn, query.values(**values).returning(tasks), TaskRow)
 
 
 def lease(
     conn: Connection, task_id: str, *, session_id: str, now: str, lease_expires_at: str, started_at: str | None = None
-) -> Row | None:
+) -> TaskRow | None:
     """Give a pending task to a session: the attempt is counted and the fencing token raised in the same statement.
 
     Args:
@@ -299,8 +296,8 @@ def lease(
     return _LEASE.first(conn, {"which": task_id, "now": now, **said})
 
 
-def standing(conn: Connection, task_ids: Sequence[str] = (), *, only_open: bool = False) -> list[Row]:
-    """``task_id, status, merge_state, merge_id`` (of the merge request that counts, None without one), oldest first.
+def standing(conn: Connection, task_ids: Sequence[str] = (), *, only_open: bool = False) -> list[TaskStanding]:
+    """Where tasks stand, oldest first.
 
     Args:
         task_ids: Only these; all if empty.
@@ -313,4 +310,4 @@ def standing(conn: Connection, task_ids: Sequence[str] = (), *, only_open: bool 
         query = query.where(tasks.c.task_id.in_(list(task_ids)))
     if only_open:
         query = query.where(tasks.c.status.in_(OPEN))
-    return [dict(row) for row in conn.execute(query).mappings()]
+    return fetch_all(conn, query, TaskStanding)

@@ -3,31 +3,29 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
 
 from sqlalchemy import Connection, delete, insert, select
 
 from corral.models.events import EventKind
 from corral.models.instants import iso
 from corral.store import events
+from corral.store.engine.fetch import fetch_first
+from corral.store.rows.tasks import WorkPause
 from corral.store.schema import work_pause
 
-Row = dict[str, Any]
+
+def current(conn: Connection) -> WorkPause | None:
+    """The pause; None while work goes on."""
+    return fetch_first(conn, select(work_pause.c.reason, work_pause.c.since_at), WorkPause)
 
 
-def current(conn: Connection) -> Row | None:
-    """``reason`` and ``since_at`` of the pause; None while work goes on."""
-    row = conn.execute(select(work_pause.c.reason, work_pause.c.since_at)).mappings().first()
-    return dict(row) if row else None
-
-
-def described(row: Row) -> str:
+def described(row: WorkPause) -> str:
     """The pause in one line, with what ends it."""
     why = f" ({row['reason']})" if row["reason"] else ""
     return f"All work is paused since {row['since_at']}{why}; nothing is claimed or landed until `corral resume`."
 
 
-def begin(conn: Connection, reason: str | None, now: datetime) -> Row:
+def begin(conn: Connection, reason: str | None, now: datetime) -> WorkPause:
     """Pause all work; said again it changes nothing.
 
     Returns:
@@ -36,7 +34,7 @@ def begin(conn: Connection, reason: str | None, now: datetime) -> Row:
     before = current(conn)
     if before is not None:
         return before
-    row = {"reason": reason, "since_at": iso(now)}
+    row: WorkPause = {"reason": reason, "since_at": iso(now)}
     conn.execute(insert(work_pause).values(id=1, **row))
     events.record(conn, now, EventKind.WORK_PAUSED, data={"reason": reason})
     return row

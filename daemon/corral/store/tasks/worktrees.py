@@ -2,52 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, func, insert, or_, select, update
 
 from corral.models.states import OPEN_MERGES, MergeState, WorktreePurpose, WorktreeState
+from corral.store.engine.fetch import fetch_all, fetch_first, fetch_one
+from corral.store.rows.tasks import WorktreePlace, WorktreeRow
 from corral.store.schema import agent_sessions, merge_requests, worktrees
 
-Row = dict[str, Any]
 
-
-def create(conn: Connection, values: Row) -> Row:
+def create(conn: Connection, values: Mapping[str, Any]) -> WorktreeRow:
     """Insert a worktree; a live one of the same name or port block makes it raise ``IntegrityError``."""
-    row = conn.execute(insert(worktrees).values(**values).returning(worktrees)).mappings().one()
-    return dict(row)
+    return fetch_one(conn, insert(worktrees).values(**values).returning(worktrees), WorktreeRow)
 
 
-def get(conn: Connection, worktree_id: str) -> Row | None:
+def get(conn: Connection, worktree_id: str) -> WorktreeRow | None:
     """One worktree by its id."""
-    row = conn.execute(select(worktrees).where(worktrees.c.worktree_id == worktree_id)).mappings().first()
-    return dict(row) if row else None
+    return fetch_first(conn, select(worktrees).where(worktrees.c.worktree_id == worktree_id), WorktreeRow)
 
 
-def live_by_name(conn: Connection, name: str) -> Row | None:
+def live_by_name(conn: Connection, name: str) -> WorktreeRow | None:
     """The worktree of this name that is not removed."""
     query = select(worktrees).where(worktrees.c.name == name, worktrees.c.state != WorktreeState.REMOVED)
-    row = conn.execute(query).mappings().first()
-    return dict(row) if row else None
+    return fetch_first(conn, query, WorktreeRow)
 
 
-def live_of_branch(conn: Connection, branch: str) -> list[Row]:
+def live_of_branch(conn: Connection, branch: str) -> list[WorktreeRow]:
     """The worktrees, not removed, that were made with this very branch (short name)."""
     query = select(worktrees).where(worktrees.c.branch == branch, worktrees.c.state != WorktreeState.REMOVED)
-    return [dict(row) for row in conn.execute(query).mappings()]
+    return fetch_all(conn, query, WorktreeRow)
 
 
-def worked_in(conn: Connection, session_ids: Sequence[str]) -> Row | None:
-    """The worktree that was made for one of these sessions and that it is in now: ``{path, branch}``."""
+def worked_in(conn: Connection, session_ids: Sequence[str]) -> WorktreePlace | None:
+    """The worktree that was made for one of these sessions and that it is in now."""
     query = (
         select(worktrees.c.path, worktrees.c.branch)
         .join(agent_sessions, agent_sessions.c.session_id == worktrees.c.session_id)
         .where(agent_sessions.c.session_id.in_(list(session_ids)), agent_sessions.c.worktree == worktrees.c.path)
         .where(worktrees.c.purpose == WorktreePurpose.SESSION, worktrees.c.state == WorktreeState.READY)
     )
-    row = conn.execute(query.limit(1)).mappings().first()
-    return dict(row) if row else None
+    return fetch_first(conn, query.limit(1), WorktreePlace)
 
 
 def is_done_with(conn: Connection, branch: str) -> bool:
@@ -59,7 +55,7 @@ def is_done_with(conn: Connection, branch: str) -> bool:
     return found == {(WorktreeState.REMOVED.value, WorktreePurpose.TASK.value)} and states <= {MergeState.LANDED.value}
 
 
-def listing(conn: Connection, *, states: Sequence[str] = (), purposes: Sequence[str] = ()) -> list[Row]:
+def listing(conn: Connection, *, states: Sequence[str] = (), purposes: Sequence[str] = ()) -> list[WorktreeRow]:
     """Worktrees, oldest first; without ``states`` all that are not removed."""
     query = select(worktrees).order_by(worktrees.c.created_at, worktrees.c.worktree_id)
     if states:
@@ -68,7 +64,7 @@ def listing(conn: Connection, *, states: Sequence[str] = (), purposes: Sequence[
         query = query.where(worktrees.c.state != WorktreeState.REMOVED)
     if purposes:
         query = query.where(worktrees.c.purpose.in_(list(purposes)))
-    return [dict(row) for row in conn.execute(query).mappings()]
+    return fetch_all(conn, query, WorktreeRow)
 
 
 def count_live(conn: Connection, session_id: str | None) -> int:
@@ -86,14 +82,13 @@ def port_bases(conn: Connection) -> set[int]:
     return {int(row.port_base) for row in conn.execute(query)}
 
 
-def move(conn: Connection, worktree_id: str, come_from: Sequence[str], values: Row) -> Row | None:
+def move(conn: Connection, worktree_id: str, come_from: Sequence[str], values: Mapping[str, Any]) -> WorktreeRow | None:
     """The guarded update: set columns if the worktree is in one of these states; None if it is not."""
     query = update(worktrees).where(worktrees.c.worktree_id == worktree_id, worktrees.c.state.in_(come_from))
-    row = conn.execute(query.values(**values).returning(worktrees)).mappings().first()
-    return dict(row) if row else None
+    return fetch_first(conn, query.values(**values).returning(worktrees), WorktreeRow)
 
 
-def is_submitted(conn: Connection, row: Row) -> bool:
+def is_submitted(conn: Connection, row: WorktreeRow) -> bool:
     """Whether a worktree's branch was given to the merge queue for its task, or is open there for whomever."""
     query = select(merge_requests.c.merge_id).where(merge_requests.c.branch == row["branch"])
     if row["task_id"] is not None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
 
 from sqlalchemy import Connection
 
@@ -13,14 +12,15 @@ from corral.errors import LeaseLost
 from corral.models.blame import DAEMON_DIED, WORKER_LOST
 from corral.models.events import EventKind
 from corral.models.instants import after, iso
+from corral.models.payload import Payload
 from corral.models.states import TERMINAL_TASKS, TaskStatus
 from corral.store import events
 from corral.store.merges import merges
+from corral.store.rows import Columns
+from corral.store.rows.tasks import TaskRow
 from corral.store.tasks import tasks
 from corral.work.tasks.dependencies import reconsider
 from corral.work.tasks.retry import judge, judge_crash, judge_fault
-
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,8 @@ class Ending:
     error_code: str | None = None
     error_message: str | None = None
     retryable: bool = True
-    result: Row | None = None
-    usage: Row = field(default_factory=dict)
+    result: Payload | None = None
+    usage: Payload = field(default_factory=dict)
     harvest: Harvest | None = None
     is_fault: bool = False
     remedy: str | None = None
@@ -64,16 +64,16 @@ COMMAND_FAILED = "command_failed"
 CANCELLED_BY_ORCHESTRATOR = "cancelled_by_orchestrator"
 """The ``error_code`` of a task that was cancelled by the task document's convention: it ends ``failed``."""
 
-_CLEARED: Row = {"crashes": 0, "faults": 0}
+_CLEARED: Columns = {"crashes": 0, "faults": 0}
 """An end that the task itself came to clears it of every suspicion."""
 
-_NO_ERROR: Row = {"error_code": None, "error_message": None, "not_before_at": None}
+_NO_ERROR: Columns = {"error_code": None, "error_message": None, "not_before_at": None}
 
 INTERRUPTED = "interrupted"
 """The ``error_code`` of an attempt that Corral itself cut short: it is not counted."""
 
 
-def held(conn: Connection, task_id: str, token: int) -> Row:
+def held(conn: Connection, task_id: str, token: int) -> TaskRow:
     """The running task that this token is for.
 
     Raises:
@@ -85,7 +85,7 @@ def held(conn: Connection, task_id: str, token: int) -> Row:
     return row
 
 
-def change(conn: Connection, task_id: str, token: int, values: Row) -> Row:
+def change(conn: Connection, task_id: str, token: int, values: Columns) -> TaskRow:
     """Set columns of a running task (progress, usage, pid, worktree, …).
 
     Raises:
@@ -97,7 +97,7 @@ def change(conn: Connection, task_id: str, token: int, values: Row) -> Row:
     return row
 
 
-def started(conn: Connection, task_id: str, token: int, now: datetime, *, pid: int, pid_started: float) -> Row:
+def started(conn: Connection, task_id: str, token: int, now: datetime, *, pid: int, pid_started: float) -> TaskRow:
     """The worker's process runs: what kept it from starting is over.
 
     Raises:
@@ -109,7 +109,7 @@ def started(conn: Connection, task_id: str, token: int, now: datetime, *, pid: i
     return row
 
 
-def end(conn: Connection, task_id: str, token: int, ending: Ending, now: datetime, rules: TaskRules) -> Row:
+def end(conn: Connection, task_id: str, token: int, ending: Ending, now: datetime, rules: TaskRules) -> TaskRow:
     """Close an attempt: one of completed, cancelled, interrupted, pending again, failed, dead.
 
     What was asked for counts first: a task with a ``cancel_reason`` ends ``cancelled`` however the attempt went. The
@@ -139,12 +139,12 @@ def end(conn: Connection, task_id: str, token: int, ending: Ending, now: datetim
     return row
 
 
-def interrupt(conn: Connection, row: Row, reason: str, now: datetime) -> Row | None:
+def interrupt(conn: Connection, row: TaskRow, reason: str, now: datetime) -> TaskRow | None:
     """Corral cut a running task short: ``interrupted``, the attempt not counted. None if it was not running."""
     return _cut_short(conn, row, INTERRUPTED, reason, now, {})
 
 
-def crash(conn: Connection, row: Row, now: datetime, rules: TaskRules) -> Row | None:
+def crash(conn: Connection, row: TaskRow, now: datetime, rules: TaskRules) -> TaskRow | None:
     """The daemon died while this task ran: ``interrupted``, not counted, and suspected (:func:`resume` says what follows).
 
     A task that had no worktree yet has done nothing, and is not suspected; with one, its worker may run before its process
@@ -167,7 +167,7 @@ def _story(crashes: int) -> str:
     )
 
 
-def _cut_short(conn: Connection, row: Row, code: str, reason: str, now: datetime, more: Row) -> Row | None:
+def _cut_short(conn: Connection, row: TaskRow, code: str, reason: str, now: datetime, more: Columns) -> TaskRow | None:
     values = {
         "status": TaskStatus.INTERRUPTED,
         "attempts": max(0, row["attempts"] - 1),
@@ -185,7 +185,7 @@ def _cut_short(conn: Connection, row: Row, code: str, reason: str, now: datetime
     return moved
 
 
-def resume(conn: Connection, task_id: str, now: datetime, rules: TaskRules) -> Row | None:
+def resume(conn: Connection, task_id: str, now: datetime, rules: TaskRules) -> TaskRow | None:
     """Nothing of an interrupted task's worker is alive any more: it may start again.
 
     At once if Corral itself interrupted it; after its backoff if the daemon died; never (``dead``) if that happened more
@@ -214,8 +214,8 @@ def resume(conn: Connection, task_id: str, now: datetime, rules: TaskRules) -> R
 
 
 def call_off(
-    conn: Connection, row: Row, now: datetime, rules: TaskRules, *, reason: str, convention: bool
-) -> Row | None:
+    conn: Connection, row: TaskRow, now: datetime, rules: TaskRules, *, reason: str, convention: bool
+) -> TaskRow | None:
     """End a task that no worker of ours is at work on, as cancelled. None if its state is another by now.
 
     Args:
@@ -233,7 +233,7 @@ def call_off(
     return moved
 
 
-def _called_off(reason: str, result: Row | None, *, convention: bool) -> Row:
+def _called_off(reason: str, result: Payload | None, *, convention: bool) -> Columns:
     if not convention:
         return {"status": TaskStatus.CANCELLED, "error_code": None, "error_message": reason, "result": result}
     told = {**(result or {}), "error_code": CANCELLED_BY_ORCHESTRATOR, "reason": reason}
@@ -245,7 +245,7 @@ def _called_off(reason: str, result: Row | None, *, convention: bool) -> Row:
     }
 
 
-def _outcome(before: Row, ending: Ending, now: datetime, rules: TaskRules) -> tuple[Row, Row]:
+def _outcome(before: TaskRow, ending: Ending, now: datetime, rules: TaskRules) -> tuple[Columns, Payload]:
     """The columns to set, and what the event tells."""
     why = {"error_code": ending.error_code, "error_message": ending.error_message}
     if before["cancel_reason"] is not None:
@@ -254,7 +254,7 @@ def _outcome(before: Row, ending: Ending, now: datetime, rules: TaskRules) -> tu
         return values, {"reason": before["cancel_reason"], "error_code": values["error_code"]}
     if ending.success:
         head = ending.harvest.head_sha if ending.harvest is not None else None
-        done: Row = {"error_code": None, "error_message": None, "result": ending.result, "head_sha": head}
+        done: Columns = {"error_code": None, "error_message": None, "result": ending.result, "head_sha": head}
         done |= _CLEARED
         return {"status": TaskStatus.COMPLETED, **done}, {"head_sha": head}
     if ending.error_code == INTERRUPTED:
@@ -274,7 +274,7 @@ def _outcome(before: Row, ending: Ending, now: datetime, rules: TaskRules) -> tu
     return values, {**why, "delay_s": verdict.delay_s}
 
 
-def retries_left(task: Row, error_code: str | None) -> int:
+def retries_left(task: TaskRow, error_code: str | None) -> int:
     """How many tries may follow the first after this failure.
 
     A plain command's own exit code says the same again, so it is tried again only where somebody chose a number of retries.
@@ -283,7 +283,7 @@ def retries_left(task: Row, error_code: str | None) -> int:
     return 0 if is_own_exit_code and not task["retries_chosen"] else int(task["max_retries"])
 
 
-def _fault(before: Row, ending: Ending, now: datetime, rules: TaskRules) -> tuple[Row, Row]:
+def _fault(before: TaskRow, ending: Ending, now: datetime, rules: TaskRules) -> tuple[Columns, Payload]:
     """The same for what the machine did. Once a worker ran, its task may be the cause of what happened to it."""
     pause = {"initial_s": rules.backoff_initial_s, "max_s": rules.backoff_max_s}
     if before["pid"] is not None or ending.error_code == WORKER_LOST:
@@ -292,14 +292,14 @@ def _fault(before: Row, ending: Ending, now: datetime, rules: TaskRules) -> tupl
     else:
         count = {"faults": before["faults"] + 1}
         verdict = judge_fault(count["faults"], **pause)
-    why: Row = {"error_code": ending.error_code, "error_message": ending.error_message}
+    why: Columns = {"error_code": ending.error_code, "error_message": ending.error_message}
     values = {"status": verdict.status, "result": ending.result, **count, **why}
     if verdict.status == TaskStatus.PENDING:
         values |= {"attempts": max(0, before["attempts"] - 1), "not_before_at": after(now, verdict.delay_s)}
     return values, {**why, **count, "is_counted": False, "delay_s": verdict.delay_s}
 
 
-def _queue(conn: Connection, row: Row, harvest: Harvest, now: datetime) -> None:
+def _queue(conn: Connection, row: TaskRow, harvest: Harvest, now: datetime) -> None:
     merges.submit(
         conn,
         merge_id=harvest.merge_id,
@@ -315,6 +315,6 @@ def _queue(conn: Connection, row: Row, harvest: Harvest, now: datetime) -> None:
     )
 
 
-def _lost(task_id: str, token: int, row: Row | None) -> LeaseLost:
+def _lost(task_id: str, token: int, row: TaskRow | None) -> LeaseLost:
     owner = row and {"status": row["status"], "session_id": row["session_id"], "token": row["fencing_token"]}
     return LeaseLost(f"Attempt {token} no longer owns task {task_id}.", details={"task_id": task_id, "owner": owner})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
 
 from sqlalchemy import Connection
 
@@ -12,15 +11,14 @@ from corral.coordination.locks.keys import parse_key
 from corral.models.blame import DAEMON_DIED
 from corral.models.instants import iso, parse
 from corral.models.outcomes import of_task
+from corral.models.payload import Payload
 from corral.models.states import TaskStatus
 from corral.models.visible import one_line
+from corral.store.rows.tasks import TaskRow
 from corral.store.tasks import dependencies, tasks, work_pause
 from corral.work.tasks.dependencies import Outlook, outlook
 from corral.work.tasks.trust import TrustGate
 from corral.work.workers.claim_pause import Pause
-
-Row = dict[str, Any]
-
 
 FOR_SESSIONS = (
     "It has no command and no prompt, so no worker does it: it waits until a session takes it (`corral task claim`, or the "
@@ -32,7 +30,7 @@ MOST_NAMED = 3
 
 def reason(
     conn: Connection,
-    row: Row,
+    row: TaskRow,
     pause: Pause | None,
     now: datetime,
     gate: TrustGate | None = None,
@@ -94,13 +92,13 @@ def _who_claims_the_same(conn: Connection, task_id: str, *, fold: bool) -> str |
     return None
 
 
-def delayed(conn: Connection, pause: Pause | None, now: datetime, limit: int) -> list[Row]:
+def delayed(conn: Connection, pause: Pause | None, now: datetime, limit: int) -> list[Payload]:
     """Tasks that a fault or a suspicion holds back: ``task_id, title, delay``, those first that it happened to most often."""
     found = ((row, reason(conn, row, pause, now)) for row in tasks.held_back(conn, limit))
     return [{"task_id": row["task_id"], "title": row["title"], "delay": text} for row, text in found if text]
 
 
-def _what_happened(row: Row) -> str:
+def _what_happened(row: TaskRow) -> str:
     said = row["error_message"] or row["error_code"] or "It failed."
     if row["error_code"] == DAEMON_DIED:
         return said

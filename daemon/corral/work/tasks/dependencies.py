@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import Enum
-from typing import Any
 
 from sqlalchemy import Connection
 
@@ -18,9 +17,9 @@ from corral.models.events import EventKind
 from corral.models.instants import iso
 from corral.models.states import OPEN_MERGES, MergeState, TaskStatus
 from corral.store import events
+from corral.store.rows import Columns
+from corral.store.rows.tasks import ChildTask, ParentTask
 from corral.store.tasks import dependencies, tasks
-
-Row = dict[str, Any]
 
 _HOPELESS = (TaskStatus.FAILED, TaskStatus.DEAD, TaskStatus.CANCELLED)
 
@@ -58,11 +57,13 @@ def outlook(status: str, merge_state: str | None, unblock_on: str) -> Outlook:
     return Outlook.OPEN if merge_state in OPEN_MERGES else Outlook.LOST
 
 
-def standing(parents: Sequence[Row], *, ignore_failure: bool, unblock_on: str) -> tuple[TaskStatus, Row | None]:
+def standing(
+    parents: Sequence[ParentTask], *, ignore_failure: bool, unblock_on: str
+) -> tuple[TaskStatus, ParentTask | None]:
     """The state that a task's parents put it in, and the parent that cannot succeed if that is why.
 
     Args:
-        parents: Rows with ``task_id, title, status, merge_state``.
+        parents: Of one task.
         ignore_failure: Whether a parent that cannot succeed is as good as one that did.
         unblock_on: ``landed`` or ``completed``.
     """
@@ -75,11 +76,11 @@ def standing(parents: Sequence[Row], *, ignore_failure: bool, unblock_on: str) -
     return (TaskStatus.WAITING if waits else TaskStatus.PENDING), None
 
 
-def settle(conn: Connection, children: Sequence[Row], now: datetime, *, unblock_on: str) -> list[str]:
+def settle(conn: Connection, children: Sequence[ChildTask], now: datetime, *, unblock_on: str) -> list[str]:
     """Put tasks into the states that their parents imply.
 
     Args:
-        children: Rows with ``task_id, status, error_message, ignore_dependency_failure``; waiting, or failed by a dependency.
+        children: Waiting, or failed by a dependency.
 
     Returns:
         The ids of those that became hopeless, or are no longer so: what their own dependents may hope for has changed.
@@ -131,9 +132,9 @@ def blocking_cycle(edges: Mapping[str, Sequence[str]]) -> list[str] | None:
     return None
 
 
-def _place(conn: Connection, child: Row, status: TaskStatus, reason: str | None, now: datetime) -> bool:
+def _place(conn: Connection, child: ChildTask, status: TaskStatus, reason: str | None, now: datetime) -> bool:
     lost = reason is not None
-    values: Row = {
+    values: Columns = {
         "status": status,
         "completed_at": iso(now) if lost else None,
         "error_code": dependencies.DEPENDENCY_FAILED if lost else None,
@@ -151,7 +152,7 @@ def _place(conn: Connection, child: Row, status: TaskStatus, reason: str | None,
     return moved is not None
 
 
-def _reason(parent: Row) -> str:
+def _reason(parent: ParentTask) -> str:
     came_back = parent["status"] == TaskStatus.COMPLETED
     how = f"its merge request ended as {parent['merge_state']}" if came_back else f"it is {parent['status']}"
     return f"It waits for {parent['task_id']} ({parent['title'][:80]}), which cannot succeed: {how}."

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
 
 from sqlalchemy import Connection
 
 from corral.errors import Conflict, NotFound
 from corral.models.events import EventKind
 from corral.models.instants import iso
+from corral.models.payload import Payload
 from corral.models.states import OPEN_MERGES, RETURNED_MERGES
 from corral.store import events
 from corral.store.merges import merges
 from corral.store.merges import of_tasks as merge_tasks
+from corral.store.rows.merges import MergeRow
+from corral.store.rows.tasks import TaskRow
 from corral.store.tasks import outcomes
 from corral.work.tasks import tasks
 
-Row = dict[str, Any]
 
-
-def dismiss(conn: Connection, named: str, now: datetime) -> Row:
+def dismiss(conn: Connection, named: str, now: datetime) -> Payload:
     """Dismiss a merge request that came back, or a task that failed or whose merge request came back. Safe to repeat.
 
     Nothing is deleted: the branch stays, and a retry takes the dismissal back.
@@ -36,8 +36,8 @@ def dismiss(conn: Connection, named: str, now: datetime) -> Row:
         Conflict: Nothing failed.
     """
     try:
-        merge: Row | None = merges.get(conn, named)
-        task: Row | None = None
+        merge: MergeRow | None = merges.get(conn, named)
+        task: TaskRow | None = None
     except NotFound:
         task = _task(conn, named)
         merge = merge_tasks.decisive(conn, task["task_id"])
@@ -45,15 +45,14 @@ def dismiss(conn: Connection, named: str, now: datetime) -> Row:
         events.record(conn, now, EventKind.TASK_DISMISSED, task_id=task["task_id"])
     elif merge is not None and merge["state"] in RETURNED_MERGES:
         if outcomes.dismiss_merge(conn, merge["merge_id"], iso(now)) is not None:
-            ids = {"task_id": merge["task_id"], "merge_id": merge["merge_id"]}
-            events.record(conn, now, EventKind.MERGE_DISMISSED, **ids)
+            events.record(conn, now, EventKind.MERGE_DISMISSED, task_id=merge["task_id"], merge_id=merge["merge_id"])
     elif task is None or task["dismissed_at"] is None:
         raise _nothing_failed(task, merge)
-    task_id = task["task_id"] if task is not None else (merge or {}).get("task_id")
+    task_id = task["task_id"] if task is not None else merge["task_id"] if merge is not None else None
     return {"merge_id": merge["merge_id"] if merge else None, "task_id": task_id, "outcome": "dismissed"}
 
 
-def _task(conn: Connection, named: str) -> Row:
+def _task(conn: Connection, named: str) -> TaskRow:
     try:
         return tasks.find(conn, named)
     except NotFound as error:
@@ -63,7 +62,7 @@ def _task(conn: Connection, named: str) -> Row:
         ) from error
 
 
-def _nothing_failed(task: Row | None, merge: Row | None) -> Conflict:
+def _nothing_failed(task: TaskRow | None, merge: MergeRow | None) -> Conflict:
     what = f"Task {task['task_id']}" if task is not None else "It"
     state = task["status"] if task is not None else ""
     if merge is not None:

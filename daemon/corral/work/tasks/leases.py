@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 
 from sqlalchemy import Connection
 
@@ -21,8 +20,12 @@ from corral.coordination.sessions.registry import PERSON, SILENT
 from corral.errors import LeaseLost
 from corral.models.events import EventKind
 from corral.models.instants import after, iso, parse
+from corral.models.payload import Payload, picked
 from corral.models.states import SessionStatus, TaskStatus
 from corral.store import events
+from corral.store.rows import Columns, required
+from corral.store.rows.sessions import SessionRow
+from corral.store.rows.tasks import ReadyTask, TaskRow
 from corral.store.sessions import names, sessions
 from corral.store.tasks import tasks, work_pause
 from corral.work.tasks import attempts, scheduling
@@ -30,8 +33,6 @@ from corral.work.tasks.attempts import Ending
 from corral.work.tasks.dependencies import reconsider
 from corral.work.tasks.retry import judge
 from corral.work.tasks.tasks import find
-
-Row = dict[str, Any]
 
 HOLDER_GONE = "holder_gone"
 """The ``error_code`` of a task that was given up: all who claimed it went away before it was done."""
@@ -46,7 +47,7 @@ class Claimant:
     session_id: str
     capabilities: frozenset[str] = frozenset()
 
-    def can_do(self, row: Row) -> bool:
+    def can_do(self, row: ReadyTask) -> bool:
         """Whether it has every capability that a task requires."""
         required = (row["agent_requirements"] or {}).get("capabilities", ())
         return self.capabilities.issuperset(capability.casefold() for capability in required)
@@ -71,7 +72,7 @@ def claim(
     task_types: Sequence[str] = (),
     key: str | None = None,
     fold: bool = False,
-) -> Row | None:
+) -> TaskRow | None:
     """Lease the next task that is on offer to sessions, and that this one is able to do; None if there is none.
 
     Args:
@@ -84,7 +85,7 @@ def claim(
     if work_pause.current(conn) is not None:
         return None
 
-    def ready(conn: Connection, at: str, *, priority: int | None = None) -> Iterator[Row]:
+    def ready(conn: Connection, at: str, *, priority: int | None = None) -> Iterator[ReadyTask]:
         for row in tasks.ready(conn, at, priority=priority, offered=True, task_types=task_types):
             if who.can_do(row):
                 yield row
@@ -113,9 +114,9 @@ def complete(
     rules: TaskRules,
     *,
     success: bool,
-    result: Row | None = None,
+    result: Payload | None = None,
     error_message: str | None = None,
-) -> Row:
+) -> TaskRow:
     """End a task as its holder says: ``completed``, or ``failed`` for good (``corral task retry`` offers it again).
 
     Said again, because the answer was lost, it changes nothing and is answered the same.
@@ -133,7 +134,7 @@ def complete(
     if _is_theirs(row, holders) and (row["status"], row["result"]) == said:
         return row
     if not _holds(row, holders):
-        owner = {name: row[name] for name in ("status", "session_id")}
+        owner = picked(row, ("status", "session_id"))
         raise LeaseLost(
             f"Task {row['task_id']} is not yours to complete: it is {row['status']}.",
             cause="Only the session that claimed a task completes it, once; a lease ends with its session.",
@@ -151,7 +152,7 @@ def complete(
     return attempts.end(conn, row["task_id"], row["fencing_token"], ending, now, rules)
 
 
-def held_task(conn: Connection, task_id: str, holders: Sequence[str]) -> Row | None:
+def held_task(conn: Connection, task_id: str, holders: Sequence[str]) -> TaskRow | None:
     """The task, if one of these sessions is at work on it.
 
     Raises:
@@ -161,34 +162,33 @@ def held_task(conn: Connection, task_id: str, holders: Sequence[str]) -> Row | N
     return row if _holds(row, holders) else None
 
 
-def _is_theirs(row: Row, holders: Sequence[str]) -> bool:
+def _is_theirs(row: TaskRow, holders: Sequence[str]) -> bool:
     return row["runner"] is None and row["session_id"] in holders
 
 
-def _holds(row: Row, holders: Sequence[str]) -> bool:
+def _holds(row: TaskRow, holders: Sequence[str]) -> bool:
     return _is_theirs(row, holders) and row["status"] == TaskStatus.RUNNING
 
 
-def also_held(conn: Connection, session_id: str, besides: Row | None) -> list[Row]:
+def also_held(conn: Connection, session_id: str, besides: TaskRow | None) -> list[Payload]:
     """What a session claimed before and has not completed: what it forgot, or was never told because an answer was lost.
 
     Returns:
         ``{task_id, title, lease_expires_at}``, the oldest first.
     """
-    shown = ("task_id", "title", "lease_expires_at")
     return [
-        {name: row[name] for name in shown}
+        picked(row, ("task_id", "title", "lease_expires_at"))
         for row in tasks.held_by(conn, [session_id])
         if besides is None or row["task_id"] != besides["task_id"]
     ]
 
 
-def held(conn: Connection) -> list[Row]:
+def held(conn: Connection) -> list[TaskRow]:
     """The tasks that sessions are at work on."""
     return tasks.in_status(conn, TaskStatus.RUNNING, offered=True)
 
 
-def keep(conn: Connection, now: datetime, settings: Settings) -> list[Row]:
+def keep(conn: Connection, now: datetime, settings: Settings) -> list[TaskRow]:
     """Renew the leases of those who live, and offer again what the others held: the net under :func:`give_back`.
 
     Returns:
@@ -197,35 +197,35 @@ def keep(conn: Connection, now: datetime, settings: Settings) -> list[Row]:
     returned = []
     lease_s = settings.sessions.lease_s
     for row in held(conn):
-        holder = sessions.get(conn, row["session_id"])
+        holder, expires_at = sessions.get(conn, required(row["session_id"])), required(row["lease_expires_at"])
         if holder is not None and holder["status"] != SessionStatus.DISCONNECTED:
             lasts = after(now, lease_s)
-            if parse(lasts) - parse(row["lease_expires_at"]) > timedelta(seconds=lease_s / 10):
+            if parse(lasts) - parse(expires_at) > timedelta(seconds=lease_s / 10):
                 values = {"lease_expires_at": lasts}
                 tasks.move(conn, row["task_id"], (TaskStatus.RUNNING,), values, token=row["fencing_token"])
-        elif holder is None or not _outlasts(holder, holder["end_reason"]) or row["lease_expires_at"] <= iso(now):
+        elif holder is None or not _outlasts(holder, holder["end_reason"]) or expires_at <= iso(now):
             returned.append(_give_back(conn, row, now, settings.tasks))
     return returned
 
 
-def give_back(conn: Connection, session_id: str, reason: str, now: datetime, rules: TaskRules) -> list[Row]:
+def give_back(conn: Connection, session_id: str, reason: str, now: datetime, rules: TaskRules) -> list[TaskRow]:
     """Offer again what a session that ends for this reason holds, and its subagents; returns those tasks."""
     mine = tasks.held_by(conn, sessions.family(conn, session_id))
-    if not mine or _outlasts(sessions.get(conn, session_id) or {}, reason):
+    if not mine or _outlasts(sessions.get(conn, session_id), reason):
         return []
     return [_give_back(conn, row, now, rules) for row in mine]
 
 
-def _outlasts(holder: Row, reason: str) -> bool:
+def _outlasts(holder: SessionRow | None, reason: str | None) -> bool:
     """Whether a lease outlasts its session: a person says nothing while he works."""
-    return holder.get("agent_type") == PERSON and reason == SILENT
+    return holder is not None and holder["agent_type"] == PERSON and reason == SILENT
 
 
-def _give_back(conn: Connection, row: Row, now: datetime, rules: TaskRules) -> Row:
+def _give_back(conn: Connection, row: TaskRow, now: datetime, rules: TaskRules) -> TaskRow:
     verdict = judge(row["attempts"], row["max_retries"], retryable=True, initial_s=0, max_s=0)
     is_dead = verdict.status != TaskStatus.PENDING
-    why: Row = {"error_code": HOLDER_GONE, "error_message": "Whoever had claimed it went away before it was done."}
-    values: Row = {"status": verdict.status, "lease_expires_at": None, "started_at": None}
+    why: Columns = {"error_code": HOLDER_GONE, "error_message": "Whoever had claimed it went away before it was done."}
+    values: Columns = {"status": verdict.status, "lease_expires_at": None, "started_at": None}
     values |= {**why, "completed_at": iso(now)} if is_dead else {"session_id": None}
     moved = tasks.move(conn, row["task_id"], (TaskStatus.RUNNING,), values, token=row["fencing_token"])
     if moved is None:

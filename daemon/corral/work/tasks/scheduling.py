@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from functools import cache, partial
 from itertools import islice
-from typing import Any
 
 from sqlalchemy import Connection
 
@@ -26,10 +25,10 @@ from corral.models.events import EventKind
 from corral.models.instants import after, iso, parse
 from corral.models.states import TaskStatus
 from corral.store import events
+from corral.store.rows.tasks import ReadyTask, TaskRow
 from corral.store.tasks import tasks
 
-Row = dict[str, Any]
-Ready = Callable[..., Iterator[Row]]
+Ready = Callable[..., Iterator[ReadyTask]]
 """What is on offer, as :func:`corral.store.tasks.tasks.ready` tells it: ``(conn, now, priority=…)``."""
 
 HIGHEST = 10
@@ -49,7 +48,7 @@ def claim(
     key: str | None = None,
     fold: bool = False,
     started: bool = False,
-) -> Row | None:
+) -> TaskRow | None:
     """Pick the next task and lease it, in the caller's write transaction.
 
     The attempt is counted here, so that a task that kills whatever runs it runs out of attempts.
@@ -85,7 +84,7 @@ def claim(
     return None
 
 
-def startable(conn: Connection, now: str, *, priority: int | None = None) -> Iterator[Row]:
+def startable(conn: Connection, now: str, *, priority: int | None = None) -> Iterator[ReadyTask]:
     """What a runner could start now: as :func:`corral.store.tasks.tasks.ready`, but only one task under suspicion at a time.
 
     Tasks that were running when a daemon died are suspected of having killed it. Where only one of them runs, the next death
@@ -94,7 +93,7 @@ def startable(conn: Connection, now: str, *, priority: int | None = None) -> Ite
     return tasks.ready(conn, now, priority=priority, unsuspected=tasks.suspect_in_flight(conn) is not None)
 
 
-def in_order(conn: Connection, now: datetime, ageing_s: float, ready: Ready = tasks.ready) -> Iterator[Row]:
+def in_order(conn: Connection, now: datetime, ageing_s: float, ready: Ready = tasks.ready) -> Iterator[ReadyTask]:
     """Tasks that could start now, next one first; reads no further than the caller goes."""
     if ageing_s <= 0:
         return ready(conn, iso(now))
@@ -103,16 +102,16 @@ def in_order(conn: Connection, now: datetime, ageing_s: float, ready: Ready = ta
     return heapq.merge(*levels, key=lambda row: (-lifted(row, now, ageing_s), row["seq"]))
 
 
-def lifted(row: Row, now: datetime, ageing_s: float) -> int:
+def lifted(row: ReadyTask, now: datetime, ageing_s: float) -> int:
     """A task's priority after ageing, 10 at most."""
     waited_s = max(0.0, (now - parse(row["created_at"])).total_seconds())
     return min(HIGHEST, int(row["priority"]) + int(waited_s // ageing_s))
 
 
-def _beside(conn: Connection, candidates: Iterator[Row], running: Ground, *, fold: bool) -> Iterator[Row]:
+def _beside(conn: Connection, candidates: Iterator[ReadyTask], running: Ground, *, fold: bool) -> Iterator[ReadyTask]:
     """Those that can go beside what runs, in their order; what overlaps with it in part comes after all the others."""
     key_of = cache(partial(parse_key, fold=fold))
-    in_part: list[Row] = []
+    in_part: list[ReadyTask] = []
     while page := list(islice(candidates, _PAGE)):
         claims = tasks.claims_of(conn, *(candidate["task_id"] for candidate in page))
         for candidate in page:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Any
 
 from sqlalchemy import Connection
 
@@ -17,17 +16,18 @@ from corral.models import tasks as shapes
 from corral.models.events import EventKind
 from corral.models.identifiers import new_id
 from corral.models.instants import iso
+from corral.models.payload import Payload, picked
 from corral.models.states import OPEN_MERGES, RETURNED_MERGES, MergeState, TaskStatus
 from corral.models.tasks import TaskSubmission
 from corral.store import events
 from corral.store.merges import of_tasks as merge_tasks
 from corral.store.merges import receipts
+from corral.store.rows import Columns, required
+from corral.store.rows.tasks import TaskRow
 from corral.store.sessions import sessions
 from corral.store.tasks import dependencies, outcomes, tasks, worktrees
 from corral.work.tasks import attempts
 from corral.work.tasks.dependencies import blocking_cycle, reconsider, settle
-
-Row = dict[str, Any]
 
 _PREFIX = re.compile(r"[0-9a-f][0-9a-f-]{3,35}")
 _NOT_STARTED = (TaskStatus.WAITING, TaskStatus.PENDING, TaskStatus.INTERRUPTED)
@@ -37,12 +37,14 @@ _THE_WORK = ("task_type", "title", "description", "command", "prompt", "agent", 
 """What is the same in two submissions of one task, whoever repeats it."""
 
 
-def submit(conn: Connection, submission: TaskSubmission, now: datetime, rules: TaskRules) -> Row:
+def submit(conn: Connection, submission: TaskSubmission, now: datetime, rules: TaskRules) -> TaskRow:
     """Queue one task; see :func:`submit_batch`."""
     return submit_batch(conn, [submission], now, rules)[0]
 
 
-def submit_batch(conn: Connection, submissions: Sequence[TaskSubmission], now: datetime, rules: TaskRules) -> list[Row]:
+def submit_batch(
+    conn: Connection, submissions: Sequence[TaskSubmission], now: datetime, rules: TaskRules
+) -> list[TaskRow]:
     """Queue tasks, all or none.
 
     A submission whose ``idempotency_key`` is known is answered with the task it made the first time.
@@ -60,7 +62,7 @@ def submit_batch(conn: Connection, submissions: Sequence[TaskSubmission], now: d
     ids = [str(row["task_id"]) if row else new_id() for row in known]
     _check_room(conn, len(fresh), rules.max_queue)
     parents = _resolve(conn, submissions, ids)
-    waiting: list[Row] = []
+    waiting: list[TaskRow] = []
     rows = list(known)
     for index in fresh:
         status = TaskStatus.WAITING if parents[index] else TaskStatus.PENDING
@@ -77,17 +79,17 @@ def submit_batch(conn: Connection, submissions: Sequence[TaskSubmission], now: d
     return [_known(conn, task_id) for task_id in ids] if waiting else [row for row in rows if row is not None]
 
 
-def _submitted(conn: Connection, item: TaskSubmission) -> Row | None:
+def _submitted(conn: Connection, item: TaskSubmission) -> TaskRow | None:
     """The task that a submission has made before."""
     row = tasks.by_idempotency_key(conn, item.idempotency_key) if item.idempotency_key else None
-    if row is not None and any(row[name] != getattr(item, name) for name in _THE_WORK):
+    if row is not None and picked(row, _THE_WORK) != {name: getattr(item, name) for name in _THE_WORK}:
         raise IdempotencyKeyConflict(
             f"The key {item.idempotency_key!r} was used for another task.", details={"task_id": row["task_id"]}
         )
     return row
 
 
-def find(conn: Connection, task_id: str) -> Row:
+def find(conn: Connection, task_id: str) -> TaskRow:
     """A task by its id, or by the first four or more characters of it.
 
     Raises:
@@ -115,7 +117,7 @@ def listing(
     min_priority: int = 0,
     after: str | None = None,
     limit: int | None = None,
-) -> list[Row]:
+) -> list[Payload]:
     """Tasks as a list shows them, with their ``outcome`` (:mod:`corral.models.outcomes`): highest priority first, then oldest.
 
     Args:
@@ -139,7 +141,7 @@ def listing(
     return [{**shapes.summary(row), "outcome": found[row["task_id"]]} for row in rows]
 
 
-def place(row: Row) -> str:
+def place(row: Payload) -> str:
     """Where a task stands in the list, as it is shown there."""
     return f"{row['priority']},{row['task_id']}"
 
@@ -153,7 +155,7 @@ def _place(text: str) -> tuple[int, str]:
     return int(priority), task_id
 
 
-def read(conn: Connection, task_id: str) -> Row:
+def read(conn: Connection, task_id: str) -> Payload:
     """A task as the task document shows it (:func:`corral.models.tasks.read`).
 
     Raises:
@@ -162,7 +164,7 @@ def read(conn: Connection, task_id: str) -> Row:
     return shapes.read(find(conn, task_id))
 
 
-def detail(conn: Connection, task_id: str) -> Row:
+def detail(conn: Connection, task_id: str) -> Payload:
     """Everything about one task; reading changes nothing.
 
     Returns:
@@ -200,7 +202,7 @@ def cancel(
     *,
     reason: str = "Cancelled.",
     convention: bool = False,
-) -> Row:
+) -> TaskRow:
     """Cancel a task: at once if no worker of ours runs; else the supervisor is asked to stop it.
 
     Args:
@@ -216,7 +218,7 @@ def cancel(
     row = find(conn, task_id)
     is_running = row["status"] == TaskStatus.RUNNING
     if is_running and row["runner"] is not None:
-        asked: Row = {"cancel_reason": reason}
+        asked: Columns = {"cancel_reason": reason}
         if convention:
             asked["error_code"] = attempts.CANCELLED_BY_ORCHESTRATOR
         moved = tasks.move(conn, row["task_id"], (TaskStatus.RUNNING,), asked, cancelled=None if convention else False)
@@ -229,7 +231,7 @@ def cancel(
         moved = attempts.call_off(conn, row, now, rules, reason=reason, convention=convention)
         if moved is not None and is_running:
             told = f"Task {row['task_id']} ({row['title'][:80]}) was cancelled: {reason} Stop working on it."
-            sessions.notify(conn, row["session_id"], told, iso(now))
+            sessions.notify(conn, required(row["session_id"]), told, iso(now))
         if moved is not None:
             return moved
     if convention and row["error_code"] == attempts.CANCELLED_BY_ORCHESTRATOR:
@@ -237,7 +239,7 @@ def cancel(
     raise Conflict(f"Task {row['task_id']} is {row['status']} already.", remedy="There is nothing left to cancel.")
 
 
-def retry(conn: Connection, task_id: str, now: datetime, rules: TaskRules) -> Row:
+def retry(conn: Connection, task_id: str, now: datetime, rules: TaskRules) -> TaskRow:
     """Run a task again, from the present tip and with all its retries; dependents that its failure had failed revive.
 
     Raises:
@@ -253,7 +255,7 @@ def retry(conn: Connection, task_id: str, now: datetime, rules: TaskRules) -> Ro
             cause="Only a task that failed, is dead, was cancelled, or whose merge request came back can run again.",
             remedy="Submit a new task.",
         )
-    fresh: Row = dict.fromkeys(
+    fresh: Columns = dict.fromkeys(
         ("completed_at", "error_code", "error_message", "cancel_reason", "not_before_at", "result", "head_sha", "base_sha",
          "started_at", "progress", "progress_at", "branch", "worktree_id", "dismissed_at")
     )  # fmt: skip
@@ -268,7 +270,7 @@ def retry(conn: Connection, task_id: str, now: datetime, rules: TaskRules) -> Ro
     return _known(conn, row["task_id"])
 
 
-def reprioritize(conn: Connection, task_id: str, priority: int, now: datetime) -> Row:
+def reprioritize(conn: Connection, task_id: str, priority: int, now: datetime) -> TaskRow:
     """Change the priority of a task that has not started.
 
     Args:
@@ -290,14 +292,14 @@ def reprioritize(conn: Connection, task_id: str, priority: int, now: datetime) -
 
 
 def merge_settled(
-    conn: Connection, task_id: str | None, state: MergeState, now: datetime, *, unblock_on: str = "landed"
+    conn: Connection, task_id: str | None, state: str, now: datetime, *, unblock_on: str = "landed"
 ) -> None:
     """A merge request of this task has ended: its dependents start, fail, or live again, as their parents imply."""
     if task_id is not None and state not in OPEN_MERGES:
         reconsider(conn, [task_id], now, unblock_on=unblock_on)
 
 
-def _known(conn: Connection, task_id: str) -> Row:
+def _known(conn: Connection, task_id: str) -> TaskRow:
     row = tasks.get(conn, task_id)
     if row is None:
         raise NotFound(f"There is no task {task_id!r}.")
@@ -317,7 +319,7 @@ def _check_room(conn: Connection, number: int, max_queue: int) -> None:
 def _resolve(conn: Connection, submissions: Sequence[TaskSubmission], ids: Sequence[str]) -> list[list[str]]:
     """For each submission the ids it waits for."""
     local = {item.name: ids[index] for index, item in enumerate(submissions) if item.name is not None}
-    errors: list[Row] = []
+    errors: list[Payload] = []
     for field in ("name", "idempotency_key"):
         given = [value for item in submissions if (value := getattr(item, field)) is not None]
         for value in {value for value in given if given.count(value) > 1}:
@@ -356,7 +358,7 @@ def _claims(claims: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(parse_key(claim).file_path for claim in claims))
 
 
-def _values(item: TaskSubmission, task_id: str, status: TaskStatus, now: datetime, rules: TaskRules) -> Row:
+def _values(item: TaskSubmission, task_id: str, status: TaskStatus, now: datetime, rules: TaskRules) -> Columns:
     given = item.model_dump(
         mode="json", exclude={"wait_for", "claims", "name", "max_retries", "limits"}, exclude_none=True
     )

@@ -12,9 +12,8 @@ from corral.config.roster import TEAM, Agent, Roster
 from corral.config.trust import AGENTS, CLAUDE_COMMAND, SETUP, Claim, not_trusted
 from corral.errors import CorralError
 from corral.models.states import RunnerName
+from corral.store.rows.tasks import ReadyTask
 from corral.work.tasks import scheduling
-
-Row = dict[str, Any]
 
 
 class TrustGate:
@@ -42,7 +41,7 @@ class TrustGate:
         found = self.needed(task)
         return not_trusted(found).message if found else None
 
-    def startable(self, conn: Connection, now: str, *, priority: int | None = None) -> Iterator[Row]:
+    def startable(self, conn: Connection, now: str, *, priority: int | None = None) -> Iterator[ReadyTask]:
         """As :func:`corral.work.tasks.scheduling.startable`, without those that wait for an approval."""
         rows = scheduling.startable(conn, now, priority=priority)
         return (row for row in rows if not self.needed(row)) if self._untrusted else rows

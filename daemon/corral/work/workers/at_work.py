@@ -6,23 +6,24 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any
 
 from sqlalchemy import Connection
 
 from corral.coordination.mail import mailing
 from corral.models.instants import after, iso
+from corral.models.payload import Payload
 from corral.models.states import TaskStatus
 from corral.models.tasks import usage as usage_of
 from corral.observe.logs import logger
 from corral.runners.protocol import Observation, Running, Usage
 from corral.store.engine.database import Database
+from corral.store.rows import Columns, required
+from corral.store.rows.tasks import TaskRow
 from corral.store.sessions import messages as mail_rows
 from corral.store.sessions import sessions as session_rows
 from corral.store.tasks import tasks
 from corral.work.workers.execution import Started
 
-Row = dict[str, Any]
 log = logger("supervisor")
 
 BEAT_EVERY_S = 20.0
@@ -36,11 +37,11 @@ PATIENCE_S = 3.0
 class Attempt:
     """One claimed task: first starting (``started`` is None), then at work, then finishing."""
 
-    task: Row
+    task: TaskRow
     started: Started | None = None
     finishing: bool = False
     stopping: bool = False
-    shown: Row = field(default_factory=dict)
+    shown: Payload = field(default_factory=dict)
     beaten_at: datetime | None = None
     trouble: str = ""
     """Why the last look at its worker failed; empty if it did not."""
@@ -49,6 +50,11 @@ class Attempt:
     def key(self) -> tuple[str, int]:
         """The task and its fencing token."""
         return self.task["task_id"], self.task["fencing_token"]
+
+    @property
+    def session_id(self) -> str:
+        """The session of its worker."""
+        return required(self.task["session_id"])
 
     def note_trouble(self, reason: str) -> None:
         """Say in the log, once, why its worker cannot be looked at; the next step looks again."""
@@ -62,12 +68,12 @@ class Attempt:
         running = self.started.running if self.started and not (self.finishing or self.stopping) else None
         return running if running is not None and running.listens else None
 
-    def used(self, usage: Usage) -> Row:
+    def used(self, usage: Usage) -> Payload:
         """The task's usage with that of earlier attempts."""
         before = usage_of(self.task)
         return {name: before[name] + value for name, value in asdict(usage).items()}
 
-    def news(self, seen: Observation, lease_s: float, now: datetime) -> Row | None:
+    def news(self, seen: Observation, lease_s: float, now: datetime) -> Columns | None:
         """What the database does not know yet; None if there is nothing."""
         shown = {"progress": seen.progress, "usage": self.used(seen.usage)}
         due = self.beaten_at is None or abs(now - self.beaten_at) >= timedelta(seconds=BEAT_EVERY_S)
@@ -80,12 +86,12 @@ class Attempt:
         return values
 
 
-def record(conn: Connection, news: Iterable[tuple[Attempt, Row]], now: datetime) -> None:
+def record(conn: Connection, news: Iterable[tuple[Attempt, Columns]], now: datetime) -> None:
     """Write the news, each a sign of life; of an attempt that lost its lease nothing."""
     for attempt, values in news:
         task_id, token = attempt.key
         if tasks.move(conn, task_id, (TaskStatus.RUNNING,), values, token=token) is not None:
-            session_rows.beat(conn, attempt.task["session_id"], iso(now))
+            session_rows.beat(conn, attempt.session_id, iso(now))
 
 
 class _Deaf(Exception):
@@ -94,7 +100,7 @@ class _Deaf(Exception):
 
 def bring_mail(db: Database, attempts: Iterable[Attempt], now: datetime) -> None:
     """Tell workers the mail that no hook has brought them: one that only thinks, or waits, has none."""
-    listeners = {attempt.task["session_id"]: running for attempt in attempts if (running := attempt.listener)}
+    listeners = {attempt.session_id: running for attempt in attempts if (running := attempt.listener)}
     if not listeners:
         return
     long_ago = after(now, -PATIENCE_S)

@@ -8,26 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Any
 
 from sqlalchemy import Connection
 
 from corral.config.model import Tasks as TaskRules
 from corral.coordination.mail import seats
 from corral.coordination.sessions import registry as sessions
-from corral.coordination.sessions.registry import Arrival
+from corral.coordination.sessions.registry import Arrival, EndedSession
 from corral.models.crash import crash_point
 from corral.models.instants import iso
 from corral.models.states import TaskStatus
+from corral.store.rows.sessions import SessionRow
 from corral.store.sessions import messages as mail
 from corral.work.tasks import leases
-
-Row = dict[str, Any]
 
 
 def end(
     conn: Connection, session_id: str, reason: str, now: datetime, rules: TaskRules, *, by: str | None = None
-) -> Row | None:
+) -> EndedSession | None:
     """End a session, and its subagents with it.
 
     Args:
@@ -45,7 +43,7 @@ def end(
     return row
 
 
-def end_attempt(conn: Connection, session_id: str, status: str, now: datetime, rules: TaskRules) -> Row | None:
+def end_attempt(conn: Connection, session_id: str, status: str, now: datetime, rules: TaskRules) -> EndedSession | None:
     """End the session of a worker, for what became of its attempt.
 
     Where its work is lost, so is what it was told: what of that it has not read waits again for its agent, or goes back.
@@ -55,13 +53,13 @@ def end_attempt(conn: Connection, session_id: str, status: str, now: datetime, r
     return end(conn, session_id, status, now, rules)
 
 
-def end_all(conn: Connection, doomed: Iterable[tuple[str, str]], now: datetime, rules: TaskRules) -> list[Row]:
+def end_all(conn: Connection, doomed: Iterable[tuple[str, str]], now: datetime, rules: TaskRules) -> list[EndedSession]:
     """End several, each given with the reason; returns what :func:`end` does of those that had not ended before."""
     ended = (end(conn, session_id, reason, now, rules) for session_id, reason in doomed)
     return [row for row in ended if row is not None]
 
 
-def arrive(conn: Connection, arrival: Arrival, now: datetime, rules: TaskRules) -> Row:
+def arrive(conn: Connection, arrival: Arrival, now: datetime, rules: TaskRules) -> SessionRow:
     """Register a session; another one of the same client process is over: one process has one session at a time.
 
     Raises:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from sqlalchemy import Connection
 
@@ -27,11 +26,14 @@ from corral.models.blame import DISK_FULL, Blame, blame_of, blame_of_error
 from corral.models.crash import crash_point
 from corral.models.events import EventKind
 from corral.models.instants import iso
+from corral.models.payload import Payload
 from corral.models.remedies import with_remedy
 from corral.models.states import RunnerName, WorktreePurpose, WorktreeState
 from corral.runners.process import PROJECT_MARK, TASK_MARK, end_leftovers
 from corral.runners.protocol import Assignment, Finished, Limits, Runner, Running
 from corral.store import events
+from corral.store.rows import required
+from corral.store.rows.tasks import TaskRow, WorktreeRow
 from corral.store.tasks import tasks
 from corral.store.tasks import worktrees as worktree_rows
 from corral.work.tasks import attempts
@@ -44,8 +46,6 @@ from corral.work.workers.harvest import committer, harvest
 from corral.work.worktrees import ownership
 from corral.work.worktrees.allocation import Grounds, Plan, allocate, environment, landing_target, mark_ready, reclaim
 from corral.work.worktrees.provision import Provisioned
-
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -76,11 +76,11 @@ class Started:
     """A worker at work in its worktree."""
 
     running: Running
-    task: Row
-    worktree: Row
+    task: TaskRow
+    worktree: WorktreeRow
 
 
-def launch(site: Site, task: Row) -> Started | Ending:
+def launch(site: Site, task: TaskRow) -> Started | Ending:
     """Start a claimed task.
 
     Args:
@@ -90,7 +90,7 @@ def launch(site: Site, task: Row) -> Started | Ending:
         The worker; or, if it could not be started or must not be any more, how the attempt ended: it is closed already.
     """
     token = task["fencing_token"]
-    worktree: Row | None = None
+    worktree: WorktreeRow | None = None
     running: Running | None = None
     try:
         post, runner = _appointed(site, task)
@@ -123,17 +123,17 @@ def launch(site: Site, task: Row) -> Started | Ending:
         return _closed(site, task, worktree, stopped if site.is_stopping() else _failure(site, error))
 
 
-def _closed(site: Site, task: Row, worktree: Row | None, ending: Ending) -> Ending:
+def _closed(site: Site, task: TaskRow, worktree: WorktreeRow | None, ending: Ending) -> Ending:
     conclude(site, task, worktree, ending)
     return ending
 
 
-def _is_cancelled(site: Site, task: Row) -> bool:
+def _is_cancelled(site: Site, task: TaskRow) -> bool:
     row = site.grounds.db.read(lambda conn: tasks.get(conn, task["task_id"]))
     return row is None or row["cancel_reason"] is not None
 
 
-def _kill(site: Site, task: Row, running: Running) -> None:
+def _kill(site: Site, task: TaskRow, running: Running) -> None:
     """End a worker that could not be recorded: only once nothing of it is alive may another one start."""
     marks = task_marks(site.grounds, task["task_id"])
     while end_leftovers(marks, running.pid, running.pid_started):
@@ -146,7 +146,7 @@ def task_marks(grounds: Grounds, task_id: str) -> dict[str, str]:
     return {PROJECT_MARK: grounds.project_id, TASK_MARK: task_id}
 
 
-def finish(site: Site, task: Row, worktree: Row, finished: Finished, usage: Row) -> None:
+def finish(site: Site, task: TaskRow, worktree: WorktreeRow, finished: Finished, usage: Payload) -> None:
     """Bring in what a worker has made, and close its attempt.
 
     Args:
@@ -176,7 +176,7 @@ def finish(site: Site, task: Row, worktree: Row, finished: Finished, usage: Row)
     conclude(site, task, worktree, ending)
 
 
-def conclude(site: Site, task: Row, worktree: Row | None, ending: Ending) -> None:
+def conclude(site: Site, task: TaskRow, worktree: WorktreeRow | None, ending: Ending) -> None:
     """Close an attempt in one transaction, then give its worktree back.
 
     An attempt that lost its lease changes nothing of its task; its worktree is salvaged all the same.
@@ -191,14 +191,14 @@ def conclude(site: Site, task: Row, worktree: Row | None, ending: Ending) -> Non
         site.nudge("landing")  # a branch that has landed can go once no worktree has it
 
 
-def _close(conn: Connection, site: Site, task: Row, worktree: Row | None, ending: Ending) -> str:
+def _close(conn: Connection, site: Site, task: TaskRow, worktree: WorktreeRow | None, ending: Ending) -> str:
     now = site.grounds.clock()
     rules = site.grounds.settings().tasks
     try:
         status = str(attempts.end(conn, task["task_id"], task["fencing_token"], ending, now, rules)["status"])
     except LeaseLost:
         status = "lost"
-    departures.end_attempt(conn, task["session_id"], status, now, rules)
+    departures.end_attempt(conn, required(task["session_id"]), status, now, rules)
     if worktree is not None:
         come_from = (WorktreeState.ALLOCATING, WorktreeState.READY)
         worktree_rows.move(conn, worktree["worktree_id"], come_from, {"state": WorktreeState.RECLAIMING})
@@ -206,8 +206,8 @@ def _close(conn: Connection, site: Site, task: Row, worktree: Row | None, ending
 
 
 def _moved_in(
-    conn: Connection, site: Site, task: Row, worktree: Row, provided: Provisioned, target: str, post: Post
-) -> tuple[Row, Row]:
+    conn: Connection, site: Site, task: TaskRow, worktree: WorktreeRow, provided: Provisioned, target: str, post: Post
+) -> tuple[TaskRow, WorktreeRow]:
     now = site.grounds.clock()
     worktree = mark_ready(conn, worktree["worktree_id"], provided)
     values = {
@@ -217,8 +217,9 @@ def _moved_in(
         "target": target,
     }
     moved = attempts.change(conn, task["task_id"], task["fencing_token"], values)
+    session_id = required(task["session_id"])
     arrival = sessions.Arrival(
-        session_id=task["session_id"],
+        session_id=session_id,
         agent_type=str(post.runner),
         agent=post.agent.name if post.agent else None,
         capabilities=post.agent.capabilities if post.agent else (),
@@ -231,20 +232,18 @@ def _moved_in(
     sessions.register(conn, arrival, now)
     if post.agent is not None:
         given = {"agent": post.agent.name, "runner": post.agent.runner, "model": post.agent.model}
-        seats.take(conn, post.agent.name, task["session_id"], now)
-        events.record(
-            conn, now, EventKind.TASK_ASSIGNED, task_id=task["task_id"], session_id=task["session_id"], data=given
-        )
+        seats.take(conn, post.agent.name, session_id, now)
+        events.record(conn, now, EventKind.TASK_ASSIGNED, task_id=task["task_id"], session_id=session_id, data=given)
     return moved, worktree
 
 
-def _running(conn: Connection, task: Row, token: int, running: Running, now: datetime) -> None:
+def _running(conn: Connection, task: TaskRow, token: int, running: Running, now: datetime) -> None:
     attempts.started(conn, task["task_id"], token, now, pid=running.pid, pid_started=running.pid_started)
     process = {"client_pid": running.pid, "client_started": running.pid_started, "last_heartbeat": iso(now)}
-    sessions.change(conn, task["session_id"], process)
+    sessions.change(conn, required(task["session_id"]), process)
 
 
-def _appointed(site: Site, task: Row) -> tuple[Post, Runner]:
+def _appointed(site: Site, task: TaskRow) -> tuple[Post, Runner]:
     """Who does it at this moment, and the runner that starts it."""
     roster = Roster(site.grounds.project, site.grounds.team().agents)
     post = appoint(task, roster, checked(site.runners))
@@ -254,11 +253,11 @@ def _appointed(site: Site, task: Row) -> tuple[Post, Runner]:
     return post, site.runners[str(post.runner)]
 
 
-def _assignment(site: Site, task: Row, worktree: Row, provided: Provisioned, post: Post) -> Assignment:
+def _assignment(site: Site, task: TaskRow, worktree: WorktreeRow, provided: Provisioned, post: Post) -> Assignment:
     grounds = site.grounds
     settings = grounds.settings()
     claude = post.runner is RunnerName.CLAUDE
-    limits, definition = task["limits"], post.definition
+    limits, definition, session_id = task["limits"], post.definition, required(task["session_id"])
     who = as_env(committer(grounds.repo, task))
     folder = make_own_folder(grounds.project.logs_dir / "tasks" / task["task_id"], grounds.project.root)
     log = folder / f"{task['fencing_token']}.log"
@@ -274,11 +273,11 @@ def _assignment(site: Site, task: Row, worktree: Row, provided: Provisioned, pos
         prompt=task["prompt"] or (_said(task) if post.agent else None),
         worktree=Path(worktree["path"]),
         log=log,
-        session_id=task["session_id"],
+        session_id=session_id,
         env={
             **post.program_env,
             **environment(grounds, Path(worktree["path"]), provided),
-            "CORRAL_SESSION_ID": task["session_id"],
+            "CORRAL_SESSION_ID": session_id,
         },
         limits=Limits(
             timeout_s=task["timeout_s"],
@@ -298,11 +297,11 @@ def _assignment(site: Site, task: Row, worktree: Row, provided: Provisioned, pos
     )
 
 
-def _said(task: Row) -> str:
+def _said(task: TaskRow) -> str:
     return str(task["description"] or task["title"])
 
 
-def _failure(site: Site, error: CorralError | OSError, usage: Row | None = None) -> Ending:
+def _failure(site: Site, error: CorralError | OSError, usage: Payload | None = None) -> Ending:
     """How an attempt ends by an error of ours: the task's fault, or the machine's."""
     root = site.grounds.root
     if met_the_end(error) or is_full(root):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from corral.errors import GitFailed
 from corral.git import refs
@@ -14,17 +13,18 @@ from corral.git.identity import effective
 from corral.git.land import candidates
 from corral.git.process.command import Git, Identity
 from corral.models.identifiers import new_id
+from corral.models.payload import Payload
+from corral.store.rows import required
+from corral.store.rows.tasks import TaskRow, WorktreeRow
 from corral.work.tasks.attempts import Ending, Harvest
 from corral.work.workers.heads import come_home, detach, left_behind
 from corral.work.worktrees import ownership
 from corral.work.worktrees.allocation import Grounds
 
-Row = dict[str, Any]
-
 TRAILER = "Corral-Task"
 
 
-def harvest(grounds: Grounds, task: Row, worktree: Row, result: Row | None, usage: Row) -> Ending:
+def harvest(grounds: Grounds, task: TaskRow, worktree: WorktreeRow, result: Payload | None, usage: Payload) -> Ending:
     """Bring a finished worker's work into a state that can land: committed, on the task's branch, and held.
 
     What counts is the commit that the worktree's HEAD is at, wherever the worker switched to, if it descends from what the
@@ -39,7 +39,8 @@ def harvest(grounds: Grounds, task: Row, worktree: Row, result: Row | None, usag
         CorralError: Git refused; the worktree is as it was.
     """
     checkout = ownership.prove(grounds, worktree)
-    base, ref = worktree["base_sha"], refs.branch_ref(worktree["branch"])
+    branch, target = required(worktree["branch"]), required(task["target"])
+    base, ref = worktree["base_sha"], refs.branch_ref(branch)
     head = _committed(checkout, task, worktree, ref)
     ownership.prove(grounds, worktree)  # what was committed is the worker's only if it stood there to the end
     tip = refs.read(grounds.repo, ref)
@@ -49,8 +50,8 @@ def harvest(grounds: Grounds, task: Row, worktree: Row, result: Row | None, usag
         message = f"Its HEAD is not a descendant of {base[:12]}, where the task started."
         return Ending(False, "not_descendant", message, retryable=False, result=result, usage=usage)
     if head == base:
-        target = refs.read(grounds.repo, refs.branch_ref(task["target"])) or base
-        left = left_behind(checkout, base, target)
+        tip_of_target = refs.read(grounds.repo, refs.branch_ref(target)) or base
+        left = left_behind(checkout, base, tip_of_target)
         if not left:
             return Ending(True, result=result, usage=usage)
         if len(left) > 1:
@@ -67,11 +68,11 @@ def harvest(grounds: Grounds, task: Row, worktree: Row, result: Row | None, usag
         _move_branch(grounds, worktree, ref, tip, head)
     merge_id = new_id()
     candidates.hold(grounds.repo, merge_id, head)
-    landing = Harvest(merge_id, worktree["branch"], task["target"], base, head)
+    landing = Harvest(merge_id, branch, target, base, head)
     return Ending(True, result=result, usage=usage, harvest=landing)
 
 
-def _committed(checkout: Git, task: Row, worktree: Row, ref: str) -> str | None:
+def _committed(checkout: Git, task: TaskRow, worktree: WorktreeRow, ref: str) -> str | None:
     """Commit what was left over, on no branch but the task's; returns what HEAD is at then."""
     if checkout.head() is None:
         return None
@@ -82,7 +83,7 @@ def _committed(checkout: Git, task: Row, worktree: Row, ref: str) -> str | None:
     return made or checkout.head()
 
 
-def _left_elsewhere(grounds: Grounds, worktree: Row, left: list[str], ending: Ending) -> Ending:
+def _left_elsewhere(grounds: Grounds, worktree: WorktreeRow, left: list[str], ending: Ending) -> Ending:
     """Say where the work is that nobody can choose from; what no ref holds gets one."""
     places = [refs.holder(grounds.repo, sha) or _set_aside(grounds, worktree, sha) for sha in left]
     named = ", ".join(f"{sha[:12]} ({place})" for sha, place in zip(left, places, strict=True))
@@ -90,13 +91,13 @@ def _left_elsewhere(grounds: Grounds, worktree: Row, left: list[str], ending: En
     return replace(ending, error_code="left_elsewhere", error_message=message)
 
 
-def committer(git: Git, task: Row) -> Identity:
+def committer(git: Git, task: TaskRow) -> Identity:
     """Who commits for a task: git's configuration, else whoever submitted it, else Corral."""
     name, email = task["author_name"], task["author_email"]
     return effective(git, Identity(name, email) if name and email else None)
 
 
-def _move_branch(grounds: Grounds, worktree: Row, ref: str, tip: str | None, head: str) -> None:
+def _move_branch(grounds: Grounds, worktree: WorktreeRow, ref: str, tip: str | None, head: str) -> None:
     """Point the task's branch at what counts; what it held besides stays on a salvage ref."""
     if tip is not None and not refs.is_ancestor(grounds.repo, tip, head):
         _set_aside(grounds, worktree, tip)
@@ -104,7 +105,7 @@ def _move_branch(grounds: Grounds, worktree: Row, ref: str, tip: str | None, hea
         raise GitFailed(f"{worktree['branch']} moved while its task was being finished.")
 
 
-def _set_aside(grounds: Grounds, worktree: Row, sha: str) -> str:
+def _set_aside(grounds: Grounds, worktree: WorktreeRow, sha: str) -> str:
     """Put commits on a salvage ref of their own; returns its name."""
     aside = f"{PREFIX}{worktree['name']}/{grounds.clock():%Y%m%dT%H%M%S%fZ}"
     if not refs.compare_and_swap(grounds.repo, aside, sha, ""):

@@ -13,7 +13,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 from sqlalchemy import Connection
 
@@ -29,6 +28,8 @@ from corral.models.states import TaskStatus
 from corral.runners.process import end_leftovers
 from corral.runners.protocol import Observation, Runner
 from corral.store import events
+from corral.store.rows import Columns, required
+from corral.store.rows.tasks import TaskRow
 from corral.store.tasks import tasks, work_pause
 from corral.work.tasks import attempts, leases, scheduling
 from corral.work.tasks.agents import checked
@@ -40,8 +41,6 @@ from corral.work.workers.claim_pause import ClaimPause, Pause
 from corral.work.workers.execution import Site, Started, finish, launch, task_marks
 from corral.work.workers.sweeping import Sweeper
 from corral.work.worktrees.allocation import Grounds
-
-Row = dict[str, Any]
 
 LOOK_EVERY_S = 1.0
 """Between two looks at workers; an end is seen at once, by the nudge that the process's exit causes."""
@@ -154,12 +153,12 @@ class Supervisor:
 
     # -- who is at work --------------------------------------------------------------------------------------------
 
-    def _follow(self, rows: Iterable[Row], now: datetime, awake: datetime) -> None:
+    def _follow(self, rows: Iterable[TaskRow], now: datetime, awake: datetime) -> None:
         present = {(row["task_id"], row["fencing_token"]): row for row in rows if row["status"] == TaskStatus.RUNNING}
         lost = [row for key, row in present.items() if key not in self._attempts]
         self._losing = not all(self._requeue_lost(row, now) for row in lost)
         lease_s = self._settings().sessions.lease_s
-        news: list[tuple[Attempt, Row]] = []
+        news: list[tuple[Attempt, Columns]] = []
         for attempt in self._attempts.values():
             if attempt.started is None or attempt.finishing:
                 continue
@@ -178,7 +177,7 @@ class Supervisor:
             self._db.write(lambda conn: record(conn, news, now))
         bring_mail(self._db, self._attempts.values(), now)
 
-    def _stop_if_due(self, attempt: Attempt, row: Row | None, awake: datetime) -> None:
+    def _stop_if_due(self, attempt: Attempt, row: TaskRow | None, awake: datetime) -> None:
         """Stop a worker once, for the first reason there is."""
         assert attempt.started is not None
         if attempt.stopping:
@@ -204,7 +203,7 @@ class Supervisor:
                     del self._attempts[attempt.key]
         return now + timedelta(seconds=STOPPING_LOOK_S) if self._attempts else None
 
-    def _requeue_lost(self, row: Row, now: datetime) -> bool:
+    def _requeue_lost(self, row: TaskRow, now: datetime) -> bool:
         """A running task that nobody works on: what worked on it failed in a way nobody foresaw.
 
         Returns:
@@ -217,14 +216,14 @@ class Supervisor:
 
         def requeue(conn: Connection) -> None:
             attempts.end(conn, row["task_id"], row["fencing_token"], ending, now, rules)
-            departures.end_attempt(conn, row["session_id"], WORKER_LOST, now, rules)
+            departures.end_attempt(conn, required(row["session_id"]), WORKER_LOST, now, rules)
 
         self._db.write(requeue)
         for worktree in self._sweeper.of_task(row["task_id"]):
             self._spawn(self._sweeper.putting_right(worktree))
         return True
 
-    def _is_alive(self, row: Row) -> bool:
+    def _is_alive(self, row: TaskRow) -> bool:
         """Kill what is left of a task's worker; whether there was anything at this look."""
         folders = [Path(worktree["path"]) for worktree in self._sweeper.of_task(row["task_id"])]
         marks = task_marks(self._site.grounds, row["task_id"])
@@ -242,8 +241,8 @@ class Supervisor:
         if room <= 0 or self._db.read(lambda conn: next(gate.startable(conn, iso(now)), None)) is None:
             return
 
-        def claim(conn: Connection) -> list[Row]:
-            claimed: list[Row] = []
+        def claim(conn: Connection) -> list[TaskRow]:
+            claimed: list[TaskRow] = []
             while len(claimed) < room:
                 row = scheduling.claim(
                     conn,
@@ -287,7 +286,7 @@ class Supervisor:
         if (self._db.read(tasks.latest_backoff) or "") > latest:
             self._db.write(lambda conn: tasks.bound_backoffs(conn, latest))
 
-    def _resume(self, rows: Iterable[Row]) -> None:
+    def _resume(self, rows: Iterable[TaskRow]) -> None:
         for row in rows:
             if row["status"] == TaskStatus.INTERRUPTED and row["task_id"] not in self._resuming:
                 self._resuming.add(row["task_id"])
@@ -355,7 +354,7 @@ class Supervisor:
         self._attempts.pop(attempt.key, None)
         self._sweeper.later(now)  # its worktree may have had to stay
 
-    def _resuming_one(self, row: Row) -> Callable[[], None]:
+    def _resuming_one(self, row: TaskRow) -> Callable[[], None]:
         def resume() -> None:
             try:
                 if self._is_alive(row):
@@ -379,13 +378,13 @@ def _mark_crashed(conn: Connection, now: datetime, rules: TaskRules) -> None:
     """A regular stop leaves nothing ``running``: the daemon died with these."""
     for row in tasks.in_status(conn, TaskStatus.RUNNING):
         attempts.crash(conn, row, now, rules)
-        departures.end_attempt(conn, row["session_id"], INTERRUPTED, now, rules)
+        departures.end_attempt(conn, required(row["session_id"]), INTERRUPTED, now, rules)
 
 
 def _interrupt_all(conn: Connection, now: datetime, rules: TaskRules) -> None:
     for row in tasks.in_status(conn, TaskStatus.RUNNING):
         attempts.interrupt(conn, row, "The daemon was stopped before it had ended.", now)
-        departures.end_attempt(conn, row["session_id"], INTERRUPTED, now, rules)
+        departures.end_attempt(conn, required(row["session_id"]), INTERRUPTED, now, rules)
 
 
 def _record_end_of_pause(conn: Connection, now: datetime) -> None:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from datetime import datetime, timedelta
-from typing import Any
 
 from corral.models.states import WorktreePurpose, WorktreeState
+from corral.store.rows.tasks import WorktreeRow
 from corral.store.tasks import worktrees as rows
 from corral.work.worktrees import ownership
 from corral.work.worktrees.allocation import Grounds, put_right, tidy_branches
 
-Row = dict[str, Any]
 Report = Callable[[Callable[[datetime], None]], None]
 
 SWEEP_EVERY_S = 30.0
@@ -83,12 +82,12 @@ class Sweeper:
         """Something may have had to stay: look again in a while."""
         self.due = self.due or now + timedelta(seconds=SWEEP_EVERY_S)
 
-    def of_task(self, task_id: str) -> list[Row]:
+    def of_task(self, task_id: str) -> list[WorktreeRow]:
         """The worktrees that a task has."""
         found = self._grounds.db.read(lambda conn: rows.listing(conn, purposes=(WorktreePurpose.TASK,)))
         return [row for row in found if row["task_id"] == task_id]
 
-    def putting_right(self, worktree: Row) -> Callable[[], None]:
+    def putting_right(self, worktree: WorktreeRow) -> Callable[[], None]:
         """What a thread does to give a worktree back."""
         worktree_id = worktree["worktree_id"]
         self._righting.add(worktree_id)
@@ -102,7 +101,7 @@ class Sweeper:
 
         return right
 
-    def _check(self, row: Row) -> None:
+    def _check(self, row: WorktreeRow) -> None:
         """Look whether a worktree in use is still the one that was made; as long as it is not, with every sweep."""
 
         def check() -> None:
@@ -118,7 +117,7 @@ class Sweeper:
         else:
             self.later(now)
 
-    def _is_forsaken(self, worktree: Row, at_work: Collection[str]) -> bool:
+    def _is_forsaken(self, worktree: WorktreeRow, at_work: Collection[str]) -> bool:
         """A task's worktree that was going when whoever removed it failed, so that not even a note says why it stays."""
         mine = worktree["purpose"] == WorktreePurpose.TASK
         return mine and worktree["worktree_id"] not in self._righting and worktree["task_id"] not in at_work

@@ -16,7 +16,6 @@ from functools import cached_property
 from pathlib import Path
 from shlex import quote
 from threading import Event
-from typing import Any
 
 from sqlalchemy import Connection
 
@@ -45,14 +44,13 @@ from corral.models.states import WorktreePurpose, WorktreeState
 from corral.runners.environment import verification_environment
 from corral.runners.process import PROJECT_MARK, TASK_MARK
 from corral.store.engine.database import Database
+from corral.store.rows.tasks import WorktreeRow
 from corral.store.tasks import worktrees as rows
 from corral.work.worktrees import ownership
 from corral.work.worktrees.ports import bindable, choose_block
 from corral.work.worktrees.provision import WORKTREE_MARK, Provisioned, provision, run_setup
 from corral.work.worktrees.recipes import Recipe, load_recipes
 from corral.work.worktrees.removal import take_down
-
-Row = dict[str, Any]
 
 SETUP_TIMEOUT_S = 900.0
 
@@ -141,7 +139,7 @@ def allocate(
     plan: Plan,
     restore: Callable[[Path, worktrees.Remake], None] | None = None,
     is_unwanted: Callable[[], bool] = wanted,
-) -> tuple[Row, Provisioned]:
+) -> tuple[WorktreeRow, Provisioned]:
     """Make a worktree and make it usable; it stays ``allocating`` until :func:`mark_ready`.
 
     Args:
@@ -188,7 +186,7 @@ def allocate(
         raise
 
 
-def mark_ready(conn: Connection, worktree_id: str, provided: Provisioned) -> Row:
+def mark_ready(conn: Connection, worktree_id: str, provided: Provisioned) -> WorktreeRow:
     """The worktree is usable.
 
     Raises:
@@ -205,7 +203,7 @@ def mark_ready(conn: Connection, worktree_id: str, provided: Provisioned) -> Row
     return row
 
 
-def begin_reclaim(grounds: Grounds, row: Row) -> Row | None:
+def begin_reclaim(grounds: Grounds, row: WorktreeRow) -> WorktreeRow | None:
     """Store that a worktree shall go; None if it is going or gone already."""
     come_from = (WorktreeState.ALLOCATING, WorktreeState.READY)
     values = {"state": WorktreeState.RECLAIMING}
@@ -238,7 +236,7 @@ def reclaim(grounds: Grounds, worktree_id: str, *, reason: str) -> bool:
     return True
 
 
-def put_right(grounds: Grounds, row: Row) -> bool:
+def put_right(grounds: Grounds, row: WorktreeRow) -> bool:
     """Give back a worktree that nobody works in: a half-made one, one that was going, one whose worker is gone.
 
     Returns:
@@ -247,7 +245,7 @@ def put_right(grounds: Grounds, row: Row) -> bool:
     return give_up(grounds, row, reason="its worker is gone")
 
 
-def give_up(grounds: Grounds, row: Row, *, reason: str) -> bool:
+def give_up(grounds: Grounds, row: WorktreeRow, *, reason: str) -> bool:
     """Remove a worktree that nobody needs any more; one that something else has taken the place of stays as it is, with a note.
 
     Returns:
@@ -274,7 +272,7 @@ def tidy_branches(grounds: Grounds) -> None:
             worktrees.drop_branch(grounds.repo, ref.name)
 
 
-def _intend(conn: Connection, grounds: Grounds, plan: Plan) -> Row:
+def _intend(conn: Connection, grounds: Grounds, plan: Plan) -> WorktreeRow:
     check_name(plan.name, "worktree")
     if rows.live_by_name(conn, plan.name) is not None:
         raise Conflict(

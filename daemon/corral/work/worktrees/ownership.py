@@ -6,7 +6,7 @@ What fails the proof stays as it is. Its row says what stands there instead and 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from corral.config.inodes import folder_id
 from corral.errors import CorralError, PathReplaced
@@ -16,17 +16,17 @@ from corral.git.process.command import Git
 from corral.models.crash import crash_point
 from corral.models.instants import iso
 from corral.models.states import WorktreeState
+from corral.store.rows.tasks import WorktreeRow
 from corral.store.tasks import worktrees as rows
 
 if TYPE_CHECKING:
     from corral.work.worktrees.allocation import Grounds
 
-Row = dict[str, Any]
 
 _LIVE = (WorktreeState.ALLOCATING, WorktreeState.READY, WorktreeState.RECLAIMING)
 
 
-def make_folder(grounds: Grounds, row: Row) -> Row:
+def make_folder(grounds: Grounds, row: WorktreeRow) -> WorktreeRow:
     """Make the empty folder of a worktree that is ``allocating`` and record which folder it is; returns the row.
 
     Raises:
@@ -43,7 +43,7 @@ def make_folder(grounds: Grounds, row: Row) -> Row:
     return _record(grounds, row, made)
 
 
-def make_folder_again(grounds: Grounds, row: Row) -> Row:
+def make_folder_again(grounds: Grounds, row: WorktreeRow) -> WorktreeRow:
     """The same once git, which failed to make a worktree of it, has taken the folder away. The row stays if that fails.
 
     Raises:
@@ -54,7 +54,7 @@ def make_folder_again(grounds: Grounds, row: Row) -> Row:
     return _record(grounds, row, worktree_identity.make_folder(Path(row["path"]), grounds.project.root))
 
 
-def forget_folder(grounds: Grounds, row: Row) -> None:
+def forget_folder(grounds: Grounds, row: WorktreeRow) -> None:
     """Take an empty folder that :func:`make_folder` made away again; its row is ``removed``."""
     path = Path(row["path"])
     worktree_identity.prove_remains(grounds.repo, _recorded(grounds, row))
@@ -62,7 +62,7 @@ def forget_folder(grounds: Grounds, row: Row) -> None:
     _forget(grounds, row)
 
 
-def prove(grounds: Grounds, row: Row) -> Git:
+def prove(grounds: Grounds, row: WorktreeRow) -> Git:
     """The checkout of a whole worktree, if it is provably Corral's; call it right before each effect.
 
     Raises:
@@ -74,7 +74,7 @@ def prove(grounds: Grounds, row: Row) -> Git:
     return checkout
 
 
-def prove_remains(grounds: Grounds, row: Row) -> None:
+def prove_remains(grounds: Grounds, row: WorktreeRow) -> None:
     """The same for one that may be half made, damaged or gone.
 
     Raises:
@@ -83,7 +83,7 @@ def prove_remains(grounds: Grounds, row: Row) -> None:
     worktree_identity.prove_remains(grounds.repo, _recorded(grounds, row))
 
 
-def check_ready(grounds: Grounds, row: Row) -> bool:
+def check_ready(grounds: Grounds, row: WorktreeRow) -> bool:
     """Look at a worktree in use: note on its row what stands in its place; take the note away once that is over.
 
     Returns:
@@ -99,7 +99,7 @@ def check_ready(grounds: Grounds, row: Row) -> bool:
     return True
 
 
-def note(grounds: Grounds, row: Row, error: CorralError | OSError) -> None:
+def note(grounds: Grounds, row: WorktreeRow, error: CorralError | OSError) -> None:
     """Say on a row why its worktree stays, and in a second line what to type; its state stays too."""
     if isinstance(error, CorralError):
         cause = "" if error.cause == error.default_cause else f" {error.cause}"
@@ -109,16 +109,15 @@ def note(grounds: Grounds, row: Row, error: CorralError | OSError) -> None:
     grounds.db.write(lambda conn: rows.move(conn, row["worktree_id"], _LIVE, {"note": text}))
 
 
-def _recorded(grounds: Grounds, row: Row) -> OwnWorktree:
+def _recorded(grounds: Grounds, row: WorktreeRow) -> OwnWorktree:
     return OwnWorktree(Path(row["path"]), grounds.project.root, row["folder_id"], row["branch"])
 
 
-def _record(grounds: Grounds, row: Row, made: str | None) -> Row:
-    values = {"folder_id": made}
-    moved = grounds.db.write(lambda conn: rows.move(conn, row["worktree_id"], _LIVE, values))
-    return moved or {**row, **values}
+def _record(grounds: Grounds, row: WorktreeRow, made: str | None) -> WorktreeRow:
+    moved = grounds.db.write(lambda conn: rows.move(conn, row["worktree_id"], _LIVE, {"folder_id": made}))
+    return moved or {**row, "folder_id": made}
 
 
-def _forget(grounds: Grounds, row: Row) -> None:
+def _forget(grounds: Grounds, row: WorktreeRow) -> None:
     gone = {"state": WorktreeState.REMOVED, "removed_at": iso(grounds.clock())}
     grounds.db.write(lambda conn: rows.move(conn, row["worktree_id"], (WorktreeState.ALLOCATING,), gone))

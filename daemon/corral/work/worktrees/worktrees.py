@@ -6,7 +6,6 @@ import os
 import shlex
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from corral.config.paths import find_checkout
 from corral.errors import Conflict, LimitReached, NotFound, NotPermitted, PathReplaced, WorkAtRisk
@@ -15,13 +14,13 @@ from corral.git.checkouts import salvage
 from corral.git.checkouts.identity import real_place
 from corral.git.process.command import Git
 from corral.models.identifiers import check_name
+from corral.models.payload import Payload, picked
 from corral.models.states import WorktreePurpose, WorktreeState
+from corral.store.rows.tasks import WorktreeRow
 from corral.store.sessions import sessions
 from corral.store.tasks import worktrees as rows
 from corral.work.worktrees import ownership
 from corral.work.worktrees.allocation import Grounds, Plan, allocate, give_up, landing_target, mark_ready
-
-Row = dict[str, Any]
 
 WIRE_FIELDS = ("worktree_id", "name", "path", "branch", "base_sha", "purpose", "state", "task_id", "session_id",
                "port_base", "note", "salvage_ref", "created_at")  # fmt: skip
@@ -41,7 +40,7 @@ class Worktrees:
     def __init__(self, grounds: Grounds) -> None:
         self._grounds = grounds
 
-    def listing(self) -> list[Row]:
+    def listing(self) -> list[Payload]:
         """Every worktree that Corral made and that is not removed, oldest first, with what :data:`WIRE_FIELDS` names.
 
         A verification worktree is among them only while something is wrong with it: nobody else is to use it.
@@ -63,14 +62,14 @@ class Worktrees:
         row = self._grounds.db.read(lambda conn: rows.live_by_name(conn, name))
         return row is None or self._is_own(row)
 
-    def _is_own(self, row: Row) -> bool:
+    def _is_own(self, row: WorktreeRow) -> bool:
         try:
             ownership.prove_remains(self._grounds, row)
         except PathReplaced:
             return False
         return True
 
-    def create(self, name: str, *, session_id: str | None, base: str | None, now: datetime) -> Row:
+    def create(self, name: str, *, session_id: str | None, base: str | None, now: datetime) -> Payload:
         """Make a worktree on a branch of its own. The same request by the same session is answered with the same one.
 
         Args:
@@ -111,7 +110,7 @@ class Worktrees:
                 remedy="`corral worktree list` shows them; `corral worktree remove NAME` gives one back, its work saved.",
             )
 
-    def remove(self, name: str, now: datetime) -> Row:
+    def remove(self, name: str, now: datetime) -> Payload:
         """Give a worktree back: what no branch holds is salvaged first.
 
         Returns:
@@ -153,12 +152,12 @@ class Worktrees:
             if row["session_id"] == session_id and row["purpose"] == WorktreePurpose.SESSION:
                 give_up(self._grounds, row, reason="its subagent has ended")
 
-    def salvaged(self, name: str | None = None) -> list[Row]:
+    def salvaged(self, name: str | None = None) -> list[Payload]:
         """What was salvaged (of one worktree): ``name, ref, sha, at, reason, files``; newest first."""
         found = salvage.listing(self._grounds.repo, name)
         return [vars(one) for one in sorted(found, key=lambda one: one.at, reverse=True)]
 
-    def recover(self, name: str, now: datetime) -> Row:
+    def recover(self, name: str, now: datetime) -> Payload:
         """Make a worktree of salvaged work.
 
         Args:
@@ -201,7 +200,7 @@ class Worktrees:
         counted = self._grounds.repo.run("rev-list", "--count", f"{head}..{tip}")
         return int(counted.text) if counted.ok else None
 
-    def _check_unused(self, row: Row) -> None:
+    def _check_unused(self, row: WorktreeRow) -> None:
         for session in self._grounds.db.read(sessions.live):
             if session["worktree"] and Path(session["worktree"]).resolve() == Path(row["path"]).resolve():
                 raise WorkAtRisk(
@@ -226,6 +225,6 @@ class Worktrees:
         return name
 
 
-def wire(row: Row) -> Row:
+def wire(row: WorktreeRow) -> Payload:
     """A worktree as every surface shows it."""
-    return {**{field: row[field] for field in WIRE_FIELDS}, "env": row["provision"].get("env", {})}
+    return {**picked(row, WIRE_FIELDS), "env": row["provision"].get("env", {})}

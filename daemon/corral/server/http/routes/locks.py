@@ -25,6 +25,7 @@ from corral.coordination.mail import addresses
 from corral.errors import InvalidInput, NotPermitted
 from corral.server.http.pages import answer
 from corral.server.http.routing import Routes
+from corral.store.rows.sessions import LockRow, RenewedLock
 
 router = Routes("locks", "/locks")
 
@@ -116,7 +117,7 @@ async def acquire(services: Services, request: Request, wanted: Acquisition) -> 
         raise InvalidInput("One waits for all or nothing.", remedy="Leave out `each`, or `wait_s`.")
     now = services.now()
 
-    def take(conn: Connection, me: Speaker) -> tuple[str, list[dict[str, Any]], list[dict[str, Any]]]:
+    def take(conn: Connection, me: Speaker) -> tuple[str, list[LockRow], list[dict[str, Any]]]:
         taken, refused = locks.acquire_each(
             conn, wish.keys, me.holder, now, ttl_s=wish.ttl_s, exclusive=wish.exclusive, reason=wish.reason
         )
@@ -125,7 +126,7 @@ async def acquire(services: Services, request: Request, wanted: Acquisition) -> 
     return _told(*await actor.write_as(take))
 
 
-def _told(name: str, taken: list[dict[str, Any]], conflicts: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
+def _told(name: str, taken: Sequence[LockRow], conflicts: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
     """What a session is told of the locks that it got."""
     own = [locks.wire({**row, "agent_name": name}) for row in taken]
     return {"success": not conflicts, "locks": own, **({"conflicts": list(conflicts)} if conflicts else {})}
@@ -146,7 +147,7 @@ async def renew(services: Services, wanted: Renewal) -> dict[str, Any]:
     """Let reservations last ``extend_s`` longer, all or none; each is told with ``old_expires_at``."""
     now, keys = services.now(), parse(services, wanted.paths)
 
-    def extend(conn: Connection, me: Speaker) -> tuple[str, list[dict[str, Any]]]:
+    def extend(conn: Connection, me: Speaker) -> tuple[str, list[RenewedLock]]:
         return me.name, locks.renew(
             conn, me.holder, now, extend_s=wanted.extend_s, keys=keys, lock_ids=wanted.lock_ids, whole=True
         )

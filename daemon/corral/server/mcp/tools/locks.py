@@ -156,7 +156,8 @@ def as_the_coordinator(conn: Connection, found: Iterable[Answer]) -> Iterator[An
     for row in found:
         holder = row["session_id"]
         if holder not in kinds:
-            kinds[holder] = (session_rows.get(conn, holder) or {}).get("agent_type", "")
+            known = session_rows.get(conn, holder)
+            kinds[holder] = known["agent_type"] if known is not None else ""
         yield {**row, "agent_type": kinds[holder], "locked_at": row["acquired_at"]}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -116,7 +116,7 @@ async def fetch_inbox(
     return listed(found.rows, f"before={found.last['id']} tells what is older" if found.cut else None)
 
 
-def shown(conn: Connection, session_id: str, mail: Iterable[Answer], now: datetime, *, bodies: bool) -> Page:
+def shown(conn: Connection, session_id: str, mail: Iterable[Mapping[str, Any]], now: datetime, *, bodies: bool) -> Page:
     """As much of a session's mail as a model is told at once; what it is told whole has entered its context."""
     numbers: list[int] = []
 
@@ -187,7 +187,7 @@ async def search_messages(
 _FOUND = ("id", "subject", "importance", "ack_required", "created_ts", "thread_id", "from")
 
 
-def entry(row: Answer, *, bodies: bool = False) -> Answer:
+def entry(row: Mapping[str, Any], *, bodies: bool = False) -> Answer:
     """A message as Agent Mail's inbox and threads show it."""
     shape = {
         "id": row["seq"],
@@ -207,7 +207,7 @@ def entry(row: Answer, *, bodies: bool = False) -> Answer:
     return {**shape, **({"body_md": row["body"]} if bodies else {})}
 
 
-def payload(message: Answer, recipients: Sequence[Answer]) -> Answer:
+def payload(message: Mapping[str, Any], recipients: Sequence[Mapping[str, Any]]) -> Answer:
     """A message as Agent Mail tells its sender of it."""
     services = current.get().services
     by_role = {role.value: [one["name"] for one in recipients if one["role"] == role.value] for role in RecipientRole}

@@ -12,6 +12,7 @@ from corral.coordination.sessions import memory
 from corral.coordination.sessions import registry as sessions
 from corral.coordination.sessions.memory import Memory, Question
 from corral.server.mcp.calls import Answer, Function, current, told
+from corral.store.rows.records import MemoryRow
 
 
 @told
@@ -27,7 +28,7 @@ async def remember(
     call = current.get()
     it, now = Memory(summary, event_type, details, outcome, lessons or (), tags or ()), call.services.now()
 
-    def keep(conn: Connection, me: Holder) -> tuple[dict[str, Any], bool]:
+    def keep(conn: Connection, me: Holder) -> tuple[MemoryRow, bool]:
         return memory.remember(conn, sessions.find(conn, me.session_id), it, now)
 
     row, is_new = await call.write(keep)

@@ -37,9 +37,9 @@ async def request_merge(branch: str | None = None, target: str | None = None, ta
 
 
 def _place(conn: Connection, me: Holder) -> tuple[str, str | None]:
-    row = session_rows.get(conn, me.session_id) or {}
-    parent = session_rows.get(conn, row["parent_session_id"]) if row.get("parent_session_id") else None
-    return me.session_id, row.get("worktree") or (parent or {}).get("worktree")
+    row = session_rows.get(conn, me.session_id)
+    parent = session_rows.get(conn, row["parent_session_id"]) if row and row["parent_session_id"] else None
+    return me.session_id, (row and row["worktree"]) or (parent and parent["worktree"])
 
 
 def _checked_out(worktree: str | None) -> tuple[str, list[str]]:

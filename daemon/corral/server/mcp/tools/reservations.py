@@ -247,10 +247,12 @@ async def check_file_reservation_conflicts(paths: Texts, project_key: Text = "",
 
 
 def _holder(conn: Connection, me: Identity) -> Holder:
-    row = session_rows.get(conn, me.session_id) or {}
+    row = session_rows.get(conn, me.session_id)
+    if row is None:
+        return Holder(me.session_id)
     # A subagent works for its parent. The agents of one connection only share it: to each other they are anybody.
-    parent = row.get("parent_session_id") if row.get("agent_type") != sessions.CONNECTION else None
-    return Holder(me.session_id, task_id=row.get("task_id"), kin=(parent,) if parent else ())
+    parent = row["parent_session_id"] if row["agent_type"] != sessions.CONNECTION else None
+    return Holder(me.session_id, task_id=row["task_id"], kin=(parent,) if parent else ())
 
 
 def _named(given: Sequence[str | int] | None, empty: type[InvalidInput]) -> list[str]:
@@ -263,7 +265,7 @@ def _named(given: Sequence[str | int] | None, empty: type[InvalidInput]) -> list
     return [str(one) for one in given or ()]
 
 
-def _granted(row: Row) -> Answer:
+def _granted(row: Mapping[str, Any]) -> Answer:
     return {
         "id": row["lock_id"],
         "path_pattern": row["file_path"],

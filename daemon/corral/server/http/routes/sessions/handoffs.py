@@ -14,6 +14,7 @@ from corral.app.runtime.services import Services
 from corral.coordination.sessions import handoffs
 from corral.server.http.pages import named
 from corral.server.http.routing import Routes
+from corral.store.rows.records import HandoffRow
 from corral.store.sessions import handoffs as rows
 
 router = Routes("handoffs", "/handoffs")
@@ -57,7 +58,7 @@ async def write(services: Services, said: Handoff) -> dict[str, Any]:
     """Leave a handoff."""
     now, lists = services.now(), said.model_dump(include=set(handoffs.LISTS))
 
-    def store(conn: Connection) -> tuple[dict[str, Any], bool]:
+    def store(conn: Connection) -> tuple[HandoffRow, bool]:
         me = speaker(conn, said.session_id, now)
         return handoffs.write(conn, me.holder.session_id, said.summary, lists, now), me.arrived
 

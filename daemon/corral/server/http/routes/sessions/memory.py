@@ -17,6 +17,7 @@ from corral.coordination.sessions import registry as sessions
 from corral.coordination.sessions.memory import Question
 from corral.server.http.pages import named
 from corral.server.http.routing import Routes
+from corral.store.rows.records import MemoryRow
 
 router = Routes("memory", "/memory")
 
@@ -38,7 +39,7 @@ async def remember(services: Services, said: Memory) -> dict[str, Any]:
     """Keep something; ``action`` is ``created``, or ``deduplicated`` where it was told within the hour."""
     now, told = services.now(), memory.Memory(**said.model_dump(exclude={"session_id"}))
 
-    def keep(conn: Connection) -> tuple[dict[str, Any], bool, bool]:
+    def keep(conn: Connection) -> tuple[MemoryRow, bool, bool]:
         me = speaker(conn, said.session_id, now)
         return (*memory.remember(conn, sessions.find(conn, me.holder.session_id), told, now), me.arrived)
 

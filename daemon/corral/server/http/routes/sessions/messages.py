@@ -20,6 +20,7 @@ from corral.models.states import Importance
 from corral.server.http.pages import answer
 from corral.server.http.routes.callers import Caller, act
 from corral.server.http.routing import Routes
+from corral.store.rows.mail import MessageRow
 from corral.store.sessions import messages as rows
 
 router = Routes("messages", "/messages")
@@ -126,7 +127,7 @@ async def inbox(services: Services, request: Request, asked: Inbox) -> Response:
         )
         if asked.everyone:
             return page(map(mailing.wire, found), asked.limit)
-        return page(found, asked.limit, text=lambda row: row["text"].encode())
+        return page(map(dict, found), asked.limit, text=lambda row: row["text"].encode())
 
     deadline = time.monotonic() + asked.wait_s
     while True:
@@ -177,7 +178,7 @@ async def show(services: Services, message_id: str) -> dict[str, Any]:
     return await services.store.read(lambda conn: _detail(conn, messages.get(conn, message_id)))
 
 
-def _detail(conn: Connection, row: dict[str, Any]) -> dict[str, Any]:
+def _detail(conn: Connection, row: MessageRow) -> dict[str, Any]:
     return {**mailing.wire(row), "recipients": mailing.receipts(rows.recipients(conn, row["seq"]))}
 
 

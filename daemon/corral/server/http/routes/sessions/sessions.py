@@ -21,16 +21,19 @@ from corral.app.session_sweep import DEFAULT_THRESHOLD_MINUTES, MAX_THRESHOLD_MI
 from corral.coordination.mail import addresses
 from corral.coordination.sessions import changesets, discovery
 from corral.coordination.sessions import registry as sessions
-from corral.coordination.sessions.registry import Arrival
+from corral.coordination.sessions.registry import Arrival, EndedSession
 from corral.errors import NotFound
 from corral.git import history
 from corral.models import merges as shapes
 from corral.models.identifiers import LONGEST_SESSION_ID, new_id
 from corral.models.instants import iso
+from corral.models.payload import picked
 from corral.models.states import ShownStatus
 from corral.server.http.pages import answer
 from corral.server.http.routes.callers import SessionId
 from corral.server.http.routing import Routes
+from corral.store.rows.merges import MergeRow
+from corral.store.rows.sessions import NameRow, SessionRow
 from corral.store.sessions import names
 from corral.store.sessions import sessions as session_rows
 from corral.work.workers import departures
@@ -88,7 +91,7 @@ async def detail(services: Services, session_id: SessionId) -> dict[str, Any]:
     ``left_out``: of these, how many older ones are not told.
     """
 
-    def look(conn: Connection) -> tuple[dict[str, Any], dict[str, list[dict[str, Any]]]]:
+    def look(conn: Connection) -> tuple[dict[str, Any], changesets.Changesets]:
         row = sessions.find(conn, session_id)
         return whole(conn, row, services.teams().capabilities), changesets.of(conn, row["session_id"])
 
@@ -102,14 +105,14 @@ async def detail(services: Services, session_id: SessionId) -> dict[str, Any]:
     return {**shown, "changesets": {**made, **({"left_out": left_out} if left_out else {})}}
 
 
-def whole(conn: Connection, row: dict[str, Any], of_team: discovery.Capabilities) -> dict[str, Any]:
+def whole(conn: Connection, row: SessionRow, of_team: discovery.Capabilities) -> dict[str, Any]:
     """A session with the names that it goes by, and as what it registered them."""
     (able,) = discovery.able(conn, [row], of_team)
     registered = [_registration(one) for one in names.of_session(conn, row["session_id"])]
     return {**sessions.wire(able), "names": able["names"], "registered": registered}
 
 
-def _submitted(services: Services, merge: dict[str, Any]) -> list[dict[str, Any]]:
+def _submitted(services: Services, merge: MergeRow) -> list[dict[str, Any]]:
     """The commits of a merge request."""
     if merge["base_sha"] is None:
         return []
@@ -144,7 +147,7 @@ async def register(services: Services, said: Registration) -> dict[str, Any]:
     )
     rules = services.settings().tasks
 
-    def enter(conn: Connection) -> dict[str, Any]:
+    def enter(conn: Connection) -> SessionRow:
         known = session_rows.get(conn, newcomer.session_id) if said.agent_type is None else None
         kind = said.agent_type or (known["agent_type"] if known else newcomer.agent_type)
         return departures.arrive(conn, replace(newcomer, agent_type=kind), now, rules)
@@ -171,7 +174,7 @@ async def go_by(services: Services, session_id: SessionId, said: Naming) -> dict
     """Register a session under a further name, or with what it is under one; unread mail to the name comes with it."""
     now = services.now()
 
-    def bind(conn: Connection) -> dict[str, Any]:
+    def bind(conn: Connection) -> NameRow:
         row = session_rows.beat(conn, session_id, iso(now))
         if row is None:
             raise NotFound(
@@ -184,7 +187,7 @@ async def go_by(services: Services, session_id: SessionId, said: Naming) -> dict
     return {"success": True, "session_id": session_id, **_registration(bound)}
 
 
-def give_name(conn: Connection, session_id: str, own: str, said: Naming, now: datetime) -> dict[str, Any]:
+def give_name(conn: Connection, session_id: str, own: str, said: Naming, now: datetime) -> NameRow:
     """Give a session a name, or say what it is under one that it has; without one, under its ``own``."""
     about = said.model_dump(include={"program", "model", "task_description"}, exclude_none=True)
     if said.task_description:
@@ -193,8 +196,8 @@ def give_name(conn: Connection, session_id: str, own: str, said: Naming, now: da
     return addresses.bind(conn, session_id, called, now, **about)
 
 
-def _registration(row: dict[str, Any]) -> dict[str, Any]:
-    return {name: row[name] for name in ("name", "program", "model", "task_description", "registered_at")}
+def _registration(row: NameRow) -> dict[str, Any]:
+    return picked(row, ("name", "program", "model", "task_description", "registered_at"))
 
 
 @router.post("/{session_id}/heartbeat", hot=True)
@@ -222,7 +225,7 @@ async def end(services: Services, session_id: SessionId, asked: End | None = Non
     now, rules = services.now(), services.settings().tasks
     caller = (asked.caller if asked else None) or person()
 
-    def over(conn: Connection) -> dict[str, Any] | None:
+    def over(conn: Connection) -> EndedSession | None:
         by = addresses.acting_for(conn, session_id, caller, person())
         return departures.end(conn, session_id, "ended", now, rules, by=by)
 

@@ -28,6 +28,7 @@ from corral.server.http.pages import answer
 from corral.server.http.routes.callers import SessionId
 from corral.server.http.routing import Routes
 from corral.store.merges import merges
+from corral.store.rows.merges import MergeRow
 from corral.work.tasks.dismissal import dismiss as settle
 
 router = Routes("merges", "/merges")
@@ -138,7 +139,7 @@ async def approve(services: Services, merge_id: str, given: Approval) -> dict[st
     return shapes.summary(row)
 
 
-def _trust_settings(services: Services, merge: dict[str, Any]) -> None:
+def _trust_settings(services: Services, merge: MergeRow) -> None:
     """Whoever approves a change of the settings has seen what it would run: they need not say so again once it has landed."""
     data = refs.show_file(services.git, merge["candidate_sha"] or merge["head_sha"], CONFIG_IN_TREE)
     try:

@@ -11,6 +11,7 @@ from sqlalchemy import Connection
 
 from corral.app.runtime.services import Services
 from corral.landing.pauses import explained
+from corral.models.payload import Payload
 from corral.models.states import OPEN_MERGES, TERMINAL_TASKS, MergeState, TaskStatus
 from corral.server.http.routing import Routes
 from corral.server.notify.needs_you import needs_you_for
@@ -21,8 +22,6 @@ from corral.work.tasks import delays, tasks
 
 router = Routes("tasks")
 
-Row = dict[str, Any]
-
 MOST_EXPLAINED = 200
 """Tasks in an answer that say what became of them, and why."""
 
@@ -30,7 +29,7 @@ MOST_DELAYED = 50
 """Tasks in an answer that say why they do not start."""
 
 
-def snapshot(conn: Connection, task_ids: list[str], merge_ids: list[str]) -> Row:
+def snapshot(conn: Connection, task_ids: list[str], merge_ids: list[str]) -> Payload:
     """Where the named tasks and merge requests stand, and whether anything may still happen to them by itself.
 
     Returns:
@@ -56,7 +55,7 @@ def snapshot(conn: Connection, task_ids: list[str], merge_ids: list[str]) -> Row
             {
                 **{key: row[key] for key in ("task_id", "status", "merge_state", "merge_id")},
                 "outcome": outcome.get(row["task_id"], row["status"]),
-                **why.get(row["merge_id"], {}),
+                **why.get(row["merge_id"] or "", {}),
             }
             for row in standing
         ],
@@ -72,7 +71,7 @@ def snapshot(conn: Connection, task_ids: list[str], merge_ids: list[str]) -> Row
     }
 
 
-def _reasons(conn: Connection, merge_ids: list[str]) -> dict[str, Row]:
+def _reasons(conn: Connection, merge_ids: list[str]) -> dict[str, Payload]:
     """Why requests have not landed: ``{"reason": …}`` by id, for those of which something is known."""
     rows = [row for merge_id in dict.fromkeys(merge_ids) if (row := merges.find(conn, merge_id)) is not None]
     shown = [row for row in explained(conn, rows) if row["state"] != MergeState.LANDED and row["reason"]]
@@ -89,7 +88,7 @@ def open_work(conn: Connection) -> tuple[list[str], list[str]]:
     return outcomes.open_tasks(conn), list(pending)
 
 
-def _look(services: Services, conn: Connection, task_ids: list[str], merge_ids: list[str]) -> Row:
+def _look(services: Services, conn: Connection, task_ids: list[str], merge_ids: list[str]) -> Payload:
     """The snapshot, with ``delay`` for each task that something keeps from starting."""
     answer = snapshot(conn, task_ids, merge_ids)
     now, pause, gate = services.now(), services.supervisor.pause, services.supervisor.gate
@@ -101,7 +100,7 @@ def _look(services: Services, conn: Connection, task_ids: list[str], merge_ids: 
     return answer
 
 
-def _with_needs(services: Services, conn: Connection, answer: Row) -> Row:
+def _with_needs(services: Services, conn: Connection, answer: Payload) -> Payload:
     """The answer, with what keeps the tasks and merge requests of it that are not done, and what to type about that."""
     undone = [row for row in answer["tasks"] if row["merge_state"] != MergeState.LANDED]
     undone += [row for row in answer["merges"] if row["state"] != MergeState.LANDED]

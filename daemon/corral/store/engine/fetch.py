@@ -1,0 +1,42 @@
+"""From a statement to rows of a type: the one place that promises what a row holds, since no checker sees what a select names.
+
+:class:`corral.store.engine.prepared.Prepared` promises the same of its own rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeVar, cast
+
+from sqlalchemy import Connection, Executable
+
+R = TypeVar("R")
+
+
+def fetch_all(conn: Connection, query: Executable, kind: type[R], given: Mapping[str, Any] | None = None) -> list[R]:
+    """Run a statement; every row that it returns.
+
+    Args:
+        kind: The type of its rows (:mod:`corral.store.rows`).
+        given: Its parameters.
+    """
+    return list(fetch_each(conn, query, kind, given))
+
+
+def fetch_first(conn: Connection, query: Executable, kind: type[R], given: Mapping[str, Any] | None = None) -> R | None:
+    """Run a statement; the first of its rows, or None."""
+    row = conn.execute(query, given).mappings().first()
+    return cast("R", dict(row)) if row else None
+
+
+def fetch_one(conn: Connection, query: Executable, kind: type[R], given: Mapping[str, Any] | None = None) -> R:
+    """Run a statement; its only row."""
+    return cast("R", dict(conn.execute(query, given).mappings().one()))
+
+
+def fetch_each(
+    conn: Connection, query: Executable, kind: type[R], given: Mapping[str, Any] | None = None
+) -> Iterator[R]:
+    """Run a statement; its rows as they are asked for."""
+    found: Iterator[Any] = map(dict, conn.execute(query, given).mappings())
+    return found

@@ -1,0 +1,147 @@
+"""Rows of messages, and of what became of them at their recipients."""
+
+from __future__ import annotations
+
+from typing import Any, TypedDict
+
+
+class UnnumberedText(TypedDict):
+    """What those who may read a message are shown of it, but for its number."""
+
+    message_id: str
+    thread_id: str
+    reply_to: str | None
+    sender_session_id: str | None
+    sender_name: str
+    kind: str
+    subject: str
+    body: str
+    data: dict[str, Any]
+    importance: str
+    ack_required: bool
+    attachments: list[str]
+    created_at: str
+
+
+class NewMessage(UnnumberedText):
+    """A message that is to be stored."""
+
+    idempotency_key: str | None
+    digest: str | None
+
+
+class MessageRow(NewMessage):
+    """A message."""
+
+    seq: int
+
+
+class SentAt(TypedDict):
+    """When a message was sent."""
+
+    created_at: str
+
+
+class InboxMessage(UnnumberedText):
+    """A message in an inbox: to whom, and where it stands there."""
+
+    seq: int
+    addressed: str
+    role: str
+    state: str
+
+
+class WrittenMessage(TypedDict):
+    """A message in an inbox as the text of a JSON object."""
+
+    id: int
+    to: str
+    text: str
+
+
+class WaitingMessage(TypedDict):
+    """A message that has not entered its recipient's context; ``body`` is its beginning."""
+
+    seq: int
+    thread_id: str
+    sender_name: str
+    importance: str
+    subject: str
+    ack_required: bool
+    attachments: list[str]
+    created_at: str
+    body: str
+    injected_at: str | None
+
+
+class UnseenMessage(TypedDict):
+    """A message that its recipient never saw."""
+
+    message_id: str
+    seq: int
+    subject: str
+    thread_id: str
+    sender_session_id: str
+    addressed: str
+    role: str
+
+
+class MessageHeading(TypedDict):
+    """Who wrote a message, and about what."""
+
+    sender_name: str
+    subject: str
+    ack_required: bool
+
+
+class NewRecipient(TypedDict):
+    """To whom a message goes; ``name``: as it was addressed."""
+
+    session_id: str
+    name: str
+    role: str
+    bounced_at: str | None
+
+
+class Seen(TypedDict):
+    """When a recipient came to know of a message."""
+
+    injected_at: str | None
+    held_at: str | None
+    read_at: str | None
+    acknowledged_at: str | None
+
+
+class RecipientRow(NewRecipient, Seen):
+    """What became of a message at one recipient."""
+
+    seq: int
+
+
+class RecipientState(RecipientRow):
+    """The same in one word."""
+
+    state: str
+
+
+class AwaitedSession(TypedDict):
+    """A session for which mail waits, and since when."""
+
+    session_id: str
+    client_pid: int | None
+    status: str
+    since: str
+
+
+class Correspondent(TypedDict):
+    """With whom a session has exchanged mail, and when the last."""
+
+    session_id: str
+    at: str
+
+
+class Notice(TypedDict):
+    """What Corral says to a session with its next hook answer; ``text`` is its beginning."""
+
+    notice_id: int
+    text: str

@@ -1,0 +1,78 @@
+"""Rows of merge requests, receipts, landing intents and paused targets."""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+
+class MergeRow(TypedDict):
+    """A merge request; each of ``conflicts`` is ``{path, kind}``."""
+
+    seq: int
+    merge_id: str
+    task_id: str | None
+    session_id: str | None
+    title: str
+    priority: int
+    branch: str
+    target: str
+    base_sha: str | None
+    head_sha: str
+    state: str
+    reason: str | None
+    conflicts: list[dict[str, str]] | None
+    candidate_sha: str | None
+    candidate_tree: str | None
+    tip_sha: str | None
+    receipt_id: str | None
+    landed_sha: str | None
+    approved_sha: str | None
+    tries: int
+    not_before_at: str | None
+    created_at: str
+    updated_at: str
+    finished_at: str | None
+    replaced_by: str | None
+    dismissed_at: str | None
+
+
+class ReceiptRow(TypedDict):
+    """What a verification proved about exactly one tree."""
+
+    receipt_id: str
+    tree: str
+    fingerprint: str
+    status: str
+    commands: list[str]
+    exit_code: int | None
+    tests: int | None
+    duration_s: float
+    log: str | None
+    reason: str | None
+    created_at: str
+
+
+class Intent(TypedDict):
+    """A landing: the target moves from one commit to another, which lands these requests."""
+
+    target: str
+    old_sha: str
+    new_sha: str
+    merge_ids: list[str]
+
+
+class IntentRow(Intent):
+    """One that was begun."""
+
+    failed_at: str | None
+    created_at: str
+
+
+class TargetPauseRow(TypedDict):
+    """A target whose verifications or landings fail, and when it is looked at again."""
+
+    target: str
+    reason: str
+    failures: int
+    since_at: str
+    look_at: str

@@ -1,0 +1,116 @@
+"""Rows of what is kept for others: events, handoffs, memories, features, and whose database it is."""
+
+from __future__ import annotations
+
+from typing import Any, TypedDict
+
+
+class EventRow(TypedDict):
+    """Something that happened."""
+
+    event_id: int
+    at: str
+    kind: str
+    task_id: str | None
+    session_id: str | None
+    merge_id: str | None
+    data: dict[str, Any]
+
+
+class AttemptEnd(TypedDict):
+    """How an attempt at a task ended: the event's part."""
+
+    at: str
+    kind: str
+    data: dict[str, Any]
+
+
+class Salvaged(TypedDict):
+    """What was salvaged of a worktree: the event's data."""
+
+    ref: str
+    files: list[str]
+    worktree: str
+    reason: str
+
+
+class HandoffRow(TypedDict):
+    """What one session leaves for the next."""
+
+    seq: int
+    handoff_id: str
+    session_id: str
+    agent_name: str
+    automatic: bool
+    summary: str
+    completed_work: list[str]
+    in_progress: list[str]
+    decisions: list[str]
+    next_steps: list[str]
+    relevant_files: list[str]
+    worktree: str | None
+    branch: str | None
+    created_at: str
+
+
+class MemoryRow(TypedDict):
+    """What an agent found out."""
+
+    seq: int
+    memory_id: str
+    session_id: str | None
+    agent_name: str
+    event_type: str
+    summary: str
+    details: Any | None
+    outcome: str | None
+    lessons: list[str]
+    tags: list[str]
+    digest: str
+    times: int
+    created_at: str
+    seen_at: str
+
+
+class FeatureRow(TypedDict):
+    """A line of work that was registered; ``data``: ``{merge_priority, metadata}``."""
+
+    feature_id: str
+    title: str | None
+    status: str
+    registered_by: str | None
+    branch: str | None
+    data: dict[str, Any]
+    created_at: str
+    updated_at: str
+    ended_at: str | None
+
+
+class NewFeatureClaim(TypedDict):
+    """What a feature shall claim: a lock key."""
+
+    claim: str
+    match_key: str
+    is_pattern: bool
+
+
+class FeatureClaimRow(NewFeatureClaim):
+    """What a feature claims."""
+
+    feature_id: str
+
+
+class Identity(TypedDict):
+    """Which repository a database belongs to."""
+
+    project_id: str
+    root: str
+    common_dir: str
+    folder_id: str
+    created_at: str
+
+
+class IdentityRow(Identity):
+    """The same with its key."""
+
+    id: int

@@ -1,0 +1,172 @@
+"""Rows of sessions, of their names, and of the locks that they hold or wait for."""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+
+class SessionState(TypedDict):
+    """What a session is shown as."""
+
+    status: str
+    stalled_since_at: str | None
+
+
+class SessionTouch(SessionState):
+    """What a hook event asks of its session."""
+
+    session_id: str
+    agent_name: str
+    task_id: str | None
+    parent_session_id: str | None
+
+
+class SessionLife(SessionState):
+    """What says whether a session lives."""
+
+    session_id: str
+    parent_session_id: str | None
+    agent_type: str
+    client_pid: int | None
+    client_started: float | None
+    last_heartbeat: str
+    transcript_path: str | None
+    waiting_for: str | None
+    entrypoint: str | None
+
+
+class SessionRow(SessionLife):
+    """A session."""
+
+    agent_name: str
+    agent: str | None
+    unguarded_since_at: str | None
+    capabilities: list[str]
+    current_task: str | None
+    task_id: str | None
+    worktree: str | None
+    cwd: str | None
+    branch: str | None
+    last_words: str | None
+    started_at: str
+    ended_at: str | None
+    end_reason: str | None
+    heir_session_id: str | None
+
+
+class NamedSession(TypedDict):
+    """A session that a name means."""
+
+    session_id: str
+    agent_name: str
+    agent_type: str
+    agent: str | None
+    parent_session_id: str | None
+    status: str
+    started_at: str
+
+
+class MeantSession(NamedSession):
+    """The same, with how the name means it (``own``, ``bound``, ``id``, ``at work``), and the name that was bound."""
+
+    how: str
+    bound: str | None
+
+
+class CalledSession(NamedSession):
+    """The same; ``called``: the name as it is written."""
+
+    called: str
+
+
+class NameRow(TypedDict):
+    """A name that a session goes by; ``folded`` is it in lower case."""
+
+    folded: str
+    name: str
+    session_id: str
+    program: str | None
+    model: str | None
+    task_description: str | None
+    registered_at: str
+
+
+class LockTerms(TypedDict):
+    """What the locks of one request have in common."""
+
+    checkout: str
+    session_id: str
+    exclusive: bool
+    automatic: bool
+    reason: str | None
+    task_id: str | None
+    ttl_s: float
+    acquired_at: str
+    expires_at: str
+
+
+class LockRow(LockTerms):
+    """A lock."""
+
+    lock_id: str
+    file_path: str
+    match_key: str
+    is_pattern: bool
+
+
+class NamedLock(LockRow):
+    """A lock with its holder's name."""
+
+    agent_name: str
+
+
+class HeldLock(NamedLock):
+    """A lock with what is known of its holder."""
+
+    current_task: str | None
+    stalled_since_at: str | None
+
+
+class RenewedLock(HeldLock):
+    """The same of a lock that lasts longer now."""
+
+    old_expires_at: str
+
+
+class LockOfHolder(HeldLock):
+    """The same with what says whether its holder lives, and where."""
+
+    status: str
+    last_heartbeat: str
+    worktree: str | None
+    cwd: str | None
+
+
+class StoredKey(TypedDict):
+    """A lock key, as it is stored."""
+
+    file_path: str
+    match_key: str
+    is_pattern: bool
+
+
+class LockWaitRow(TypedDict):
+    """Who waits for locks, in the order of ``seq``."""
+
+    seq: int
+    wait_id: str
+    session_id: str
+    keys: list[StoredKey]
+    exclusive: bool
+    ttl_s: float
+    reason: str | None
+    created_at: str
+    expires_at: str
+
+
+class WaitingSession(LockWaitRow):
+    """The same with what is known of the session."""
+
+    agent_name: str
+    current_task: str | None
+    parent_session_id: str | None

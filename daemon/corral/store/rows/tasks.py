@@ -1,0 +1,168 @@
+"""Rows of tasks, of what they claim and wait for, and of worktrees."""
+
+from __future__ import annotations
+
+from typing import Any, TypedDict
+
+
+class TaskSummary(TypedDict):
+    """What a list shows of a task."""
+
+    task_id: str
+    title: str
+    status: str
+    priority: int
+    created_at: str
+
+
+class TaskRow(TaskSummary):
+    """A task."""
+
+    seq: int
+    task_type: str
+    description: str | None
+    runner: str | None
+    agent: str | None
+    command: str | None
+    prompt: str | None
+    input_data: dict[str, Any] | None
+    agent_requirements: dict[str, Any] | None
+    deadline_at: str | None
+    thread_id: str | None
+    submitted_by: str | None
+    author_name: str | None
+    author_email: str | None
+    target: str | None
+    timeout_s: float | None
+    limits: dict[str, Any]
+    max_retries: int
+    retries_chosen: bool
+    attempts: int
+    crashes: int
+    faults: int
+    ignore_dependency_failure: bool
+    idempotency_key: str | None
+    session_id: str | None
+    fencing_token: int
+    lease_expires_at: str | None
+    not_before_at: str | None
+    worktree_id: str | None
+    branch: str | None
+    base_sha: str | None
+    head_sha: str | None
+    pid: int | None
+    pid_started: float | None
+    progress: str | None
+    progress_at: str | None
+    cancel_reason: str | None
+    result: Any | None
+    usage: dict[str, Any]
+    error_code: str | None
+    error_message: str | None
+    started_at: str | None
+    completed_at: str | None
+    dismissed_at: str | None
+
+
+class ReadyTask(TypedDict):
+    """A task that could start: what decides whether it does."""
+
+    task_id: str
+    seq: int
+    priority: int
+    created_at: str
+    agent_requirements: dict[str, Any] | None
+    runner: str | None
+    agent: str | None
+    command: str | None
+
+
+class TaskStanding(TypedDict):
+    """Where a task stands, and its merge request that counts, None without one."""
+
+    task_id: str
+    status: str
+    merge_state: str | None
+    merge_id: str | None
+
+
+class BatchTask(TypedDict):
+    """What a summary of a batch says of a task, and of its merge request that counts."""
+
+    task_id: str
+    thread_id: str | None
+    title: str
+    status: str
+    submitted_by: str | None
+    session_id: str | None
+    error_message: str | None
+    completed_at: str | None
+    merge_state: str | None
+    conflicts: list[dict[str, str]] | None
+    landed_sha: str | None
+
+
+class ChildTask(TypedDict):
+    """A dependent whose state hangs on its parents."""
+
+    task_id: str
+    status: str
+    error_code: str | None
+    error_message: str | None
+    ignore_dependency_failure: bool
+
+
+class ParentTask(TypedDict):
+    """A task that another one waits for, and the state of its merge request that counts, None without one."""
+
+    child_id: str
+    task_id: str
+    title: str
+    status: str
+    merge_state: str | None
+
+
+class ClaimRow(TypedDict):
+    """A lock key that a task claims."""
+
+    task_id: str
+    claim: str
+
+
+class WorkPause(TypedDict):
+    """The pause of all work."""
+
+    reason: str | None
+    since_at: str
+
+
+class WorkPauseRow(WorkPause):
+    """The same with its key."""
+
+    id: int
+
+
+class WorktreePlace(TypedDict):
+    """Where a worktree is, and the branch that it was made with."""
+
+    path: str
+    branch: str | None
+
+
+class WorktreeRow(WorktreePlace):
+    """A worktree; its row comes before the folder and outlives it."""
+
+    worktree_id: str
+    name: str
+    base_sha: str
+    purpose: str
+    state: str
+    task_id: str | None
+    session_id: str | None
+    port_base: int | None
+    provision: dict[str, Any]
+    note: str | None
+    salvage_ref: str | None
+    folder_id: str | None
+    created_at: str
+    removed_at: str | None

@@ -1,0 +1,243 @@
+"""A row has a type: it is what its table or its statement says, and it is not lost on the way up."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import pkgutil
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any, get_args, get_origin, get_type_hints, is_typeddict
+
+import pytest
+from sqlalchemy import JSON, Boolean, Column, Connection, Float, Integer, String, Table
+from sqlalchemy.types import NullType
+
+import corral
+from corral import store
+from corral.store import announcements, schema, schema_coordination
+from corral.store.engine.prepared import Prepared
+from corral.store.rows import mail, merges, records, sessions, tasks
+from corral.store.sessions import locks as lock_rows
+from corral.store.sessions import mailbox, messages
+from corral.store.tasks import dependencies, work_pause, worktrees
+from corral.store.tasks import tasks as task_rows
+
+WHOLE: dict[Table, type] = {
+    schema.agent_sessions: sessions.SessionRow,
+    schema.file_locks: sessions.LockRow,
+    schema.tasks: tasks.TaskRow,
+    schema.task_claims: tasks.ClaimRow,
+    schema.worktrees: tasks.WorktreeRow,
+    schema.receipts: merges.ReceiptRow,
+    schema.merge_requests: merges.MergeRow,
+    schema.landing_intents: merges.IntentRow,
+    schema.target_pauses: merges.TargetPauseRow,
+    schema.work_pause: tasks.WorkPauseRow,
+    schema.project_identity: records.IdentityRow,
+    schema.events: records.EventRow,
+    schema_coordination.agent_names: sessions.NameRow,
+    schema_coordination.messages: mail.MessageRow,
+    schema_coordination.message_recipients: mail.RecipientRow,
+    schema_coordination.handoffs: records.HandoffRow,
+    schema_coordination.features: records.FeatureRow,
+    schema_coordination.feature_claims: records.FeatureClaimRow,
+    schema_coordination.memories: records.MemoryRow,
+    schema_coordination.lock_waits: sessions.LockWaitRow,
+}
+NEVER_WHOLE = {"task_dependencies", "notices", "event_cursors", "memory_tags"}
+"""Tables of which only columns are read."""
+UNTYPED = {
+    "engine/prepared.py:_picker": "of a function that takes the values of a statement",
+    "sessions/memories.py:_searchable": "values on their way in",
+}
+"""Functions of the store that return rows without a type, or what looks like them; each with its reason."""
+PACKAGE = Path(corral.__file__).parent
+ANYTHING = ("dict[str, Any]", "Mapping[str, Any]", "dict[str, object]")
+TYPED = ("coordination", "work", "landing")
+"""The packages that know what a row holds; ``app`` and ``server`` are to follow."""
+
+
+def _python_type(column: Column[Any]) -> type | None:
+    """What comes back of a column; None: whatever JSON can be, or it is not known."""
+    kinds = {JSON: None, Boolean: bool, Integer: int, Float: float, String: str}
+    return next((python for kind, python in kinds.items() if isinstance(column.type, kind)), None)
+
+
+def _told(hint: Any) -> tuple[Any, bool]:
+    """A type without None, and whether None was in it."""
+    rest = [one for one in get_args(hint) if one is not type(None)]
+    is_optional = type(None) in get_args(hint)
+    return (rest[0] if is_optional else hint), is_optional
+
+
+def _check(name: str, column: Column[Any], hint: Any) -> None:
+    told, is_optional = _told(hint)
+    wanted = _python_type(column)
+    assert is_optional == bool(column.nullable), f"{name}: {column.nullable=}, but it is {hint}"
+    if wanted is None:
+        assert told is Any or get_origin(told) in (list, dict), f"{name} is JSON, and not {hint}"
+    else:
+        assert told is wanted, f"{name} is {wanted.__name__}, and not {hint}"
+
+
+@pytest.mark.parametrize("table", WHOLE, ids=lambda table: table.name)
+def test_the_type_of_a_whole_row_is_what_its_table_holds(table: Table) -> None:
+    hints = get_type_hints(WHOLE[table])
+    assert set(hints) == set(table.c.keys())
+    for column in table.c:
+        _check(f"{table.name}.{column.key}", column, hints[column.key])
+
+
+def test_every_table_has_the_type_of_its_row() -> None:
+    assert {table.name for table in WHOLE} | NEVER_WHOLE == set(schema.metadata.tables)
+
+
+def test_a_type_that_lacks_a_column_or_takes_none_for_granted_is_noticed() -> None:
+    title, runner = schema.tasks.c.title, schema.tasks.c.runner
+    for column, hint in ((title, str | None), (runner, str), (title, int), (schema.tasks.c.usage, str)):
+        with pytest.raises(AssertionError):
+            _check(column.name, column, hint)
+
+
+# -- prepared statements
+
+
+def _modules() -> Iterator[ModuleType]:
+    for found in pkgutil.walk_packages(store.__path__, "corral.store."):
+        if "migrations" not in found.name:
+            yield importlib.import_module(found.name)
+
+
+PREPARED = {
+    f"{module.__name__.rpartition('.')[2]}.{name}": one
+    for module in _modules()
+    for name, one in vars(module).items()
+    if isinstance(one, Prepared)
+}
+
+
+@pytest.mark.parametrize("name", PREPARED)
+def test_a_prepared_statement_returns_what_its_type_says(name: str) -> None:
+    prepared: Any = PREPARED[name]
+    (kind,) = prepared.__orig_class__.__args__
+    columns = prepared.statement.exported_columns
+    if kind is type(None):
+        assert not columns, "it returns rows"
+    elif kind is not object:
+        hints = get_type_hints(kind)
+        assert is_typeddict(kind) and set(columns.keys()) == set(hints)
+        for column in columns:
+            if isinstance(column, Column):
+                _check(f"{name}: {column.key}", column, hints[column.key])
+
+
+def test_there_are_prepared_statements() -> None:
+    assert {"tasks._BY_ID", "sessions._TOUCH", "locks._RENEW", "messages._WAITING"} <= set(PREPARED)
+
+
+# -- other statements
+
+
+def _statements(database: Connection, monkeypatch: pytest.MonkeyPatch) -> dict[str, type]:
+    """What the functions with a select of a part or a join ask an empty database, by the type of the rows."""
+    asked: dict[str, type] = {}
+
+    def spy(module: ModuleType, fetch: Any) -> Any:
+        def seen(conn: Connection, query: Any, kind: type, *given: Any) -> Any:
+            if is_typeddict(kind):
+                columns, hints = query.exported_columns, get_type_hints(kind)
+                assert set(columns.keys()) == set(hints), f"{module.__name__}: {kind.__name__}"
+                for column in columns:
+                    wanted = _python_type(column)
+                    told, _ = _told(hints[column.key])
+                    assert wanted is None or isinstance(column.type, NullType) or told is wanted, (kind, column.key)
+                asked[kind.__name__] = kind
+            return fetch(conn, query, kind, *given)
+
+        return seen
+
+    for module in _modules():
+        for name in ("fetch_all", "fetch_each", "fetch_first"):
+            if hasattr(module, name) and module.__name__ != "corral.store.engine.fetch":
+                monkeypatch.setattr(module, name, spy(module, getattr(module, name)))
+    now, some = "2026-11-22T08:00:00.000Z", ["x"]
+    for call, given in {
+        task_rows.listing: (), task_rows.standing: (), dependencies.unsettled_children: (some,),
+        dependencies.parent_states: (some,), work_pause.current: (), worktrees.worked_in: (some,),
+        announcements.attempts: ("x", 1), announcements.unseen: ("x",), announcements.batch: ("x",),
+        lock_rows.listing: (now,), lock_rows.by_expiry: (now,), lock_rows.globs: (now,), lock_rows.named: (now,),
+        lock_rows.others_in_checkout: ("x", some, now), mailbox.headings: ("x",),
+        messages.waited_for: ([1], some, some), messages.receipt: ("x", 1),
+    }.items():  # fmt: skip
+        call(database, *given)
+    list(task_rows.ready(database, now))
+    return asked
+
+
+def test_a_select_of_a_part_or_a_join_returns_what_its_type_says(
+    any_database: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = set(_statements(any_database, monkeypatch))
+    parts = {
+        name
+        for module in (mail, merges, records, sessions, tasks)
+        for name, kind in vars(module).items()
+        if is_typeddict(kind) and kind not in WHOLE.values() and name in _fetched()
+    }
+    assert parts - {"WaitingSession"} <= seen  # whoever waits is asked for only where somebody does
+
+
+def _fetched() -> set[str]:
+    """The types that ``fetch_all`` and the like are called with."""
+    calls = (node for tree in _trees("store").values() for node in ast.walk(tree) if isinstance(node, ast.Call))
+    named = (call for call in calls if isinstance(call.func, ast.Name) and call.func.id.startswith("fetch_"))
+    return {argument.id for call in named for argument in call.args if isinstance(argument, ast.Name)}
+
+
+# -- and above
+
+
+def _trees(*folders: str) -> dict[str, ast.Module]:
+    files = (file for folder in folders for file in sorted((PACKAGE / folder).rglob("*.py")))
+    return {str(file.relative_to(PACKAGE)): ast.parse(file.read_text(encoding="utf-8")) for file in files}
+
+
+def _aliases(tree: ast.Module) -> set[str]:
+    """The names that a module gives to objects of anything."""
+    assigned = (node for node in tree.body if isinstance(node, ast.Assign) and ast.unparse(node.value) in ANYTHING)
+    return {target.id for node in assigned for target in node.targets if isinstance(target, ast.Name)}
+
+
+def _untyped(tree: ast.Module, names: set[str]) -> set[str]:
+    """The functions that return such objects."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.returns is not None:
+            parts = {ast.unparse(part) for part in ast.walk(node.returns)}
+            if parts & {*ANYTHING, *names}:
+                found.add(node.name)
+    return found
+
+
+def test_what_the_store_returns_has_a_type() -> None:
+    names = {"Payload"}.union(*(_aliases(tree) for tree in _trees("store").values()))
+    found = {
+        f"{file.removeprefix('store/')}:{name}"
+        for file, tree in _trees("store").items()
+        for name in _untyped(tree, names)
+    }
+    assert found == set(UNTYPED)
+
+
+def test_no_module_calls_anything_a_row() -> None:
+    assert {file: _aliases(tree) for file, tree in _trees(*TYPED).items() if _aliases(tree)} == {}
+
+
+def test_a_row_of_anything_is_noticed() -> None:
+    tree = ast.parse(
+        "Row = dict[str, Any]\ndef a() -> list[Row]: ...\ndef b() -> dict[str, Any] | None: ...\ndef c() -> str: ..."
+    )
+    assert _aliases(tree) == {"Row"}
+    assert _untyped(tree, _aliases(tree)) == {"a", "b"}
