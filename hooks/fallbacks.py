@@ -1,4 +1,4 @@
-"""What hook.py does without a daemon: start one, and create and remove worktrees with plain git.
+"""Fallbacks of hook.py without a daemon: start one, and create and remove worktrees with plain git.
 
 Plain git checks the repository's owner itself, as it is given no ``--git-dir``.
 """

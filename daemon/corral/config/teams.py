@@ -66,7 +66,7 @@ class TeamAgent(_Shape):
     Attributes:
         name: The name of its session; unique without case.
         role: A further address for messages; several agents may share it.
-        capabilities: What it can do; used to find it.
+        capabilities: Its skills; used to find it.
         description: Its purpose.
         model: Its runner's model.
         runner: The runner of its tasks: ``claude``, ``command``, or an agent definition's own.

@@ -196,7 +196,7 @@ class TrustStore:
 
     @contextmanager
     def _changing(self) -> Iterator[dict[str, Any]]:
-        import portalocker  # whoever only reads what is approved does without
+        import portalocker  # only writers need it
 
         folder = self._file.parent
         try:

@@ -1,4 +1,4 @@
-"""Who is to blame for a failed attempt: one table, by error code.
+"""The blame for a failed attempt: one table, by error code.
 
 A fault of the machine is not counted against the task: the task is tried again after a backoff, and keeps its retries.
 """

@@ -46,7 +46,7 @@ class Transcript:
         usage: So far; a lower bound until the turn ends.
         progress: The last line for a person.
         result: The last ``result`` event; None while a turn is running.
-        warnings: What failed to load, one line each.
+        warnings: Parts that failed to load, one line each.
         strays: The last lines that are not events, such as its standard error.
     """
 

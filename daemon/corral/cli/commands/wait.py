@@ -107,7 +107,7 @@ def _report(answer: dict[str, Any], as_json: bool, seen: set[str]) -> None:
     if not answer["tasks"] and not answer["merges"]:
         say("Nothing is open; `corral status` shows the results.")
     elif not answer["done"]:
-        say("Not everything succeeded." if answer["settled"] else "The time is over.")
+        say("Not everything succeeded." if answer["settled"] else "Timed out; the work continues.")
 
 
 def _why(text: str | None) -> None:

@@ -54,7 +54,7 @@ def state(text: str) -> str:
 
 
 def waiting(reason: str) -> str:
-    """What a session waits for: Claude Code's own words, or a noun such as "permission for Bash"."""
+    """The reason why a session waits: Claude Code's own words, or a noun such as "permission for Bash"."""
     return reason.removeprefix("Claude is ") if reason.startswith("Claude ") else f"waiting for {reason}"
 
 

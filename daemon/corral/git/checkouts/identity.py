@@ -128,7 +128,7 @@ def prove_folder(own: OwnWorktree) -> None:
 
 
 def describe(path: Path) -> str:
-    """What is at a path, for a person: ``a symbolic link to …``, ``a worktree of …``."""
+    """Describe the object at a path for a person: ``a symbolic link to …``, ``a worktree of …``."""
     if path.is_symlink():
         return f"a symbolic link to {os.readlink(path)}"  # noqa: PTH115 - as it is written
     if not path.exists():

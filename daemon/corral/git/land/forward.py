@@ -166,7 +166,7 @@ def conclude(checkout: Git) -> list[str]:
     """Complete or undo an interrupted fast-forward in a checkout, and release a lock that is provably Corral's.
 
     Returns:
-        What could not be restored yet, for which the note stays: paths, or absolute names of locks that may be ours.
+        Remains that could not be restored yet, for which the note stays: paths, or absolute names of locks that may be ours.
 
     Raises:
         GitFailed: A git that a killed daemon started is still running, or the state is unknown.

@@ -162,7 +162,7 @@ def _reason(path: Path, result: Result) -> str:
 
 
 def _clearing(path: Path, paths: list[str]) -> str:
-    """What the user can type about files of theirs that a landing would overwrite."""
+    """Commands for the user about files of theirs that a landing would overwrite."""
     at = f"git -C {quote(str(path))}"
     if not paths:
         return f"Look at them: {at} status"
