@@ -15,13 +15,13 @@ def main() -> int:
     arguments = sys.argv[1:]
     if COMPLETION not in os.environ and (code := _served_without_framework(arguments)) is not None:
         return code
-    from corral.cli.terminal.outlet import heard
+    from corral.cli.terminal.stdio import guard_output
 
     gc.disable()  # garbage collection would take a tenth of the import time
     from corral.cli.app import run
 
     gc.enable()
-    return heard(lambda: run(arguments))
+    return guard_output(lambda: run(arguments))
 
 
 def _served_without_framework(arguments: list[str]) -> int | None:
@@ -34,16 +34,16 @@ def _served_without_framework(arguments: list[str]) -> int | None:
         from corral.cli.program.hook import run_script
 
         run_script(arguments[1:])
-    from corral.cli.terminal.outlet import heard
+    from corral.cli.terminal.stdio import guard_output
 
     if arguments == ["--version"]:
         from corral.cli.program.version import show
 
-        return heard(show)
+        return guard_output(show)
     if arguments in ([], ["status"], ["status", "--json"]):
         from corral.cli.terminal.glance import glance
         from corral.cli.terminal.output import guarded
 
         as_json = "--json" in arguments
-        return heard(lambda: guarded(lambda: glance(as_json=as_json), as_json=as_json, debug=lambda: False))
+        return guard_output(lambda: guarded(lambda: glance(as_json=as_json), as_json=as_json, debug=lambda: False))
     return None

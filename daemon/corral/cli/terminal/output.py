@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TextIO
 
-from corral.cli.terminal.outlet import writes
+from corral.cli.terminal.stdio import can_write
 from corral.errors import CorralError
 from corral.models.visible import one_line, visible
 
@@ -86,7 +86,7 @@ def emit(value: Any, *, indent: int | None = 2) -> None:
 
 def _json(value: Any, stream: TextIO, indent: int | None = None) -> str:
     text = json.dumps(value, indent=indent, ensure_ascii=False)
-    return text if writes(stream, text) else json.dumps(value, indent=indent)
+    return text if can_write(stream, text) else json.dumps(value, indent=indent)
 
 
 def table(rows: Sequence[Row], columns: Sequence[tuple[str, str, int]], *, empty: str) -> None:

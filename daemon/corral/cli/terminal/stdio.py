@@ -12,7 +12,7 @@ from typing import NoReturn, TextIO
 DEVNULL = Path(os.devnull)
 
 
-class Unheard(BaseException):
+class OutputLost(BaseException):
     """Standard output cannot be written; nothing more is. Not an OSError, which the framework would handle.
 
     Attributes:
@@ -24,7 +24,7 @@ class Unheard(BaseException):
         self.reason = None if isinstance(error, BrokenPipeError) else error.strerror
 
 
-class _Outlet(io.TextIOWrapper):
+class _GuardedStdout(io.TextIOWrapper):
     def write(self, text: str, /) -> int:
         try:
             return super().write(text)
@@ -40,10 +40,10 @@ class _Outlet(io.TextIOWrapper):
     def _give_up(self, error: OSError) -> NoReturn:
         with DEVNULL.open("wb") as nowhere:  # else Python would try again at exit, and complain
             os.dup2(nowhere.fileno(), self.fileno())
-        raise Unheard(error) from error
+        raise OutputLost(error) from error
 
 
-def writes(stream: TextIO, text: str) -> bool:
+def can_write(stream: TextIO, text: str) -> bool:
     """Whether the stream's encoding can write a text."""
     try:
         text.encode(stream.encoding or "ascii")
@@ -52,7 +52,7 @@ def writes(stream: TextIO, text: str) -> bool:
     return True
 
 
-def heard(command: Callable[[], int]) -> int:
+def guard_output(command: Callable[[], int]) -> int:
     """Run a command; returns its exit code, or 1 if its output could not be written.
 
     A broken pipe is not reported: the command itself succeeded.
@@ -63,11 +63,11 @@ def heard(command: Callable[[], int]) -> int:
     out, code = sys.stdout, 0
     if isinstance(out, io.TextIOWrapper):
         lines, encoding = out.line_buffering, out.encoding
-        sys.stdout = _Outlet(out.detach(), encoding=encoding, errors="backslashreplace", line_buffering=lines)
+        sys.stdout = _GuardedStdout(out.detach(), encoding=encoding, errors="backslashreplace", line_buffering=lines)
     try:
         code = command()
         sys.stdout.flush()
-    except Unheard as lost:
+    except OutputLost as lost:
         if lost.reason is None:
             return code
         print(f"Error: Cannot write the output: {lost.reason}.", file=sys.stderr)
