@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from corral import __version__
+from corral.cli.terminal.context import client
 from corral.cli.terminal.output import emit, paint, say, state, waiting
-from corral.cli.terminal.place import client
 from corral.models.visible import one_line
 
 

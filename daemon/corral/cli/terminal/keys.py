@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from corral.cli.terminal.place import here
+from corral.cli.terminal.context import here
 from corral.config.paths import find_checkout
 
 

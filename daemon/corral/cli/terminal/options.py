@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from corral.cli.terminal.place import Common, author, client, here, project, session_id
+from corral.cli.terminal.context import Common, author, client, here, project, session_id
 from corral.errors import InvalidInput
 
 __all__ = ["Common", "Json", "author", "client", "here", "json_object", "project", "session_id"]
