@@ -41,9 +41,9 @@ def _served_without_framework(arguments: list[str]) -> int | None:
 
         return guard_output(show)
     if arguments in ([], ["status"], ["status", "--json"]):
-        from corral.cli.terminal.glance import glance
         from corral.cli.terminal.output import guarded
+        from corral.cli.terminal.status_summary import show_status
 
         as_json = "--json" in arguments
-        return guard_output(lambda: guarded(lambda: glance(as_json=as_json), as_json=as_json, debug=lambda: False))
+        return guard_output(lambda: guarded(lambda: show_status(as_json=as_json), as_json=as_json, debug=lambda: False))
     return None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import typer
 
-from corral.cli.terminal.glance import glance
 from corral.cli.terminal.options import Json
+from corral.cli.terminal.status_summary import show_status
 
 
 def add_to(app: typer.Typer) -> None:
@@ -15,4 +15,4 @@ def add_to(app: typer.Typer) -> None:
 
 def status(as_json: Json = False) -> None:
     """Show tasks, merges, sessions and recent events."""
-    glance(as_json=as_json)
+    show_status(as_json=as_json)

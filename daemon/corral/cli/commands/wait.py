@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
-from corral.cli.terminal.glance import show_need
 from corral.cli.terminal.options import Json, client
 from corral.cli.terminal.output import emit, paint, progress, say, state
+from corral.cli.terminal.status_summary import show_need
 from corral.errors import InvalidInput
 from corral.models.remedies import WHAT_TO_DO
 from corral.models.visible import one_line, visible

@@ -11,7 +11,7 @@ from corral.cli.terminal.output import emit, paint, say, state, waiting
 from corral.models.visible import one_line
 
 
-def glance(*, as_json: bool = False) -> int:
+def show_status(*, as_json: bool = False) -> int:
     """Ask the daemon for the status and print it."""
     answer = client().request("GET", "/status")
     if as_json:
