@@ -34,7 +34,7 @@ MUTATIONS = (
         ("whoever asks sees no stack", "    if debug:\n", "    if False:\n", FOR_PEOPLE, "FR-CLI-006"),
         ("a remedy goes to standard output", 'remedy: {_indented(error.remedy, 10)}", file=sys.stderr)', 'remedy: {_indented(error.remedy, 10)}")',
          FOR_PEOPLE, "FR-CLI-006"),
-        ("an empty list says nothing", "        say(empty)\n", "        pass\n",
+        ("an empty list says nothing", "        echo(empty)\n", "        pass\n",
          f"{CONTRACT}::test_every_list_is_an_array_even_when_it_is_empty", "FR-CLI-004"),
         ("a table leaves out its last row", "    for line in cells:\n", "    for line in cells[:-1]:\n", SORTED, "FR-CLI-004"),
         ("what is for programs has no end", "    print(_json(value, sys.stdout, indent))", "    print(_json(value, sys.stdout, indent)[:-1])", SORTED, "FR-CLI-004"),
@@ -54,7 +54,7 @@ MUTATIONS = (
     *rows(
         "daemon/corral/cli/project/initialise.py",
         ("a second init begins the configuration anew", "= {}\n    if not project.config_file.exists():\n", "= {}\n    if True:\n", INIT, "FR-CLI-001"),
-        ("init does not say how to go on", 'say("  Submit a task:', 'str("  Submit a task:', INIT, "FR-CLI-001"),
+        ("init does not say how to go on", 'echo("  Submit a task:', 'str("  Submit a task:', INIT, "FR-CLI-001"),
         ("init writes a configuration that is none", "default_config(branch, verify or [])", '"landing: 1"', INIT, "FR-CLI-001"),
     ),
     *rows(

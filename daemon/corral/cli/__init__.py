@@ -13,7 +13,7 @@ COMPLETION = "_CORRAL_COMPLETE"
 def main() -> int:
     """The console script."""
     arguments = sys.argv[1:]
-    if COMPLETION not in os.environ and (code := _served_without_framework(arguments)) is not None:
+    if COMPLETION not in os.environ and (code := _run_without_framework(arguments)) is not None:
         return code
     from corral.cli.terminal.stdio import guard_output
 
@@ -24,7 +24,7 @@ def main() -> int:
     return guard_output(lambda: run(arguments))
 
 
-def _served_without_framework(arguments: list[str]) -> int | None:
+def _run_without_framework(arguments: list[str]) -> int | None:
     """Run a command that must start fast; None if the command needs the framework."""
     if arguments[:1] == ["mcp"] and not {"--help", "-h"} & {*arguments}:
         from corral.client.bridge import main as bridge

@@ -9,7 +9,7 @@ import typer
 
 from corral.cli.help import Grouped
 from corral.cli.terminal.options import Json, client
-from corral.cli.terminal.output import emit, fact, paint, say, table
+from corral.cli.terminal.output import echo, emit, fact, paint, table
 from corral.client.connection import segment
 from corral.models.visible import one_line
 
@@ -34,7 +34,7 @@ def show_table(rows: list[dict[str, Any]], more: list[tuple[str, str, int]], *, 
     table(rows, [*columns, ("CAPABILITIES", "able", 40), ("FOR", "description", 60)], empty=empty)
     for row in rows:
         if row["problem"]:
-            say(paint(one_line(f"{row['name']} cannot start here: {row['problem']}"), "yellow"))
+            echo(paint(one_line(f"{row['name']} cannot start here: {row['problem']}"), "yellow"))
 
 
 @app.command()
@@ -47,7 +47,7 @@ def show(
     if as_json:
         emit(agent)
         return
-    say(paint(one_line(agent["name"]), "bold"))
+    echo(paint(one_line(agent["name"]), "bold"))
     told = {
         **{field: agent.get(field) for field in ("description", "runner", "model", "source", "file", "problem")},
         "able": ", ".join(agent.get("capabilities") or ()),

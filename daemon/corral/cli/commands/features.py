@@ -8,9 +8,9 @@ from typing import Annotated, Any
 import typer
 
 from corral.cli.help import Grouped
-from corral.cli.terminal.keys import from_the_top
+from corral.cli.terminal.keys import to_lock_keys
 from corral.cli.terminal.options import Json, client, json_object, session_id
-from corral.cli.terminal.output import emit, say, table
+from corral.cli.terminal.output import echo, emit, table
 from corral.models.visible import one_line
 
 app = typer.Typer(cls=Grouped, help="Features: lines of work, their claims and conflicts.", no_args_is_help=True)
@@ -37,7 +37,7 @@ def register(
     """Register a feature, or replace the claims of an active one."""
     body = {
         "feature_id": feature_id,
-        "resource_claims": from_the_top(claim),
+        "resource_claims": to_lock_keys(claim),
         "title": title,
         "branch_name": branch,
         "metadata": json_object("--metadata", metadata) or {},
@@ -48,7 +48,7 @@ def register(
     if as_json:
         emit(answer)
     else:
-        say(one_line(f"{answer['feature_id']}: {answer['action']}, {', '.join(answer['resource_claims'])}"))
+        echo(one_line(f"{answer['feature_id']}: {answer['action']}, {', '.join(answer['resource_claims'])}"))
 
 
 @app.command("list")
@@ -87,11 +87,11 @@ def show(feature_id: FeatureId, as_json: Json = False) -> None:
         "completed_at",
     ):
         if row[name] is not None:
-            say(f"{name.replace('_', ' ')}: {one_line(str(row[name]))}")
+            echo(f"{name.replace('_', ' ')}: {one_line(str(row[name]))}")
     if row["metadata"]:
-        say(f"metadata: {one_line(json.dumps(row['metadata'], ensure_ascii=False))}")
+        echo(f"metadata: {one_line(json.dumps(row['metadata'], ensure_ascii=False))}")
     for claim in row["resource_claims"]:
-        say(f"claims: {one_line(claim)}")
+        echo(f"claims: {one_line(claim)}")
 
 
 @app.command()
@@ -104,7 +104,7 @@ def analyze(
 ) -> None:
     """Check claims against active features; exits with 4 if they must run one after the other."""
     answer = client().request(
-        "POST", "/features/analyze", {"feature_id": feature_id, "claims": from_the_top(claim) if claim else None}
+        "POST", "/features/analyze", {"feature_id": feature_id, "claims": to_lock_keys(claim) if claim else None}
     )
     if as_json:
         emit(answer)
@@ -116,15 +116,15 @@ def analyze(
 
 def _explain(answer: dict[str, Any]) -> None:
     contended, total = answer["total_conflicting_claims"], answer["total_candidate_claims"]
-    say(f"{answer['feasibility']}: {contended} of {total} claims overlap with active features.")
+    echo(f"{answer['feasibility']}: {contended} of {total} claims overlap with active features.")
     for conflict in answer["conflicts"]:
         for mine, theirs in conflict["claims"]:
             same = mine if mine == theirs else f"{mine} meets {theirs}"
-            say(one_line(f"  {conflict['feature_id']} ({conflict['feasibility']}): {same}"))
+            echo(one_line(f"  {conflict['feature_id']} ({conflict['feasibility']}): {same}"))
         if "left_out" in conflict:
-            say(one_line(f"  {conflict['feature_id']}: and {conflict['left_out']} more"))
+            echo(one_line(f"  {conflict['feature_id']}: and {conflict['left_out']} more"))
     if "left_out" in answer:
-        say(f"  and {answer['left_out']} more features")
+        echo(f"  and {answer['left_out']} more features")
 
 
 @app.command()
@@ -140,7 +140,7 @@ def deregister(
     if as_json:
         emit(answer)
     else:
-        say(one_line(f"{answer['feature_id']}: {answer['status']}"))
+        echo(one_line(f"{answer['feature_id']}: {answer['status']}"))
 
 
 def _quoted(text: str) -> str:

@@ -9,7 +9,7 @@ import typer
 
 from corral.cli.help import Grouped
 from corral.cli.terminal.options import Json, client, session_id
-from corral.cli.terminal.output import emit, fact, paint, say, table
+from corral.cli.terminal.output import echo, emit, fact, paint, table
 from corral.client.connection import segment
 from corral.models.visible import one_line
 
@@ -64,14 +64,14 @@ def show(
         emit(row)
         return
     by = ", written by Corral when the session ended" if row["automatic"] else ""
-    say(f"{paint(one_line(row['agent_name']), 'bold')}  {row['created_at'][:19].replace('T', ' ')} UTC{by}")
+    echo(f"{paint(one_line(row['agent_name']), 'bold')}  {row['created_at'][:19].replace('T', ' ')} UTC{by}")
     where = " on ".join(part for part in (row["worktree"], row["branch"]) if part)
     if where:
-        say(f"  {'in':<8} {one_line(where)}")
+        echo(f"  {'in':<8} {one_line(where)}")
     fact("", row["summary"], 0)
     for label, name in _PARTS:
         for item in row[name]:
-            say(f"  {label:<8} {one_line(item)}")
+            echo(f"  {label:<8} {one_line(item)}")
 
 
 @app.command()
@@ -98,4 +98,4 @@ def write(
     if as_json:
         emit(answer)
     else:
-        say(f"{answer['handoff_id']}  written")
+        echo(f"{answer['handoff_id']}  written")

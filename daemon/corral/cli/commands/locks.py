@@ -7,9 +7,9 @@ from typing import Annotated, Any
 import typer
 
 from corral.cli.help import Grouped
-from corral.cli.terminal.keys import from_the_top
+from corral.cli.terminal.keys import to_lock_keys
 from corral.cli.terminal.options import Json, client, session_id
-from corral.cli.terminal.output import emit, say, table
+from corral.cli.terminal.output import echo, emit, table
 from corral.errors import InvalidInput
 from corral.models.visible import one_line
 
@@ -50,20 +50,20 @@ def _until(row: dict[str, Any]) -> str:
 @app.command()
 def check(paths: Paths, as_json: Json = False) -> None:
     """Show who holds paths; exits with 4 if another session holds one."""
-    rows = client().request("POST", "/locks/check", {"paths": from_the_top(paths), "session_id": session_id()})
+    rows = client().request("POST", "/locks/check", {"paths": to_lock_keys(paths), "session_id": session_id()})
     if as_json:
         emit(rows)
     else:
         for row in rows:
             for found in row["conflicts"]:
                 held = f"{found['holder']} until {_until(found)} UTC"
-                say(
+                echo(
                     one_line(
                         f"{row['file_path']}: held by {held}" + (f" ({found['reason']})" if found["reason"] else "")
                     )
                 )
             if not row["locked"]:
-                say(f"{row['file_path']}: free")
+                echo(f"{row['file_path']}: free")
     if any(row["locked"] for row in rows):
         raise typer.Exit(HELD)
 
@@ -85,7 +85,7 @@ def acquire(
 ) -> None:
     """Lock paths, all or none, for this session or for you; exits with 4 if another session holds one."""
     body = {
-        "paths": from_the_top(paths),
+        "paths": to_lock_keys(paths),
         "ttl_s": ttl,
         "exclusive": not shared,
         "reason": reason,
@@ -98,9 +98,9 @@ def acquire(
         emit(answer)
     else:
         for row in answer["locks"]:
-            say(one_line(f"{row['file_path']}: locked by {row['locked_by']} until {_until(row)} UTC"))
+            echo(one_line(f"{row['file_path']}: locked by {row['locked_by']} until {_until(row)} UTC"))
         for found in answer.get("conflicts", ()):
-            say(one_line(f"{found['requested']}: held by {found['holder']} until {_until(found)} UTC"))
+            echo(one_line(f"{found['requested']}: held by {found['holder']} until {_until(found)} UTC"))
     if not answer["success"]:
         raise typer.Exit(HELD)
 
@@ -115,15 +115,15 @@ def renew(
     """Extend your own locks, all or none."""
     if bool(paths) == everything:
         raise InvalidInput("No locks named.", remedy="Name paths, or use --all, but not both.")
-    body = {"paths": from_the_top(paths or []), "extend_s": extend, "session_id": session_id()}
+    body = {"paths": to_lock_keys(paths or []), "extend_s": extend, "session_id": session_id()}
     answer = client().request("POST", "/locks/renew", body)
     if as_json:
         emit(answer)
         return
     for row in answer["locks"]:
-        say(one_line(f"{row['file_path']}: locked until {_until(row)} UTC"))
+        echo(one_line(f"{row['file_path']}: locked until {_until(row)} UTC"))
     if not answer["locks"]:
-        say("You hold no locks.")
+        echo("You hold no locks.")
 
 
 @app.command("force-release")
@@ -134,19 +134,19 @@ def force_release(
     as_json: Json = False,
 ) -> None:
     """Release locks of a dead session; refused while its session is alive."""
-    body = {"paths": from_the_top(paths), "note": note, "session_id": session_id(), "certain": yes}
+    body = {"paths": to_lock_keys(paths), "note": note, "session_id": session_id(), "certain": yes}
     answer = client().request("POST", "/locks/force-release", body, timeout_s=ANSWER_S * 4)
     if as_json:
         emit(answer)
         return
     for row in answer["released"]:
-        say(
+        echo(
             one_line(
                 f"{row['file_path']}: released, was held by {row['locked_by']} ({'; '.join(row['stale_reasons'])})"
             )
         )
     if not answer["released"]:
-        say("Nobody else holds a lock on these paths.")
+        echo("Nobody else holds a lock on these paths.")
 
 
 @app.command()
@@ -159,9 +159,9 @@ def release(
     if bool(paths) == everything:
         raise InvalidInput("No locks named.", remedy="Name paths, or use --all, but not both.")
     answer = client().request(
-        "POST", "/locks/release", {"paths": from_the_top(paths or []), "session_id": session_id()}
+        "POST", "/locks/release", {"paths": to_lock_keys(paths or []), "session_id": session_id()}
     )
     if as_json:
         emit(answer)
         return
-    say("released: " + ", ".join(answer["released"]) if answer["released"] else "You hold no lock on these paths.")
+    echo("released: " + ", ".join(answer["released"]) if answer["released"] else "You hold no lock on these paths.")

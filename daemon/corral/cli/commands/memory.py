@@ -8,7 +8,7 @@ import typer
 
 from corral.cli.help import Grouped
 from corral.cli.terminal.options import Json, client, json_object, session_id
-from corral.cli.terminal.output import emit, say, table
+from corral.cli.terminal.output import echo, emit, table
 
 app = typer.Typer(cls=Grouped, help="Memory: facts that sessions recorded for later ones.", no_args_is_help=True)
 Tags = Annotated[list[str] | None, typer.Option("--tag", help="A tag; repeatable.", metavar="WORD")]
@@ -44,7 +44,7 @@ def add(
     if as_json:
         emit(answer)
     else:
-        say(f"{answer['memory_id']}  {answer['action']}")
+        echo(f"{answer['memory_id']}  {answer['action']}")
 
 
 @app.command()

@@ -9,7 +9,7 @@ import typer
 from corral.cli.commands.tasks import print_log
 from corral.cli.help import Grouped
 from corral.cli.terminal.options import Json, client, here, session_id
-from corral.cli.terminal.output import emit, fact, paint, say, state, table, verification
+from corral.cli.terminal.output import echo, emit, fact, paint, state, table, verification
 from corral.cli.terminal.person import confirm, refuse_agents
 from corral.client.connection import segment
 from corral.config.paths import find_checkout
@@ -52,7 +52,7 @@ def detail(merge_id: Id, as_json: Json = False) -> None:
     if as_json:
         emit(merge)
         return
-    say(f"{paint(one_line(merge['title']), 'bold')}  {state(merge['state'])}")
+    echo(f"{paint(one_line(merge['title']), 'bold')}  {state(merge['state'])}")
     rows = [
         ("id", merge["merge_id"]),
         ("branch", f"{merge['branch']} → {merge['target']}"),
@@ -63,12 +63,12 @@ def detail(merge_id: Id, as_json: Json = False) -> None:
         if value:
             fact(name, value, 8)
     for conflict in merge["conflicts"] or []:
-        say(f"  {'':<8} {conflict['kind']}: {one_line(conflict['path'])}")
+        echo(f"  {'':<8} {conflict['kind']}: {one_line(conflict['path'])}")
     receipt = merge["receipt"]
     if receipt:
-        say(f"  {'verified':<8} {verification(receipt)}  tree {receipt['tree'][:12]}")
+        echo(f"  {'verified':<8} {verification(receipt)}  tree {receipt['tree'][:12]}")
         if receipt["log"]:
-            say(f"  {'log':<8} {receipt['log']}")
+            echo(f"  {'log':<8} {receipt['log']}")
 
 
 @app.command()
@@ -94,9 +94,9 @@ def submit(
     if as_json:
         emit(answer)
     elif answer["merge_id"] is None:
-        say(f"Nothing to merge: the target already contains {branch}.")
+        echo(f"Nothing to merge: the target already contains {branch}.")
     else:
-        say(f"{answer['merge_id']}  {state(answer['state'])}  {answer['branch']} → {answer['target']}")
+        echo(f"{answer['merge_id']}  {state(answer['state'])}  {answer['branch']} → {answer['target']}")
 
 
 def _current_branch() -> str:
@@ -138,7 +138,7 @@ def dismiss(
     if as_json:
         emit(answer)
     else:
-        say(f"{answer['merge_id'] or answer['task_id']}  {state(answer['outcome'])}")
+        echo(f"{answer['merge_id'] or answer['task_id']}  {state(answer['outcome'])}")
 
 
 def _acted(verb: str, merge_id: str, body: dict[str, Any] | None, as_json: bool) -> None:
@@ -146,7 +146,7 @@ def _acted(verb: str, merge_id: str, body: dict[str, Any] | None, as_json: bool)
     if as_json:
         emit(answer)
     else:
-        say(f"{answer['merge_id']}  {state(answer['state'])}")
+        echo(f"{answer['merge_id']}  {state(answer['state'])}")
 
 
 @app.command()
@@ -167,14 +167,14 @@ def approve(
 
 def _show_review(review: dict[str, Any]) -> None:
     for line in review["diff"].split("\n"):
-        say(paint(visible(line), {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "")))
+        echo(paint(visible(line), {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "")))
     if review["truncated"]:
-        say(paint("The list is incomplete: the change is larger than shown here.", "yellow"))
-    say(f"{paint('head', 'bold')}  {review['head_sha'][:12]}")
+        echo(paint("The list is incomplete: the change is larger than shown here.", "yellow"))
+    echo(f"{paint('head', 'bold')}  {review['head_sha'][:12]}")
     for path in review["paths"]:
-        say(f"{paint('path', 'bold')}  {one_line(path)}")
+        echo(f"{paint('path', 'bold')}  {one_line(path)}")
     if not review["paths"]:
-        say("Nothing in this merge request needs approval.")
+        echo("Nothing in this merge request needs approval.")
 
 
 @app.command()

@@ -10,7 +10,7 @@ import typer
 
 from corral.cli.help import Grouped
 from corral.cli.terminal.options import Json, client, session_id
-from corral.cli.terminal.output import emit, paint, say, state, table
+from corral.cli.terminal.output import echo, emit, paint, state, table
 from corral.client.connection import Client, segment
 from corral.errors import InvalidInput
 from corral.models.states import Importance
@@ -115,9 +115,9 @@ def _sent(answer: Row, as_json: bool) -> None:
         emit(answer)
         return
     names = ", ".join(one["name"] for one in answer["recipients"])
-    say(f"sent {answer['id']} to {one_line(names)}")
+    echo(f"sent {answer['id']} to {one_line(names)}")
     if answer["bounced"]:
-        say(f"offline, delivered when they return: {one_line(', '.join(answer['bounced']))}")
+        echo(f"offline, delivered when they return: {one_line(', '.join(answer['bounced']))}")
 
 
 @app.command()
@@ -235,7 +235,7 @@ def _marked(verb: str, message: str, as_json: bool) -> None:
     if as_json:
         emit(answer)
         return
-    say(f"{answer['id']}: {state(answer['state'])}")
+    echo(f"{answer['id']}: {state(answer['state'])}")
 
 
 @app.command()
@@ -291,11 +291,11 @@ def _show(row: Row) -> None:
     to = row.get("recipients") or [{"name": row.get("to", ""), "state": row.get("state", "")}]
     marks = [] if row["importance"] == Importance.NORMAL else [row["importance"]]
     marks += ["acknowledge"] if row["ack_required"] else []
-    say(paint(f"{row['id']}  {one_line(row['subject'])}" + (f"  [{', '.join(marks)}]" if marks else ""), "bold"))
-    say(f"  {one_line(row['from'])}, {_instant(row)} UTC, thread {row['thread_id']}")
-    say("  to " + ", ".join(f"{one_line(one['name'])} ({state(one['state'])})" for one in to))
+    echo(paint(f"{row['id']}  {one_line(row['subject'])}" + (f"  [{', '.join(marks)}]" if marks else ""), "bold"))
+    echo(f"  {one_line(row['from'])}, {_instant(row)} UTC, thread {row['thread_id']}")
+    echo("  to " + ", ".join(f"{one_line(one['name'])} ({state(one['state'])})" for one in to))
     if row["attachments"]:
-        say(f"  with {one_line(', '.join(row['attachments']))}")
+        echo(f"  with {one_line(', '.join(row['attachments']))}")
     for line in visible(row["body"]).split("\n"):
-        say(f"    {line}")
-    say("")
+        echo(f"    {line}")
+    echo("")

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from corral.cli.terminal.options import Json, client
-from corral.cli.terminal.output import emit, say
+from corral.cli.terminal.output import echo, emit
 
 
 def add_to(app: typer.Typer) -> None:
@@ -25,7 +25,7 @@ def pause(
     if as_json:
         emit(answer)
     else:
-        say("paused: nothing is claimed or landed until `corral resume`")
+        echo("paused: nothing is claimed or landed until `corral resume`")
 
 
 def resume(as_json: Json = False) -> None:
@@ -34,4 +34,4 @@ def resume(as_json: Json = False) -> None:
     if as_json:
         emit(answer)
     else:
-        say("resumed" if answer["was_paused"] else "Corral was not paused.")
+        echo("resumed" if answer["was_paused"] else "Corral was not paused.")

@@ -8,7 +8,7 @@ import typer
 
 from corral.cli.help import Grouped
 from corral.cli.terminal.options import Json, client, session_id
-from corral.cli.terminal.output import emit, fact, paint, say, state, table, waiting
+from corral.cli.terminal.output import echo, emit, fact, paint, state, table, waiting
 from corral.client.connection import segment
 from corral.errors import InvalidInput
 from corral.models.states import ShownStatus
@@ -59,7 +59,7 @@ def show(
     if as_json:
         emit(row)
         return
-    say(f"{paint(one_line(row['agent_name']), 'bold')}  {state(row['status'])}")
+    echo(f"{paint(one_line(row['agent_name']), 'bold')}  {state(row['status'])}")
     facts = [
         ("id", row["session_id"]),
         ("also", ", ".join(row["names"])),
@@ -74,11 +74,11 @@ def show(
         if value:
             fact(name, value, 8)
     for commit in row["changesets"]["commits"]:
-        say(f"  {'commit':<8} {commit['sha'][:12]} {one_line(commit['subject'])}")
+        echo(f"  {'commit':<8} {commit['sha'][:12]} {one_line(commit['subject'])}")
     if "left_out" in row["changesets"]:
-        say(f"  {'':<8} and {row['changesets']['left_out']} older commits and merges")
+        echo(f"  {'':<8} and {row['changesets']['left_out']} older commits and merges")
     for merge in row["changesets"]["merges"]:
-        say(
+        echo(
             f"  {'merge':<8} {merge['merge_id']}  {state(merge['state'])}  {one_line(merge['branch'])} → {merge['target']}"
         )
 
@@ -119,9 +119,9 @@ def register(
     if as_json:
         emit(row)
         return
-    say(f"{paint(one_line(row['agent_name']), 'bold')}  {state(row['status'])}")
+    echo(f"{paint(one_line(row['agent_name']), 'bold')}  {state(row['status'])}")
     if mine is None:
-        say(f"To act as this session: export CORRAL_SESSION_ID={row['session_id']}")
+        echo(f"To act as this session: export CORRAL_SESSION_ID={row['session_id']}")
 
 
 @app.command()
@@ -149,7 +149,7 @@ def name(
     if as_json:
         emit(answer)
     else:
-        say(f"{answer['session_id']} has the name {paint(one_line(answer['name']), 'bold')}")
+        echo(f"{answer['session_id']} has the name {paint(one_line(answer['name']), 'bold')}")
 
 
 @app.command()
@@ -169,7 +169,7 @@ def end(
     if as_json:
         emit(answer)
     else:
-        say(f"{answer['session_id']} {'has ended' if answer['ended'] else 'had ended before'}.")
+        echo(f"{answer['session_id']} {'has ended' if answer['ended'] else 'had ended before'}.")
 
 
 @app.command()
@@ -186,7 +186,7 @@ def heartbeat(as_json: Json = False) -> None:
     if as_json:
         emit(answer)
     else:
-        say(f"{answer['session_id']} is alive.")
+        echo(f"{answer['session_id']} is alive.")
 
 
 @app.command()
@@ -202,4 +202,4 @@ def cleanup(
     if as_json:
         emit(answer)
     else:
-        say(f"{answer['agents_cleaned']} session(s) ended, {answer['locks_released']} lock(s) released.")
+        echo(f"{answer['agents_cleaned']} session(s) ended, {answer['locks_released']} lock(s) released.")

@@ -11,7 +11,7 @@ import typer
 
 from corral.cli.help import Grouped
 from corral.cli.terminal.options import Json, author, client, json_object, session_id
-from corral.cli.terminal.output import coloured, emit, fact, paint, say, state, table, verification
+from corral.cli.terminal.output import coloured, echo, emit, fact, paint, state, table, verification
 from corral.client.connection import segment
 from corral.errors import InvalidInput
 from corral.models.events import EventKind
@@ -125,7 +125,7 @@ def submit(
     if as_json:
         emit(answer)
     else:
-        say(f"{answer['task_id']}  {state(answer['status'])}  {one_line(answer['title'])}")
+        echo(f"{answer['task_id']}  {state(answer['status'])}  {one_line(answer['title'])}")
 
 
 @app.command("batch-submit")
@@ -156,7 +156,7 @@ def batch_submit(
         emit(answer)
         return
     for task_id in answer["task_ids"]:
-        say(task_id)
+        echo(task_id)
 
 
 @app.command("list")
@@ -190,7 +190,7 @@ def detail(task_id: Id, as_json: Json = False) -> None:
     if as_json:
         emit(task)
         return
-    say(f"{paint(one_line(task['title']), 'bold')}  {state(task['outcome'])}")
+    echo(f"{paint(one_line(task['title']), 'bold')}  {state(task['outcome'])}")
     rows = [("id", task["task_id"]), ("priority", task["priority"]), ("attempts", task["attempts"])]
     rows += [
         ("agent", task["agent"] or _assigned(task)),
@@ -210,7 +210,7 @@ def detail(task_id: Id, as_json: Json = False) -> None:
             fact(name, value, 9)
     _merge(task["merge"])
     for event in task.get("history", [])[-12:]:
-        say(paint(f"  {event['at'][11:23]}  {event['kind']}", "dim"))
+        echo(paint(f"  {event['at'][11:23]}  {event['kind']}", "dim"))
 
 
 def _assigned(task: dict[str, Any]) -> str | None:
@@ -222,14 +222,14 @@ def _assigned(task: dict[str, Any]) -> str | None:
 def _merge(merge: dict[str, Any] | None) -> None:
     if merge is None:
         return
-    say(f"  {'merge':<9} {state(merge['state'])}  {merge['merge_id']}")
+    echo(f"  {'merge':<9} {state(merge['state'])}  {merge['merge_id']}")
     if merge["reason"]:
         fact("", merge["reason"], 9)
     if merge["landed_sha"]:
-        say(f"  {'landed':<9} {merge['landed_sha'][:12]}")
+        echo(f"  {'landed':<9} {merge['landed_sha'][:12]}")
     receipt = merge["receipt"]
     if receipt:
-        say(f"  {'verified':<9} {verification(receipt)}")
+        echo(f"  {'verified':<9} {verification(receipt)}")
 
 
 @app.command()
@@ -246,14 +246,14 @@ def claim(
         emit(answer)
         return
     if answer["success"]:
-        say(f"{answer['task_id']}  {one_line(answer['title'])}")
+        echo(f"{answer['task_id']}  {one_line(answer['title'])}")
         fact("", answer["description"], 0)
         if answer["input_data"]:
-            say(f"input: {one_line(json.dumps(answer['input_data'], ensure_ascii=False))}")
+            echo(f"input: {one_line(json.dumps(answer['input_data'], ensure_ascii=False))}")
     else:
-        say("No task to claim.")
+        echo("No task to claim.")
     for task in answer.get("also_held", ()):
-        say(paint(f"You already hold {task['task_id']}  {one_line(task['title'])}", "dim"))
+        echo(paint(f"You already hold {task['task_id']}  {one_line(task['title'])}", "dim"))
 
 
 @app.command()
@@ -298,7 +298,7 @@ def reprioritize(
     if as_json:
         emit(answer)
     else:
-        say(f"{answer['task_id']}  priority {answer['priority']}")
+        echo(f"{answer['task_id']}  priority {answer['priority']}")
 
 
 def _acted(verb: str, task_id: str, body: dict[str, Any] | None, as_json: bool) -> None:
@@ -306,12 +306,12 @@ def _acted(verb: str, task_id: str, body: dict[str, Any] | None, as_json: bool) 
     if as_json:
         emit(answer)
     else:
-        say(f"{answer['task_id']}  {state(answer['status'])}")
+        echo(f"{answer['task_id']}  {state(answer['status'])}")
         if answer.get("merge_id"):
-            say(f"Your branch was submitted as {answer['merge_id']}: corral wait {answer['task_id'][:8]}")
+            echo(f"Your branch was submitted as {answer['merge_id']}: corral wait {answer['task_id'][:8]}")
         if answer.get("uncommitted"):
             left = ", ".join(one_line(path) for path in answer["uncommitted"])
-            say(paint(f"Not committed, so not submitted: {left}. Commit it, then run: corral merge submit", "yellow"))
+            echo(paint(f"Not committed, so not submitted: {left}. Commit it, then run: corral merge submit", "yellow"))
 
 
 @app.command()

@@ -13,7 +13,7 @@ import typer
 from corral.cli.commands.agents import show_table
 from corral.cli.help import Grouped
 from corral.cli.terminal.options import Json, client, here, project
-from corral.cli.terminal.output import emit, fail, paint, say
+from corral.cli.terminal.output import echo, emit, fail, paint
 from corral.config import account
 from corral.errors import ConfigInvalid, NotAProject, NotFound, RunnerUnavailable, from_wire
 from corral.models.visible import one_line
@@ -56,8 +56,8 @@ def validate(
         emit({"valid": True, "errors": [], "warnings": warnings})
         return
     for warning in warnings:
-        say(paint(one_line(f"warning: {warning['field']}: {warning['reason']}"), "yellow"))
-    say(paint(one_line(f"The team is valid: {', '.join(map(_said, team.agents))}."), "green"))
+        echo(paint(one_line(f"warning: {warning['field']}: {warning['reason']}"), "yellow"))
+    echo(paint(one_line(f"The team is valid: {', '.join(map(_said, team.agents))}."), "green"))
 
 
 def _said(agent: TeamAgent) -> str:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from corral.cli.terminal.options import Json, client
-from corral.cli.terminal.output import emit, paint, progress, say, state
+from corral.cli.terminal.output import echo, emit, paint, progress, state
 from corral.cli.terminal.status_summary import show_need
 from corral.errors import InvalidInput
 from corral.models.remedies import WHAT_TO_DO
@@ -58,7 +58,7 @@ def wait(
                     told.add(need["what"])
                     show_need(need, update.tell)
             paused = "".join(f"; {_pause(row)}" for row in answer["paused"])
-            waits = f"waiting for {_unsettled(answer)} of {len(answer['tasks']) + len(_of_no_task(answer))}"
+            waits = f"waiting for {_unsettled(answer)} of {len(answer['tasks']) + len(_without_task(answer))}"
             update(f"{waits}{_delay(answer)}{paused}")
     # Rows printed during the wait are still on the terminal.
     _report(answer, as_json, seen=told if sys.stderr.isatty() else set())
@@ -75,10 +75,10 @@ def _delay(answer: dict[str, Any]) -> str:
 def _unsettled(answer: dict[str, Any]) -> int:
     busy = {"waiting", "pending", "running", "interrupted", "queued", "verifying", "held"}
     tasks = sum(row["status"] in busy or row["merge_state"] in busy for row in answer["tasks"])
-    return tasks + sum(row["state"] in busy for row in _of_no_task(answer))
+    return tasks + sum(row["state"] in busy for row in _without_task(answer))
 
 
-def _of_no_task(answer: dict[str, Any]) -> list[dict[str, Any]]:
+def _without_task(answer: dict[str, Any]) -> list[dict[str, Any]]:
     """Merge requests without a task; the others are shown and counted with their task."""
     shown = {row["merge_id"] for row in answer["tasks"]}
     return [row for row in answer["merges"] if row["merge_id"] not in shown]
@@ -93,25 +93,25 @@ def _report(answer: dict[str, Any], as_json: bool, seen: set[str]) -> None:
         emit({key: answer[key] for key in ("tasks", "merges", "done", "paused", "needs_you")})
         return
     for row in answer["tasks"]:
-        say(f"{row['task_id']}  {state(row['outcome'])}")
+        echo(f"{row['task_id']}  {state(row['outcome'])}")
         _why(row.get("delay") or row.get("reason"))
-    for row in _of_no_task(answer):
-        say(f"{row['merge_id']}  merge {state(row['state'])}")
+    for row in _without_task(answer):
+        echo(f"{row['merge_id']}  merge {state(row['state'])}")
         _why(row.get("reason"))
     if needs := [need for need in answer["needs_you"] if need["what"] not in seen]:
-        say(paint("needs you", "bold"))
+        echo(paint("needs you", "bold"))
         for need in needs:
             show_need(need)
     for row in () if answer["settled"] else answer["paused"]:
-        say(f"{_pause(row)}. Corral tries again at {row['look_at']}.")
+        echo(f"{_pause(row)}. Corral tries again at {row['look_at']}.")
     if not answer["tasks"] and not answer["merges"]:
-        say("Nothing is open; `corral status` shows the results.")
+        echo("Nothing is open; `corral status` shows the results.")
     elif not answer["done"]:
-        say("Not everything succeeded." if answer["settled"] else "Timed out; the work continues.")
+        echo("Not everything succeeded." if answer["settled"] else "Timed out; the work continues.")
 
 
 def _why(text: str | None) -> None:
     """Print a reason below its row, indented, so that no line looks like a row; the remedy follows later."""
     for line in visible(text or "").splitlines():
         if not line.startswith(WHAT_TO_DO):
-            say(f"  {line}")
+            echo(f"  {line}")

@@ -8,7 +8,7 @@ import typer
 
 from corral.cli.help import Grouped
 from corral.cli.terminal.options import Json, client, session_id
-from corral.cli.terminal.output import emit, progress, say, table
+from corral.cli.terminal.output import echo, emit, progress, table
 from corral.client.connection import segment
 from corral.errors import WorkAtRisk
 
@@ -48,7 +48,7 @@ def create(
     if as_json:
         emit(answer)
     else:
-        say(answer["path"])
+        echo(answer["path"])
 
 
 @app.command()
@@ -71,7 +71,7 @@ def remove(
         emit(answer)
         return
     saved = f"; its state is saved as {answer['salvage_ref']}" if answer.get("salvage_ref") else ""
-    say(f"removed {answer['name']}{saved}")
+    echo(f"removed {answer['name']}{saved}")
 
 
 @app.command()
@@ -88,7 +88,7 @@ def recover(
         if as_json:
             emit(answer)
         else:
-            say(f"{answer['path']}  (branch {answer['branch']}, from {answer['ref']})")
+            echo(f"{answer['path']}  (branch {answer['branch']}, from {answer['ref']})")
         return
     rows = client().listing("/salvage")
     if as_json:

@@ -11,7 +11,7 @@ import typer
 
 from corral.cli.help import Grouped
 from corral.cli.terminal.options import Json, client, project
-from corral.cli.terminal.output import emit, paint, say, table
+from corral.cli.terminal.output import echo, emit, paint, table
 from corral.config import account
 from corral.errors import ConfigInvalid, NotFound
 
@@ -76,11 +76,11 @@ def validate(as_json: Json = False) -> None:
         emit({"valid": True, "errors": [], "warnings": loaded.warnings})
         return
     _warn(loaded.warnings)
-    say(paint("The configuration is valid.", "green"))
+    echo(paint("The configuration is valid.", "green"))
     if committed is None:
-        say(f"{COMMITTED} is not committed on the target branch; until it is, landing uses the working copy.")
+        echo(f"{COMMITTED} is not committed on the target branch; until it is, landing uses the working copy.")
 
 
 def _warn(warnings: list[str]) -> None:
     for warning in warnings:
-        say(paint(f"warning: {warning}", "yellow"))
+        echo(paint(f"warning: {warning}", "yellow"))

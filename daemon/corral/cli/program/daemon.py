@@ -14,7 +14,7 @@ import typer
 from corral import __version__
 from corral.cli.help import Grouped
 from corral.cli.terminal.options import Json, client, project
-from corral.cli.terminal.output import emit, progress, say
+from corral.cli.terminal.output import echo, emit, progress
 from corral.cli.terminal.person import confirm, refuse_agents
 from corral.client.connection import Client, adopt_database
 from corral.config.paths import Project
@@ -40,7 +40,7 @@ def start(
     if as_json:
         emit(_state(project(), health))
     else:
-        say(f"running (pid {health['pid']}, version {health['version']})")
+        echo(f"running (pid {health['pid']}, version {health['version']})")
 
 
 @app.command()
@@ -53,7 +53,7 @@ def stop(
     if as_json:
         emit({"stopped": stopped, "running": False})
     else:
-        say("stopped" if stopped else "The daemon was not running.")
+        echo("stopped" if stopped else "The daemon was not running.")
 
 
 def stop_and_wait(where: Project, *, drain: bool = False, until_asked: bool = False) -> bool:
@@ -78,7 +78,7 @@ def stop_and_wait(where: Project, *, drain: bool = False, until_asked: bool = Fa
         speaker.request("POST", "/daemon/stop", {"drain": drain})
         speaker.close()
         began = time.monotonic()
-        while _lives(where, int(health["pid"])) or _runs(int(health["pid"])):
+        while _holds_lock(where, int(health["pid"])) or _runs(int(health["pid"])):
             if not drain and time.monotonic() - began > STOP_S:
                 raise DaemonUnreachable(
                     "The daemon did not stop in time.",
@@ -96,7 +96,7 @@ def refuse_own_work(where: Project) -> None:
         raise OwnDaemon(f"{who} may not stop the daemon that runs it.")
 
 
-def _lives(where: Project, pid: int) -> bool:
+def _holds_lock(where: Project, pid: int) -> bool:
     """Whether that daemon still holds its lock; it releases the lock last."""
     import portalocker  # of all commands only those that stop a daemon need it
 
@@ -143,7 +143,7 @@ def restart(
     if as_json:
         emit(_state(where, health))
     else:
-        say(f"running (pid {health['pid']}, version {health['version']})")
+        echo(f"running (pid {health['pid']}, version {health['version']})")
 
 
 @app.command()
@@ -154,9 +154,9 @@ def status(as_json: Json = False) -> None:
     if as_json:
         emit(answer)
     elif answer["running"]:
-        say(f"running (pid {answer['pid']}, version {answer['version']}) at {answer['address'] or answer['socket']}")
+        echo(f"running (pid {answer['pid']}, version {answer['version']}) at {answer['address'] or answer['socket']}")
     else:
-        say("not running")
+        echo("not running")
     if not answer["running"]:
         raise typer.Exit(DaemonUnreachable.exit_code)
 
@@ -202,7 +202,7 @@ def adopt(
         emit(answer)
     else:
         kept = f" The previous database is now {answer['replaced']}." if answer["replaced"] else ""
-        say(f"adopted {answer['adopted']}.{kept} `corral status` starts the daemon.")
+        echo(f"adopted {answer['adopted']}.{kept} `corral status` starts the daemon.")
 
 
 @app.command()
@@ -223,10 +223,10 @@ def logs(
             emit([json.loads(line) for line in last if line.endswith("}\n")])
             return
         for line in last:
-            say(one_line(line.rstrip("\n")))
+            echo(one_line(line.rstrip("\n")))
         while follow:
             line = handle.readline()
             if line:
-                say(one_line(line.rstrip("\n")))
+                echo(one_line(line.rstrip("\n")))
             else:
                 time.sleep(0.2)

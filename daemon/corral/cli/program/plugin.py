@@ -6,7 +6,7 @@ import typer
 
 from corral.cli.help import Grouped
 from corral.cli.terminal.options import Json
-from corral.cli.terminal.output import emit, say
+from corral.cli.terminal.output import echo, emit
 from corral.config.paths import bundle_dir
 
 app = typer.Typer(cls=Grouped, help="The Claude Code plugin.", no_args_is_help=True)
@@ -18,4 +18,4 @@ def path(as_json: Json = False) -> None:
     if as_json:
         emit({"path": str(bundle_dir())})
     else:
-        say(str(bundle_dir()))
+        echo(str(bundle_dir()))

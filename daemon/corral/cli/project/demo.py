@@ -17,7 +17,7 @@ import typer
 from corral.cli.program.daemon import stop_and_wait
 from corral.cli.project import trust as approvals
 from corral.cli.project.demo_project import FILES, TASKS, DemoTask
-from corral.cli.terminal.output import paint, say, state, verification
+from corral.cli.terminal.output import echo, paint, state, verification
 from corral.client.connection import Client, segment
 from corral.config.initial import default_config
 from corral.config.paths import Project, find_project
@@ -62,14 +62,16 @@ def demo(
         if not keep:
             approvals.store().revoke(folder / "bakery/.git")
             shutil.rmtree(folder)
-    say(
+    echo(
         f"\n{time.monotonic() - began:.1f} s; the daemon is stopped"
         + (f"; the project is in {project.root}" if keep else " and the folder removed.")
     )
     if keep:
-        say(f"Inspect it:   cd {shlex.quote(str(project.root))} && corral status   (remove {folder} when you are done)")
+        echo(
+            f"Inspect it:   cd {shlex.quote(str(project.root))} && corral status   (remove {folder} when you are done)"
+        )
     installed = "" if shutil.which("corral") else "./install.sh, then "
-    say(f"Next:         {installed}cd YOUR-REPOSITORY && corral init --verify 'YOUR TEST COMMAND'")
+    echo(f"Next:         {installed}cd YOUR-REPOSITORY && corral init --verify 'YOUR TEST COMMAND'")
     if not verdict:
         raise typer.Exit(1)
 
@@ -109,7 +111,7 @@ def _make_project(root: Path) -> Project:
 def _run(project: Project, runner: str, *, keep: bool) -> bool:
     os.environ.setdefault("DEMO_PYTHON", sys.executable)
     client = Client(project)
-    say(
+    echo(
         paint(
             f"A project with {len(FILES)} files and a test suite; {len(TASKS)} tasks, worked on in parallel worktrees.",
             "bold",
@@ -120,7 +122,7 @@ def _run(project: Project, runner: str, *, keep: bool) -> bool:
     _follow(client, ids, LIMIT_S[runner])
     details = {task.name: client.request("GET", f"/tasks/{segment(task_id)}/detail") for task_id, task in ids.items()}
     _account(client, details, keep=keep)
-    return _prove(project, client, details, strict=runner == "command")
+    return _verify_fresh_clone(project, client, details, strict=runner == "command")
 
 
 def _submission(task: DemoTask, runner: str) -> dict[str, Any]:
@@ -140,7 +142,7 @@ def _follow(client: Client, ids: dict[str, DemoTask], limit_s: float) -> None:
             now = row["merge_state"] or row["status"]
             if now != seen.get(row["task_id"]) and now not in ("waiting", "pending", "queued"):
                 seen[row["task_id"]] = now
-                say(f"  {time.monotonic() - began:5.1f} s  {state(now):<20} {ids[row['task_id']].title}")
+                echo(f"  {time.monotonic() - began:5.1f} s  {state(now):<20} {ids[row['task_id']].title}")
         if answer["settled"]:
             return
         if time.monotonic() - began > limit_s:
@@ -151,35 +153,35 @@ def _follow(client: Client, ids: dict[str, DemoTask], limit_s: float) -> None:
 
 def _account(client: Client, details: dict[str, Any], *, keep: bool) -> None:
     shows = {task.name: task.shows for task in TASKS}
-    say(paint("\nResults", "bold"))
+    echo(paint("\nResults", "bold"))
     for name, task in details.items():
         merge = task["merge"]
         outcome = merge["state"] if merge else task["status"]
-        say(f"  {state(outcome):<{9 + len(state(outcome)) - len(outcome)}}  {task['title']}  ({shows[name]})")
+        echo(f"  {state(outcome):<{9 + len(state(outcome)) - len(outcome)}}  {task['title']}  ({shows[name]})")
         reason = (merge and merge["reason"]) or task["error_message"]
         if outcome != "landed" and reason:
             lines = str(reason).strip().splitlines()
             for line in [lines[0], *lines[1:][-3:]]:
-                say(paint(f"             {line[:150]}", "dim"))
+                echo(paint(f"             {line[:150]}", "dim"))
     saved = client.request("GET", "/salvage")
     if saved and keep:
-        say(f"  Salvaged: {', '.join(one['ref'] for one in saved[:3])} (`corral worktree recover` restores it)")
+        echo(f"  Salvaged: {', '.join(one['ref'] for one in saved[:3])} (`corral worktree recover` restores it)")
     elif saved:
-        say(
+        echo(
             f"  Salvaged: the work of {len(saved)} failed task(s); removed with the folder (`corral demo --keep` "
             "keeps both)"
         )
 
 
-def _prove(project: Project, client: Client, details: dict[str, Any], *, strict: bool) -> bool:
+def _verify_fresh_clone(project: Project, client: Client, details: dict[str, Any], *, strict: bool) -> bool:
     """Run the tests on a fresh clone of the target, and compare its tree with the last receipt."""
     landed = [task["merge"] for task in details.values() if task["merge"] and task["merge"]["state"] == "landed"]
     receipts = {merge["receipt"]["tree"]: merge["receipt"] for merge in landed}
     tree = _git(project.root, "rev-parse", "main^{tree}")
-    say(paint("\nProof", "bold"))
+    echo(paint("\nProof", "bold"))
     receipt = receipts.get(tree)
     if receipt:
-        say(f"  main is tree {tree[:12]}; its verification {verification(receipt)}")
+        echo(f"  main is tree {tree[:12]}; its verification {verification(receipt)}")
     with tempfile.TemporaryDirectory(prefix="corral-demo-proof-") as fresh:
         _git(project.root, "clone", "-q", str(project.root), f"{fresh}/clone")
         run = subprocess.run(
@@ -187,10 +189,10 @@ def _prove(project: Project, client: Client, details: dict[str, Any], *, strict:
         )
     green = run.returncode == 0
     last = run.stderr.strip().splitlines()
-    say(f"  a fresh clone of main: {state('passed' if green else 'failed')} ({last[-3] if len(last) > 2 else ''})")
+    echo(f"  a fresh clone of main: {state('passed' if green else 'failed')} ({last[-3] if len(last) > 2 else ''})")
     for line in _git(project.root, "log", "--oneline", "--first-parent", "-12", "main").splitlines():
-        say(paint(f"    {line}", "dim"))
-    say(f"  {len(landed)} of {len(details)} landed; main is {paint('green', 'green') if green else state('failed')}.")
+        echo(paint(f"    {line}", "dim"))
+    echo(f"  {len(landed)} of {len(details)} landed; main is {paint('green', 'green') if green else state('failed')}.")
     return green and receipt is not None and (not strict or _as_expected(details))
 
 

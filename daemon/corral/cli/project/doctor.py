@@ -13,7 +13,7 @@ import typer
 from corral import __version__
 from corral.cli.project import claude_settings, client_plugin, drift, init_record, verification
 from corral.cli.terminal.options import Json, here
-from corral.cli.terminal.output import emit, paint, say
+from corral.cli.terminal.output import echo, emit, paint
 from corral.client.connection import Client
 from corral.config.paths import Project, bundle_dir, find_project
 from corral.errors import CorralError
@@ -42,9 +42,9 @@ def doctor(
         emit(checks)
     else:
         for check in checks:
-            say(f"{paint(check['status'].ljust(7), _STYLE[check['status']])} {check['check']}: {check['message']}")
+            echo(f"{paint(check['status'].ljust(7), _STYLE[check['status']])} {check['check']}: {check['message']}")
             if check["remedy"]:
-                say(f"        {check['remedy']}")
+                echo(f"        {check['remedy']}")
     if any(check["status"] == "error" for check in checks):
         raise typer.Exit(1)
 

@@ -17,7 +17,7 @@ from corral.cli.project import claude_settings, init_record, own_files, project_
 from corral.cli.project import trust as approvals
 from corral.cli.project.project_copies import Copies
 from corral.cli.terminal.options import Json, here
-from corral.cli.terminal.output import emit, paint, say
+from corral.cli.terminal.output import echo, emit, paint
 from corral.cli.terminal.person import confirm, is_terminal, refuse_agents
 from corral.client.connection import Client
 from corral.config import account
@@ -96,7 +96,7 @@ def init(
     if not as_json:
         _show(project, branch, files, settings, edit, copies)
         if brought:
-            say("Files of this repository would run these commands on your machine:")
+            echo("Files of this repository would run these commands on your machine:")
             approvals.show(brought)
     if brought:
         refuse_agents("Approving commands", "corral init")
@@ -116,7 +116,7 @@ def _wants_opencode(project: Project, said: bool | None, *, ask: bool) -> bool:
     """Whether the person wants the agent that sends code to another provider; no answer means no."""
     if said is not None or not ask or not is_terminal() or (project.root / project_copies.OPENCODE).exists():
         return bool(said)
-    say(
+    echo(
         "The agent OpenCode-Builder runs tasks with OpenCode and google/gemini-3-flash: Google receives the "
         "code that it reads."
     )
@@ -127,7 +127,7 @@ def _wants_tools_allowed(settings: Path, said: bool | None, *, ask: bool) -> boo
     """Whether Claude Code may use Corral's tools without a prompt."""
     if said is not None or not ask or not is_terminal() or claude_settings.allows(claude_settings.read(settings)):
         return bool(said)
-    say(f"Claude Code prompts before each use of Corral's tools, unless its settings allow {claude_settings.ALLOW}.")
+    echo(f"Claude Code prompts before each use of Corral's tools, unless its settings allow {claude_settings.ALLOW}.")
     return confirm("Allow them in .claude/settings.json?", default=True)
 
 
@@ -194,7 +194,7 @@ def _target(git: Git, named: str | None) -> str:
     return ref_name.removeprefix("refs/heads/")
 
 
-def _says_so_already(project: Project, branch: str, verify: list[str] | None, *, target_chosen: bool) -> bool:
+def _is_already_configured(project: Project, branch: str, verify: list[str] | None, *, target_chosen: bool) -> bool:
     """Whether the existing configuration gives the same answers."""
     from corral.config.load import load  # the schema is slow to import
 
@@ -208,7 +208,7 @@ def _files(project: Project, branch: str, verify: list[str] | None, *, target_ch
     files: dict[Path, str] = {}
     if not project.config_file.exists():
         files[project.config_file] = default_config(branch, verify or [])
-    elif chosen and not _says_so_already(project, branch, verify, target_chosen=target_chosen):
+    elif chosen and not _is_already_configured(project, branch, verify, target_chosen=target_chosen):
         raise Conflict(
             f"{project.config_file} exists already, with other settings.",
             cause="This repository was initialised before, with another target or other verification commands.",
@@ -230,20 +230,20 @@ def _show(
 ) -> None:
     """Show everything that a yes writes. A copy of a plugin file is shown by its name."""
     if not files and not (edit and edit.changes):
-        say("Nothing to do: everything is in place.")
+        echo("Nothing to do: everything is in place.")
     elif project.config_file in files:
-        say(f"Finished work will land on the branch {paint(branch, 'bold')} (to change it: --target BRANCH).")
+        echo(f"Finished work will land on the branch {paint(branch, 'bold')} (to change it: --target BRANCH).")
     for file, text in files.items():
         name = file.relative_to(project.root).as_posix()
         if file in copies.texts:
-            say(f"{paint('will write', 'bold')} {name}, a copy of {bundle_dir() / project_copies.COPIES[name]}")
+            echo(f"{paint('will write', 'bold')} {name}, a copy of {bundle_dir() / project_copies.COPIES[name]}")
             continue
-        say(f"{paint('will write', 'bold')} {name}:")
+        echo(f"{paint('will write', 'bold')} {name}:")
         for line in text.splitlines():
-            say(f"    {line}")
+            echo(f"    {line}")
     if settings and edit and edit.changes:
         verb = "will write" if edit.before is None else "will add to"
-        say(
+        echo(
             f"{paint(verb, 'bold')} .claude/settings.json, for what a plugin cannot do (worktrees, denials "
             "without a daemon):"
         )
@@ -251,9 +251,9 @@ def _show(
         after = edit.after.decode("utf-8", "replace").splitlines()
         for line in difflib.unified_diff(before, after, lineterm="", n=1):
             if not line.startswith(("---", "+++", "@@")):
-                say("    " + line)
+                echo("    " + line)
     for remark in (*(edit.remarks if edit else ()), *copies.remarks):
-        say(paint(f"note: {remark}", "yellow"))
+        echo(paint(f"note: {remark}", "yellow"))
 
 
 def _contents(
@@ -288,18 +288,18 @@ def _contents(
 
 
 def _next_steps(project: Project, *, unverified: bool) -> None:
-    say(paint(f"{project.root} is ready.", "green"))
+    echo(paint(f"{project.root} is ready.", "green"))
     if unverified:
-        say("  landing.verify in .corral/config.yaml is empty: work lands unverified until you set your test command.")
+        echo("  landing.verify in .corral/config.yaml is empty: work lands unverified until you set your test command.")
     if not project.bare:
         copied = [name for name in project_copies.COPIES if (project.root / name).exists()]
         shared = " ".join([".corral", ".claude/settings.json", *copied])
         # Naming the paths keeps other staged files out of the commit.
         commit = f"git add {shared} && git commit -m 'Coordinate with Corral' -- {shared}"
-        say(f"  Share it with your team: {commit}")
+        echo(f"  Share it with your team: {commit}")
     if not project.bare and not claude_settings.allows(
         claude_settings.read(project.root / ".claude" / "settings.json")
     ):
-        say("  Let Claude Code use Corral's tools without a prompt:  corral init --allow-tools")
-    say("  Submit a task:           corral task submit --title 'Say hello' --command 'echo hello > hello.txt'")
-    say("  Or start sessions:       claude   (see `corral status` in another terminal)")
+        echo("  Let Claude Code use Corral's tools without a prompt:  corral init --allow-tools")
+    echo("  Submit a task:           corral task submit --title 'Say hello' --command 'echo hello > hello.txt'")
+    echo("  Or start sessions:       claude   (see `corral status` in another terminal)")

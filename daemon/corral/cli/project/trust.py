@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from corral.cli.terminal.options import Json, here
-from corral.cli.terminal.output import emit, paint, say
+from corral.cli.terminal.output import echo, emit, paint
 from corral.cli.terminal.person import confirm, refuse_agents
 from corral.client.connection import Client
 from corral.config import account
@@ -44,7 +44,7 @@ def trust(
     if revoke:
         gone = answers.revoke(project.common_dir)
         tell_daemon(project)
-        emit({"revoked": gone}) if as_json else say("All approvals for this project are revoked.")
+        emit({"revoked": gone}) if as_json else echo("All approvals for this project are revoked.")
         return
     found = untrusted(project)
     if not as_json:
@@ -56,7 +56,7 @@ def trust(
     if as_json:
         emit({"approved": [claim.shown() for claim in found], "untrusted": left})
     elif left:
-        say(
+        echo(
             paint(
                 "The daemon does not see these approvals: it has another HOME or XDG_STATE_HOME. Run `corral "
                 "daemon restart`.",
@@ -107,11 +107,11 @@ def show(found: Iterable[Claim]) -> None:
     """Print the commands and the files that contain them."""
     count = 0
     for count, claim in enumerate(found, 1):  # noqa: B007
-        say(f"{paint('not approved', 'yellow')}  {paint(one_line(claim.key), 'bold')} in {one_line(claim.source)}")
+        echo(f"{paint('not approved', 'yellow')}  {paint(one_line(claim.key), 'bold')} in {one_line(claim.source)}")
         for line in _lines(claim.value):
-            say(f"    {visible(line)}")
+            echo(f"    {visible(line)}")
     if not count:
-        say("All commands in this project's files are approved on this machine.")
+        echo("All commands in this project's files are approved on this machine.")
 
 
 def _lines(value: Any) -> Iterator[str]:

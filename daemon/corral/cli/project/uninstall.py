@@ -14,7 +14,7 @@ from corral.cli.project import claude_settings, init_record, project_copies
 from corral.cli.project import trust as approvals
 from corral.cli.project.own_files import give_back
 from corral.cli.terminal.options import Json, here
-from corral.cli.terminal.output import emit, paint, say
+from corral.cli.terminal.output import echo, emit, paint
 from corral.cli.terminal.person import confirm
 from corral.client.connection import Client
 from corral.config.paths import Project, find_project
@@ -40,7 +40,9 @@ def uninstall(
     refuse_own_work(project)
     _refuse_if_at_risk(project)
     if not as_json:
-        say(f"{paint('will remove', 'bold')} {project.home} with its database, logs and worktrees; refs/corral/ stays.")
+        echo(
+            f"{paint('will remove', 'bold')} {project.home} with its database, logs and worktrees; refs/corral/ stays."
+        )
     if not yes and not confirm("Remove this?", default=True):
         raise typer.Exit(1)
     if project.initialised:
@@ -64,7 +66,7 @@ def uninstall(
     if as_json:
         emit({"removed": str(project.home)})
     else:
-        say(
+        echo(
             f"Removed Corral from {project.root}. Commit the deletions. `git for-each-ref refs/corral` lists "
             "saved work."
         )
@@ -80,12 +82,12 @@ def _refuse_if_at_risk(project: Project) -> None:
         named = "; ".join(f"{risk['what']}: {risk['why']}" for risk in risks[:MOST_NAMED])
         raise WorkAtRisk(
             f"There is work that is neither landed nor salvaged ({named}).",
-            remedy="Wait for it (`corral wait --all`), or give it up: " + "; ".join(_giving_up(risks)),
+            remedy="Wait for it (`corral wait --all`), or give it up: " + "; ".join(_settling_commands(risks)),
             details={"at_risk": risks},
         )
 
 
-def _giving_up(risks: list[dict[str, str]]) -> list[str]:
+def _settling_commands(risks: list[dict[str, str]]) -> list[str]:
     """The commands that settle each item; removing a worktree saves its work."""
     commands = {"task": "corral task cancel", "merge": "corral merge cancel", "worktree": "corral worktree remove"}
     found = []

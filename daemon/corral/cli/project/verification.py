@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from corral.cli.terminal.output import paint, say
+from corral.cli.terminal.output import echo, paint
 from corral.client.connection import Client
 from corral.errors import CorralError
 
@@ -44,17 +44,17 @@ def remedy(found: dict[str, Any]) -> str:
 
 def report(client: Client) -> None:
     """Run the commands that ``corral init`` was given and report the result; a failure does not fail init."""
-    say("  Running the verification in a fresh worktree …")
+    echo("  Running the verification in a fresh worktree …")
     try:
         found = dry_run(client, INIT_LIMIT_S)
     except CorralError as error:
-        say(paint(f"  Could not run the verification: {error.message} {error.remedy}", "yellow"))
+        echo(paint(f"  Could not run the verification: {error.message} {error.remedy}", "yellow"))
         return
     if found["status"] == "passed" and not found["needed"]:
-        say(paint("  The verification passes in a fresh worktree.", "green"))
+        echo(paint("  The verification passes in a fresh worktree.", "green"))
         return
-    say(paint("  The verification fails in a fresh worktree, so nothing would land:", "red"))
+    echo(paint("  The verification fails in a fresh worktree, so nothing would land:", "red"))
     for line in str(found["reason"]).splitlines():
-        say(f"      {line}")
-    say(f"  {remedy(found)}")
-    say("  Then try again, without the limit of 20 s: corral doctor --verify")
+        echo(f"      {line}")
+    echo(f"  {remedy(found)}")
+    echo("  Then try again, without the limit of 20 s: corral doctor --verify")

@@ -9,7 +9,7 @@ from corral.cli.terminal.context import here
 from corral.config.paths import find_checkout
 
 
-def from_the_top(keys: list[str]) -> list[str]:
+def to_lock_keys(keys: list[str]) -> list[str]:
     """Convert paths that are absolute or relative to the current folder, as git does. Logical keys stay."""
     folder = here().absolute()
     checkout = find_checkout(folder)

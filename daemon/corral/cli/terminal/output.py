@@ -65,14 +65,14 @@ def verification(receipt: dict[str, Any]) -> str:
     return f"{state(receipt['status'])}: {tests}{receipt['duration_s']:.1f} s"
 
 
-def say(text: str) -> None:
+def echo(text: str) -> None:
     """Print a line for people. Control characters in foreign text are made visible."""
     print(text)
 
 
 def fact(name: str, value: Any, width: int = 8) -> None:
     """Print a named value; further lines are indented, so that none looks like another value."""
-    say(f"  {name:<{width}} {_indented(str(value), width + 3)}")
+    echo(f"  {name:<{width}} {_indented(str(value), width + 3)}")
 
 
 def _indented(text: str, by: int) -> str:
@@ -92,14 +92,14 @@ def _json(value: Any, stream: TextIO, indent: int | None = None) -> str:
 def table(rows: Sequence[Row], columns: Sequence[tuple[str, str, int]], *, empty: str) -> None:
     """Print aligned columns: ``(heading, key, max width)``; wider values are cut. States are coloured."""
     if not rows:
-        say(empty)
+        echo(empty)
         return
     cells = [[_cell(row.get(key), widest) for _heading, key, widest in columns] for row in rows]
     widths = [max(len(columns[i][0]), *(len(line[i]) for line in cells)) for i in range(len(columns))]
-    say(paint("  ".join(columns[i][0].ljust(widths[i]) for i in range(len(columns))).rstrip(), "bold"))
+    echo(paint("  ".join(columns[i][0].ljust(widths[i]) for i in range(len(columns))).rstrip(), "bold"))
     for line in cells:
         shown = [state(text) + " " * (widths[i] - len(text)) for i, text in enumerate(line)]
-        say("  ".join(shown).rstrip())
+        echo("  ".join(shown).rstrip())
 
 
 def _cell(value: Any, widest: int) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from corral import __version__
 from corral.cli.terminal.context import client
-from corral.cli.terminal.output import emit, paint, say, state, waiting
+from corral.cli.terminal.output import echo, emit, paint, state, waiting
 from corral.models.visible import one_line
 
 
@@ -21,7 +21,7 @@ def show_status(*, as_json: bool = False) -> int:
     return 0
 
 
-def show_need(need: dict[str, Any], tell: Callable[[str], None] = say) -> None:
+def show_need(need: dict[str, Any], tell: Callable[[str], None] = echo) -> None:
     """Print an item that needs a person: the reason, and what to type."""
     tell(f"  {paint(one_line(need['what']), 'red')}")
     tell(f"      {one_line(need['remedy'])}")
@@ -30,42 +30,42 @@ def show_need(need: dict[str, Any], tell: Callable[[str], None] = say) -> None:
 def show(answer: dict[str, Any]) -> None:
     """Print the status; items that need a person come first."""
     if answer["needs_you"]:
-        say(paint("needs you", "bold"))
+        echo(paint("needs you", "bold"))
         for need in answer["needs_you"]:
             show_need(need)
-    say(f"{paint('project', 'bold')}   {answer['project']}")
+    echo(f"{paint('project', 'bold')}   {answer['project']}")
     verified = "" if answer["verified"] else f"  ({state('unverified')}: no landing.verify command is configured)"
-    say(f"{paint('target', 'bold')}    {answer['target']}{verified}")
+    echo(f"{paint('target', 'bold')}    {answer['target']}{verified}")
     if answer["paused"]:
-        say(f"{paint('paused', 'bold')}    since {answer['paused']['since_at']}: nothing is claimed or landed")
-    say(f"{paint('open', 'bold')}      {_counts(answer['open'])}")
+        echo(f"{paint('paused', 'bold')}    since {answer['paused']['since_at']}: nothing is claimed or landed")
+    echo(f"{paint('open', 'bold')}      {_counts(answer['open'])}")
     for row in answer["delayed"]:
-        say(f"  {one_line(row['title'])[:40]}: {one_line(row['delay'])}")
-    say(f"{paint('locks', 'bold')}     {answer['locks']}")
-    say(f"{paint('sessions', 'bold')}  {len(answer['sessions']) + answer['sessions_left_out'] or 'none'}")
+        echo(f"  {one_line(row['title'])[:40]}: {one_line(row['delay'])}")
+    echo(f"{paint('locks', 'bold')}     {answer['locks']}")
+    echo(f"{paint('sessions', 'bold')}  {len(answer['sessions']) + answer['sessions_left_out'] or 'none'}")
     for row in answer["sessions"]:
         notes = [waiting(row["waiting_for"])] if row["waiting_for"] else []
         if row["unguarded"]:
             notes.append(paint("unguarded: its edits are not checked", "red"))
         doing = f"  {one_line(row['current_task'])[:60]}" if row["current_task"] else ""
-        say(
+        echo(
             f"  {row['agent_name']:<20} {state(row['status'])}{doing}"
             + ("  [" + "; ".join(notes) + "]" if notes else "")
         )
     if answer["sessions_left_out"]:
-        say(f"  and {answer['sessions_left_out']} more (`corral session list`)")
+        echo(f"  and {answer['sessions_left_out']} more (`corral session list`)")
     if answer["daemon"]["version"] != __version__:
         said = f"the daemon is version {answer['daemon']['version']}, this command {__version__}: corral daemon restart"
-        say(paint(said, "yellow"))
+        echo(paint(said, "yellow"))
     if answer["config_error"]:
-        say(paint(f"configuration not loaded: {answer['config_error']['message']}", "red"))
+        echo(paint(f"configuration not loaded: {answer['config_error']['message']}", "red"))
     for warning in answer["config_warnings"]:
-        say(paint(f"configuration: {warning}", "yellow"))
+        echo(paint(f"configuration: {warning}", "yellow"))
     if answer["recent"]:
-        say(paint("recent", "bold"))
+        echo(paint("recent", "bold"))
         for event in answer["recent"][:6]:
             about = event["task_id"] or event["merge_id"] or event["session_id"] or ""
-            say(f"  {event['at'][11:19]}  {event['kind']:<22} {about[:36]}")
+            echo(f"  {event['at'][11:19]}  {event['kind']:<22} {about[:36]}")
 
 
 def _counts(counts: dict[str, int]) -> str:
