@@ -11,13 +11,13 @@ from __future__ import annotations
 import os
 import re
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from corral.coordination.locks import glob_search, globs
 from corral.errors import InvalidInput, NotPermitted
+from corral.store.rows.sessions import StoredKey
 
 NAMESPACES = ("api", "db", "event", "flag", "env", "contract", "feature")
 MAX_PATH_BYTES = 4096
@@ -138,7 +138,7 @@ def literal_key(path: str, *, fold: bool) -> LockKey:
     return LockKey(_apart_from_logical(shown), _apart_from_logical(globs.normalise(text, fold=fold)), False)
 
 
-def stored_key(row: Mapping[str, Any]) -> LockKey:
+def stored_key(row: StoredKey) -> LockKey:
     """The key of a stored lock, or of one that is waited for."""
     return LockKey(file_path=row["file_path"], match_key=row["match_key"], is_pattern=bool(row["is_pattern"]))
 

@@ -64,17 +64,22 @@ class TaskRow(TaskSummary):
     dismissed_at: str | None
 
 
-class ReadyTask(TypedDict):
+class TaskDoer(TypedDict):
+    """What a task says of who does it, and of how."""
+
+    agent_requirements: dict[str, Any] | None
+    runner: str | None
+    agent: str | None
+    command: str | None
+
+
+class ReadyTask(TaskDoer):
     """A task that could start: what decides whether it does."""
 
     task_id: str
     seq: int
     priority: int
     created_at: str
-    agent_requirements: dict[str, Any] | None
-    runner: str | None
-    agent: str | None
-    command: str | None
 
 
 class TaskStanding(TypedDict):

@@ -18,6 +18,7 @@ from corral.models import tasks as shapes
 from corral.models.states import RunnerName
 from corral.models.tasks import TaskSubmission
 from corral.runners.protocol import Runner
+from corral.store.rows.tasks import TaskDoer
 
 
 @dataclass(frozen=True)
@@ -70,14 +71,14 @@ def checked(runners: Mapping[str, Runner]) -> Check:
     return check
 
 
-def appoint(task: Mapping[str, Any], roster: Roster, check: Check) -> Post:
+def appoint(task: TaskDoer, roster: Roster, check: Check) -> Post:
     """Find out who does a task, and that it can be started here.
 
     A task that names an agent is that agent's. One that requires capabilities, and has a prompt, goes to the first member of
     the team that declares a runner, has them all, and can start; if no member declares a runner, to whatever the settings say.
 
     Args:
-        task: Its ``agent``, ``agent_requirements``, ``runner``, ``command``.
+        task: What it says of that.
 
     Raises:
         NotFound: There is no such agent.
@@ -111,7 +112,10 @@ def settle(submissions: Sequence[TaskSubmission], roster: Roster, check: Check) 
     settled: list[TaskSubmission] = []
     errors: list[dict[str, Any]] = []
     for index, item in enumerate(submissions):
-        wanted = item.model_dump(include={"agent", "agent_requirements", "runner", "command"})
+        required = item.agent_requirements.model_dump() if item.agent_requirements is not None else None
+        wanted: TaskDoer = {
+            "agent": item.agent, "agent_requirements": required, "runner": item.runner, "command": item.command
+        }  # fmt: skip
         try:
             post = appoint(wanted, roster, check)
         except RunnerUnavailable:
@@ -128,7 +132,7 @@ def settle(submissions: Sequence[TaskSubmission], roster: Roster, check: Check) 
     return settled
 
 
-def _named(task: Mapping[str, Any], agent: Agent, required: Sequence[str], check: Check) -> Post:
+def _named(task: TaskDoer, agent: Agent, required: Sequence[str], check: Check) -> Post:
     if lacking := agent.lacks(required):
         able = ", ".join(agent.capabilities) or "nothing in particular"
         raise InvalidInput(f"The agent {agent.name} is not capable of {', '.join(lacking)}, but of {able}.")

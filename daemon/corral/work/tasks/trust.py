@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from typing import Any
 
 from sqlalchemy import Connection
 
@@ -12,7 +11,7 @@ from corral.config.roster import TEAM, Agent, Roster
 from corral.config.trust import AGENTS, CLAUDE_COMMAND, SETUP, Claim, not_trusted
 from corral.errors import CorralError
 from corral.models.states import RunnerName
-from corral.store.rows.tasks import ReadyTask
+from corral.store.rows.tasks import ReadyTask, TaskDoer
 from corral.work.tasks import scheduling
 
 
@@ -28,15 +27,11 @@ class TrustGate:
         self._untrusted = untrusted
         self._make_roster = roster
 
-    def needed(self, task: Mapping[str, Any]) -> list[Claim]:
-        """What a task would have executed that is not approved; empty: it may start.
-
-        Args:
-            task: Its ``runner``, ``agent``, ``command`` and ``agent_requirements``.
-        """
+    def needed(self, task: TaskDoer) -> list[Claim]:
+        """What a task would have executed that is not approved; empty: it may start."""
         return [claim for claim in self._untrusted if self._concerns(claim, task)]
 
-    def reason(self, task: Mapping[str, Any]) -> str | None:
+    def reason(self, task: TaskDoer) -> str | None:
         """Why a task waits, as :meth:`needed` says; None where it need not."""
         found = self.needed(task)
         return not_trusted(found).message if found else None
@@ -46,7 +41,7 @@ class TrustGate:
         rows = scheduling.startable(conn, now, priority=priority)
         return (row for row in rows if not self.needed(row)) if self._untrusted else rows
 
-    def _concerns(self, claim: Claim, task: Mapping[str, Any]) -> bool:
+    def _concerns(self, claim: Claim, task: TaskDoer) -> bool:
         if claim.key == SETUP:
             return True
         if claim.key == CLAUDE_COMMAND:
@@ -55,7 +50,7 @@ class TrustGate:
             return False
         return any(_works_by(agent, claim) for agent in self._agents(task))
 
-    def _agents(self, task: Mapping[str, Any]) -> list[Agent]:
+    def _agents(self, task: TaskDoer) -> list[Agent]:
         """Who may be given the task: the one that it names, or those of the team that have a runner."""
         if task["agent"] is not None:
             try:
@@ -65,7 +60,7 @@ class TrustGate:
         return list(self._roster.with_runner()) if self._is_given_by_capability(task) else []
 
     @staticmethod
-    def _is_given_by_capability(task: Mapping[str, Any]) -> bool:
+    def _is_given_by_capability(task: TaskDoer) -> bool:
         required = (task["agent_requirements"] or {}).get("capabilities")
         return bool(required) and task["command"] is None and task["agent"] is None
 

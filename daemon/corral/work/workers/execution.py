@@ -248,7 +248,8 @@ def _appointed(site: Site, task: TaskRow) -> tuple[Post, Runner]:
     roster = Roster(site.grounds.project, site.grounds.team().agents)
     post = appoint(task, roster, checked(site.runners))
     agent = post.agent.name if post.agent else None
-    if missing := site.gate().needed({**task, "runner": post.runner, "agent": agent}):
+    given: TaskRow = {**task, "runner": post.runner, "agent": agent}
+    if missing := site.gate().needed(given):
         raise not_trusted(missing)
     return post, site.runners[str(post.runner)]
 
