@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.coordinated import Coordinated
 
-NOT_AT_START = {"alembic", "fastapi", "fastmcp", "mcp", "opentelemetry", "pathspec", "pygments"}
+NOT_AT_START = {"alembic", "fastapi", "fastmcp", "mcp", "opentelemetry", "pathspec"}
 
 
 def loaded(house: Coordinated) -> set[str]:

@@ -19,17 +19,11 @@ from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import structlog
+from structlog.typing import EventDict
+
 from corral.models.instants import UTC, iso
 from corral.observe.redaction import REDACTED, is_secret_name, redact, remember_secrets
-
-# If Rich is installed, structlog loads it for coloured tracebacks, which a file does not need: 5 % of a daemon's start.
-_is_there = "rich" in sys.modules
-sys.modules.setdefault("rich", None)  # type: ignore[arg-type]  # that is how an import is made to fail
-import structlog  # noqa: E402
-from structlog.typing import EventDict  # noqa: E402
-
-if not _is_there:
-    del sys.modules["rich"]
 
 __all__ = ["close", "configure", "logger", "redact", "set_level", "stay"]
 

@@ -95,12 +95,9 @@ def _serve(instance: Instance, pipe: int | None) -> int:
 
     shorten(instance.project.logs_dir / "hook.log")  # hooks only append; whoever has the lock is alone in this
     try:
-        gc.disable()  # a tenth of the import is looking for garbage in what stays for good
         from corral.server.process.daemon import serve  # heavy: only the winner of the lock pays for it
 
-        gc.freeze()
         gc.set_threshold(GARBAGE)
-        gc.enable()
         if serve(instance, ready=lambda: report(b"ready")):
             # Whoever asks meanwhile may start it too: the lock decides, as for any two starters.
             os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
