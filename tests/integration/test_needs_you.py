@@ -32,7 +32,7 @@ def test_a_checkout_that_cannot_be_cleared_of_a_killed_landing_is_named_until_it
     git(house.root, "worktree", "add", "-q", "-b", "release", str(house.root.parent / "release"))
     there = open_checkout(house.root.parent / "release")
     assert index_lock.take(there)
-    halfway.remember(there, old, git(house.root, "commit-tree", f"{old}^{{tree}}", "-p", old, "-m", "x"))
+    halfway.write_note(there, old, git(house.root, "commit-tree", f"{old}^{{tree}}", "-p", old, "-m", "x"))
     index = there.git_dir / "index"
     whole = index.read_bytes()
     index.write_bytes(b"damaged")

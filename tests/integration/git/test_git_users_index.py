@@ -72,7 +72,7 @@ def test_a_checkout_that_cannot_be_recovered_keeps_no_other_target_from_landing(
     git(repo, "worktree", "add", "-q", str(repo.parent / "release"), "release")
     broken = open_checkout(repo.parent / "release")
     assert index_lock.take(broken)
-    halfway.remember(broken, old, new)
+    halfway.write_note(broken, old, new)
     index = (broken.git_dir / "index").read_bytes()
     (broken.git_dir / "index").write_bytes(b"damaged")
     here = open_repository(repo / ".git")

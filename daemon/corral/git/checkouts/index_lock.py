@@ -69,7 +69,7 @@ def is_left(checkout: Git) -> bool:
     return _own(checkout).exists()
 
 
-def whose(checkout: Git, lock: Path | None = None) -> str:
+def describe_blocker(checkout: Git, lock: Path | None = None) -> str:
     """Describe the lock that blocks (None: this one): the file, its age, and what to type."""
     lock = lock or path(checkout)
     since = ""

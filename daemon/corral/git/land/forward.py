@@ -91,7 +91,7 @@ def fast_forward(
             conclude(checkout)
             raise
     finally:
-        if halfway.noted(checkout) is None:
+        if halfway.read_note(checkout) is None:
             index_lock.release(checkout)
 
 
@@ -108,7 +108,7 @@ def _lock_between_gits(checkout: Git, drain_s: float) -> None:
             raise Busy(f"{running.describe(left[0])} is running in {checkout.work_tree}")
         if not index_lock.take(checkout):
             if not drain_s or not tries_left:
-                raise Busy(index_lock.whose(checkout))
+                raise Busy(index_lock.describe_blocker(checkout))
             continue
         begun = running.in_checkout(checkout)
         if not begun or (not tries_left and drain_s and not running.wait(begun, drain_s)):
@@ -119,7 +119,7 @@ def _lock_between_gits(checkout: Git, drain_s: float) -> None:
 
 
 def _locked(checkout: Git, new_sha: str, old_sha: str) -> Tried:
-    note = halfway.remember(checkout, old_sha, new_sha)
+    note = halfway.write_note(checkout, old_sha, new_sha)
     crash_point("landing.noted")
     private = index_lock.copy_index(checkout)
     crash_point("landing.index_copied")
@@ -133,8 +133,8 @@ def _locked(checkout: Git, new_sha: str, old_sha: str) -> Tried:
         return Tried(has_arrived, result, conclude(checkout))
     index_lock.replace_index(checkout, private)
     crash_point("landing.index_written")
-    landed.leave(checkout, note)
-    halfway.forget(checkout)
+    landed.record_state(checkout, note)
+    halfway.delete_note(checkout)
     crash_point("landing.note_removed")
     # A git that was started since has read the old target and meets the lock; wait until it has ended.
     running.wait(running.in_checkout(checkout), DRAIN_S)
@@ -153,7 +153,7 @@ def recover(repo: Git) -> list[tuple[Git, CorralError | OSError]]:
     for admin in worktree_list.admin_dirs(repo):
         checkout = Git(admin)
         try:
-            if halfway.noted(checkout) is not None or index_lock.is_left(checkout):
+            if halfway.read_note(checkout) is not None or index_lock.is_left(checkout):
                 place = worktree_list.work_tree_of(repo, admin)
                 if place is not None and place.is_dir():
                     conclude(Git(admin, place))
@@ -178,7 +178,7 @@ def conclude(checkout: Git) -> list[str]:
             f"{running.describe(left[0])}, which an earlier daemon started, is still running in {checkout.work_tree}."
         )
     stuck: list[str] = []
-    note = halfway.noted(checkout)
+    note = halfway.read_note(checkout)
     if note is not None:
         locked = _unlock_refs(checkout, note)
         if note.has_arrived(checkout):
@@ -186,13 +186,13 @@ def conclude(checkout: Git) -> list[str]:
             is_whole = index_lock.is_ours(checkout)
             if is_whole and withdrawn:
                 index_lock.replace_index(checkout, withdrawn[-1])
-            landed.leave(checkout, note, is_whole=is_whole)
+            landed.record_state(checkout, note, is_whole=is_whole)
         else:
-            stuck = halfway.give_back(checkout, note)
+            stuck = halfway.restore_files(checkout, note)
         stuck = stuck or locked
     index_lock.drop_copies(checkout)
     if not stuck:
-        halfway.forget(checkout)
+        halfway.delete_note(checkout)
     index_lock.release(checkout)
     return stuck
 
@@ -216,7 +216,7 @@ def _unlock_refs(checkout: Git, note: halfway.Note) -> list[str]:
             text, made = lock.read_text(errors="replace").strip(), lock.stat().st_mtime
         except OSError:
             continue
-        if text not in ("", sha) or made < halfway.noted_at(checkout):
+        if text not in ("", sha) or made < halfway.note_time(checkout):
             continue
         if text != note.new_sha and stale.may_be_gits(lock, checkout):
             uncertain.append(str(lock))

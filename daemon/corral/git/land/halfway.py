@@ -62,7 +62,7 @@ def parse(text: str) -> Note:
     return Note(old_sha, new_sha, users)
 
 
-def remember(checkout: Git, old_sha: str, new_sha: str) -> Note:
+def write_note(checkout: Git, old_sha: str, new_sha: str) -> Note:
     """Record, before a fast-forward, which of its paths have the user's own changes.
 
     Raises:
@@ -81,7 +81,7 @@ def remember(checkout: Git, old_sha: str, new_sha: str) -> Note:
     return note
 
 
-def noted(checkout: Git) -> Note | None:
+def read_note(checkout: Git) -> Note | None:
     """The recorded fast-forward of a checkout that neither arrived nor was undone."""
     try:
         return parse(os.fsdecode((checkout.git_dir / _NOTE).read_bytes()))
@@ -89,17 +89,17 @@ def noted(checkout: Git) -> Note | None:
         return None
 
 
-def noted_at(checkout: Git) -> float:
+def note_time(checkout: Git) -> float:
     """When the note was written, in seconds of the file system's clock: its git was started later."""
     return (checkout.git_dir / _NOTE).stat().st_mtime
 
 
-def forget(checkout: Git) -> None:
+def delete_note(checkout: Git) -> None:
     """Delete the note: the fast-forward has arrived, or was undone."""
     (checkout.git_dir / _NOTE).unlink(missing_ok=True)
 
 
-def give_back(checkout: Git, note: Note) -> list[str]:
+def restore_files(checkout: Git, note: Note) -> list[str]:
     """Restore the files that a recorded fast-forward changed, if it did not arrive.
 
     Returns:

@@ -41,7 +41,7 @@ class Verified:
     differ: list[str]
 
 
-def leave(checkout: Git, note: Note, *, is_whole: bool = True) -> None:
+def record_state(checkout: Git, note: Note, *, is_whole: bool = True) -> None:
     """Record the state in which a landing leaves a checkout.
 
     Args:
@@ -88,7 +88,7 @@ def verify(checkout: Git) -> Verified | None:
         if not index_lock.take(checkout):
             return None
         try:
-            found = _put_right(checkout, note)
+            found = _repair_undone(checkout, note)
         finally:
             index_lock.release(checkout)
             _write(checkout, _signature(checkout) if found.put_right else "", _VERIFIED)
@@ -102,7 +102,7 @@ def _is_of_a_race(checkout: Git) -> bool:
     return index is None or index.st_mtime <= (checkout.git_dir / _LEFT).stat().st_mtime + _RACE_S
 
 
-def _put_right(checkout: Git, note: Note) -> Verified:
+def _repair_undone(checkout: Git, note: Note) -> Verified:
     """Under the lock: update the index, and files that are as before, to what landed, if nothing else differs."""
     head = checkout.head()
     if not head or not note.has_arrived(checkout):

@@ -116,7 +116,7 @@ def _through(
     checkout = open_checkout(path)
     if checkout.branch() != target_ref:
         return InTheWay(f"{path} is switching branches", [])
-    if halfway.noted(checkout) is not None and (stuck := forward.conclude(checkout)):
+    if halfway.read_note(checkout) is not None and (stuck := forward.conclude(checkout)):
         return _not_put_back(checkout, stuck)
     if quiet_since is not None and landed.was_written(checkout, quiet_since):
         return InTheWay(f"a git has just been running in {path}: it lands when that checkout is idle for a moment", [])
@@ -140,7 +140,7 @@ def _through(
     if "Not possible to fast-forward" in result.stderr:
         return Moved()
     if result.outcome is Outcome.LOCK and (lock := _LOCK.search(result.stderr)):
-        return InTheWay(index_lock.whose(checkout, Path(lock[1])), [])
+        return InTheWay(index_lock.describe_blocker(checkout, Path(lock[1])), [])
     # Without a message it is no refusal: an object is missing, e.g. deleted by a `gc --prune=now` before it was held.
     if result.stderr.strip() and (result.outcome is Outcome.REFUSED or result.rc == 128):
         paths = _named_paths(result.stderr)
@@ -150,7 +150,7 @@ def _through(
 
 def _not_put_back(checkout: Git, stuck: list[str], why: str = "") -> InTheWay:
     if Path(stuck[0]).is_absolute():
-        return InTheWay(index_lock.whose(checkout, Path(stuck[0])), [])
+        return InTheWay(index_lock.describe_blocker(checkout, Path(stuck[0])), [])
     return InTheWay(f"{why}{checkout.work_tree} {_LEFT_HALFWAY}", stuck)
 
 
