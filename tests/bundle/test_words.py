@@ -79,7 +79,7 @@ WORDS = [
 
 DOCUMENTS = [
     *(page for page in ROOT.glob("*.md") if page.name != "CHANGELOG.md"),
-    *(page for page in ROOT.glob("docs/**/*.md") if not re.match(r"000|0010|0011", page.name)),
+    *ROOT.glob("docs/**/*.md"),
     *ROOT.glob("skills/*/SKILL.md"),
     *ROOT.glob(".claude/agents/*.md"),
     ROOT / "worktrees" / "README.md",
