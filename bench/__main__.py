@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Callable, Iterator
 
-from bench import claims, commands, hooks, idle, operations, tasks, worktrees
+from bench import claims, commands, hooks, idle, operations, queue, tasks, worktrees
 from bench.measure import Measure, table
 from bench.world import QUICK, Sizes, World, world
 
@@ -16,6 +16,7 @@ SECTIONS: dict[str, Callable[[World], Iterator[Measure]]] = {
     "operations": operations.measure,
     "tasks": tasks.measure,
     "claims": claims.measure,
+    "queue": queue.measure,
     "hooks": hooks.measure,
     "client": hooks.measure_client,
     "worktrees": worktrees.measure,

@@ -42,9 +42,11 @@ def line(**said: Any) -> bytes:
     return json.dumps(said).encode() + b"\n"
 
 
-class _Link(asyncio.Protocol):
+class Link(asyncio.Protocol):
+    """One connection, which asks one request after another; ``body``: of the last answer over HTTP."""
+
     def __init__(self) -> None:
-        self._data = b""
+        self._data = self.body = b""
         self._answer: asyncio.Future[int] | None = None
         self._transport: asyncio.Transport | None = None
 
@@ -66,7 +68,7 @@ class _Link(asyncio.Protocol):
             at = head.lower().find(b"content-length:")
             if not found or len(body) < int(head[at + 15 :].split(b"\r\n", 1)[0]):
                 return
-            status = int(head[9:12])
+            status, self.body = int(head[9:12]), body
         elif self._data.endswith(b"\n"):
             status = 200
         else:
@@ -86,9 +88,9 @@ class _Link(asyncio.Protocol):
 
 async def _drive(path: Path, plans: Sequence[Iterable[bytes]]) -> Load:
     loop, load = asyncio.get_running_loop(), Load()
-    links = [(await loop.create_unix_connection(_Link, str(path)))[1] for _ in plans]
+    links = [(await loop.create_unix_connection(Link, str(path)))[1] for _ in plans]
 
-    async def one(link: _Link, plan: Iterable[bytes]) -> None:
+    async def one(link: Link, plan: Iterable[bytes]) -> None:
         for request in plan:
             began = time.perf_counter()
             status = await link.ask(request)
