@@ -79,6 +79,13 @@ class CalledSession(NamedSession):
     called: str
 
 
+class FurtherName(TypedDict):
+    """A name that a session goes by beside its own."""
+
+    session_id: str
+    name: str
+
+
 class NameRow(TypedDict):
     """A name that a session goes by; ``folded`` is it in lower case."""
 

@@ -73,6 +73,12 @@ class TaskDoer(TypedDict):
     command: str | None
 
 
+class StateCount(TypedDict):
+    """How many tasks are in a state."""
+
+    number: int
+
+
 class ReadyTask(TaskDoer):
     """A task that could start: what decides whether it does."""
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, case, func, insert, literal, null, or_, select, union_all, update
+from sqlalchemy import Connection, bindparam, case, func, insert, literal, null, or_, select, true, union_all, update
 
 from corral.models.states import SessionStatus
 from corral.store.engine.fetch import fetch_all, fetch_first, fetch_one
 from corral.store.engine.prepared import Prepared
-from corral.store.rows.sessions import CalledSession, MeantSession, NamedSession, NameRow, SessionRow
+from corral.store.rows.sessions import CalledSession, FurtherName, MeantSession, NamedSession, NameRow, SessionRow
 from corral.store.schema import agent_sessions
 from corral.store.schema_coordination import agent_names
 
@@ -41,6 +41,14 @@ _BY_FOLDED_NAME = Prepared[NamedSession](
     .order_by((_its.status == SessionStatus.DISCONNECTED), _its.last_heartbeat.desc())
     .limit(1)
 )
+
+_FURTHER = (
+    select(agent_names.c.session_id, agent_names.c.name)
+    .join(agent_sessions, agent_sessions.c.session_id == agent_names.c.session_id)
+    .where(agent_names.c.name != agent_sessions.c.agent_name)
+    .order_by(agent_names.c.registered_at)
+)
+_FURTHER_OF = Prepared[FurtherName](_FURTHER.where(agent_names.c.session_id == bindparam("which")))
 
 
 def resolve(conn: Connection, address: str) -> CalledSession | None:
@@ -115,17 +123,14 @@ def rebind(conn: Connection, name: str, session_id: str) -> None:
 
 def by_session(conn: Connection, session_ids: Sequence[str] = ()) -> dict[str, list[str]]:
     """The names that sessions go by beside their own, of these or of all, in the order in which they were registered."""
-    query = (
-        select(agent_names.c.session_id, agent_names.c.name)
-        .join(agent_sessions, agent_sessions.c.session_id == agent_names.c.session_id)
-        .where(agent_names.c.name != agent_sessions.c.agent_name)
-        .order_by(agent_names.c.registered_at)
-    )
-    if session_ids:
-        query = query.where(agent_names.c.session_id.in_(list(session_ids)))
     found: dict[str, list[str]] = {}
-    for row in conn.execute(query):
-        found.setdefault(row.session_id, []).append(row.name)
+    if len(session_ids) == 1:
+        rows = _FURTHER_OF.all(conn, {"which": session_ids[0]})
+    else:
+        of_these = agent_names.c.session_id.in_(list(session_ids)) if session_ids else true()
+        rows = fetch_all(conn, _FURTHER.where(of_these), FurtherName)
+    for row in rows:
+        found.setdefault(row["session_id"], []).append(row["name"])
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, Integer, Select, and_, bindparam, func, insert, or_, select, update
@@ -92,12 +93,17 @@ def change(conn: Connection, session_id: str, values: Mapping[str, Any]) -> Sess
     What others see of one that is there is recorded where it changes, as of its last sign of life.
     """
     before = get(conn, session_id) if values.keys() & _SEEN else None
-    row = fetch_first(conn, _CHANGE, SessionRow, {**values, "which": session_id})
+    row = _change_of(tuple(values)).first(conn, {**values, "which": session_id})
     if before is not None and row is not None and before["status"] != SessionStatus.DISCONNECTED:
         news = {name: row[name] for name in _SEEN if row[name] != before[name]}
         if news:
             events.record(conn, row["last_heartbeat"], EventKind.SESSION_CHANGED, session_id=session_id, data=news)
     return row
+
+
+@lru_cache(maxsize=64)
+def _change_of(columns: tuple[str, ...]) -> Prepared[SessionRow]:
+    return Prepared(_CHANGE, *columns)
 
 
 def beat(conn: Connection, session_id: str, at: str) -> SessionRow | None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
-from sqlalchemy import Connection, bindparam, insert, select
+from sqlalchemy import Connection, and_, bindparam, insert, or_, select
 
 from corral.models.states import TaskStatus
-from corral.store.engine.fetch import fetch_each
 from corral.store.engine.prepared import Prepared
 from corral.store.merges.of_tasks import of_decisive
 from corral.store.rows.tasks import ChildTask, ParentTask
@@ -16,7 +15,6 @@ from corral.store.schema import merge_requests, task_dependencies, tasks
 DEPENDENCY_FAILED = "dependency_failed"
 """The ``error_code`` of a task that failed only because one it waited for cannot succeed."""
 
-_CHUNK = 500
 _CHILD = (
     tasks.c.task_id,
     tasks.c.status,
@@ -25,6 +23,30 @@ _CHILD = (
     tasks.c.ignore_dependency_failure,
 )
 
+_UNSETTLED = Prepared[ChildTask](
+    select(*_CHILD)
+    .join(task_dependencies, task_dependencies.c.task_id == tasks.c.task_id)
+    .where(
+        task_dependencies.c.depends_on == bindparam("parent"),
+        or_(
+            tasks.c.status == TaskStatus.WAITING,
+            and_(tasks.c.status == TaskStatus.FAILED, tasks.c.error_code == DEPENDENCY_FAILED),
+        ),
+    )
+    .order_by(tasks.c.seq)
+)
+_PARENTS = Prepared[ParentTask](
+    select(
+        task_dependencies.c.task_id.label("child_id"),
+        tasks.c.task_id,
+        tasks.c.title,
+        tasks.c.status,
+        of_decisive(merge_requests.c.state).scalar_subquery().label("merge_state"),
+    )
+    .join(tasks, tasks.c.task_id == task_dependencies.c.depends_on)
+    .where(task_dependencies.c.task_id == bindparam("child"))
+    .order_by(tasks.c.seq)
+)
 _CHILDREN = Prepared[object](
     select(task_dependencies.c.task_id).where(task_dependencies.c.depends_on == bindparam("parent")).limit(1)
 )
@@ -57,47 +79,11 @@ def unsettled_children(conn: Connection, parents: Iterable[str]) -> list[ChildTa
 
     Those are the waiting ones, and the ones that failed because of a dependency and nothing else.
     """
-    found: dict[str, ChildTask] = {}
-    for chunk in _chunks(parents):
-        query = (
-            select(*_CHILD)
-            .join(task_dependencies, task_dependencies.c.task_id == tasks.c.task_id)
-            .where(
-                task_dependencies.c.depends_on.in_(chunk),
-                tasks.c.status.in_((TaskStatus.WAITING, TaskStatus.FAILED)),
-            )
-            .order_by(tasks.c.seq)
-        )
-        for row in fetch_each(conn, query, ChildTask):
-            if row["status"] == TaskStatus.WAITING or row["error_code"] == DEPENDENCY_FAILED:
-                found[row["task_id"]] = row
-    return list(found.values())
+    found = (row for parent in parents for row in _UNSETTLED.each(conn, {"parent": parent}))
+    return list({row["task_id"]: row for row in found}.values())
 
 
 def parent_states(conn: Connection, children: Iterable[str]) -> dict[str, list[ParentTask]]:
     """For each child its parents."""
-    state = of_decisive(merge_requests.c.state).scalar_subquery()
-    found: dict[str, list[ParentTask]] = {}
-    for chunk in _chunks(children):
-        query = (
-            select(
-                task_dependencies.c.task_id.label("child_id"),
-                tasks.c.task_id,
-                tasks.c.title,
-                tasks.c.status,
-                state.label("merge_state"),
-            )
-            .join(tasks, tasks.c.task_id == task_dependencies.c.depends_on)
-            .where(task_dependencies.c.task_id.in_(chunk))
-            .order_by(tasks.c.seq)
-        )
-        for row in fetch_each(conn, query, ParentTask):
-            found.setdefault(row["child_id"], []).append(row)
-    return found
-
-
-def _chunks(ids: Iterable[str]) -> Iterator[list[str]]:
-    """SQLite bounds how many values one statement may name."""
-    everything = list(ids)
-    for start in range(0, len(everything), _CHUNK):
-        yield everything[start : start + _CHUNK]
+    found = {child: _PARENTS.all(conn, {"child": child}) for child in children}
+    return {child: parents for child, parents in found.items() if parents}

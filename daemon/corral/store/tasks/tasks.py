@@ -3,25 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import Connection, and_, bindparam, func, insert, literal_column, or_, select, update
 
 from corral.models.events import EventKind
 from corral.models.states import TaskStatus
-from corral.store.engine.fetch import fetch_all, fetch_first, fetch_one
+from corral.store.engine.fetch import fetch_all, fetch_first
 from corral.store.engine.prepared import Prepared
 from corral.store.merges.of_tasks import of_decisive
-from corral.store.rows.tasks import ClaimRow, ReadyTask, TaskRow, TaskStanding, TaskSummary
+from corral.store.rows.tasks import ClaimRow, ReadyTask, StateCount, TaskRow, TaskStanding, TaskSummary
 from corral.store.schema import events, merge_requests, task_claims, tasks
 
 OPEN = (TaskStatus.WAITING, TaskStatus.PENDING, TaskStatus.RUNNING, TaskStatus.INTERRUPTED)
 """Everything that is not terminal."""
 
-_PAGE = 64
+_FIRST_PAGE, _PAGE = 4, 64
+"""Rows that are read at once: as a rule one of the first is taken."""
 _SUMMARY = (tasks.c.task_id, tasks.c.title, tasks.c.status, tasks.c.priority, tasks.c.created_at)
 
 _BY_ID = Prepared[TaskRow](select(tasks).where(tasks.c.task_id == bindparam("which")))
+_IN_STATE = Prepared[StateCount](
+    select(func.count().label("number")).select_from(tasks).where(tasks.c.status == bindparam("status"))
+)
+_CLAIMS_OF = Prepared[ClaimRow](
+    select(task_claims).where(task_claims.c.task_id == bindparam("which")).order_by(task_claims.c.claim)
+)
+_HELD_BY = Prepared[TaskRow](
+    select(tasks)
+    .where(tasks.c.status == TaskStatus.RUNNING, tasks.c.runner.is_(None))
+    .where(tasks.c.session_id == bindparam("session_id"))
+    .order_by(tasks.c.seq)
+)
 _CLAIMS_IN = Prepared[ClaimRow](
     select(task_claims.c.task_id, task_claims.c.claim)
     .join(tasks, tasks.c.task_id == task_claims.c.task_id)
@@ -56,7 +70,7 @@ _LEASE = Prepared[TaskRow](
 
 def create(conn: Connection, values: Mapping[str, Any], claims: Sequence[str]) -> TaskRow:
     """Insert a task and its claims (canonical lock keys)."""
-    row = fetch_one(conn, insert(tasks).values(**values).returning(tasks), TaskRow)
+    row = _creation(tuple(values)).one(conn, values)
     if claims:
         conn.execute(insert(task_claims), [{"task_id": row["task_id"], "claim": claim} for claim in claims])
     return row
@@ -112,9 +126,8 @@ def in_status(conn: Connection, *statuses: str, offered: bool = False) -> list[T
 
 def held_by(conn: Connection, session_ids: Sequence[str]) -> list[TaskRow]:
     """Whole rows of the tasks that these sessions have claimed and not completed, oldest first."""
-    claimed = and_(tasks.c.status == TaskStatus.RUNNING, tasks.c.runner.is_(None))
-    query = select(tasks).where(claimed, tasks.c.session_id.in_(list(session_ids))).order_by(tasks.c.seq)
-    return fetch_all(conn, query, TaskRow)
+    found = [row for session_id in session_ids for row in _HELD_BY.all(conn, {"session_id": session_id})]
+    return sorted(found, key=lambda row: row["seq"])
 
 
 def claimed_with(conn: Connection, session_id: str, key: str) -> TaskRow | None:
@@ -142,8 +155,7 @@ def counts(conn: Connection) -> dict[str, int]:
 
 def count_open(conn: Connection) -> int:
     """How many tasks are not terminal."""
-    query = select(func.count()).select_from(tasks).where(tasks.c.status.in_(OPEN))
-    return int(conn.execute(query).scalar_one())
+    return sum(_IN_STATE.one(conn, {"status": status})["number"] for status in OPEN)
 
 
 def ready(
@@ -166,27 +178,34 @@ def ready(
         task_types: Only these.
         unsuspected: Only those that were not running when a daemon died.
     """
+    query = _readiness(priority is not None, offered, tuple(task_types), unsuspected)
+    offset, size = 0, _FIRST_PAGE
+    while True:
+        given = {"now": now, "page": size, "offset": offset}
+        page = query.all(conn, given if priority is None else {**given, "level": priority})
+        yield from page
+        if len(page) < size:
+            return
+        offset, size = offset + size, _PAGE
+
+
+@lru_cache(maxsize=64)
+def _readiness(one_level: bool, offered: bool, task_types: tuple[str, ...], unsuspected: bool) -> Prepared[ReadyTask]:
     executed = tasks.c.runner.is_not(None)
     order = (tasks.c.task_id, tasks.c.seq, tasks.c.priority, tasks.c.created_at)
     query = select(*order, tasks.c.agent_requirements, tasks.c.runner, tasks.c.agent, tasks.c.command).where(
         tasks.c.status == TaskStatus.PENDING,
         ~executed if offered else executed,
-        or_(tasks.c.not_before_at.is_(None), tasks.c.not_before_at <= now),
+        or_(tasks.c.not_before_at.is_(None), tasks.c.not_before_at <= bindparam("now")),
     )
     if task_types:
-        query = query.where(tasks.c.task_type.in_(list(task_types)))
+        query = query.where(or_(*(tasks.c.task_type == one for one in task_types)))
     if unsuspected:
         query = query.where(tasks.c.crashes == 0)
-    if priority is not None:
-        query = query.where(tasks.c.priority == priority)
+    if one_level:
+        query = query.where(tasks.c.priority == bindparam("level"))
     query = query.order_by(tasks.c.priority.desc(), tasks.c.seq)
-    offset = 0
-    while True:
-        page = fetch_all(conn, query.limit(_PAGE).offset(offset), ReadyTask)
-        yield from page
-        if len(page) < _PAGE:
-            return
-        offset += _PAGE
+    return Prepared(query.limit(bindparam("page")).offset(bindparam("offset")))
 
 
 def next_due(conn: Connection, now: str) -> str | None:
@@ -238,6 +257,8 @@ def latest_backoff(conn: Connection) -> str | None:
 
 def claims_of(conn: Connection, *task_ids: str) -> dict[str, list[str]]:
     """The lock keys that tasks claim, by task; every id is there, at most a few hundred of them."""
+    if len(task_ids) == 1:
+        return {task_ids[0]: [row["claim"] for row in _CLAIMS_OF.each(conn, {"which": task_ids[0]})]}
     found: dict[str, list[str]] = {task_id: [] for task_id in task_ids}
     query = select(task_claims.c.task_id, task_claims.c.claim).where(task_claims.c.task_id.in_(task_ids))
     for task_id, claim in conn.execute(query.order_by(task_claims.c.claim)):
@@ -272,13 +293,27 @@ def move(
     Returns:
         The row as it is now; None if the guard did not hold, and nothing was changed.
     """
-    query = update(tasks).where(tasks.c.task_id == task_id, tasks.c.status.in_(come_from))
-    if token is not None:
-        query = query.where(tasks.c.fencing_token == token)
+    change = _transition(tuple(values), tuple(come_from), token is not None, cancelled)
+    return change.first(conn, {**values, "which": task_id, **({} if token is None else {"token": token})})
+
+
+@lru_cache(maxsize=256)
+def _transition(
+    columns: tuple[str, ...], come_from: tuple[str, ...], by_token: bool, cancelled: bool | None
+) -> Prepared[TaskRow]:
+    states = or_(*(tasks.c.status == state for state in come_from))
+    query = update(tasks).where(tasks.c.task_id == bindparam("which"), states)
+    if by_token:
+        query = query.where(tasks.c.fencing_token == bindparam("token"))
     if cancelled is not None:
         asked = tasks.c.cancel_reason
         query = query.where(asked.is_not(None) if cancelled else asked.is_(None))
-    return fetch_first(conn, query.values(**values).returning(tasks), TaskRow)
+    return Prepared(query.returning(tasks), *columns)
+
+
+@lru_cache(maxsize=64)
+def _creation(columns: tuple[str, ...]) -> Prepared[TaskRow]:
+    return Prepared(insert(tasks).returning(tasks), *columns)
 
 
 def lease(

@@ -9,14 +9,16 @@ from sqlalchemy import Connection, delete, insert, select
 from corral.models.events import EventKind
 from corral.models.instants import iso
 from corral.store import events
-from corral.store.engine.fetch import fetch_first
+from corral.store.engine.prepared import Prepared
 from corral.store.rows.tasks import WorkPause
 from corral.store.schema import work_pause
+
+_CURRENT = Prepared[WorkPause](select(work_pause.c.reason, work_pause.c.since_at))
 
 
 def current(conn: Connection) -> WorkPause | None:
     """The pause; None while work goes on."""
-    return fetch_first(conn, select(work_pause.c.reason, work_pause.c.since_at), WorkPause)
+    return _CURRENT.first(conn, {})
 
 
 def described(row: WorkPause) -> str:

@@ -5,12 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, func, insert, or_, select, update
+from sqlalchemy import Connection, bindparam, func, insert, or_, select, update
 
 from corral.models.states import OPEN_MERGES, MergeState, WorktreePurpose, WorktreeState
 from corral.store.engine.fetch import fetch_all, fetch_first, fetch_one
+from corral.store.engine.prepared import Prepared
 from corral.store.rows.tasks import WorktreePlace, WorktreeRow
 from corral.store.schema import agent_sessions, merge_requests, worktrees
+
+_WORKED_IN = Prepared[WorktreePlace](
+    select(worktrees.c.path, worktrees.c.branch)
+    .join(agent_sessions, agent_sessions.c.session_id == worktrees.c.session_id)
+    .where(agent_sessions.c.session_id == bindparam("session_id"), agent_sessions.c.worktree == worktrees.c.path)
+    .where(worktrees.c.purpose == WorktreePurpose.SESSION, worktrees.c.state == WorktreeState.READY)
+    .limit(1)
+)
 
 
 def create(conn: Connection, values: Mapping[str, Any]) -> WorktreeRow:
@@ -37,13 +46,8 @@ def live_of_branch(conn: Connection, branch: str) -> list[WorktreeRow]:
 
 def worked_in(conn: Connection, session_ids: Sequence[str]) -> WorktreePlace | None:
     """The worktree that was made for one of these sessions and that it is in now."""
-    query = (
-        select(worktrees.c.path, worktrees.c.branch)
-        .join(agent_sessions, agent_sessions.c.session_id == worktrees.c.session_id)
-        .where(agent_sessions.c.session_id.in_(list(session_ids)), agent_sessions.c.worktree == worktrees.c.path)
-        .where(worktrees.c.purpose == WorktreePurpose.SESSION, worktrees.c.state == WorktreeState.READY)
-    )
-    return fetch_first(conn, query.limit(1), WorktreePlace)
+    found = (_WORKED_IN.first(conn, {"session_id": session_id}) for session_id in session_ids)
+    return next((place for place in found if place is not None), None)
 
 
 def is_done_with(conn: Connection, branch: str) -> bool:

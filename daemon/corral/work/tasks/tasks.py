@@ -75,7 +75,8 @@ def submit_batch(
         events.record(conn, now, EventKind.TASK_SUBMITTED, task_id=row["task_id"], session_id=row["submitted_by"])
     for index in fresh:  # after all of them exist: a task may wait for a later one of its batch
         dependencies.create(conn, ids[index], parents[index])
-    reconsider(conn, settle(conn, waiting, now, unblock_on=rules.unblock_on), now, unblock_on=rules.unblock_on)
+    if waiting:
+        reconsider(conn, settle(conn, waiting, now, unblock_on=rules.unblock_on), now, unblock_on=rules.unblock_on)
     return [_known(conn, task_id) for task_id in ids] if waiting else [row for row in rows if row is not None]
 
 
