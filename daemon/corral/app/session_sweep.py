@@ -36,11 +36,11 @@ async def clean_up(services: Services, minutes: float) -> dict[str, Any]:
     """End who was silent for so many minutes; says how many, and how many locks came free."""
     if not 1 <= minutes <= MAX_THRESHOLD_MINUTES:
         raise InvalidInput(f"A threshold of {minutes:g} minutes is not possible.", remedy="Use 1 minute to a week.")
-    cleaned = await services.work(lambda: _clean_up(services, minutes * 60))
+    cleaned = await services.work(lambda: end_silent(services, minutes * 60))
     return {"success": True, "agents_cleaned": cleaned.agents, "locks_released": cleaned.locks}
 
 
-def _clean_up(services: Services, stale_after_s: float) -> Cleaned:
+def end_silent(services: Services, stale_after_s: float) -> Cleaned:
     """Give up, now, the sessions that were silent so long; blocks on the database.
 
     Raises:

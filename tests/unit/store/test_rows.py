@@ -20,7 +20,7 @@ from corral.store import announcements, schema, schema_coordination
 from corral.store.engine.prepared import Prepared
 from corral.store.rows import mail, merges, records, sessions, tasks
 from corral.store.sessions import locks as lock_rows
-from corral.store.sessions import mailbox, messages
+from corral.store.sessions import mailbox, messages, names
 from corral.store.tasks import dependencies, work_pause, worktrees
 from corral.store.tasks import tasks as task_rows
 
@@ -165,7 +165,7 @@ def _statements(database: Connection, monkeypatch: pytest.MonkeyPatch) -> dict[s
     now, some = "2026-11-22T08:00:00.000Z", ["x"]
     for call, given in {
         task_rows.listing: (), task_rows.standing: (), dependencies.unsettled_children: (some,),
-        dependencies.parent_states: (some,), work_pause.current: (), worktrees.worked_in: (some,),
+        dependencies.parent_states: (some,), work_pause.current: (), worktrees.worked_in: (some,), names.by_session: (),
         announcements.attempts: ("x", 1), announcements.unseen: ("x",), announcements.batch: ("x",),
         lock_rows.listing: (now,), lock_rows.by_expiry: (now,), lock_rows.globs: (now,), lock_rows.named: (now,),
         lock_rows.others_in_checkout: ("x", some, now), mailbox.headings: ("x",),

@@ -19,7 +19,9 @@ def decisive_first() -> tuple[ColumnElement[Any], ...]:
 
     An open one comes first: a task with an open request has not landed. Then the newest; superseded ones come last.
     """
-    rank = case((_m.state.in_(OPEN_MERGES), 0), (_m.state == MergeState.SUPERSEDED, 2), else_=1)
+    rank = case(
+        (or_(*(_m.state == state for state in OPEN_MERGES)), 0), (_m.state == MergeState.SUPERSEDED, 2), else_=1
+    )
     return (rank, _m.seq.desc())
 
 

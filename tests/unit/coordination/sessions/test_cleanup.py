@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection
 
+from corral.app.session_sweep import end_silent
 from corral.config.model import Settings
 from corral.coordination.edits.witness import Witness
 from corral.coordination.locks import table as locks
@@ -30,7 +31,6 @@ from corral.server.http.routes.sessions.sessions import Cleanup, cleanup
 from corral.server.mcp.calls import Call, current
 from corral.server.mcp.replays import Replays
 from corral.server.mcp.tools.sessions import cleanup_dead_agents
-from corral.server.upkeep.timers import clean_up
 from corral.store import events
 from corral.store.engine.database import Database
 from corral.store.migrate import open_schema
@@ -98,7 +98,7 @@ def fleet(tmp_path: Path) -> Iterator[Fleet]:
 
 
 def clean(fleet: Fleet, minutes: float = 15) -> Cleaned:
-    return clean_up(fleet, minutes * 60)  # type: ignore[arg-type]
+    return end_silent(fleet, minutes * 60)  # type: ignore[arg-type]
 
 
 @pytest.mark.req("HEARTBEAT-2", "HEARTBEAT-3")
@@ -122,7 +122,7 @@ def test_who_was_silent_past_the_threshold_is_ended_and_nobody_else(fleet: Fleet
 @pytest.mark.parametrize("by", ["mcp", "http"])
 def test_whoever_asks_and_names_no_threshold_means_fifteen_minutes(fleet: Fleet, by: str) -> None:
     services: Any = fleet
-    current.set(Call(services, Replays()))
+    current.set(Call(services=services, replays=Replays()))
 
     def ask() -> tuple[bool, int, int]:
         async def clean_up() -> dict[str, Any]:

@@ -2,9 +2,12 @@ from __future__ import annotations
 
 import random
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
+from sqlalchemy import Connection
 
+from corral.store.tasks import tasks as rows
 from corral.work.tasks import scheduling
 from corral.work.tasks.scheduling import lifted
 from tests.unit.work.conftest import Board, Row, at
@@ -134,26 +137,15 @@ def test_claiming_at_once_never_gives_one_task_to_two(board: Board) -> None:
 
 def test_the_statement_that_picks_uses_the_index(board: Board) -> None:
     """Ten thousand rows must cost what ten do: no scan, no sort."""
-    from sqlalchemy import event
-
-    from corral.store.tasks import tasks as rows
-
-    seen: list[tuple[str, object]] = []
+    seen: list[str] = []
     board.one()
 
-    def plan(conn: object) -> list[str]:
-        from sqlalchemy import Connection
-
-        assert isinstance(conn, Connection)
-
-        def note(_conn: object, _cursor: object, statement: str, parameters: object, *_rest: object) -> None:
-            seen.append((statement, parameters))
-
-        event.listen(conn, "before_cursor_execute", note)
+    def plan(conn: Connection) -> list[str]:
+        raw: Any = conn.connection.dbapi_connection
+        raw.set_trace_callback(seen.append)
         next(rows.ready(conn, "2026"), None)
-        event.remove(conn, "before_cursor_execute", note)
-        statement, parameters = seen[-1]
-        found = conn.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters)  # type: ignore[arg-type]
+        raw.set_trace_callback(None)
+        found = conn.exec_driver_sql(f"EXPLAIN QUERY PLAN {seen[-1]}")
         return [row.detail for row in found]
 
     steps = board.db.read(plan)
