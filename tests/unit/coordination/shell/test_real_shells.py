@@ -13,8 +13,11 @@ from corral.coordination.shell.calls import calls
 from corral.coordination.shell.danger import is_read_only
 from corral.coordination.shell.lexer import Word, read
 
+# One write for each call: two that run at once must not mix.
 RECORDER = """#!/bin/sh
-{ printf '%s\\036' "$@"; printf '\\035'; } >> "$RECORD"
+call= end=$(printf '\\036')
+for argument do call=$call$argument$end; done
+printf '%s\\035' "$call" >> "$RECORD"
 """
 ANY_SHELL = [
     'git commit -m "it\'s (done) [x] {y} & z | w ; v" && git push',
