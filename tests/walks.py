@@ -1,0 +1,138 @@
+"""How three operations go through the package, from the edge to the row: ``python -m tests.walks ROOT`` prints them as JSON.
+
+Each runs for real, in the parts that a daemon is made of. Noted is which modules are on the stack when the request hands its
+transaction over, and when that transaction's statement reaches the driver.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Awaitable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from sqlalchemy import Connection
+
+import corral
+from corral.app.runtime.services import Services
+from corral.app.runtime.store_access import StoreAccess
+from corral.config.paths import find_project
+from corral.server.http.express import Express
+from corral.server.mcp.calls import Call, current
+from corral.server.mcp.replays import Replays
+from corral.server.mcp.tools import mail
+from corral.server.process.assembly import assemble
+from corral.store.engine.writes import Write
+
+PACKAGE = Path(corral.__file__).parent
+MACHINERY = "store/engine/"
+"""What carries every transaction and statement is no step of any."""
+EDIT = {"hook_event_name": "PreToolUse", "session_id": "one", "tool_name": "Write", "tool_use_id": "use-1"}
+
+
+def _modules(frame: FrameType | None) -> list[str]:
+    """The modules of the package on a stack, the outermost first; one beside itself is told once."""
+    found: list[str] = []
+    while frame is not None:
+        file = Path(frame.f_code.co_filename)
+        if file.is_relative_to(PACKAGE):
+            found.append(str(file.relative_to(PACKAGE)))
+        frame = frame.f_back
+    found.reverse()
+    return [name for at, name in enumerate(found) if at == 0 or found[at - 1] != name]
+
+
+class Walk:
+    """The stacks of one operation, up to the insertion into a table."""
+
+    def __init__(self, table: str) -> None:
+        self._row = f"INSERT INTO {table} "
+        self._found = False
+        self.handed_over: list[str] = []
+        self.at_the_row: list[str] = []
+
+    def note(self, sql: str, handed_over: list[str], stack: list[str]) -> None:
+        """A statement was run, by the transaction that this stack handed over."""
+        if sql.startswith(self._row) and not self._found:
+            self._found = True
+            begin = stack.index("store/engine/writes.py") + 1
+            self.handed_over = [name for name in handed_over if not name.startswith(MACHINERY)]
+            self.at_the_row = [name for name in stack[begin:] if not name.startswith(MACHINERY)]
+
+    def modules(self) -> list[str]:
+        """In the order in which they are entered. A transaction is a function of a module that handed it over already."""
+        return [*self.handed_over, *(name for name in self.at_the_row if name not in self.handed_over)]
+
+
+def _watch(walks: list[Walk]) -> None:
+    """Have the last of these told of every transaction and statement from now on."""
+    write, run = StoreAccess.write, Write.run
+    handed_over: dict[int, list[str]] = {}
+
+    async def writing(self: StoreAccess, operation: Any) -> Any:
+        handed_over[id(operation)] = _modules(sys._getframe(1))
+        return await write(self, operation)
+
+    def in_the_writer(self: Write[Any], conn: Connection) -> None:
+        stack = handed_over.get(id(self.operation))
+        raw: Any = conn.connection.dbapi_connection
+        if stack is not None:
+            raw.set_trace_callback(lambda sql: walks[-1].note(sql, stack, _modules(sys._getframe(1))))
+        run(self, conn)
+        raw.set_trace_callback(None)
+
+    StoreAccess.write, Write.run = writing, in_the_writer  # type: ignore[method-assign]
+
+
+async def _post(express: Express, path: str, body: dict[str, Any]) -> None:
+    scope = {"type": "http", "method": "POST", "path": f"/api/v1{path}", "query_string": b"", "headers": []}
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": json.dumps(body).encode(), "more_body": False}
+
+    async def send(message: Any) -> None:
+        if message["type"] == "http.response.start" and message["status"] >= 400:
+            raise AssertionError(message)
+
+    await express(scope, receive, send)
+
+
+async def _walks(services: Services, root: Path) -> dict[str, list[str]]:
+    services.changes.bind(asyncio.get_running_loop())
+
+    async def nothing_else(scope: Any, _receive: Any, _send: Any) -> None:
+        raise AssertionError(scope["path"])
+
+    express, walks = Express(nothing_else, services), [Walk("nothing")]
+    _watch(walks)
+    found = {}
+
+    async def walk(name: str, table: str, operation: Awaitable[Any]) -> None:
+        walks.append(Walk(table))
+        await operation
+        found[name] = walks[-1].modules()
+
+    await _post(express, "/sessions", {"session_id": "one", "agent_name": "One"})
+    await _post(express, "/sessions", {"session_id": "two", "agent_name": "Two"})
+    edit = {**EDIT, "cwd": str(root), "tool_input": {"content": "x", "file_path": str(root / "a.py")}}
+    await walk("hook of an edit", "file_locks", _post(express, "/hooks/PreToolUse", edit))
+    await walk("POST /tasks", "tasks", _post(express, "/tasks", {"title": "A task"}))
+    current.set(Call(services=services, replays=Replays(), session="one"))
+    await walk("send_message", "messages", mail.send_message(to=("Two",), subject="Hello", body_md="It is free."))
+    return found
+
+
+def main(root: Path) -> None:
+    parts = assemble(find_project(root), ThreadPoolExecutor(2))
+    try:
+        print(json.dumps(asyncio.run(_walks(parts.services, root))))
+    finally:
+        parts.services.db.close()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
