@@ -27,8 +27,8 @@ from corral.models.instants import parse
 from corral.models.remedies import with_remedy
 from corral.models.states import OPEN_MERGES, MergeState
 from corral.observe.logs import logger
-from corral.store.engine.database import Database
 from corral.store.merges import intents, merges
+from corral.store.protocol import Store
 from corral.store.rows import required
 from corral.store.rows.merges import Intent, MergeRow
 from corral.store.tasks import worktrees as rows
@@ -67,7 +67,7 @@ def message(merge: MergeRow) -> str:
 
 
 def land(
-    db: Database,
+    db: Store,
     repo: Git,
     merge: MergeRow,
     receipt_id: str,
@@ -110,7 +110,7 @@ def land(
 
 
 def carry_out(
-    db: Database,
+    db: Store,
     repo: Git,
     intent: Intent,
     *,
@@ -167,7 +167,7 @@ def carry_out(
     return state
 
 
-def resume(db: Database, repo: Git, *, on_settled: OnSettled, now: datetime) -> set[str]:
+def resume(db: Store, repo: Git, *, on_settled: OnSettled, now: datetime) -> set[str]:
     """Carry out every intent that is left, each by itself.
 
     Returns:
@@ -231,7 +231,7 @@ class Tidy(Enum):
     """Something that git could not change, as a rule for a lock that a killed one left: sweep again soon."""
 
 
-def sweep(db: Database, repo: Git, *, orphans: bool) -> Tidy:
+def sweep(db: Store, repo: Git, *, orphans: bool) -> Tidy:
     """Let go of every request that has ended. Nobody has to wait for this: what git refuses is logged and stays.
 
     Args:
@@ -247,7 +247,7 @@ def sweep(db: Database, repo: Git, *, orphans: bool) -> Tidy:
     return left
 
 
-def _sweep_one(db: Database, repo: Git, ref: refs.Ref, *, orphans: bool) -> Tidy:
+def _sweep_one(db: Store, repo: Git, ref: refs.Ref, *, orphans: bool) -> Tidy:
     try:
         return Tidy.DONE if _swept(db, repo, ref, orphans=orphans) else Tidy.STAYS
     except DatabaseUnavailable:
@@ -259,7 +259,7 @@ def _sweep_one(db: Database, repo: Git, ref: refs.Ref, *, orphans: bool) -> Tidy
         return Tidy.FAILED
 
 
-def _swept(db: Database, repo: Git, ref: refs.Ref, *, orphans: bool) -> bool:
+def _swept(db: Store, repo: Git, ref: refs.Ref, *, orphans: bool) -> bool:
     merge_id = ref.name.removeprefix(HELD_REFS)
     merge = db.read(lambda conn: merges.find(conn, merge_id))
     if merge is not None and merge["state"] == MergeState.LANDED:
@@ -271,7 +271,7 @@ def _swept(db: Database, repo: Git, ref: refs.Ref, *, orphans: bool) -> bool:
     return True
 
 
-def _retire_branch(db: Database, repo: Git, merge: MergeRow) -> bool:
+def _retire_branch(db: Store, repo: Git, merge: MergeRow) -> bool:
     """Delete a branch that has landed, if we made it and it is still at the landed head; False while it is still needed."""
     branch, landed_head_sha = merge["branch"], merge["head_sha"]
     if db.read(lambda conn: merges.is_own_branch(conn, branch)):
@@ -287,7 +287,7 @@ def _retire_branch(db: Database, repo: Git, merge: MergeRow) -> bool:
     return True
 
 
-def _has_folder(db: Database, branch: str) -> bool:
+def _has_folder(db: Store, branch: str) -> bool:
     """Whether a worktree of ours has it, seen by git or not: a removal that was killed half-way has taken the ``.git`` file."""
     return any(Path(row["path"]).exists() for row in db.read(lambda conn: rows.live_of_branch(conn, branch)))
 

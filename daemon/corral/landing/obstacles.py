@@ -18,8 +18,8 @@ from corral.git.process.command import Git, open_checkout
 from corral.landing.verify import proof
 from corral.models.instants import parse
 from corral.models.states import MergeState
-from corral.store.engine.database import Database
 from corral.store.merges import intents, merges, receipts
+from corral.store.protocol import Store
 from corral.store.rows import required
 from corral.store.rows.merges import MergeRow
 
@@ -28,7 +28,7 @@ LONGEST_WAIT = timedelta(seconds=10)
 _NAMED_AT_ONCE = 1000
 
 
-def remain(db: Database, repo: Git, merge: MergeRow, tip_sha: str) -> bool:
+def remain(db: Store, repo: Git, merge: MergeRow, tip_sha: str) -> bool:
     """Whether a request is held only by the target's checkout, and the way is still not free: no use in trying."""
     receipt = db.read(lambda conn: receipts.get(conn, merge["receipt_id"]))
     if merge["state"] != MergeState.HELD or receipt is None or receipt["status"] in proof.NOT_GREEN:

@@ -46,8 +46,8 @@ from corral.models.instants import parse
 from corral.models.merges import TARGET_RED
 from corral.models.remedies import with_remedy
 from corral.models.states import MergeState, ReceiptStatus
-from corral.store.engine.database import Database
 from corral.store.merges import intents, merges, receipts
+from corral.store.protocol import Store
 from corral.store.rows import required
 from corral.store.rows.merges import MergeRow, ReceiptRow
 from corral.store.tasks import work_pause
@@ -91,7 +91,7 @@ class Queue:
 
     def __init__(
         self,
-        db: Database,
+        db: Store,
         project: Project,
         repo: Callable[[], Git],
         settings: Callable[[], Settings],

@@ -17,16 +17,16 @@ from corral.models.merges import detail as wire_detail
 from corral.models.merges import summary
 from corral.models.payload import Payload
 from corral.models.states import OPEN_MERGES, MergeState
-from corral.store.engine.database import Database
 from corral.store.merges import intents, merges, receipts
 from corral.store.merges import of_tasks as merge_tasks
+from corral.store.protocol import Store
 from corral.store.rows.merges import MergeRow
 
 DEFAULT_PRIORITY = 5
 
 
 def submit(
-    db: Database,
+    db: Store,
     repo: Git,
     *,
     branch: str,
@@ -99,7 +99,7 @@ def _owner(conn: Connection, branch: str, session_id: str | None, task_id: str |
     return found[0] if found else None
 
 
-def retry(db: Database, repo: Git, merge_id: str, *, now: datetime, follow_branch: bool = False) -> MergeRow:
+def retry(db: Store, repo: Git, merge_id: str, *, now: datetime, follow_branch: bool = False) -> MergeRow:
     """Queue again what came back, was cancelled, is held, or waits after a fault; a paused target is looked at at once.
 
     Args:
@@ -143,7 +143,7 @@ def _not_tried_again(conn: Connection, merge: MergeRow, rivals: list[str]) -> Co
     )
 
 
-def cancel(db: Database, repo: Git, merge_id: str, *, on_settled: landfall.OnSettled, now: datetime) -> MergeRow:
+def cancel(db: Store, repo: Git, merge_id: str, *, on_settled: landfall.OnSettled, now: datetime) -> MergeRow:
     """Take an open request out of the queue; its branch stays as it is. A running verification ends at the next step.
 
     One whose landing was begun and could not be concluded is cancelled too if its target has provably not moved.
@@ -177,7 +177,7 @@ def cancel(db: Database, repo: Git, merge_id: str, *, on_settled: landfall.OnSet
     return row
 
 
-def _failed_landing(db: Database, repo: Git, merge_id: str) -> str | None:
+def _failed_landing(db: Store, repo: Git, merge_id: str) -> str | None:
     """When the landing of a request failed whose target is provably where it was; None if nothing was begun, or it goes on.
 
     Nothing moves the target after this instant: whatever carried the landing out had ended by then.
@@ -195,12 +195,12 @@ def _failed_landing(db: Database, repo: Git, merge_id: str) -> str | None:
     return str(intent["failed_at"])
 
 
-def listing(db: Database) -> list[Payload]:
+def listing(db: Store) -> list[Payload]:
     """The rows of ``merge list``."""
     return [summary(row) for row in db.read(lambda conn: pauses.explained(conn, merges.listing(conn)))]
 
 
-def detail(db: Database, merge_id: str) -> Payload:
+def detail(db: Store, merge_id: str) -> Payload:
     """Everything about one request; ``merge_id`` may be the beginning of it.
 
     Raises:
@@ -214,7 +214,7 @@ def detail(db: Database, merge_id: str) -> Payload:
     return db.read(read)
 
 
-def log_file(db: Database, logs_dir: Path, merge_id: str) -> Path | None:
+def log_file(db: Store, logs_dir: Path, merge_id: str) -> Path | None:
     """The output of a request's last verification, with whatever secrets it printed; None if nothing ran for it.
 
     A request that landed on the receipt of an earlier run of the same tree shows that run.

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from corral.git import refs
 from corral.git.process.command import Git
-from corral.store.engine.database import Database
+from corral.store.protocol import Store
 from corral.store.rows.merges import MergeRow
 from corral.store.tasks import outcomes
 
@@ -20,7 +20,7 @@ class ReturnedRequests:
     def __init__(self) -> None:
         self._seen: dict[str, str] = {}
 
-    def landed(self, db: Database, repo: Git) -> tuple[list[MergeRow], bool]:
+    def landed(self, db: Store, repo: Git) -> tuple[list[MergeRow], bool]:
         """Find those whose head is part of their target by now.
 
         Returns:

@@ -13,8 +13,8 @@ from sqlalchemy import Connection
 from corral.app.runtime.changes import Changes
 from corral.app.runtime.turns import Turns
 from corral.store.engine import search
-from corral.store.engine.database import Database, TooLong
 from corral.store.engine.writes import Write
+from corral.store.protocol import Store, TooLong
 
 T = TypeVar("T")
 
@@ -27,7 +27,7 @@ class StoreAccess:
         changes: Told when a write is durable.
     """
 
-    def __init__(self, db: Database, changes: Changes) -> None:
+    def __init__(self, db: Store, changes: Changes) -> None:
         self._db = db
         self._changes = changes
         self._asked: list[tuple[Write[Any], asyncio.Future[None]]] = []

@@ -25,7 +25,7 @@ from corral.models.crash import crash_point
 from corral.models.identifiers import new_id
 from corral.models.instants import iso
 from corral.models.states import WorktreePurpose, WorktreeState
-from corral.store.engine.database import Database
+from corral.store.protocol import Store
 from corral.store.rows import Columns
 from corral.store.rows.tasks import WorktreeRow
 from corral.store.tasks import worktrees as rows
@@ -55,7 +55,7 @@ class Bench:
         slot: Its folder's name, and the end of its own.
     """
 
-    db: Database
+    db: Store
     project: Project
     repo: Git
     slot: str = "1"

@@ -23,8 +23,8 @@ from corral.models.crash import crash_point
 from corral.models.events import EventKind
 from corral.models.states import MergeState, ReceiptStatus
 from corral.store import events
-from corral.store.engine.database import Database
 from corral.store.merges import merges
+from corral.store.protocol import Store
 from corral.store.rows.merges import MergeRow
 
 
@@ -36,7 +36,7 @@ class VerificationSlot:
 
     def __init__(
         self,
-        db: Database,
+        db: Store,
         project: Project,
         prepare: Callable[[Path], Mapping[str, str]],
         on_settled: landfall.OnSettled,

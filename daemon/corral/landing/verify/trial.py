@@ -24,7 +24,7 @@ from corral.landing.verify.bench import Bench
 from corral.landing.verify.verification import POLL_S, Verdict, Verification, end_marked, marks
 from corral.models.states import ReceiptStatus
 from corral.runners.environment import verification_environment
-from corral.store.engine.database import Database
+from corral.store.protocol import Store
 
 FULL_BYTES = 64 * 1024
 """Less free space than this is none."""
@@ -60,7 +60,7 @@ class Room:
         ready: Told from there that it is done.
     """
 
-    db: Database
+    db: Store
     project: Project
     project_id: str
     prepare: Callable[[Path], Mapping[str, str]]

@@ -27,9 +27,9 @@ from corral.models.payload import Payload
 from corral.models.states import RETURNED_MERGES, Importance, SessionStatus, TaskStatus
 from corral.server.notify import bounces, letters
 from corral.store import announcements
-from corral.store.engine.database import Database
 from corral.store.merges import merges
 from corral.store.merges import of_tasks as merge_tasks
+from corral.store.protocol import Store
 from corral.store.rows import required
 from corral.store.rows.merges import MergeRow
 from corral.store.rows.records import EventRow
@@ -60,7 +60,7 @@ class Announcer:
         changed: Called when something was sent.
     """
 
-    def __init__(self, db: Database, repo: Git, changed: Callable[[], None]) -> None:
+    def __init__(self, db: Store, repo: Git, changed: Callable[[], None]) -> None:
         self._db = db
         self._repo = repo
         self._changed = changed

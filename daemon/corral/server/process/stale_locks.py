@@ -19,8 +19,8 @@ from corral.app.runtime.clock import now as clock
 from corral.git.process import stale
 from corral.git.process.command import Git
 from corral.observe.logs import logger
-from corral.store.engine.database import Database
 from corral.store.merges import merges
+from corral.store.protocol import Store
 from corral.store.tasks import tasks
 
 OURS = ("refs/corral/", "refs/heads/corral/")
@@ -41,7 +41,7 @@ class StaleLocks:
         git: The repository.
     """
 
-    def __init__(self, db: Database, git: Git) -> None:
+    def __init__(self, db: Store, git: Git) -> None:
         self._db = db
         self._git = git
         self._next: datetime | None = None

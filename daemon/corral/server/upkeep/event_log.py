@@ -16,7 +16,7 @@ from sqlalchemy import Connection
 from corral.observe import event_lines
 from corral.observe.logs import logger
 from corral.store import events
-from corral.store.engine.database import Database
+from corral.store.protocol import Store
 from corral.store.rows.records import EventRow
 
 PAGE = 100
@@ -40,7 +40,7 @@ class EventLog:
         log_file: Today's file, for its size.
     """
 
-    def __init__(self, db: Database, log_file: Path) -> None:
+    def __init__(self, db: Store, log_file: Path) -> None:
         self._db = db
         self._file = log_file
         self._position: int | None = None

@@ -39,6 +39,7 @@ from corral.store.engine.connections import (
     unavailable,
 )
 from corral.store.engine.writes import Bundle, Write
+from corral.store.protocol import TooLong
 
 T = TypeVar("T")
 Operation = Callable[[Connection], T]
@@ -67,10 +68,6 @@ WAL_LIMIT = 32 << 20
 
 CUT_WAIT_MS = 50
 """How long that cut waits for readers to finish; writers wait as long."""
-
-
-class TooLong(Exception):
-    """A query that was to be short was not."""
 
 
 class Database:

@@ -16,7 +16,7 @@ from corral.models.states import TaskStatus
 from corral.models.tasks import usage as usage_of
 from corral.observe.logs import logger
 from corral.runners.protocol import Observation, Running, Usage
-from corral.store.engine.database import Database
+from corral.store.protocol import Store
 from corral.store.rows import Columns, required
 from corral.store.rows.tasks import TaskRow
 from corral.store.sessions import messages as mail_rows
@@ -98,7 +98,7 @@ class _Deaf(Exception):
     """A worker that can be told nothing any more."""
 
 
-def bring_mail(db: Database, attempts: Iterable[Attempt], now: datetime) -> None:
+def bring_mail(db: Store, attempts: Iterable[Attempt], now: datetime) -> None:
     """Tell workers the mail that no hook has brought them: one that only thinks, or waits, has none."""
     listeners = {attempt.session_id: running for attempt in attempts if (running := attempt.listener)}
     if not listeners:

@@ -43,7 +43,7 @@ from corral.models.instants import iso
 from corral.models.states import WorktreePurpose, WorktreeState
 from corral.runners.environment import verification_environment
 from corral.runners.process import PROJECT_MARK, TASK_MARK
-from corral.store.engine.database import Database
+from corral.store.protocol import Store
 from corral.store.rows.tasks import WorktreeRow
 from corral.store.tasks import worktrees as rows
 from corral.work.worktrees import ownership
@@ -75,7 +75,7 @@ class Grounds:
         stopping: Set once the daemon ends all work: what waits for something gives up.
     """
 
-    db: Database
+    db: Store
     project: Project
     repo: Git
     settings: Callable[[], Settings]

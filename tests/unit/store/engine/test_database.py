@@ -14,9 +14,10 @@ from sqlalchemy import Connection, func, insert, select, text
 from corral.errors import DatabaseDamaged, DatabaseUnavailable, InvalidInput
 from corral.store import schema, schema_coordination
 from corral.store.engine import database as engine
-from corral.store.engine.database import Database, TooLong
+from corral.store.engine.database import Database
 from corral.store.engine.writes import Write
 from corral.store.migrate import open_schema
+from corral.store.protocol import TooLong
 
 
 @pytest.fixture

@@ -1,0 +1,50 @@
+"""The store as the rest of the package knows it, whichever database keeps it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar
+
+from sqlalchemy import Connection
+
+from corral.errors import DatabaseDamaged
+from corral.store.engine.writes import Write
+
+T = TypeVar("T")
+
+
+class TooLong(Exception):
+    """A query that was to be short was not."""
+
+
+class Store(Protocol):
+    """Transactions: each operation is a function of a connection.
+
+    Attributes:
+        damage: Why the database answers nothing any more; None while it is sound.
+
+    Raises:
+        DatabaseUnavailable: From every method, where the database cannot be read or written; nothing was changed.
+    """
+
+    damage: DatabaseDamaged | None
+
+    def read(self, operation: Callable[[Connection], T]) -> T:
+        """Run a query on a consistent snapshot, in the caller's thread."""
+
+    def glance(self, operation: Callable[[Connection], T]) -> T:
+        """Run a query that is short, always in the same thread.
+
+        Raises:
+            TooLong: It was not short; nothing came of it.
+        """
+
+    def write(self, operation: Callable[[Connection], T]) -> T:
+        """Run a write and wait until it is durable."""
+
+    def submit(self, writes: Sequence[Write[Any]], settled: Callable[[], None]) -> None:
+        """Queue writes, which share a commit.
+
+        Args:
+            settled: Called from another thread once each of them is durable or has failed. It must not raise.
+        """
