@@ -24,6 +24,13 @@ _FIRST_PAGE, _PAGE = 4, 64
 _SUMMARY = (tasks.c.task_id, tasks.c.title, tasks.c.status, tasks.c.priority, tasks.c.created_at)
 
 _BY_ID = Prepared[TaskRow](select(tasks).where(tasks.c.task_id == bindparam("which")))
+_SPAN = Prepared[StateCount](
+    select(
+        (select(func.max(tasks.c.seq)).scalar_subquery() - select(func.min(tasks.c.seq)).scalar_subquery() + 1).label(
+            "number"
+        )
+    )
+)
 _IN_STATE = Prepared[StateCount](
     select(func.count().label("number")).select_from(tasks).where(tasks.c.status == bindparam("status"))
 )
@@ -151,6 +158,11 @@ def counts(conn: Connection) -> dict[str, int]:
     """How many tasks are in each state that occurs."""
     query = select(tasks.c.status, func.count()).group_by(tasks.c.status)
     return {row[0]: int(row[1]) for row in conn.execute(query)}
+
+
+def at_most(conn: Connection) -> int:
+    """An upper bound of the number of tasks, from their sequence numbers: no row is counted."""
+    return _SPAN.one(conn, {})["number"] or 0
 
 
 def count_open(conn: Connection) -> int:

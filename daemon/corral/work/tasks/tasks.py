@@ -308,8 +308,10 @@ def _known(conn: Connection, task_id: str) -> TaskRow:
 
 
 def _check_room(conn: Connection, number: int, max_queue: int) -> None:
-    queued = tasks.count_open(conn) if number else 0
-    if number and queued + number > max_queue:
+    if not number or tasks.at_most(conn) + number <= max_queue:
+        return
+    queued = tasks.count_open(conn)
+    if queued + number > max_queue:
         raise Conflict(
             f"The queue is full: {queued} open tasks, {number} more were submitted, {max_queue} are allowed.",
             cause="`tasks.max_queue` bounds how many tasks may be open.",
