@@ -58,7 +58,7 @@ MUTATIONS = (
          f"{TASKS}::test_cancelling_what_runs_asks_once_and_counts_whatever_the_worker_says", "FR-QUEUE-003"),
         ("what was cancelled by convention cannot be again", "if convention and row[\"error_code\"] ==", "if False and row[\"error_code\"] ==",
          f"{LEASES}::test_the_convention_ends_a_task_as_failed_with_code_and_reason", "CANCEL-1 CANCEL-2"),
-        ("a queue takes any number of tasks", "    if number and queued + number > max_queue:", "    if False:", LIMITS, "FR-CONFIG-006"),
+        ("a queue takes any number of tasks", "    if queued + number > max_queue:", "    if False:", LIMITS, "FR-CONFIG-006"),
         ("an unknown state lists everything", "if status not in TaskStatus.values():", "if False:",
          f"{TASKS}::test_filters_of_the_list", "FR-QUEUE-002"),
     ),
