@@ -9,6 +9,7 @@ import signal
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ import pytest
 from corral.git.checkouts import salvage
 from corral.runners.protocol import Observation
 from corral.runners.worker import Worker
+from corral.server.notify.needs_you import unobserved_workers
 from corral.store.merges import merges
 from corral.store.tasks import worktrees as worktree_rows
 from tests.conftest import git
@@ -360,5 +362,10 @@ def test_one_worker_that_cannot_be_looked_at_does_not_keep_the_others_from_endin
         quick = one.submit("true")
         one.until_status(quick, "completed")
         assert one.status(slow) == "running" and "Input/output error" in caplog.text
+        assert list(one.supervisor.unobserved()) == [slow] and "Input/output" in one.supervisor.unobserved()[slow]
+        services: Any = SimpleNamespace(supervisor=one.supervisor)
+        (need,) = one.db.read(lambda conn: list(unobserved_workers(services, conn)))
+        assert "Input/output error" in need.what and need.ids == {"task_id": slow} and slow[:8] in need.remedy
+    one.until(lambda: one.supervisor.unobserved() == {})
     (tmp_path / "go").touch()
     one.until_status(slow, "completed")

@@ -121,6 +121,17 @@ def _tasks_that_cannot_start(services: Services, conn: Connection) -> Iterator[N
             )
 
 
+def unobserved_workers(services: Services, _conn: Connection) -> Iterator[Need]:
+    """Workers whose output and end the supervisor cannot see just now."""
+    for task_id, reason in services.supervisor.unobserved().items():
+        yield Need(
+            "unobserved_worker",
+            f"The worker of task {task_id[:8]} cannot be observed, so that its end would go unnoticed: {reason}",
+            f"Mend what the reason names; or: corral task cancel {task_id[:8]}",
+            ids={"task_id": task_id},
+        )
+
+
 def _set_aside_databases(services: Services, _conn: Connection) -> Iterator[Need]:
     for file in set_aside(services.project):
         yield Need(
@@ -314,6 +325,7 @@ SOURCES: tuple[Source, ...] = (
     _untrusted_commands,
     _paused_claiming,
     _tasks_that_cannot_start,
+    unobserved_workers,
     _kept_worktrees,
     _stuck_checkouts,
     _paused_targets,

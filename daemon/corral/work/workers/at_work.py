@@ -57,8 +57,8 @@ class Attempt:
         return required(self.task["session_id"])
 
     def note_trouble(self, reason: str) -> None:
-        """Say in the log, once, why its worker cannot be looked at; the next step looks again."""
-        if reason != self.trouble:
+        """Say in the log, once, why its worker cannot be looked at; the next step looks again. Empty: it could be."""
+        if reason not in ("", self.trouble):
             log.warning("worker_not_observed", task_id=self.task["task_id"], reason=reason)
         self.trouble = reason
 

@@ -97,6 +97,10 @@ class Supervisor:
         """How many attempts are starting, at work or being closed."""
         return len(self._attempts)
 
+    def unobserved(self) -> dict[str, str]:
+        """By task, why the last look at its worker failed."""
+        return {attempt.key[0]: attempt.trouble for attempt in [*self._attempts.values()] if attempt.trouble}
+
     @property
     def check(self) -> Check:
         """Refuses a runner that could not start anything here."""
@@ -165,6 +169,7 @@ class Supervisor:
             try:
                 self._stop_if_due(attempt, present.get(attempt.key), awake)
                 seen = attempt.started.running.observe(awake)
+                attempt.note_trouble("")
             except OSError as error:  # of this worker alone, e.g. its output cannot be read just now
                 attempt.note_trouble(str(error))
                 continue
