@@ -1,4 +1,4 @@
-"""What a change may not bring in without a person: what agents obey (instructions, hooks, settings), and the verification.
+"""Approval by a person: for changes to the files that agents obey (instructions, hooks, settings), and to the verification.
 
 A candidate that changes such a path is ``held`` before anything of it is verified or landed, and later requests bypass it. A
 person approves exactly one head; a new head needs a new approval. Which paths these are, the target decides and not the branch.
@@ -41,11 +41,11 @@ _SEPARATORS = "=:,"
 
 @dataclass(frozen=True)
 class Review:
-    """What a person is shown before they approve.
+    """The details that a person sees before they approve.
 
     Attributes:
         merge_id: The whole id.
-        head_sha: What an approval would hold for.
+        head_sha: The commit that an approval would hold for.
         paths: Those that need it; empty: none does.
         diff: Of these paths, as it would land.
         truncated: Whether there is more than what is given.
@@ -82,7 +82,7 @@ def protected(changed: Iterable[str], landing: Landing, trees: Sequence[Tree] = 
     """Which of these paths need a person: those of ``landing.approve_paths``, and the files that ``landing.verify`` names.
 
     Args:
-        trees: What the paths differ between. A path counts by every name that a symbolic link in one of them gives it.
+        trees: The trees that the paths differ between. A path counts by every name that a symbolic link in one of them gives it.
 
     Raises:
         ConfigInvalid: ``landing.approve_paths`` holds what is no pattern.
@@ -108,7 +108,7 @@ def protected_between(repo: Git, landing: Landing, before: str, after: str) -> l
 
 
 def review(repo: Git, landing: Landing, merge: MergeRow) -> Review:
-    """What an approval of this request would let in.
+    """The changes that an approval of this request would let in.
 
     Raises:
         GitFailed: A commit of it is gone.
@@ -130,8 +130,8 @@ def approve(conn: Connection, merge_id: str, head_sha: str, paths: list[str], no
     """Store that a person has seen a head and approves it.
 
     Args:
-        head_sha: What was seen.
-        paths: What needed it; for the event.
+        head_sha: The commit that the person saw.
+        paths: The paths that needed it; for the event.
 
     Raises:
         NotFound: No such merge request.
@@ -163,7 +163,7 @@ def _reason(merge: MergeRow, paths: list[str]) -> str:
 
 
 def _pattern(text: str) -> Pattern:
-    """What lies in a folder, and what stands in its place: a link could lead anywhere.
+    """Everything in a folder, and any link in its place: it could lead anywhere.
 
     Case never counts: what lands here may be checked out where the file system ignores it.
     """

@@ -2,7 +2,7 @@
 
 An intent is stored, the target moves, the outcome is stored and the intent removed. Killed anywhere between, the same
 :func:`carry_out` concludes it at the next start: git's step is idempotent, and the intent says exactly what was meant.
-What a request still holds on to (``refs/corral/mq/<merge_id>``) is the note that it has to be tidied.
+A remaining ref of a request (``refs/corral/mq/<merge_id>``) says that it still has to be tidied.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def end(
 
 
 def message(merge: MergeRow) -> str:
-    """What the merge commit says: whose work it is, and the ids that lead back to it."""
+    """The merge commit's message: whose work it is, and the ids that lead back to it."""
     title = " ".join(merge["title"].split())
     trailers = [f"Corral-Task: {merge['task_id']}"] if merge["task_id"] else []
     return "\n".join([f"Merge {merge['branch']}: {title}", "", *trailers, f"Corral-Merge: {merge['merge_id']}", ""])
@@ -222,7 +222,7 @@ def verify_landed(repo: Git, now: datetime) -> tuple[list[datetime], dict[str, s
 
 
 class Tidy(Enum):
-    """What a sweep has left."""
+    """The work that a sweep has left."""
 
     DONE = auto()
     STAYS = auto()

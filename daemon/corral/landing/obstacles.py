@@ -1,7 +1,7 @@
-"""What keeps a request that may land from landing: the uncommitted work in the checkout that has the target.
+"""Blockers of a request that may land: the uncommitted work in the checkout that has the target.
 
-Such a request is ``held``. Its line waits for it a moment, since mostly a git of the user's is just at work; then the others
-go past, and it is looked at now and then, without a lock that the user's git could run into.
+Such a request is ``held``. Its queue waits for it a moment, since mostly a git of the user's just runs; then later requests
+bypass it, and it is looked at now and then, without a lock that the user's git could run into.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def next_look(conn: Connection, target: str, now: datetime) -> datetime:
 
 
 def _overlap(repo: Git, target: str, tip_sha: str, candidate_sha: str) -> bool:
-    """Whether the target's checkout has something where a candidate would write. What this cannot see, landing will."""
+    """Whether the target's checkout has something where a candidate would write. Landing checks again."""
     place = worktrees.checkout_of(repo, refs.branch_ref(target))
     if place is None or not place.is_dir():
         return False
@@ -72,7 +72,7 @@ def _overlap(repo: Git, target: str, tip_sha: str, candidate_sha: str) -> bool:
     if any(_with_parents(path) & wanted for path in dirty) or any(_with_parents(path) & dirty for path in wanted):
         return True
     present = [f":(literal){path}" for path in sorted(wanted) if os.path.lexists(place / path)][:_NAMED_AT_ONCE]
-    # What is there, and neither tracked nor among the changes, is ignored.
+    # A file that is there, and neither tracked nor among the changes, is ignored.
     return bool(present and checkout.check("ls-files", "--others", "-z", "--", *present).stdout)
 
 

@@ -1,7 +1,7 @@
-"""Faults that say nothing about a change: the request waits, others go past it, and a target that sees only faults is paused.
+"""Faults that say nothing about a change: the request waits, others bypass it, and a target that sees only faults is paused.
 
 A paused target is looked at again at ``look_at``, by one ordinary try of the request that was tried least: it fails at the same
-step as before, or gets a verdict, which ends the pause. What happens here is stored in the caller's transaction.
+step as before, or gets a verdict, which ends the pause. All writes are in the caller's transaction.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def record_fault(conn: Connection, merge: MergeRow, why: str, now: datetime, *, 
 def record_death(conn: Connection, merge: MergeRow, now: datetime) -> None:
     """Send a request back whose verification ended with the daemon: at once the first time, then after a growing wait.
 
-    The others go past it meanwhile, in case its verification is what ends the daemon. Its target is not counted as failing: a
+    The others bypass it meanwhile, in case its verification is what ends the daemon. Its target is not counted as failing: a
     daemon that is killed now and then must not stand still for minutes.
     """
     tries = merge["tries"] + 1

@@ -1,14 +1,14 @@
 """The merge queue: a job that re-reads rows and refs, and does one step.
 
-What must hold:
+Invariants:
     * A target only ever moves to a commit whose exact tree has a receipt under the commands in force on that target.
-    * What is merged is the head that was submitted; it lands at most once.
+    * The submitted head is what is merged; it lands at most once.
     * Nobody is sent back without evidence (:mod:`corral.landing.verify.blame`): a conflict is one with the landed tip; a failure
       is a red run of the merged tree and a green one of the tip without it. A fault of the machine's is never the change's.
     * One fault stops one thing: an error met with one request, target or intent is stored with it, and the others go on.
-    * One that the user's checkout keeps from landing waits alone: the others go on past it.
-    * What a person has to approve is neither verified nor landed before, and holds up nobody else.
-    * A target that is itself red sends nobody back: its line waits. Only a request made after that was found goes past
+    * One that the user's checkout keeps from landing waits alone: the others bypass it.
+    * A request that needs a person's approval is neither verified nor landed before, and blocks no other request.
+    * A target that is itself red sends nobody back: its queue is blocked. Only a request made after that was found bypasses
       those who wait, since it may be the repair.
 
 Everything is decided from rows and refs, except for the one verification that runs (:mod:`corral.landing.verify.slot`).
@@ -56,10 +56,10 @@ TIDY_AGAIN = timedelta(seconds=20)
 
 
 class _Next(Enum):
-    """What one look at one request means for its line."""
+    """The effect of one look at one request on its target's queue."""
 
     AGAIN = auto()
-    """Something ended: look at the line anew."""
+    """Something ended: look at the queue again."""
     RUNNING = auto()
     """A verification runs; there is one bench."""
     BLOCKED = auto()
@@ -136,7 +136,7 @@ class Queue:
     def stop(self, now: datetime) -> None:
         """End a running verification, whose request goes back to the queue, and take no further step.
 
-        May be called from another thread than :meth:`step`: whoever comes second ends the verification.
+        May be called from another thread than :meth:`step`: the second of the two ends the verification.
         """
         self._stopped = True
         self._slot.stop()

@@ -1,4 +1,4 @@
-"""What people ask of the queue: submit a branch, try one again, take one back, read what its verification said."""
+"""Requests to the merge queue: submit a branch, retry it, cancel it, read the log of its verification."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def _not_tried_again(conn: Connection, merge: MergeRow, rivals: list[str]) -> Co
     cause = f"{merge['branch']} is in the queue as {rivals[0]}." if rivals else ""
     if intents.is_landing(conn, merge["merge_id"]):
         cause = f"It is landing, and that is tried again every few seconds: {merge['reason'] or 'it runs just now.'}"
-        remedy = "Mend what the reason names; or `corral merge cancel ID`."
+        remedy = "Fix what the reason names; or `corral merge cancel ID`."
     return Conflict(
         f"Merge request {merge['merge_id']} is {merge['state']} and cannot be tried again.", cause=cause, remedy=remedy
     )
@@ -190,7 +190,7 @@ def _failed_landing(db: Store, repo: Git, merge_id: str) -> str | None:
         raise Conflict(
             f"Merge request {merge_id} is landing and cannot be cancelled.",
             cause=f"{intent['target']} has moved since its landing was begun. {reason}",
-            remedy="Mend what the reason names; it is concluded by itself then.",
+            remedy="Fix what the reason names; Corral then concludes it automatically.",
         )
     return str(intent["failed_at"])
 

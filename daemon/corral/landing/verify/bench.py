@@ -34,7 +34,7 @@ FORMER_NAME = "verify-1"
 """The folder that earlier versions used, below ``worktrees.root`` among everybody's, and without a row."""
 
 _KEPT = "corral-kept.json"
-"""What only a verification worktree has in its git directory (:mod:`corral.work.worktrees.residue`)."""
+"""A file that only a verification worktree has in its git directory (:mod:`corral.work.worktrees.residue`)."""
 
 _LIVE = (WorktreeState.ALLOCATING, WorktreeState.READY, WorktreeState.RECLAIMING)
 
@@ -73,15 +73,15 @@ class Bench:
     def lay_out(self, sha: str, now: datetime) -> Git:
         """Make the worktree hold exactly the files of a commit, beside those git ignores.
 
-        One that is damaged is made anew: nothing in it is anybody's work. Killed anywhere, the next call goes on.
+        One that is damaged is made again: nothing in it is anybody's work. After a crash anywhere, the next call continues.
 
         Returns:
             The checkout, detached at ``sha``.
 
         Raises:
             PathReplaced: Something else stands there; it is not touched, and the row says what.
-            GitFailed: It could not even be made anew.
-            OSError: What is there could not be removed.
+            GitFailed: It could not even be made again.
+            OSError: The damaged folder could not be removed.
         """
         if self._row() is None:
             self.db.write(lambda conn: rows.create(conn, self._new_row(sha, now)))

@@ -22,10 +22,10 @@ from corral.observe.redaction import redact
 FIRST_WAIT_S = 5.0
 LONGEST_WAIT_S = 300.0
 KILLED = (-signal.SIGKILL, -signal.SIGTERM, -signal.SIGHUP, -signal.SIGINT, 128 + signal.SIGKILL)
-"""Exit codes of a command that somebody else ended: a person, the system, or the kernel for want of memory."""
+"""Exit codes of a command that somebody else ended: a person, the system, or the kernel because memory ran out."""
 
 _MACHINES = ("No space left", "quota exceeded", "Input/output error", "Read-only file system", "Cannot allocate memory")
-"""What the system says when it refuses, in the words of the C library."""
+"""The C library's messages when the system refuses a call."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Run:
 
 
 class Step(Enum):
-    """What follows from the evidence about one request."""
+    """The conclusion from the evidence about one request."""
 
     RETURN = auto()
     """The change is at fault: the request comes back as failed."""
@@ -62,7 +62,7 @@ def weigh(first: Run, target_green: Run | None, target_red: Run | None, second: 
         if target_green is not None:
             return Step.RETURN
     elif target_green is not None and target_green.at >= first.at:
-        # What a machine did an hour ago says nothing about a time-out of today: this green must be younger.
+        # The load of the machine an hour ago says nothing about a time-out now: this green must be younger.
         again = second is not None and second.status is ReceiptStatus.ERROR and second.at >= target_green.at
         return Step.RETURN if again else Step.RUN_AGAIN
     # A red target counts if it was seen no earlier than the request's own failure: so a retry looks at it again.
@@ -78,7 +78,7 @@ def wait_s(failures: int) -> float:
 
 @dataclass(frozen=True)
 class Setback:
-    """What follows from one more fault.
+    """The consequence of one more fault.
 
     Attributes:
         failures: Of the target, in a row, with this one.
@@ -116,7 +116,7 @@ def is_failed_setup(error: CorralError | OSError) -> bool:
 
 
 def refusal_in(output: str) -> str | None:
-    """What the system refused, by what a failed command printed: no verdict then, although its change may be why."""
+    """The system's refusal that a failed command printed: no verdict then, although its change may be why."""
     return next((phrase for phrase in _MACHINES if phrase in output), None)
 
 

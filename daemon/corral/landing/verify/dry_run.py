@@ -43,7 +43,7 @@ _CACHES = frozenset({"__pycache__", ".git", ".corral"})
 
 @dataclass(frozen=True)
 class Missing:
-    """What the main checkout has and a fresh worktree lacks.
+    """Files that the main checkout has and a fresh worktree lacks.
 
     Attributes:
         path: Repository-relative; a folder that git ignores as a whole ends in ``/``.
@@ -166,7 +166,7 @@ def take_down(repo: Git, room: Room, target: str, now: datetime) -> None:
 
 
 def _lacking(main: Path, worktree: Path) -> Iterator[Missing]:
-    """What git does not carry over from the main checkout and nothing else has brought, small enough to be copied."""
+    """Files of the main checkout that neither git nor a recipe brings, small enough to be copied."""
     listed = open_checkout(main)
     for ignored, words in ((True, ("--ignored", "--directory")), (False, ())):
         found = listed.check("ls-files", "--others", "--exclude-standard", "-z", *words).text.split("\0")

@@ -1,4 +1,4 @@
-"""What the receipts say about a request whose candidate was not green; :mod:`corral.landing.verify.blame` weighs it."""
+"""Receipts as evidence about a request whose candidate was not green; :mod:`corral.landing.verify.blame` weighs it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from corral.store.rows.merges import MergeRow, ReceiptRow
 
 
 def of_candidate(conn: Connection, first: ReceiptRow, target_tree: str) -> tuple[Step, ReceiptRow | None]:
-    """What follows from a candidate's receipt that is not green, and the target's receipt that says so.
+    """The conclusion from a candidate's receipt that is not green, and the target's receipt that says so.
 
     Args:
         first: The receipt, ``failed`` or ``error``.

@@ -73,7 +73,7 @@ class VerificationSlot:
         return self._trial.due_at(now) if self._trial is not None else None
 
     def stop(self) -> None:
-        """End what runs, for good. May be called from any thread; whoever comes second ends it."""
+        """End what runs, for good. May be called from any thread; the second of two callers ends it."""
         self._stopped = True
         if self._trial is not None:
             self._trial.stop()
@@ -135,7 +135,7 @@ class VerificationSlot:
             self._watch_exit(trial.pid)
 
     def _conclude(self, conn: Connection, trial: Trial, verdict: Verdict, merge: MergeRow, now: datetime) -> None:
-        """Store what was found. What follows from it is for the next look at the queue, but for what ends the try."""
+        """Store the result. The next look at the queue acts on it, except where it ends the try."""
         receipt = proof.of_verdict(conn, trial, verdict, self._project.root, now)
         if trial.flaky and verdict.status is ReceiptStatus.PASSED:
             data = {"reason": verdict.reason}

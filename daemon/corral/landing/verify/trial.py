@@ -32,7 +32,7 @@ FULL_BYTES = 64 * 1024
 
 @dataclass(frozen=True)
 class Subject:
-    """What is tried: for which request, by which candidate, and which commit: the candidate, or the tip without it.
+    """The subject of a run: for which request, by which candidate, and which commit: the candidate, or the tip without it.
 
     Attributes:
         control: Of a candidate that is tried again: the receipt of the green tip that was verified since its first try.

@@ -1,7 +1,7 @@
 """One run of the configured commands on one tree, as processes that are started, polled and ended.
 
 A verdict is green only if every command ran, ended with 0, ran tests where its runner tells, and left the tree as it
-was. What keeps a command from running to its end (not found, killed, out of time, out of log space, a tree it changed, a
+was. Anything that keeps a command from ending by itself (not found, killed, out of time, out of log space, a tree it changed, a
 full disk that it met) is ``error``: no verdict. Whether the change may be why is said with it (``suspect``), and judged by
 :mod:`corral.landing.verify.blame`.
 """
@@ -40,7 +40,7 @@ _COULD_NOT_RUN = {126: "it is not executable", 127: "a command was not found"}
 
 @dataclass(frozen=True)
 class Verdict:
-    """What one run proved; the fields are those of a receipt. There is no secret in its reason.
+    """The result of one run; the fields are those of a receipt. There is no secret in its reason.
 
     Attributes:
         suspect: Of an ``error``: the change may have caused it.
@@ -193,7 +193,7 @@ class Verification:
         return None
 
     def _judge(self, code: int) -> tuple[ReceiptStatus, str, bool] | None:
-        """What an ended command lacks to be green: status, reason, and whether the change may be why there is no verdict."""
+        """Why an ended command is not green: status, reason, and whether the change may be why there is no verdict."""
         output = self._output.decode("utf-8", "replace")
         changed = self._what_changed()
         if changed is not None:
@@ -203,7 +203,7 @@ class Verification:
             reason = f"`{self._command}` could not run: {_COULD_NOT_RUN[code]} (exit code {code})."
             return ReceiptStatus.ERROR, reason, True
         if code in blame.KILLED:
-            return ReceiptStatus.ERROR, f"`{self._command}` was killed from outside, perhaps for want of memory.", False
+            return ReceiptStatus.ERROR, f"`{self._command}` was killed from outside, perhaps for lack of memory.", False
         ran = test_counts.count(output)
         if ran is not None:
             self._tests = (self._tests or 0) + ran
@@ -217,7 +217,7 @@ class Verification:
         return None
 
     def _what_changed(self) -> tuple[str, bool] | None:
-        """What is not as it was in the worktree, and whether the commands may have done it."""
+        """Changes in the worktree since the run began, and whether the commands may have made them."""
         try:
             if self._checkout.head() != self._sha or self._checkout.branch() is not None:
                 return "moved the HEAD of the verification worktree", True
@@ -237,7 +237,7 @@ class Verification:
 
 
 def marks(path: Path, project_id: str) -> dict[str, str]:
-    """What every process of a run in the verification worktree at ``path`` carries in its environment."""
+    """The mark that every process of a run in the verification worktree at ``path`` has in its environment."""
     return {PROJECT_MARK: project_id, MARK: str(path)}
 
 
