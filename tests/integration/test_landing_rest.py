@@ -12,7 +12,7 @@ import pytest
 
 from corral.git.checkouts import index_lock
 from corral.git.process.command import open_checkout
-from corral.landing.landfall import LONGEST_UNREST
+from corral.landing.land import LONGEST_UNREST
 from tests.conftest import GIT_ENV, git
 from tests.coordinated import eventually
 from tests.integration.landing_world import World

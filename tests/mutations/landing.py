@@ -33,8 +33,8 @@ MUTATIONS = (
          TOGETHER, "G26"),
         ("what is red lands", "        if green is not None:\n            return self._land", "        if green is not None or own is not None:\n            return self._land",
          TOGETHER, "G26"),
-        ("a branch lands as it is now, not as it was submitted", 'built = candidates.build(repo, tip, merge["head_sha"], landfall',
-         'built = candidates.build(repo, tip, refs.read(repo, f"refs/heads/{merge[\'branch\']}") or merge["head_sha"], landfall',
+        ("a branch lands as it is now, not as it was submitted", 'built = candidates.build(repo, tip, merge["head_sha"], land',
+         'built = candidates.build(repo, tip, refs.read(repo, f"refs/heads/{merge[\'branch\']}") or merge["head_sha"], land',
          f"{LANDS}::test_the_head_that_was_submitted_is_merged_and_a_new_one_is_a_new_request", "I3"),
         ("a red target is the change's fault", "        if step is blame.Step.TARGET_RED and seen is not None:", "        if False and seen is not None:",
          f"{RETURNS}::test_a_red_target_sends_nobody_back_and_goes_on_when_it_is_mended", "I6"),
@@ -48,7 +48,7 @@ MUTATIONS = (
          "faults/test_clients.py::test_the_daemon_dies_while_a_verification_runs_and_no_orphan_stays", "D19"),
     ),
     *rows(
-        "daemon/corral/landing/landfall.py",
+        "daemon/corral/landing/land.py",
         ("a landing has no intent", "        intents.intend(conn, **intent, now=now)\n", "        pass\n", KILLED, "I7"),
     ),
     *rows(

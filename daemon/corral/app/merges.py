@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 from corral.app.runtime.services import Services
 from corral.app.runtime.settings import SettingsHolder
 from corral.landing import requests
-from corral.landing.landfall import OnSettled
+from corral.landing.land import OnSettled
 from corral.models import merges as shapes
 from corral.store.rows.merges import MergeRow
 from corral.work.tasks import tasks

@@ -34,8 +34,8 @@ from corral.git import refs
 from corral.git.identity import effective
 from corral.git.land import candidates
 from corral.git.process.command import Git, Identity
-from corral.landing import approval, landfall, obstacles, pauses
-from corral.landing.landfall import Tidy
+from corral.landing import approval, land, obstacles, pauses
+from corral.landing.land import Tidy
 from corral.landing.settled_elsewhere import LOOK_AGAIN, ReturnedRequests
 from corral.landing.verify import blame, evidence, proof
 from corral.landing.verify.slot import VerificationSlot
@@ -97,7 +97,7 @@ class Queue:
         settings: Callable[[], Settings],
         verify_settings: Callable[[str], Landing],
         prepare: Callable[[Path], Mapping[str, str]],
-        on_settled: landfall.OnSettled,
+        on_settled: land.OnSettled,
         nudge: Callable[[], None],
         watch_exit: Callable[[int], None],
         environ: Mapping[str, str],
@@ -124,10 +124,10 @@ class Queue:
         """Finish or undo what an earlier life left: processes, intents, half-verified requests, refs of ended ones."""
         end_marked(marks(self._slot.path, self._project_id))
         repo = self._open()
-        landfall.resume(self._db, repo, on_settled=self._on_settled, now=now)
+        land.resume(self._db, repo, on_settled=self._on_settled, now=now)
         self._db.write(lambda conn: pauses.look_at_once(conn, now))
         self._requeue_verifying(now, died=True)
-        self._untidy = landfall.sweep(self._db, repo, orphans=True) is not Tidy.DONE
+        self._untidy = land.sweep(self._db, repo, orphans=True) is not Tidy.DONE
 
     def look_at_paused(self, now: datetime) -> None:
         """Have paused targets looked at in the next step: something has changed that may have been why. From any thread."""
@@ -155,10 +155,10 @@ class Queue:
                 return self._slot.due_at(now)
             self._nudge()
         repo = self._open()
-        stuck = landfall.resume(self._db, repo, on_settled=self._on_settled, now=now)
-        due = [now + landfall.AGAIN] if stuck else []
+        stuck = land.resume(self._db, repo, on_settled=self._on_settled, now=now)
+        due = [now + land.AGAIN] if stuck else []
         due += self._tidy(repo, now)
-        look_again, self.stuck_checkouts = landfall.verify_landed(repo, now)
+        look_again, self.stuck_checkouts = land.verify_landed(repo, now)
         due += look_again
         due += self._settle_returned(repo, now)
         if self._db.read(lambda conn: pauses.are_too_long(conn, now)):
@@ -202,7 +202,7 @@ class Queue:
     def _tidy(self, repo: Git, now: datetime) -> list[datetime]:
         """Let go of what has ended; when to try again, if git could not: it waits for locks, and nobody waits for it."""
         if self._untidy and (self._tidy_at is None or not now < self._tidy_at <= now + TIDY_AGAIN):
-            left = landfall.sweep(self._db, repo, orphans=False)
+            left = land.sweep(self._db, repo, orphans=False)
             self._untidy = left is not Tidy.DONE
             self._tidy_at = now + TIDY_AGAIN if left is Tidy.FAILED else None
         return [self._tidy_at] if self._tidy_at else []
@@ -293,7 +293,7 @@ class Queue:
         submitter = self._db.read(lambda conn: merges.submitter(conn, merge["task_id"]))
         identity = effective(repo, Identity(*submitter) if submitter else None)
         try:
-            built = candidates.build(repo, tip, merge["head_sha"], landfall.message(merge), identity, now)
+            built = candidates.build(repo, tip, merge["head_sha"], land.message(merge), identity, now)
         except Unsupported as error:
             return self._end(merge, MergeState.FAILED, now, reason=f"{error.message} {error.remedy}")
         if isinstance(built, candidates.Nothing):
@@ -323,7 +323,7 @@ class Queue:
             known = receipts.latest(conn, tree, fingerprint, ReceiptStatus.PASSED)
             said = f"The commit was on {merge['target']} already."
             receipt = known or proof.unverified(conn, tree, fingerprint, said, now)
-            return landfall.end(
+            return land.end(
                 conn, self._on_settled, merge["merge_id"], MergeState.LANDED, now=now,
                 landed_sha=head, receipt_id=receipt["receipt_id"], reason=f"{merge['target']} had it already.",
             )  # fmt: skip
@@ -354,7 +354,7 @@ class Queue:
 
     def _land(self, repo: Git, merge: MergeRow, receipt: ReceiptRow, now: datetime) -> _Next:
         rest_s = self._settings().landing.rest_s
-        state = landfall.land(
+        state = land.land(
             self._db, repo, merge, receipt["receipt_id"], rest_s=rest_s, on_settled=self._on_settled, now=now
         )
         if state is MergeState.LANDED:
@@ -370,7 +370,7 @@ class Queue:
         return _Next.BLOCKED
 
     def _end(self, merge: MergeRow, state: MergeState, now: datetime, **values: Any) -> _Next:
-        self._db.write(lambda conn: landfall.end(conn, self._on_settled, merge["merge_id"], state, now=now, **values))
+        self._db.write(lambda conn: land.end(conn, self._on_settled, merge["merge_id"], state, now=now, **values))
         return _Next.AGAIN
 
     def _requeue_verifying(self, now: datetime, *, died: bool = False) -> None:

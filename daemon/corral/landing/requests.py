@@ -11,7 +11,7 @@ from corral.errors import Conflict, InvalidInput, NotFound
 from corral.git import refs
 from corral.git.land import candidates
 from corral.git.process.command import Git
-from corral.landing import landfall, pauses
+from corral.landing import land, pauses
 from corral.models.identifiers import new_id
 from corral.models.merges import detail as wire_detail
 from corral.models.merges import summary
@@ -143,7 +143,7 @@ def _not_tried_again(conn: Connection, merge: MergeRow, rivals: list[str]) -> Co
     )
 
 
-def cancel(db: Store, repo: Git, merge_id: str, *, on_settled: landfall.OnSettled, now: datetime) -> MergeRow:
+def cancel(db: Store, repo: Git, merge_id: str, *, on_settled: land.OnSettled, now: datetime) -> MergeRow:
     """Take an open request out of the queue; its branch stays as it is. A running verification ends at the next step.
 
     One whose landing was begun and could not be concluded is cancelled too if its target has provably not moved.
@@ -162,9 +162,7 @@ def cancel(db: Store, repo: Git, merge_id: str, *, on_settled: landfall.OnSettle
             intents.drop_failed_intent(conn, merge["target"], failed_at)
         row = None
         if not intents.is_landing(conn, merge_id):
-            row = landfall.end(
-                conn, on_settled, merge_id, MergeState.CANCELLED, now=now, reason="Cancelled by request."
-            )
+            row = land.end(conn, on_settled, merge_id, MergeState.CANCELLED, now=now, reason="Cancelled by request.")
         if row is None:
             raise Conflict(
                 f"Merge request {merge_id} is {merge['state']} and cannot be cancelled.",
@@ -173,7 +171,7 @@ def cancel(db: Store, repo: Git, merge_id: str, *, on_settled: landfall.OnSettle
         return row
 
     row = db.write(take_back)
-    landfall.sweep(db, repo, orphans=False)
+    land.sweep(db, repo, orphans=False)
     return row
 
 

@@ -15,7 +15,7 @@ from corral.config.model import Landing
 from corral.config.paths import Project
 from corral.errors import CorralError, DatabaseUnavailable
 from corral.git.process.command import Git
-from corral.landing import landfall, pauses
+from corral.landing import land, pauses
 from corral.landing.verify import bench, blame, evidence, proof
 from corral.landing.verify.trial import Room, Subject, Trial
 from corral.landing.verify.verification import Verdict
@@ -39,7 +39,7 @@ class VerificationSlot:
         db: Store,
         project: Project,
         prepare: Callable[[Path], Mapping[str, str]],
-        on_settled: landfall.OnSettled,
+        on_settled: land.OnSettled,
         watch_exit: Callable[[int], None],
         environ: Mapping[str, str],
         project_id: str,
@@ -155,7 +155,7 @@ class VerificationSlot:
             return
         elif (reason := evidence.of_second_run(conn, merge, subject.control, receipt)) is not None:
             end = {"reason": reason, "receipt_id": receipt["receipt_id"]}
-            landfall.end(conn, self._on_settled, merge["merge_id"], MergeState.FAILED, now=now, **end)
+            land.end(conn, self._on_settled, merge["merge_id"], MergeState.FAILED, now=now, **end)
             return
         if not of_target:
             merges.judged(conn, merge["merge_id"], subject.candidate_sha, receipt["receipt_id"])
