@@ -34,7 +34,7 @@ from corral.git import refs
 from corral.git.identity import effective
 from corral.git.land import candidates
 from corral.git.process.command import Git, Identity
-from corral.landing import approval, land, obstacles, pauses
+from corral.landing import approval, blockers, land, pauses
 from corral.landing.land import Tidy
 from corral.landing.settled_elsewhere import LOOK_AGAIN, ReturnedRequests
 from corral.landing.verify import blame, evidence, proof
@@ -181,7 +181,7 @@ class Queue:
             if outcome is _Next.RUNNING:
                 return self._slot.due_at(now)
             if outcome is _Next.BLOCKED:
-                due.append(self._db.read(lambda conn, target=target: obstacles.next_look(conn, target, now)))  # type: ignore[misc]
+                due.append(self._db.read(lambda conn, target=target: blockers.next_look(conn, target, now)))  # type: ignore[misc]
         waiting = self._db.read(lambda conn: merges.next_due_at(conn, now))
         if waiting is not None:
             due.append(parse(waiting))
@@ -253,7 +253,7 @@ class Queue:
             remedy = f"Make it again: git branch {quote(merge['target'])} COMMIT"
             return self._hold(merge, with_remedy(f"There is no branch {merge['target']} any more.", remedy), now)
         try:
-            if obstacles.remain(self._db, repo, merge, tip):
+            if blockers.remain(self._db, repo, merge, tip):
                 return self._stand_aside(merge, now)
         except NotAProject as error:  # the checkout that has the target is broken: the request is held by that
             self._hold(merge, f"{merge['target']} cannot be moved: {blame.describe(error)}", now)
@@ -362,7 +362,7 @@ class Queue:
         return self._stand_aside(merge, now) if state is MergeState.HELD else _Next.AGAIN
 
     def _stand_aside(self, merge: MergeRow, now: datetime) -> _Next:
-        passed = self._db.read(lambda conn: obstacles.may_be_passed(conn, merge["merge_id"], now))
+        passed = self._db.read(lambda conn: blockers.may_be_passed(conn, merge["merge_id"], now))
         return _Next.PASSED if passed else _Next.BLOCKED
 
     def _hold(self, merge: MergeRow, reason: str, now: datetime) -> _Next:
