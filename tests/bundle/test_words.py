@@ -84,7 +84,7 @@ DOCUMENTS = [
     *ROOT.glob(".claude/agents/*.md"),
     ROOT / "worktrees" / "README.md",
 ]
-FOLDERS = ["cli", "client", "config", "git", "landing", "models", "observe", "runners"]
+FOLDERS = ["cli", "client", "config", "coordination/mail", "git", "landing", "models", "observe", "runners", "work"]
 SOURCES = [
     *(file for folder in FOLDERS for file in ROOT.glob(f"daemon/corral/{folder}/**/*.py")),
     *ROOT.glob("daemon/corral/*.py"),

@@ -128,7 +128,7 @@ def test_nobodys_floor_is_pulled_away(house: Open) -> None:
     made = create(one)
     arrival = sessions.Arrival(session_id="s1", worktree=made["path"])
     one.db.write(lambda conn: sessions.register(conn, arrival, utc_now()))
-    with pytest.raises(WorkAtRisk, match="is at work in mine"):
+    with pytest.raises(WorkAtRisk, match="works in mine"):
         one.worktrees.remove("mine", utc_now())
     one.db.write(lambda conn: sessions.end(conn, "s1", "over", utc_now()))
     assert one.worktrees.remove("mine", utc_now())["removed"]

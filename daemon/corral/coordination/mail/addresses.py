@@ -107,7 +107,7 @@ def known(conn: Connection, name: str) -> CalledSession:
 
 
 def acting_for(conn: Connection, session_id: str, caller: str, person: str) -> str | None:
-    """Who acts for a session, for the record: itself (None), the one whose subagent it is, or the person.
+    """The actor for a session, for the record: itself (None), the one whose subagent it is, or the person.
 
     Raises:
         NotPermitted: It is another session.
@@ -117,7 +117,7 @@ def acting_for(conn: Connection, session_id: str, caller: str, person: str) -> s
     row = session_rows.get(conn, session_id)
     if caller != person and (row is None or row["parent_session_id"] != caller):
         raise NotPermitted(
-            "What a session holds is its own; you cannot act for it.",
+            "You cannot act for another session.",
             cause="A session speaks for itself only.",
             remedy="Ask it with a message; `corral lock force-release` is for one that is gone.",
             details={"session_id": session_id, "caller": caller},
@@ -176,7 +176,7 @@ def succeed(conn: Connection, name: str, before: Sequence[SessionRow], session_i
 
 
 def heir(conn: Connection, session_id: str) -> str:
-    """Who goes on under the name of a session that is over; itself, if it is not over or nobody does."""
+    """The session that continues under the name of an ended one; itself, if it has not ended or there is none."""
     seen: dict[str, None] = {}
     while session_id not in seen:
         seen[session_id] = None
@@ -245,7 +245,7 @@ def recipients(
     if not found:
         raise InvalidInput(
             "The message has no recipient.",
-            cause="Nobody else is at work." if wanted else "to, cc and bcc are empty.",
+            cause="No other session is active." if wanted else "to, cc and bcc are empty.",
             remedy="Name at least one agent; discover_agents, or `corral session list`, shows who is there.",
         )
     if len(found) > MOST_RECIPIENTS:
@@ -256,7 +256,7 @@ def recipients(
 def _sessions(
     conn: Connection, sender: str | None, address: str, roles: Roles, now: datetime
 ) -> list[CalledSession] | None:
-    """Who is meant; None: nobody that is known.
+    """The session that a name means; None: no known one.
 
     A role may be known and nobody have come for it: that is nobody too. Mail to a member itself waits until it comes.
     """

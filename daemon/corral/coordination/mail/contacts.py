@@ -36,7 +36,7 @@ def request(conn: Connection, me: Identity, to: str, now: datetime, ttl_s: float
 
 
 def respond(conn: Connection, me: Identity, to: str, now: datetime, ttl_s: float = CONTACT_S) -> Payload:
-    """Answer whoever asked: ``{from, to, approved, expires_at}``; to refuse is not possible, and no error.
+    """Answer a request for contact: ``{from, to, approved, expires_at}``; to refuse is not possible, and no error.
 
     Raises:
         AgentNotFound: Nobody goes by that name.

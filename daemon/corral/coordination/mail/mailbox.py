@@ -26,7 +26,7 @@ _PRESSING = (Importance.HIGH.value, Importance.URGENT.value)
 
 
 class InvalidInstant(InvalidInput):
-    """What cannot be read as an instant."""
+    """The text cannot be read as an instant."""
 
     name = "invalid_timestamp"
 
@@ -45,7 +45,7 @@ def inbox(
     limit: int = 20,
     written: Mapping[str, str] | None = None,
 ) -> Iterator[InboxMessage] | Iterator[WrittenMessage]:
-    """A session's mail, the newest first; of everybody where none is named. What is not looked at is not read.
+    """A session's mail, the newest first; of all sessions where none is named. Rows beyond the page are not read.
 
     Args:
         blind: With the blind copies that the session got: for itself only. Those of everybody are never told.

@@ -1,6 +1,6 @@
 """Mail on its way to a reader: what a model is told with a hook's answer, and what a message looks like on the wire.
 
-What somebody wrote is shown as data: between marks that no text can forge, every line of it begun with a bar, without control
+A message's text is shown as data: between marks that no text can forge, every line of it begun with a bar, without control
 characters. A message enters a session's context once, and holds its Stop once at most.
 """
 
@@ -130,7 +130,7 @@ def wire(message: Mapping[str, Any]) -> Payload:
 
 
 def receipts(recipients: Sequence[RecipientState], *, hidden: bool = False) -> list[Payload]:
-    """What became of a message at each recipient.
+    """The state of a message at each recipient.
 
     Args:
         hidden: Whether those who got a blind copy are shown: to the sender only.

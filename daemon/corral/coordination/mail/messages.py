@@ -1,6 +1,6 @@
 """Messages between sessions: send, reply, get, mark as read, acknowledge (:mod:`corral.coordination.mail.mailbox` reads many).
 
-What a message says is data: it is stored as it came, within limits, and nobody's answer to a hook or a screen shows it without
+A message's text is data: it is stored as it came, within limits, and nobody's answer to a hook or a screen shows it without
 marking it as such (:mod:`corral.coordination.mail.mailing`). A receipt is ``queued``, ``injected`` (it entered
 the model's context), ``read``, ``acknowledged``, or ``bounced``: the recipient was gone.
 Bounced mail stays in the inbox for a session that comes back.
@@ -55,14 +55,14 @@ class QuotaExceeded(Conflict):
 
 
 class InvalidThread(InvalidInput):
-    """What cannot be a thread."""
+    """The text cannot be a thread's id."""
 
     name = "invalid_thread_id"
 
 
 @dataclass(frozen=True)
 class Letter:
-    """What is to be sent.
+    """A message to be sent.
 
     Attributes:
         thread_id: None begins a thread of its own.
@@ -88,7 +88,7 @@ class Letter:
 
     @property
     def digest(self) -> str:
-        """What two letters with one key must have in common: everything."""
+        """The fields that two messages with one idempotency key must have in common: all."""
         return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -304,5 +304,5 @@ def _one_line(text: str) -> str:
 
 
 def _storable(text: str) -> str:
-    """What a database can hold: half a surrogate pair and NUL are no text; each is shown as what it was."""
+    """Text that a database can hold: half a surrogate pair and NUL are escaped."""
     return text.replace("\0", "\u2400").encode("utf-8", "backslashreplace").decode()

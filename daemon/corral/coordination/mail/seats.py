@@ -1,4 +1,4 @@
-"""Seats: mail to an agent reaches whoever does its tasks, and waits for the next one while nobody does.
+"""Agents' mailboxes: mail to an agent reaches the worker that does its tasks, and waits for the next one while there is none.
 
 A worker has a session and a name of its own with each attempt, and several may be at work for one agent. So mail to the agent
 goes to each of them, and where there is none to a session that nobody is: the agent's seat.
@@ -24,7 +24,7 @@ SEAT = "seat"
 
 def holders(conn: Connection, name: str) -> list[CalledSession]:
     """Whom a name means, with ``called``: the living session that goes by it and those at work for the agent that does; if
-    there is none, whoever went by it last, or the seat."""
+    there is none, the last session of that name, or the agent's mailbox."""
     named, workers = names.meant(conn, name)
     if named is None or (workers and named["status"] == SessionStatus.DISCONNECTED):
         return workers
@@ -50,7 +50,7 @@ def take(conn: Connection, agent: str, session_id: str, now: datetime) -> None:
 
 
 def leave(conn: Connection, session_id: str, now: datetime) -> None:
-    """A worker is over: what was written to its agent, and it has not seen, is left to whoever has the agent's name now."""
+    """A worker ended: unseen mail to its agent goes to the session that has the agent's name now."""
     row = rows.get(conn, session_id)
     if row is None or row["agent"] is None:
         return

@@ -1,4 +1,4 @@
-"""Threads at a glance, for whoever joins one."""
+"""Summaries of threads, for a session that joins one."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from corral.models.payload import Payload
 from corral.store.sessions import mailbox
 
 EXAMPLES = 3
-"""Messages of a thread that whoever joins it is shown whole."""
+"""Messages of a thread that a session that joins it sees whole."""
 MOST_POINTS = 50
 """Subjects in a summary, the latest."""
 
 
 def summary(conn: Connection, thread_id: str) -> Payload:
-    """Who has written what: ``{summary: {participants, key_points, action_items}, total_messages}``; all empty where there is
+    """Summarize a thread: ``{summary: {participants, key_points, action_items}, total_messages}``; all empty where there is
     no such thread yet."""
     found = mailbox.headings(conn, thread_id)
     said = {

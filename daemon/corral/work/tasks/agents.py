@@ -1,4 +1,4 @@
-"""Who does a task, and by which runner: the agent it names, or one of the team that is capable of what it requires.
+"""The agent and the runner for a task: the agent it names, or one of the team that is capable of what it requires.
 
 Looked up when a task is submitted, so that what nobody could do is refused, and again when an attempt starts, so that what the
 team and the definitions say then is what counts.
@@ -23,12 +23,12 @@ from corral.store.rows.tasks import TaskDoer
 
 @dataclass(frozen=True)
 class Post:
-    """Who does a task.
+    """The agent and the runner for a task.
 
     Attributes:
-        runner: What executes it; None: nobody, a session claims it.
-        agent: Who is given it; None: whatever the settings say.
-        program: What the runner ``command`` starts instead of the task's own command.
+        runner: The runner that executes it; None: a session claims it.
+        agent: The agent that gets it; None: as the settings say.
+        program: The program that the runner ``command`` starts instead of the task's own command.
     """
 
     runner: RunnerName | None
@@ -37,7 +37,7 @@ class Post:
 
     @property
     def definition(self) -> AgentDefinition | None:
-        """What a Claude Code worker works by."""
+        """The instructions and limits of a Claude Code worker."""
         return self.agent.definition if self.agent and self.runner is RunnerName.CLAUDE else None
 
     @property
@@ -52,7 +52,7 @@ class Post:
 
     @property
     def instructions(self) -> str | None:
-        """What it is told beside its prompt: a definition's text first, where the client does not take that for itself."""
+        """Its instructions beside its prompt: a definition's text first, where the client does not take that for itself."""
         if self.agent is None:
             return None
         own = self.agent.definition if self.runner is RunnerName.COMMAND else None
@@ -78,13 +78,13 @@ def appoint(task: TaskDoer, roster: Roster, check: Check) -> Post:
     the team that declares a runner, has them all, and can start; if no member declares a runner, to whatever the settings say.
 
     Args:
-        task: What it says of that.
+        task: Its columns that choose the agent.
 
     Raises:
         NotFound: There is no such agent.
         InvalidInput: The agent, or everybody in the team, lacks what is required; or it has nothing to execute.
-        ConfigInvalid: What describes the agent is not valid.
-        RunnerUnavailable: What executes it is not there.
+        ConfigInvalid: The agent's definition is not valid.
+        RunnerUnavailable: Its runner is not installed.
     """
     required = (task["agent_requirements"] or {}).get("capabilities", [])
     if task["agent"] is not None:
@@ -106,7 +106,7 @@ def settle(submissions: Sequence[TaskSubmission], roster: Roster, check: Check) 
 
     Raises:
         InvalidInput: ``details['errors']`` names each task whose agent is not there, not valid or not capable.
-        RunnerUnavailable: What executes one of them is not there.
+        RunnerUnavailable: The runner of one of them is not installed.
     """
     check = cache(check)  # one look for all tasks of a batch
     settled: list[TaskSubmission] = []

@@ -25,7 +25,7 @@ from corral.work.tasks.retry import judge, judge_crash, judge_fault
 
 @dataclass(frozen=True)
 class Harvest:
-    """What an attempt has made that should land; a ref of the merge request to be holds ``head_sha`` already."""
+    """The commits of an attempt that should land; a ref of the merge request to be holds ``head_sha`` already."""
 
     merge_id: str
     branch: str
@@ -39,12 +39,12 @@ class Ending:
     """How an attempt ended.
 
     Attributes:
-        success: Whether the work was done; then ``harvest`` is what it changed, None if nothing.
+        success: Whether the work was done; then ``to_land`` has its changes, None if nothing.
         error_code: Why not, one word; ``interrupted`` if it was Corral that stopped it.
         retryable: Whether another attempt could end otherwise.
         is_fault: Whether it says nothing about the task, but of the machine: then it is not counted, and tried again.
-        remedy: What a person can do about a fault.
-        usage: What the task used so far, earlier attempts included.
+        remedy: The action that a person can take against a fault.
+        usage: The task's usage so far, earlier attempts included.
     """
 
     success: bool
@@ -53,7 +53,7 @@ class Ending:
     retryable: bool = True
     result: Payload | None = None
     usage: Payload = field(default_factory=dict)
-    harvest: Harvest | None = None
+    to_land: Harvest | None = None
     is_fault: bool = False
     remedy: str | None = None
 
@@ -112,7 +112,7 @@ def started(conn: Connection, task_id: str, token: int, now: datetime, *, pid: i
 def end(conn: Connection, task_id: str, token: int, ending: Ending, now: datetime, rules: TaskRules) -> TaskRow:
     """Close an attempt: one of completed, cancelled, interrupted, pending again, failed, dead.
 
-    What was asked for counts first: a task with a ``cancel_reason`` ends ``cancelled`` however the attempt went. The
+    A request to cancel counts first: a task with a ``cancel_reason`` ends ``cancelled`` however the attempt went. The
     merge request is queued in the same transaction, and dependents are told.
 
     Returns:
@@ -132,8 +132,8 @@ def end(conn: Connection, task_id: str, token: int, ending: Ending, now: datetim
     events.record(
         conn, now, kind, task_id=task_id, session_id=row["session_id"], data={"attempt": before["attempts"], **note}
     )
-    if status == TaskStatus.COMPLETED and ending.harvest is not None:
-        _queue(conn, row, ending.harvest, now)
+    if status == TaskStatus.COMPLETED and ending.to_land is not None:
+        _queue(conn, row, ending.to_land, now)
     if status in TERMINAL_TASKS:
         reconsider(conn, [task_id], now, unblock_on=rules.unblock_on)
     return row
@@ -216,7 +216,7 @@ def resume(conn: Connection, task_id: str, now: datetime, rules: TaskRules) -> T
 def call_off(
     conn: Connection, row: TaskRow, now: datetime, rules: TaskRules, *, reason: str, convention: bool
 ) -> TaskRow | None:
-    """End a task that no worker of ours is at work on, as cancelled. None if its state is another by now.
+    """End a task that no worker of ours executes, as cancelled. None if its state has changed since.
 
     Args:
         convention: It ends ``failed`` with :data:`CANCELLED_BY_ORCHESTRATOR`, not ``cancelled``.
@@ -253,7 +253,7 @@ def _outcome(before: TaskRow, ending: Ending, now: datetime, rules: TaskRules) -
         values = {**_called_off(before["cancel_reason"], ending.result, convention=convention), **_CLEARED}
         return values, {"reason": before["cancel_reason"], "error_code": values["error_code"]}
     if ending.success:
-        head = ending.harvest.head_sha if ending.harvest is not None else None
+        head = ending.to_land.head_sha if ending.to_land is not None else None
         done: Columns = {"error_code": None, "error_message": None, "result": ending.result, "head_sha": head}
         done |= _CLEARED
         return {"status": TaskStatus.COMPLETED, **done}, {"head_sha": head}

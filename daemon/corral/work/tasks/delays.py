@@ -22,7 +22,7 @@ from corral.work.workers.claim_pause import Pause
 
 FOR_SESSIONS = (
     "It has no command and no prompt, so no worker does it: it waits until a session takes it (`corral task claim`, or the "
-    "tool get_work). What nobody needs: `corral task cancel ID`."
+    "tool get_work). To drop it: `corral task cancel ID`."
 )
 MOST_NAMED = 3
 """Other tasks in a reason."""

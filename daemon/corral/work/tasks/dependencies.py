@@ -1,4 +1,4 @@
-"""What the fate of one task means for those that wait for it.
+"""Dependencies: the effect of a task's end on the tasks that wait for it.
 
 A dependent is ``waiting`` while a parent is open, ``pending`` once all have succeeded, and ``failed`` with
 ``dependency_failed`` as soon as one cannot succeed. :func:`reconsider` derives that from the parents' present
@@ -29,11 +29,11 @@ _KINDS = {
     TaskStatus.WAITING: EventKind.TASK_REVIVED,
     TaskStatus.FAILED: EventKind.TASK_FAILED,
 }
-"""What is recorded when parents put a task into a state."""
+"""The event that is recorded when parents change a task's state."""
 
 
 class Outlook(Enum):
-    """What a dependency is worth to the one who waits for it."""
+    """The state of a dependency for the task that waits for it."""
 
     OPEN = "open"
     MET = "met"

@@ -72,5 +72,5 @@ def _nothing_failed(task: TaskRow | None, merge: MergeRow | None) -> Conflict:
     return Conflict(
         f"{what} is {state}: there is nothing to dismiss.",
         cause="Only what failed or came back can be dismissed.",
-        remedy="`corral merge cancel ID` takes it out of the queue." if is_open else "Nothing is to be done.",
+        remedy="`corral merge cancel ID` takes it out of the queue." if is_open else "Nothing to do.",
     )

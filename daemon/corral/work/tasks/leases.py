@@ -2,7 +2,7 @@
 
 The lease is as good as its holder: it lasts while the session lives, however long a machine slept or a daemon was away, and
 when the session ends the task is on offer again (:mod:`corral.work.workers.departures`). A person's session falls silent
-while he works, so his lease lasts for its time.
+while they work, so their lease lasts for its time.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def complete(
 
     Args:
         holders: The session that speaks, and those it may speak for.
-        result: What the task yields; where it failed, its ``error_code`` names why.
+        result: The task's result; where it failed, its ``error_code`` names why.
 
     Raises:
         NotFound: No such task.
@@ -153,7 +153,7 @@ def complete(
 
 
 def held_task(conn: Connection, task_id: str, holders: Sequence[str]) -> TaskRow | None:
-    """The task, if one of these sessions is at work on it.
+    """The task, if one of these sessions has claimed it.
 
     Raises:
         NotFound: No such task.
@@ -171,7 +171,7 @@ def _holds(row: TaskRow, holders: Sequence[str]) -> bool:
 
 
 def also_held(conn: Connection, session_id: str, besides: TaskRow | None) -> list[Payload]:
-    """What a session claimed before and has not completed: what it forgot, or was never told because an answer was lost.
+    """Tasks that a session claimed before and has not completed: it forgot them, or the answer to its claim was lost.
 
     Returns:
         ``{task_id, title, lease_expires_at}``, the oldest first.
@@ -184,7 +184,7 @@ def also_held(conn: Connection, session_id: str, besides: TaskRow | None) -> lis
 
 
 def held(conn: Connection) -> list[TaskRow]:
-    """The tasks that sessions are at work on."""
+    """The tasks that sessions have claimed."""
     return tasks.in_status(conn, TaskStatus.RUNNING, offered=True)
 
 
@@ -217,14 +217,17 @@ def give_back(conn: Connection, session_id: str, reason: str, now: datetime, rul
 
 
 def _outlasts(holder: SessionRow | None, reason: str | None) -> bool:
-    """Whether a lease outlasts its session: a person says nothing while he works."""
+    """Whether a lease outlasts its session: a person's session is silent while they work."""
     return holder is not None and holder["agent_type"] == PERSON and reason == SILENT
 
 
 def _give_back(conn: Connection, row: TaskRow, now: datetime, rules: TaskRules) -> TaskRow:
     verdict = judge(row["attempts"], row["max_retries"], retryable=True, initial_s=0, max_s=0)
     is_dead = verdict.status != TaskStatus.PENDING
-    why: Columns = {"error_code": HOLDER_GONE, "error_message": "Whoever had claimed it went away before it was done."}
+    why: Columns = {
+        "error_code": HOLDER_GONE,
+        "error_message": "The session that had claimed it ended before it was done.",
+    }
     values: Columns = {"status": verdict.status, "lease_expires_at": None, "started_at": None}
     values |= {**why, "completed_at": iso(now)} if is_dead else {"session_id": None}
     moved = tasks.move(conn, row["task_id"], (TaskStatus.RUNNING,), values, token=row["fencing_token"])

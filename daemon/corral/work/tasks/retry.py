@@ -14,7 +14,7 @@ from corral.models.states import TaskStatus
 
 @dataclass(frozen=True)
 class Verdict:
-    """What becomes of a task whose attempt failed.
+    """Retry or dead: the next state of a task whose attempt failed.
 
     Attributes:
         status: ``pending`` (again), ``failed`` (never retryable) or ``dead`` (out of retries).

@@ -29,7 +29,7 @@ from corral.store.rows.tasks import ReadyTask, TaskRow
 from corral.store.tasks import tasks
 
 Ready = Callable[..., Iterator[ReadyTask]]
-"""What is on offer, as :func:`corral.store.tasks.tasks.ready` tells it: ``(conn, now, priority=…)``."""
+"""The tasks on offer, as :func:`corral.store.tasks.tasks.ready` tells it: ``(conn, now, priority=…)``."""
 
 HIGHEST = 10
 
@@ -57,7 +57,7 @@ def claim(
         session_id: The worker that will own it.
         lease_s: How long the lease lasts unless renewed, seconds.
         ageing_s: Seconds of waiting that are worth one step of priority; 0 is none.
-        ready: What is on offer; by default what a runner could start (:func:`startable`).
+        ready: The tasks on offer; by default what a runner could start (:func:`startable`).
         fold: Whether the file system ignores case, so that claims are compared like that.
         started: Whether the work begins with the claim: no worker's process has to be started first.
         key: Kept with the claim, by which it can be found again (:func:`corral.store.tasks.tasks.claimed_with`).
@@ -85,7 +85,7 @@ def claim(
 
 
 def startable(conn: Connection, now: str, *, priority: int | None = None) -> Iterator[ReadyTask]:
-    """What a runner could start now: as :func:`corral.store.tasks.tasks.ready`, but only one task under suspicion at a time.
+    """Tasks that a runner could start now: as :func:`corral.store.tasks.tasks.ready`, but only one suspected task at a time.
 
     Tasks that were running when a daemon died are suspected of having killed it. Where only one of them runs, the next death
     shows which; those that did nothing then are cleared by running to their end.

@@ -34,7 +34,7 @@ _NOT_STARTED = (TaskStatus.WAITING, TaskStatus.PENDING, TaskStatus.INTERRUPTED)
 _RETRYABLE = (TaskStatus.FAILED, TaskStatus.DEAD, TaskStatus.CANCELLED)
 _PAGE = 500
 _THE_WORK = ("task_type", "title", "description", "command", "prompt", "agent", "input_data")
-"""What is the same in two submissions of one task, whoever repeats it."""
+"""The fields that are equal in two submissions of one task, from any client."""
 
 
 def submit(conn: Connection, submission: TaskSubmission, now: datetime, rules: TaskRules) -> TaskRow:
@@ -150,9 +150,7 @@ def place(row: Payload) -> str:
 def _place(text: str) -> tuple[int, str]:
     priority, _, task_id = text.partition(",")
     if not priority.isdecimal() or len(priority) > 2 or not task_id:
-        raise InvalidInput(
-            f"{text[:80]!r} is no place in the list of tasks.", remedy="Go where the `Link` header says."
-        )
+        raise InvalidInput(f"Invalid cursor {text[:80]!r}.", remedy="Follow the `Link` header of the page before.")
     return int(priority), task_id
 
 

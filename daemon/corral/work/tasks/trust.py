@@ -16,10 +16,10 @@ from corral.work.tasks import scheduling
 
 
 class TrustGate:
-    """What is not approved yet, and which tasks it keeps from starting.
+    """Trust: commands that are not approved yet, and the tasks that they keep from starting.
 
     Args:
-        untrusted: What the user has not approved.
+        untrusted: The commands that the user has not approved.
         roster: Gives everybody who can be given a task; only asked for where an agent is among the untrusted.
     """
 
@@ -28,7 +28,7 @@ class TrustGate:
         self._make_roster = roster
 
     def needed(self, task: TaskDoer) -> list[Claim]:
-        """What a task would have executed that is not approved; empty: it may start."""
+        """Commands that a task would execute and that are not approved; empty: it may start."""
         return [claim for claim in self._untrusted if self._concerns(claim, task)]
 
     def reason(self, task: TaskDoer) -> str | None:
@@ -51,7 +51,7 @@ class TrustGate:
         return any(_works_by(agent, claim) for agent in self._agents(task))
 
     def _agents(self, task: TaskDoer) -> list[Agent]:
-        """Who may be given the task: the one that it names, or those of the team that have a runner."""
+        """Agents that may get the task: the one that it names, or those of the team that have a runner."""
         if task["agent"] is not None:
             try:
                 return [self._roster.find(task["agent"])]

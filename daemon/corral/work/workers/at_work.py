@@ -1,4 +1,4 @@
-"""What is at work in this daemon's hands: the news of it that the database does not have yet, and the mail that it gets."""
+"""Attempts in flight in this daemon: news of them that is not in the database yet, and the mail that they get."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Attempt:
         return {name: before[name] + value for name, value in asdict(usage).items()}
 
     def news(self, seen: Observation, lease_s: float, now: datetime) -> Columns | None:
-        """What the database does not know yet; None if there is nothing."""
+        """The news that is not in the database yet; None if there is none."""
         shown = {"progress": seen.progress, "usage": self.used(seen.usage)}
         due = self.beaten_at is None or abs(now - self.beaten_at) >= timedelta(seconds=BEAT_EVERY_S)
         if shown == self.shown and not due:
@@ -87,7 +87,7 @@ class Attempt:
 
 
 def record(conn: Connection, news: Iterable[tuple[Attempt, Columns]], now: datetime) -> None:
-    """Write the news, each a sign of life; of an attempt that lost its lease nothing."""
+    """Write the news, each a heartbeat; nothing of an attempt that lost its lease."""
     for attempt, values in news:
         task_id, token = attempt.key
         if tasks.move(conn, task_id, (TaskStatus.RUNNING,), values, token=token) is not None:

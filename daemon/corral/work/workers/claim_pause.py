@@ -29,7 +29,7 @@ class Pause:
     Attributes:
         error_code: Of the fault, see :mod:`corral.models.blame`.
         reason: What happened, for a person.
-        remedy: What a person can do.
+        remedy: The action that a person can take.
         since: When it was noticed.
         failures: Starts that failed in a row.
         probe_at: When one task is started to see whether the fault is over.

@@ -29,7 +29,7 @@ def end(
     """End a session, and its subagents with it.
 
     Args:
-        by: Who asked for it where that was somebody else: a session's id, or the person's; for the record.
+        by: The one who asked for it where that was somebody else: a session's id, or the person's; for the record.
 
     Returns:
         Its row, with the paths that came free as ``released``; None if it had ended before.

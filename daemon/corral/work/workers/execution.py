@@ -50,7 +50,7 @@ from corral.work.worktrees.provision import Provisioned
 
 @dataclass(frozen=True)
 class Site:
-    """What every attempt works with.
+    """Services and settings that every attempt uses.
 
     Attributes:
         runners: By name.
@@ -142,7 +142,7 @@ def _kill(site: Site, task: TaskRow, running: Running) -> None:
 
 
 def task_marks(grounds: Grounds, task_id: str) -> dict[str, str]:
-    """What every process of a task carries in its environment, and no process of another project."""
+    """The mark in the environment of every process of a task, and of no process of another project."""
     return {PROJECT_MARK: grounds.project_id, TASK_MARK: task_id}
 
 
@@ -152,7 +152,7 @@ def finish(site: Site, task: TaskRow, worktree: WorktreeRow, finished: Finished,
     Args:
         task: The leased row.
         worktree: Where it worked.
-        usage: What the task has used, earlier attempts included.
+        usage: The task's usage, earlier attempts included.
     """
     if not finished.success:
         ending = Ending(
@@ -184,7 +184,7 @@ def conclude(site: Site, task: TaskRow, worktree: WorktreeRow | None, ending: En
     status = site.grounds.db.write(lambda conn: _close(conn, site, task, worktree, ending))
     crash_point("task.closed")
     site.nudge("supervisor")
-    if ending.harvest is not None:
+    if ending.to_land is not None:
         site.nudge("landing")
     if worktree is not None:
         reclaim(site.grounds, worktree["worktree_id"], reason=f"task {task['task_id']} {status}")
@@ -244,7 +244,7 @@ def _running(conn: Connection, task: TaskRow, token: int, running: Running, now:
 
 
 def _appointed(site: Site, task: TaskRow) -> tuple[Post, Runner]:
-    """Who does it at this moment, and the runner that starts it."""
+    """The agent that does it now, and the runner that starts it."""
     roster = Roster(site.grounds.project, site.grounds.team().agents)
     post = appoint(task, roster, checked(site.runners))
     agent = post.agent.name if post.agent else None

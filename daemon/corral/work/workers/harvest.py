@@ -1,4 +1,4 @@
-"""What a worker has made: its left-overs committed, its commits found wherever it left them, nothing dropped."""
+"""Collect a worker's work: commit its uncommitted changes, find its commits wherever they are, drop nothing."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TRAILER = "Corral-Task"
 def harvest(grounds: Grounds, task: TaskRow, worktree: WorktreeRow, result: Payload | None, usage: Payload) -> Ending:
     """Bring a finished worker's work into a state that can land: committed, on the task's branch, and held.
 
-    What counts is the commit that the worktree's HEAD is at, wherever the worker switched to, if it descends from what the
+    The commit that counts is the worktree's HEAD, wherever the worker switched to, if it descends from what the
     task started at; where that is nothing new, the one line of commits that the worker left elsewhere.
 
     Returns:
@@ -69,7 +69,7 @@ def harvest(grounds: Grounds, task: TaskRow, worktree: WorktreeRow, result: Payl
     merge_id = new_id()
     candidates.hold(grounds.repo, merge_id, head)
     landing = Harvest(merge_id, branch, target, base, head)
-    return Ending(True, result=result, usage=usage, harvest=landing)
+    return Ending(True, result=result, usage=usage, to_land=landing)
 
 
 def _committed(checkout: Git, task: TaskRow, worktree: WorktreeRow, ref: str) -> str | None:
@@ -92,7 +92,7 @@ def _left_elsewhere(grounds: Grounds, worktree: WorktreeRow, left: list[str], en
 
 
 def committer(git: Git, task: TaskRow) -> Identity:
-    """Who commits for a task: git's configuration, else whoever submitted it, else Corral."""
+    """The committer for a task: git's configuration, else its submitter, else Corral."""
     name, email = task["author_name"], task["author_email"]
     return effective(git, Identity(name, email) if name and email else None)
 

@@ -44,7 +44,7 @@ def left_behind(checkout: Git, base: str, target: str) -> list[str]:
 
     Args:
         base: Only what descends from it counts.
-        target: What it has is merged already.
+        target: The branch whose commits are merged already.
 
     Returns:
         SHAs, none of which has another one; what was left and whose branch was deleted or reset is given up, not left.

@@ -1,10 +1,10 @@
 """The supervisor: one step that gives ready tasks to workers, follows them, and closes what has ended.
 
 Invariants:
-    * :meth:`Supervisor.step` alone changes who is at work; what is slow runs in the server's threads and reports back
+    * :meth:`Supervisor.step` alone changes the attempts in flight; what is slow runs in the server's threads and reports back
       through a queue. A step re-reads the rows, so a lost or doubled nudge is harmless.
     * A task is ``running`` in the database before anything is done for it, and a ``running`` row that nobody here works on
-      is taken for lost: it is requeued, never forgotten. (What sessions claimed is theirs: :mod:`corral.work.tasks.leases`.)
+      is taken for lost: it is requeued, never forgotten. (For tasks that sessions claimed: :mod:`corral.work.tasks.leases`.)
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class Supervisor:
         self._db.write(lambda conn: _interrupt_all(conn, now, rules))
 
     def recover(self, now: datetime) -> None:
-        """At the start: running tasks become ``interrupted`` until nothing of their worker lives; worktrees are put right."""
+        """At the start: running tasks become ``interrupted`` until nothing of their worker lives; worktrees are repaired."""
         if not self._recovered:  # what runs later is this daemon's own
             self._db.write(lambda conn: _mark_crashed(conn, now, self._settings().tasks))
             self._recovered = True
@@ -155,7 +155,7 @@ class Supervisor:
         self._sweeper.sweep(now, {task_id for task_id, _ in self._attempts})
         return self._next_look(now)
 
-    # -- who is at work --------------------------------------------------------------------------------------------
+    # -- attempts in flight ----------------------------------------------------------------------------------------
 
     def _follow(self, rows: Iterable[TaskRow], now: datetime, awake: datetime) -> None:
         present = {(row["task_id"], row["fencing_token"]): row for row in rows if row["status"] == TaskStatus.RUNNING}

@@ -42,7 +42,7 @@ class Sweeper:
         self.due: datetime | None = None
 
     def recover(self, interrupted: Collection[str]) -> None:
-        """At the start: put right what an earlier life left half-done; not of tasks whose worker may still be alive.
+        """At the start: repair what an earlier daemon left half-done; not of tasks whose worker may still be alive.
 
         Args:
             interrupted: The tasks that are ended and resumed first.
@@ -88,7 +88,7 @@ class Sweeper:
         return [row for row in found if row["task_id"] == task_id]
 
     def putting_right(self, worktree: WorktreeRow) -> Callable[[], None]:
-        """What a thread does to give a worktree back."""
+        """Give a worktree back, in a thread."""
         worktree_id = worktree["worktree_id"]
         self._righting.add(worktree_id)
 
@@ -118,6 +118,6 @@ class Sweeper:
             self.later(now)
 
     def _is_forsaken(self, worktree: WorktreeRow, at_work: Collection[str]) -> bool:
-        """A task's worktree that was going when whoever removed it failed, so that not even a note says why it stays."""
+        """A task's worktree whose removal failed before a note could say why it stays."""
         mine = worktree["purpose"] == WorktreePurpose.TASK
         return mine and worktree["worktree_id"] not in self._righting and worktree["task_id"] not in at_work

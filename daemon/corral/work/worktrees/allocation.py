@@ -62,7 +62,7 @@ def wanted() -> bool:
 
 @dataclass(frozen=True)
 class Grounds:
-    """What everyone who allocates or reclaims needs; shared by threads.
+    """Services and settings for allocating and reclaiming; shared by threads.
 
     Attributes:
         repo: The repository, for work on refs and worktrees.
@@ -70,7 +70,7 @@ class Grounds:
         clock: Stamps what slow work has done at its end.
         project_id: The project's, by which its processes are known.
         team: Gives the team in force.
-        untrusted: What files of the project would have executed and the user has not approved.
+        untrusted: Commands from the project's files that the user has not approved.
         fold: Whether the repository's file system ignores case.
         stopping: Set once the daemon ends all work: what waits for something gives up.
     """
@@ -113,7 +113,7 @@ def landing_target(grounds: Grounds, named: str | None) -> tuple[str, str]:
     """The branch that work lands on, and its present tip.
 
     Args:
-        named: What a task or a person asked for; None is ``landing.target``, else what the main checkout has.
+        named: The branch that a task or a person asked for; None is ``landing.target``, else what the main checkout has.
 
     Returns:
         Short branch name, SHA.
@@ -213,10 +213,10 @@ def begin_reclaim(grounds: Grounds, row: WorktreeRow) -> WorktreeRow | None:
 def reclaim(grounds: Grounds, worktree_id: str, *, reason: str) -> bool:
     """Remove a worktree that is ``reclaiming``; safe to repeat.
 
-    What cannot be removed stays, with a note on its row that says why; it is tried again later.
+    A worktree that cannot be removed stays, with a note on its row that says why; it is tried again later.
 
     Args:
-        reason: What the salvage is labelled with, one line.
+        reason: The label of the salvage, one line.
 
     Returns:
         Whether it is gone.
@@ -322,7 +322,7 @@ def make_usable(
         mark: In the environment of the setup commands, so that those of a dead daemon are found and ended.
         is_unwanted: Whether it is not needed after all; a setup command is ended then, or when all work ends.
         prove: Gives the checkout if the folder is Corral's own; asked before anything is written there.
-        name: What its log and what it owns outside of itself are called; None: like its folder.
+        name: The name of its log and of what it owns outside of itself; None: like its folder.
 
     Raises:
         PathReplaced: So says ``prove``.
@@ -368,7 +368,7 @@ def _ignored(checkout: Git, paths: list[str]) -> set[str]:
 
 
 def environment(grounds: Grounds, worktree: Path, made: Provisioned) -> dict[str, str]:
-    """What a process that works in an allocated worktree is told, on top of its own environment."""
+    """Variables for a process in an allocated worktree, on top of its own environment."""
     own = str(grounds.project.run_dir / "bin")
     path = os.pathsep.join([*made.path_prefixes, own, os.environ.get("PATH", os.defpath)])
     said = {WORKTREE_MARK: str(worktree), "CORRAL_PROJECT": str(grounds.project.root), PROJECT_MARK: grounds.project_id}

@@ -128,7 +128,7 @@ def link(source: Path, target: Path, folder: Folder, lead: Callable[[Path], Path
     Args:
         source: A real folder of the main checkout.
         target: Where it is built; does not exist yet.
-        folder: What is private and what is left out.
+        folder: Its private and its excluded parts.
         lead: Where the link for one child shall lead.
         cow: Share blocks where possible.
 
@@ -159,7 +159,7 @@ def relocate(venv: Path, place: Path, old_place: Path, main: Path, worktree: Pat
     Args:
         venv: The copy, private, wherever it was built.
         place: Where it will finally stand.
-        old_place: What it was copied from.
+        old_place: The folder that it was copied from.
         main: The main checkout, whose path the files name.
         worktree: The path that replaces it.
     """
@@ -203,7 +203,7 @@ def _runnable(text: bytes, place: Path) -> bytes:
     inside = interpreter.startswith(os.fsencode(place) + b"/bin/")
     if not first.startswith(b"#!") or not inside or (len(first) <= _SHEBANG_LIMIT and b" " not in interpreter):
         return text
-    # What pip writes in this case: a shell line that Python reads as a string.
+    # In this case pip writes a shell line that Python reads as a string.
     return b"#!/bin/sh\n'''exec' \"" + interpreter + b'" "$0" "$@"\n' + b"' '''" + newline + rest
 
 

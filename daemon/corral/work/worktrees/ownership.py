@@ -1,6 +1,6 @@
 """The rows of worktrees and what stands at their paths: a folder is made with its record, and proven before it is touched.
 
-What fails the proof stays as it is. Its row says what stands there instead and what to type, until it is so no more.
+A worktree that fails the proof stays as it is. Its row says what stands there instead and what to type, until it is so no more.
 """
 
 from __future__ import annotations

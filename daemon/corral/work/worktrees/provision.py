@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 INCLUDE_FILE = ".worktreeinclude"
 MARKER = ".gitignore"
 MARKER_TEXT = "# Provisioned by Corral for this worktree alone; never to be committed.\n*\n"
-"""What begins the marker of a provisioned folder; then, in a comment, what its source and itself held at the time."""
+"""The beginning of the marker of a provisioned folder; then, in a comment, what its source and itself held at the time."""
 RECIPES_OWN_SETUP = "recipe"
 """The entry of ``worktrees.setup`` that allows the recipes' own commands."""
 
@@ -45,7 +45,7 @@ IsIgnored = Callable[[list[str]], set[str]]
 
 @dataclass(frozen=True)
 class Provisioned:
-    """What a worktree has got, and what a process in it must be told.
+    """The result of provisioning a worktree, and the variables for a process in it.
 
     Attributes:
         env: Variables for every process in the worktree.
@@ -55,7 +55,7 @@ class Provisioned:
         exclude: Repository-relative paths that were provisioned and that git's rules do not ignore: never commit them.
         notes: One line for a person about each thing that was done or left.
         setup: Commands to run in the worktree with :func:`run_setup` before its first use.
-        disk_bytes: What the copies take on disk; clones that share blocks, and links, count nothing.
+        disk_bytes: The size of the copies on disk; clones that share blocks, and links, count nothing.
     """
 
     env: dict[str, str]
@@ -70,7 +70,7 @@ class Provisioned:
 
 @dataclass
 class _Progress:
-    """What one run works on, and what it has gathered so far."""
+    """The inputs of one run, and its results so far."""
 
     main: Path
     worktree: Path
@@ -102,7 +102,7 @@ def provision(
         settings: The settings in force (``worktrees``).
         port_base: First port of the worktree's own block; None when it has none.
         is_ignored: Which of some repository-relative paths git ignores in the worktree; a tracked path never is.
-        name: What it owns outside of itself is named after this; None: after its folder.
+        name: Names what it owns outside of itself; None: after its folder.
 
     Raises:
         ConfigInvalid: ``worktrees.recipes`` names a recipe that does not exist.
@@ -148,7 +148,7 @@ def provision(
 
 
 def _said(main: str, worktree: Path, name: str, port_base: int | None, each: int) -> tuple[dict[str, str], ...]:
-    """What placeholders stand for, and the variables that every worktree has."""
+    """Values of the placeholders, and the variables that every worktree has."""
     values = {"worktree": str(worktree), "name": _slug(main, name), "port": "", "ports": ""}
     if port_base is None or each == 0:
         return values, {}
@@ -205,7 +205,7 @@ def _cow_works(main: Path, aside: Path) -> bool:
 
 
 def _bring_all(recipe: Recipe, progress: _Progress) -> list[tuple[Folder, str]]:
-    """Bring every folder of a recipe; returns those that the worktree now has, whoever made them."""
+    """Bring every folder of a recipe; returns those that the worktree now has, old and new."""
     present = []
     for folder in recipe.folders:
         if folder.mode == "skip":

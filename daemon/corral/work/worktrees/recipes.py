@@ -16,7 +16,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from corral.errors import ConfigInvalid
 
 PLACEHOLDERS = frozenset({"worktree", "name", "port", "ports"})
-"""What a value of ``env`` may name in braces; a folder's values may name ``{folder}`` as well: its absolute path."""
+"""Names that a value of ``env`` may have in braces; a folder's values may name ``{folder}`` as well: its absolute path."""
 
 
 def _inside(text: str) -> str:
@@ -57,7 +57,7 @@ class Folder(_Strict):
         private: Children that ``link`` copies, because tools write into them or they find their project by their own place.
         omit: Children that are left out: caches that a worktree fills by itself.
         watch: Globs inside the folder (``.`` for itself) whose listing says what is installed. When it changes in the main
-            checkout, a worktree that has not changed its own gets the folder anew.
+            checkout, a worktree that has not changed its own gets the folder again.
         env: Variables that are set when the worktree has the folder.
         path_prefixes: Folders put in front of ``PATH`` when the worktree has the folder.
     """
@@ -79,8 +79,8 @@ class Recipe(_Strict):
     Attributes:
         name: The file's name without its suffix.
         detect: Globs, relative to the root; the recipe applies where one of them matches.
-        folders: What git does not carry.
-        setup: Command that makes the folders anew; run only where the user allowed it and the main checkout has none.
+        folders: The folders that git does not carry.
+        setup: Command that makes the folders; run only where the user allowed it and the main checkout has none.
         env: Variables that are always set.
     """
 

@@ -1,7 +1,7 @@
-"""What earlier runs left in a folder that is used again: build products and caches, which git ignores and a run may trust.
+"""Residue of earlier runs in a folder that is used again: build products and caches, which git ignores and a run may trust.
 
 A verification must see the commit and nothing of its predecessors: CPython, for one, runs an old ``.pyc`` if the source has the
-same size and the same second. What was brought or set up for the folder stays, by its whole path: a list of it is in the
+same size and the same second. Files that were brought or set up for the folder stay, by its whole path: a list of it is in the
 worktree's git directory, written between the setup and the run.
 """
 
@@ -38,7 +38,7 @@ def remove(checkout: Git, top: Path, setup: Sequence[str]) -> None:
 def remember(checkout: Git, setup: Sequence[str], made: Provisioned) -> None:
     """Take down what is to stay: what was brought, and what the setup commands have made beside it.
 
-    Call it before anything else runs in the worktree. Copies of single files are made anew each time, and not kept.
+    Call it before anything else runs in the worktree. Copies of single files are made each time, and not kept.
 
     Raises:
         GitFailed: Git could not list what is there.
@@ -53,7 +53,7 @@ def remember(checkout: Git, setup: Sequence[str], made: Provisioned) -> None:
 def _recorded(checkout: Git, setup: Sequence[str]) -> set[PurePosixPath]:
     try:
         found = json.loads((checkout.git_dir / _RECORD).read_text())
-    except (FileNotFoundError, ValueError):  # none yet, or half of one: everything is made anew
+    except (FileNotFoundError, ValueError):  # none yet, or half of one: everything is made again
         return set()
     return set(map(PurePosixPath, found["kept"])) if found["setup"] == list(setup) else set()
 

@@ -1,4 +1,4 @@
-"""What of a main checkout may be brought into a worktree: found by reading, without entering what is closed.
+"""Files of a main checkout that may be brought into a worktree: found by reading, without entering what is closed.
 
 Closed are git's own folder, Corral's, and every nested checkout (a worktree inside the main one, a submodule): copying
 worktrees into worktrees fills a disk.

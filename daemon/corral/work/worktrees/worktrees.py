@@ -75,7 +75,7 @@ class Worktrees:
         Args:
             name: Folder's name; the branch is ``corral/<name>``, or with a number behind it where that exists.
             session_id: Whose it is; None: a person's.
-            base: What it starts at; None: the target's tip.
+            base: The commit that it starts at; None: the target's tip.
 
         Raises:
             InvalidInput: The name cannot be one, or ``base`` is no commit-ish.
@@ -118,7 +118,7 @@ class Worktrees:
 
         Raises:
             NotFound: No such worktree.
-            WorkAtRisk: Somebody is at work in it.
+            WorkAtRisk: A session works in it.
         """
         row = self._grounds.db.read(lambda conn: rows.live_by_name(conn, name))
         if row is None:
@@ -153,7 +153,7 @@ class Worktrees:
                 give_up(self._grounds, row, reason="its subagent has ended")
 
     def salvaged(self, name: str | None = None) -> list[Payload]:
-        """What was salvaged (of one worktree): ``name, ref, sha, at, reason, files``; newest first."""
+        """Salvaged work (of one worktree): ``name, ref, sha, at, reason, files``; newest first."""
         found = salvage.listing(self._grounds.repo, name)
         return [vars(one) for one in sorted(found, key=lambda one: one.at, reverse=True)]
 
@@ -204,7 +204,7 @@ class Worktrees:
         for session in self._grounds.db.read(sessions.live):
             if session["worktree"] and Path(session["worktree"]).resolve() == Path(row["path"]).resolve():
                 raise WorkAtRisk(
-                    f"{session['agent_name']} is at work in {row['name']}.",
+                    f"{session['agent_name']} works in {row['name']}.",
                     cause=f"The session is {session['status']}.",
                     remedy="End that session, or cancel its task, first.",
                 )
