@@ -45,7 +45,7 @@ def inbox(
     limit: int = 20,
     written: Mapping[str, str] | None = None,
 ) -> Iterator[InboxMessage] | Iterator[WrittenMessage]:
-    """A session's mail, the newest first; of all sessions where none is named. Rows beyond the page are not read.
+    """A session's mail, the newest first; of all sessions where none is named. Rows are read as it is iterated.
 
     Args:
         blind: With the blind copies that the session got: for itself only. Those of everybody are never told.

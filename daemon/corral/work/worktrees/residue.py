@@ -1,7 +1,7 @@
 """Residue of earlier runs in a folder that is used again: build products and caches, which git ignores and a run may trust.
 
 A verification must see the commit and nothing of its predecessors: CPython, for one, runs an old ``.pyc`` if the source has the
-same size and the same second. Files that were brought or set up for the folder stay, by its whole path: a list of it is in the
+same size and the same second. Files that were brought or set up for the folder stay, by their whole path: a list of it is in the
 worktree's git directory, written between the setup and the run.
 """
 
