@@ -78,13 +78,25 @@ WORDS = [
 ]
 
 DOCUMENTS = [
-    *(page for page in ROOT.glob("*.md") if page.name != "CHANGELOG.md"),
+    *ROOT.glob("*.md"),
     *ROOT.glob("docs/**/*.md"),
     *ROOT.glob("skills/*/SKILL.md"),
     *ROOT.glob(".claude/agents/*.md"),
     ROOT / "worktrees" / "README.md",
 ]
-FOLDERS = ["cli", "client", "config", "coordination/mail", "git", "landing", "models", "observe", "runners", "work"]
+FOLDERS = [
+    "app",
+    "cli",
+    "client",
+    "config",
+    "coordination/mail",
+    "git",
+    "landing",
+    "models",
+    "observe",
+    "runners",
+    "work",
+]
 SOURCES = [
     *(file for folder in FOLDERS for file in ROOT.glob(f"daemon/corral/{folder}/**/*.py")),
     *ROOT.glob("daemon/corral/*.py"),

@@ -1,4 +1,4 @@
-"""Who acts by a request: the session that it names, or the person at the keyboard."""
+"""The session that a request acts for: the one that it names, or that of the person at the keyboard."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PERSON = "person"
 
 @cache
 def person() -> str:
-    """The id of the session of the person at the keyboard: whoever started the daemon."""
+    """The id of the session of the person at the keyboard: the user who runs the daemon."""
     return f"{PERSON}-{user_name()}"
 
 
@@ -52,7 +52,7 @@ def speaker(conn: Connection, session_id: str | None, now: datetime) -> Speaker:
 
 @dataclass(frozen=True)
 class Actor:
-    """Who makes a request over HTTP; an MCP call knows more of whoever makes it.
+    """The caller of a request over HTTP. An MCP call knows more about its caller.
 
     Attributes:
         session_id: The session that the request names; None: the person at the keyboard.

@@ -1,4 +1,4 @@
-"""Who can be given a task at this moment."""
+"""The agents that a task can name at this moment."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What a session says is done lands, as a worker's work does: dependents would else start without it.
+"""Completing a claimed task: the commits of its session are submitted to land, so that dependents start with them.
 
-The branch counts that Corral made for the session, in the worktree where it is now. What it did elsewhere it hands in itself.
+Only the branch that Corral created for the session counts, in the worktree where it is now. It submits other branches itself.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ async def complete(actor: Actor, task_id: str, **said: Any) -> Payload:
     """End a claimed task as its holder says; where it succeeded, what its session committed is handed in first.
 
     Args:
-        actor: Who says so.
+        actor: The session that completes it.
         said: Of :func:`corral.work.tasks.leases.complete`.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Answers as JSON. Half a surrogate pair, of a file's name that is no UTF-8 or of whoever sent one, is no reason to fail."""
+"""Answers as JSON. Half of a surrogate pair, from a file name that is not UTF-8 or from a client, does not make them fail."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def json_bytes(value: Any) -> bytes:
 
 
 def utf8(value: Any) -> Any:
-    """A value for whoever must have UTF-8: itself, or a copy where half a pair is shown as what it was."""
+    """A value that can be written as UTF-8: itself, or a copy that shows half a pair as its escape."""
     try:
         to_json(value)
     except ValueError:  # that, or too deep for it

@@ -1,4 +1,4 @@
-"""What the disk, git and the mail say of those who hold locks; looked up before one is taken from its holder.
+"""Signs of activity of lock holders, from the disk, git and their mail; read before a lock is taken from its holder.
 
 The judgement is :mod:`corral.coordination.locks.stale_holders`.
 """

@@ -1,7 +1,7 @@
 """A request that waits for its turn: woken by what changes, ended by its limit, its session's end or its connection's.
 
-Nothing is polled. Whoever waits looks again when something was stored, when the first lock in its way expires, and when
-it is time for a sign of life: of its session, and for its place in the queue.
+Nothing is polled. A waiting request looks again when something was stored, when the first lock in its way expires, and when
+the heartbeat of its session and of its place in the queue is due.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ async def acquire(
     """Reserve all the keys, now or when it is this request's turn.
 
     Args:
-        actor: Who asks.
+        actor: The session that asks.
         wait_s: At most so long; 0: now or not at all.
         hung_up: Waits until nobody is there to hear the answer any more; called where there is something to wait for.
 
@@ -60,7 +60,7 @@ async def acquire(
     if wait_s and len(wish.keys) > MAX_AWAITED:
         raise InvalidInput(
             f"{len(wish.keys)} paths are too many to wait for.",
-            cause=f"Whoever comes later is compared with each; {MAX_AWAITED} are taken.",
+            cause=f"Each later request is compared with all of them; at most {MAX_AWAITED} are allowed.",
             remedy="Name a folder or a glob that covers them.",
         )
     services = actor.services
@@ -99,7 +99,7 @@ async def _turn(services: Services, wait: Wait, wait_s: float, gone: asyncio.Fut
             found = await services.store.read(partial(lock_waits.obstacles, wait=wait, now=now))
             if services.stopping:
                 raise DaemonUnreachable(
-                    "The daemon stops.", remedy="Ask again: it is started anew, and the queue with it."
+                    "The daemon stops.", remedy="Ask again: the next command starts it, and the queue goes on."
                 )
             if gone is not None and gone.done():
                 raise Conflict("Nobody waits for the answer any more.", cause="The connection was closed.")

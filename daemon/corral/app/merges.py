@@ -58,7 +58,7 @@ async def submit(
 
 
 def merge_settled(settings: SettingsHolder) -> OnSettled:
-    """What the end of a merge request means: dependents become ready, or fail."""
+    """The effect of a merge request's end on its task: dependents become ready, or fail."""
 
     def settled(conn: Connection, merge: MergeRow, at: datetime) -> None:
         if merge["task_id"] is not None:

@@ -1,7 +1,7 @@
 """Long lists: a page at a time, bounded by number and by size, made into text where they are read.
 
-No list is turned into text on the event loop, nor in one step: whoever asks for the longest page there is does not keep
-the others waiting. What does not fit is left out, and the answer says so, and how to ask for it:
+No list is turned into text on the event loop, nor in one step, so that the longest page does not keep other requests waiting.
+Rows that do not fit are left out; the answer says so, and how to ask for them:
 
 * over HTTP by a ``Link`` header with ``rel="next"``; the body is the list and nothing else;
 * a tool beside the list, a resource by a second content.

@@ -25,7 +25,7 @@ LOOK_EVERY_S = 3.0
 """Between two looks at the processes of live sessions; without a live session nothing is looked at."""
 
 AT_ONCE = 20
-"""Sessions that end in one transaction, at most: whoever writes meanwhile waits for no more than these."""
+"""Most sessions that end in one transaction, so that other writes do not wait long."""
 
 DEFAULT_THRESHOLD_MINUTES, MAX_THRESHOLD_MINUTES = 15, 7 * 24 * 60
 

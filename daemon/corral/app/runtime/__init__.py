@@ -1,1 +1,1 @@
-"""What operations are given: the daemon's parts, access to the store, waiting for changes, waking the jobs."""
+"""The services that operations use: the daemon's parts, access to the store, waiting for changes, waking the jobs."""

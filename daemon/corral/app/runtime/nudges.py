@@ -8,7 +8,7 @@ from typing import Protocol
 from corral.app.runtime.changes import Changes
 
 SOON_S = 0.5
-"""What is asked for without hurry is done after so many seconds at most."""
+"""Longest delay of a step that is not urgent, seconds."""
 
 
 class Nudgeable(Protocol):
@@ -19,7 +19,7 @@ class Nudgeable(Protocol):
 
 
 class Nudges:
-    """Wakes jobs, and with them whoever waits for a change.
+    """Wakes jobs, and with them the requests that wait for a change.
 
     Args:
         jobs: By name; more may come later.

@@ -1,4 +1,4 @@
-"""What an operation may use: one object, built once by :mod:`corral.server.process.assembly`."""
+"""The services that operations use: one object, built once by :mod:`corral.server.process.assembly`."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Services:
     reload: Callable[[], None]
     witness: Witness = field(default_factory=Witness)
     faults: dict[str, Need] = field(default_factory=dict)
-    """What needs a person and no row knows, by a name of the noticing part's own; who notices its end takes it out."""
+    """Conditions that need a person and are in no row, each under a key of the part that noticed it, which also removes it."""
     stop_requested: Callable[[bool], None] = lambda _drain: None
     stopping: bool = False
     unwatched: bool = True
@@ -82,7 +82,7 @@ class Services:
         return clock.now()
 
     def nudge(self, name: str) -> None:
-        """Ask a job to look now, and wake whoever waits for a change."""
+        """Ask a job to look now, and wake the requests that wait for a change."""
         self.nudges.now(name)
 
     async def work(self, function: Callable[[], T]) -> T:

@@ -57,7 +57,7 @@ class SettingsHolder:
         return self._loaded.settings
 
     def reload(self) -> None:
-        """Read the files again. What is invalid is logged and shown by ``corral status``; the old settings stay."""
+        """Read the files again. Invalid ones are logged and shown by ``corral status``; the old settings stay."""
         try:
             loaded = self._load(None)
         except ConfigInvalid as error:
@@ -75,7 +75,7 @@ class SettingsHolder:
                 tell(loaded.settings)
 
     def untrusted(self, target: str | None = None) -> list[trust.Claim]:
-        """What files of the project would have executed and the user has not approved on this machine.
+        """The commands that files of the project would run and the user has not approved on this machine.
 
         Args:
             target: The full name of a branch whose committed file counts for landing; None: that of the working copy.
@@ -94,7 +94,7 @@ class SettingsHolder:
             target: Full ref name.
 
         Raises:
-            ConfigInvalid: The committed file is broken; nothing lands until it is mended.
+            ConfigInvalid: The committed file is broken; nothing lands until it is fixed.
             NotTrusted: The user has not approved what it would have executed.
         """
         loaded = self._committed(target)

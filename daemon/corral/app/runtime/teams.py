@@ -30,7 +30,7 @@ class TeamsHolder:
         return self._teams
 
     def reload(self) -> None:
-        """Read the file again. What is invalid is logged and shown by ``corral status``; the last good team stays."""
+        """Read the file again. An invalid one is logged and shown by ``corral status``; the last good team stays."""
         try:
             team = read_team(self._file)
         except ConfigInvalid as error:

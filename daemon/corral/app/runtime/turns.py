@@ -9,8 +9,8 @@ from collections import deque
 class Turns:
     """Lets one after another go on, each in a turn of the loop of its own, first come first served.
 
-    What is written to connections goes out at the end of a turn: of ten who are answered in one, the first would wait for
-    the last.
+    Answers are sent at the end of a turn of the loop: of ten requests that are answered in one turn, the first would wait for the
+    last.
     """
 
     def __init__(self) -> None:

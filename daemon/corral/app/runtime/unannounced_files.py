@@ -1,4 +1,4 @@
-"""What is remembered of the time in which no daemon ran. Every method is a dictionary operation; thread-safe."""
+"""Sessions and files of the time in which no daemon ran. Every method is a dictionary operation; thread-safe."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Unannounced:
             return self._heard.get(session_id)
 
     def take_due(self) -> frozenset[str] | None:
-        """The sessions that were heard, if there is something to be looked at; whoever is heard from now on is due again."""
+        """The sessions that were heard, if there is something to examine; a session that is heard from now on is due again."""
         with self._lock:
             due, self._due = self._due, False
             return frozenset(self._heard.keys() & self._looks_left.keys()) if due else None
@@ -78,7 +78,7 @@ class Unannounced:
             self._again.add(session_id)
 
     def looked_at(self, heard: Iterable[str]) -> None:
-        """What these sessions did before they were heard has been looked at."""
+        """The changes of these sessions before they were heard have been examined."""
         with self._lock:
             for session_id in heard:
                 self._looks_left[session_id] -= 1

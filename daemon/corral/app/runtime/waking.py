@@ -51,15 +51,15 @@ class Waiters:
         self._looking: asyncio.Task[None] | None = None
 
     async def mail(self, client: int, session_id: str, gone: asyncio.Future[Any]) -> list[str]:
-        """Wait for mail to the session that rests in a client, and hand it over: then the session is at work.
+        """Wait for mail to the session that rests in a client, and hand it over: then the session is active.
 
         Args:
             client: The client's process id. Its session of the moment is served: after ``/clear`` that is another one.
             session_id: The session that began to wait; served where nobody knows the process of it.
-            gone: Done when whoever waits has gone.
+            gone: Done when the waiting hook has gone.
 
         Returns:
-            What the session is told; nothing if it is not to wait any longer: another one waits in its place, or the
+            The text for the session; nothing if it is not to wait any longer: another hook waits in its place, or the
             daemon stops.
         """
         me = _Waiter(client, session_id)
