@@ -95,6 +95,7 @@ FOLDERS = [
     "models",
     "observe",
     "runners",
+    "server",
     "work",
 ]
 SOURCES = [

@@ -1,6 +1,6 @@
 """``python -m corral.server --project ROOT``: start the daemon of one project and leave when it is ready.
 
-Nothing heavy is imported before the lock is ours: of twenty starters nineteen only look, wait for the winner, and leave.
+Nothing heavy is imported before this process has the lock: of twenty starters nineteen only wait for the winner, and end.
 """
 
 from __future__ import annotations
@@ -88,18 +88,18 @@ def _serve(instance: Instance, pipe: int | None) -> int:
     def report(message: bytes) -> None:
         nonlocal pipe
         if pipe is not None:
-            with suppress(BrokenPipeError):  # whoever asked for the daemon was killed meanwhile; others will ask
+            with suppress(BrokenPipeError):  # the command that started the daemon was killed meanwhile; others will ask
                 os.write(pipe, message)
             os.close(pipe)
             pipe = None
 
-    shorten(instance.project.logs_dir / "hook.log")  # hooks only append; whoever has the lock is alone in this
+    shorten(instance.project.logs_dir / "hook.log")  # hooks only append; only the holder of the lock shortens it
     try:
         from corral.server.process.daemon import serve  # heavy: only the winner of the lock pays for it
 
         gc.set_threshold(GARBAGE)
         if serve(instance, ready=lambda: report(b"ready")):
-            # Whoever asks meanwhile may start it too: the lock decides, as for any two starters.
+            # Another command may start it meanwhile too: the lock decides, as for any two starters.
             os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
     except CorralError as error:
         if pipe is None:

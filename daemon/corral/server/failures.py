@@ -1,4 +1,4 @@
-"""What is answered where a request failed in a way nobody foresaw."""
+"""The error for a request that failed in an unforeseen way."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Claude Code's hook events: from the payload to the answer.
 
-Every event is a sign of life. Events may come twice (two copies of the plugin, a retried call): each handler may run twice.
-What is handed over once (mail, notices, a held Stop) goes only with an answer that comes in time, and is handed over again when
-the bridge says that it did not hear the answer. An event of a folder that is not this project's is answered with nothing.
+Every event is a heartbeat. Events may come twice (two copies of the plugin, a retried call): each handler may run twice.
+Deliveries (mail, notices, a held Stop) go only with an answer that comes in time, and are repeated when
+the bridge reports that it lost the answer. An event of a folder that is not this project's is answered with nothing.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ Handler = Callable[[Services, HookEvent], Awaitable[Answer]]
 
 
 async def answer(services: Services, name: str, payload: Mapping[str, Any]) -> Answer:
-    """Handle one event; an event that nobody knows is only a sign of life.
+    """Handle one event; an unknown event is only a heartbeat.
 
     Raises:
         InvalidInput: It names no session that could be.
@@ -128,7 +128,7 @@ async def _after_tool(services: Services, event: HookEvent) -> Answer:
 
 
 async def _after_batch(services: Services, event: HookEvent) -> Answer:
-    """What waits reaches a session whatever tools it uses. Nothing is written unless something waits, or it was long silent."""
+    """Deliver waiting mail and notices, at any tool. Nothing is written unless something waits, or it was long silent."""
     now = services.now()
 
     def is_due(conn: Connection) -> bool:
@@ -148,7 +148,7 @@ async def _after_batch(services: Services, event: HookEvent) -> Answer:
 
 
 def _waiting_words(services: Services, conn: Connection, event: HookEvent) -> list[str]:
-    """What was left for whoever the event is of: notices and mail, once."""
+    """Notices and mail that wait for the session of an event, each once."""
     if _is_late(services, event):
         return []
     at = event.came_at
@@ -266,7 +266,7 @@ async def _stop_failure(services: Services, event: HookEvent) -> Answer:
 
 
 def _holding(services: Services, conn: Connection, event: HookEvent) -> str | None:
-    """The urgent mail for which whoever stops must go on."""
+    """The urgent mail that keeps a session from stopping."""
     if event.held_before or _is_late(services, event):
         return None
     return mailing.hold(conn, event.actor, event.came_at)

@@ -1,4 +1,4 @@
-"""What an event tells of its session: who it is, and that it lives."""
+"""The session of an event: its identity, and that it is alive."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BRIDGE_WITHIN = timedelta(seconds=10)
 
 
 def arrival(services: Services, event: HookEvent) -> Arrival:
-    """What an event tells about its session."""
+    """The session that an event describes."""
     checkout = find_checkout(Path(event.cwd)) if event.cwd else None
     ours = checkout is not None and checkout.common_dir == services.project.common_dir
     pid = event.client_pid
@@ -62,9 +62,9 @@ Present = Callable[[Connection], Holder]
 
 
 def presence(services: Services, event: HookEvent, now: datetime) -> Present:
-    """What marks the session (and inside a subagent its parent) alive and at work, to be called in a write.
+    """A function that marks the session (and in a subagent its parent) as alive and active, to be called in a write.
 
-    What an event tells is read from the disk here, before the write: the one writer waits for nobody's files.
+    The details of the event are read from the disk here, before the write: the writer must not wait for files.
     """
     seen = arrival(services, event)
 

@@ -1,4 +1,4 @@
-"""Shell commands: dangerous ones are refused while others are at work; what a command wrote is found when it ends.
+"""Shell commands: dangerous ones are refused while other sessions are active; a command's changes are found when it ends.
 
 A command is confined by nothing, so the checkout is compared before and after it: the one it runs in, and those it names. What
 other sessions hold with uncommitted content is copied before, so that whatever it does to that can be undone.
@@ -122,7 +122,7 @@ async def after(services: Services, event: HookEvent, policy: Policy) -> list[st
 
 
 def _changes(services: Services, call: ShellCall, top: str, found: Changed) -> ShellChanges:
-    """What was found in a checkout, in the words of locks."""
+    """The changes found in a checkout, as lock keys."""
 
     def key_of(path: str) -> LockKey:
         return literal_key(path, fold=services.fold)
@@ -151,7 +151,7 @@ def _restore_command(top: str, ref: str, path: str) -> str:
 def _traces(
     services: Services, call: ShellCall, own: Checkout | None, here: set[str]
 ) -> tuple[dict[str, Changed], dict[str, Any]]:
-    """What differs in each checkout; and the commits that the session made in its own, where its command alone ran git."""
+    """The differences in each checkout, and the session's commits in its own, where its command alone ran git."""
     call.after = {top: look(services, Path(top)) for top in call.before if Path(top).is_dir()}
     others = [other for other in services.witness.shell_calls() if other.ended is not None or other.actor in here]
     found = {top: attribution.changed(call, top, others) for top in call.after}

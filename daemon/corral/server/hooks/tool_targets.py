@@ -1,4 +1,4 @@
-"""What a tool call writes to: the file of an edit; the checkouts that a shell command runs in, or names."""
+"""The targets of a tool call: the file of an edit; the checkouts that a shell command runs in, or names."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _WORD = re.compile(r"[^\s'\"`;|&<>()=,]+")
 
 
 def target_of(services: Services, event: HookEvent) -> Target | None:
-    """What an edit writes to, resolved through symlinks; None if that is not in this project."""
+    """The file of an edit, resolved through symlinks; None if it is not in this project."""
     return target_at(services, Path(event.cwd, event.path))
 
 

@@ -1,6 +1,6 @@
 """The tool calls of a session, as its client's transcript tells of them: what no hook told while no daemon ran.
 
-What is not as expected is passed over, as in :mod:`corral.coordination.sessions.transcripts`.
+Unexpected content is skipped, as in :mod:`corral.coordination.sessions.transcripts`.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class ToolCall:
 
     Attributes:
         cwd: Where the session was.
-        path: What an edit tool writes to, as the model named it; empty for other tools.
-        command: What a shell runs; empty for other tools.
+        path: The file of an edit tool, as the model named it; empty for other tools.
+        command: The command of a shell tool; empty for other tools.
         began: When the model asked for it.
         ended: When its result was written down; None while there is none.
         failed: Whether that was an error, or a refusal.

@@ -1,4 +1,4 @@
-"""What changed while no daemon ran: looked at once when one is back, and again with each session's first event after that.
+"""Changes made while no daemon ran: examined after a start, and again with each session's first event after that.
 
 Memory only: what a daemon knows of it goes with it, and the next one looks again at what happened since it was last heard of.
 """
@@ -264,7 +264,7 @@ def _folder_changed_at(path: Path) -> datetime | None:
 
 
 def at_start(project: Project, living: Iterable[SessionLife], now: datetime) -> Unannounced:
-    """What is known before the first session is heard: when each of them was heard last, and the last daemon was at work."""
+    """The state before the first session is heard: the last time of each session, and of the last daemon."""
     silent_since = {row["session_id"]: parse(row["last_heartbeat"]) for row in living}
     try:
         away_since: datetime | None = datetime.fromtimestamp(project.alive_file.stat().st_mtime, UTC)
@@ -274,7 +274,7 @@ def at_start(project: Project, living: Iterable[SessionLife], now: datetime) -> 
 
 
 def note_alive(project: Project) -> None:
-    """The daemon is at work; a disk that does not take that costs no more than a longer time to look back on."""
+    """Record that the daemon runs. If the disk refuses it, only a longer period is examined later."""
     try:
         project.alive_file.touch(mode=0o600)
     except OSError as error:
@@ -291,14 +291,14 @@ def note_heard(services: Services, event: HookEvent) -> None:
 
 
 async def first_look(services: Services) -> None:
-    """Wait a moment for the look at what was edited while no daemon ran: whoever did that comes first."""
+    """Wait a moment for the examination of edits made while no daemon ran: their authors come first."""
     look = services.unannounced.first_look
     if not look.is_set():
         await services.work(partial(look.wait, FIRST_LOOK_S))
 
 
 def remarks(services: Services, target: Target) -> list[str]:
-    """What is told to who is about to edit a file that nobody announced."""
+    """The notice for a session that is about to edit a file with an unannounced change."""
     path = services.unannounced.path_of(target)
     if path is None:
         return []

@@ -1,4 +1,4 @@
-"""Who may speak to the daemon: the owner over the Unix socket; over loopback TCP whoever has the token.
+"""Access to the daemon: for the owner over the Unix socket; over loopback TCP for a client with the token.
 
 TCP requests must name a loopback host (against DNS rebinding), must not come from a web page (``Origin``), must carry the
 bearer token, and send JSON. There are no CORS headers.

@@ -1,6 +1,6 @@
 """One client's connection, bounded before anybody knows who speaks: over TCP that is every program on the machine.
 
-Until its headers are whole, a TCP connection may be neither slow nor long, and there are only so many at a time; so whoever
+Until its headers are whole, a TCP connection may be neither slow nor long, and their number is limited; so a client that
 opens hundreds and says nothing takes neither descriptors nor memory from the owner, who comes over the Unix socket.
 """
 
@@ -22,7 +22,7 @@ HEADERS_S = 10.0
 HEADERS_BYTES = 64 * 1024
 MOST_OVER_TCP = 200
 TRANSPORT = "corral.transport"
-"""In a request's scope: its connection, for whoever must know which process is at the other end."""
+"""In a request's scope: its connection, to find the process at the other end."""
 MOST_BODY_BYTES = 32 * 1024 * 1024
 
 

@@ -12,7 +12,7 @@ class Framework:
     """ASGI: passes requests on to :mod:`corral.server.http.app`, once it is there.
 
     Args:
-        services: What routes work on.
+        services: The services that routes use.
     """
 
     def __init__(self, services: Services) -> None:

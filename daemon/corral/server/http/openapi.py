@@ -74,7 +74,7 @@ def _made(app: FastAPI) -> dict[str, Any]:
 
 
 def _explain(operation: dict[str, Any], name: str) -> None:
-    """What is not said in a hundred places: the summary is the description's first sentence, the examples are in one table."""
+    """Add derived parts: the summary is the description's first sentence, the examples are in one table."""
     operation["summary"] = re.split(r"[.;:](?:\s|$)", operation["description"])[0].replace("``", "`")
     asked, answered = EXAMPLES.get(name, (None, None))
     for content in operation.get("requestBody", {}).get("content", {}).values():

@@ -1,4 +1,4 @@
-"""What each operation is asked and answers, by example: ``METHOD /path`` below ``/api/v1`` → body (None: it has none), answer.
+"""Examples of each operation's request and answer: ``METHOD /path`` below ``/api/v1`` → body (None: it has none), answer.
 
 Real answers, shortened; a test plays them against a daemon, so that an example has the fields which the answer has.
 """

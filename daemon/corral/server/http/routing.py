@@ -1,4 +1,4 @@
-"""What the modules of routes declare: FastAPI's decorators without FastAPI, which is loaded when a request needs it.
+"""Declarations of routes: FastAPI's decorators without FastAPI, which is loaded when a request needs it.
 
 A route is an async function that takes the services first. Its other parameters are what FastAPI makes of their names and
 types; limits and descriptions are pydantic's ``Field``, and what a GET takes beside its path stands in the query.
@@ -36,7 +36,7 @@ class Routes:
     """The operations of a module, in the order in which they are looked for.
 
     Args:
-        tag: What the document groups them by.
+        tag: Their group in the OpenAPI document.
         prefix: Of their paths.
     """
 

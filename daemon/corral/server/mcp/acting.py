@@ -1,7 +1,7 @@
 """Agent Mail's way to say who acts and where: by name, and by any word for the project.
 
 Over a bridge a session acts under its own names, and a connection that carries several agents acts as any of them. Plain HTTP
-has no connections: there each registered name is its own session. Whoever names another session is refused, and put on record.
+has no connections: there each registered name is its own session. A caller that names another session is refused, and recorded.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a tool is called with: what nothing here depends on, what is wrong with it, and what is too much of it."""
+"""Arguments of tool calls: ignored ones, invalid ones, and calls with too many."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ IGNORED = frozenset({
     "llm_mode", "llm_model", "pane_id", "reaper_exempt", "register_if_missing",
     "registration_proof", "registration_token", "sender_token", "topic", "window_id",
 })  # fmt: skip
-"""What clients of Agent Mail and of the coordinator say and nothing here depends on: tokens, formats, handshakes, panes."""
+"""Arguments of Agent Mail's and the coordinator's clients that have no effect here: tokens, formats, handshakes, panes."""
 MOST_BYTES = 4 * 1024 * 1024
 """Of a request, as the MCP library has it."""
 MOST_LOOKED_AT = 16 * 1024 * 1024
@@ -28,7 +28,7 @@ def meant(arguments: Mapping[str, Any], parameters: Iterable[str]) -> dict[str, 
 
 
 def wrong(problems: Iterable[Mapping[str, Any]], parameters: Iterable[str]) -> InvalidInput:
-    """What is wrong with arguments, by field and reason.
+    """The invalid arguments, each with its reason.
 
     Args:
         problems: As pydantic tells them.

@@ -1,6 +1,6 @@
 """One tool call: who made it, for which session it acts, and how what goes wrong is told.
 
-Who makes a call is never asked: it comes with the connection. A bridge inside Claude Code serves the session whose hooks came
+The caller is never asked for: it comes with the connection. A bridge inside Claude Code serves the session whose hooks came
 through it last; any other bridge is a session of its own, which ends with the connection; over plain HTTP it is the person's.
 """
 
@@ -40,7 +40,7 @@ class Call(Actor):
     """Where a call comes from; empty where that is not said.
 
     Attributes:
-        replays: What calls that bear a key were answered.
+        replays: Answers of earlier calls, by their idempotency key.
         bridge: The bridge's process id.
         session: The Claude Code session that the bridge's environment names: a first guess (stale after ``/clear``).
         connection: The bridge connection's own id.
@@ -73,7 +73,7 @@ class Call(Actor):
         return speaker(conn, who, now)
 
     def arrival(self, session_id: str) -> Arrival:
-        """What is known of a session that comes by this connection, and lives as long as its bridge."""
+        """The session of this connection, which lives as long as its bridge."""
         pid = int(self.bridge) if self.bridge.isdigit() else None
         checkout = find_checkout(Path(self.cwd)) if self.cwd else None
         ours = checkout is not None and checkout.common_dir == self.services.project.common_dir

@@ -35,7 +35,7 @@ class Mcp:
 
     Args:
         app: Serves everything else.
-        services: What tools work on.
+        services: The services that tools use.
     """
 
     def __init__(self, app: App, services: Services) -> None:
@@ -135,7 +135,7 @@ async def _read(receive: Receive) -> tuple[bytes | None, Receive]:
 
 
 def _too_large(body: bytes | None) -> bytes:
-    """What a request is answered that nobody can serve: a call as its tool tells what is wrong, all else as JSON-RPC does."""
+    """The answer to a request that cannot be served: for a call in its tool's error format, else as a JSON-RPC error."""
     from corral.server.mcp.profiles import TOOLS
 
     try:

@@ -43,7 +43,7 @@ CORE = (
     "read_handoff", "discover_agents", "register_session", "heartbeat", "remember", "recall", "get_task",
     "send_message", "fetch_inbox", "request_merge", "help",
 )  # fmt: skip
-"""What the coordination document names, and what every session needs beside it."""
+"""The tools of the coordination document, and those that every session needs beside them."""
 
 MAIL = (
     "ensure_project", "register_agent", "create_agent_identity", "whois", "health_check", "file_reservation_paths",
@@ -59,7 +59,7 @@ QUEUE = (
     "deregister_feature", "get_feature", "list_active_features", "analyze_feature_conflicts", "request_merge",
     "merge_status", "discover_agents", "cleanup_dead_agents", "send_message", "fetch_inbox", "help",
 )  # fmt: skip
-"""For whoever hands out work."""
+"""For sessions that hand out work."""
 
 
 def tools_of(profile: str) -> list[Function]:

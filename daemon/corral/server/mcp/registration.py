@@ -29,13 +29,13 @@ Row = dict[str, Any]
 
 
 class EmptyProgram(InvalidInput):
-    """Who registers has to say as which program."""
+    """An agent that registers must name its program."""
 
     name = "empty_program"
 
 
 class InvalidAgentName(InvalidInput):
-    """What cannot be a name."""
+    """A text that cannot be a name."""
 
     name = "invalid_agent_name"
 
@@ -43,7 +43,7 @@ class InvalidAgentName(InvalidInput):
 async def registered(
     project_key: str, program: str, model: str, name: str, task_description: str, *, new: bool = False
 ) -> Answer:
-    """Register whoever calls, and return the profile.
+    """Register the caller, and return the profile.
 
     Args:
         new: Take a name that nobody has; ``name`` is a wish.

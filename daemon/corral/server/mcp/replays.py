@@ -23,10 +23,10 @@ class Replays:
         self._said: OrderedDict[tuple[str, str], tuple[Any, datetime, dict[str, Any]]] = OrderedDict()
 
     def find(self, session_id: str, key: str, asked: Any, now: datetime) -> dict[str, Any] | None:
-        """What this session was answered under this key within a day.
+        """The answer that this session got for this key within a day.
 
         Args:
-            asked: What it asks for, comparable.
+            asked: The request, comparable.
 
         Raises:
             IdempotencyKeyConflict: It asked for something else then.

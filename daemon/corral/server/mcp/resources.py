@@ -1,4 +1,4 @@
-"""What an MCP client can read without calling a tool; JSON."""
+"""The resources that an MCP client can read without calling a tool; JSON."""
 
 from __future__ import annotations
 

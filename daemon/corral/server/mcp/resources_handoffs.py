@@ -14,7 +14,7 @@ SHOWN = 20
 
 
 async def handoffs_recent() -> Any:
-    """What sessions left for the next, newest first."""
+    """Handoffs, newest first."""
     services = current.get().services
     found = await services.store.read(lambda conn: page(handoffs.recent(conn, None, SHOWN), size=SHOWN_BYTES))
     return contents(found.rows, "read_handoff tells an agent's" if found.cut else None)

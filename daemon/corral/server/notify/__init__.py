@@ -1,1 +1,1 @@
-"""What people and sessions are told without asking: letters, what needs a person, and the waking of sessions at rest."""
+"""Notifications: letters to sessions, conditions that need a person, waking of idle sessions."""

@@ -1,4 +1,4 @@
-"""What Corral itself writes: a task ended, a merge landed or came back, a batch is settled, mail did not arrive.
+"""Messages from Corral itself: a task ended, a merge landed or came back, a batch is settled, mail did not arrive.
 
 The letters are written from the events, in their order, by one job that keeps in the database how far it has come: a letter and
 that place are stored together, so each is sent exactly once, whenever the daemon dies.
@@ -47,7 +47,7 @@ _ENDED = (EventKind.TASK_COMPLETED, EventKind.TASK_FAILED, EventKind.TASK_DEAD, 
 _FAILED = (EventKind.TASK_FAILED, EventKind.TASK_DEAD)
 _MERGED = (EventKind.MERGE_LANDED, EventKind.MERGE_CONFLICT, EventKind.MERGE_FAILED, EventKind.MERGE_CANCELLED)
 _LOST = (EventKind.SESSION_ENDED, EventKind.TASK_RETRIED, EventKind.TASK_INTERRUPTED, *_FAILED)
-"""What ends a session, or takes back what it was told."""
+"""Events that end a session, or correct an earlier message."""
 _HELD = EventKind.MERGE_HELD
 KINDS = tuple(dict.fromkeys((*_ENDED, *_MERGED, *_LOST, _HELD)))
 
@@ -99,7 +99,7 @@ class Announcer:
         )
 
     def _found(self, event: EventRow) -> Payload:
-        """What git says: ``head_sha`` and ``files`` of what a completed task handed in, the ``branch`` that a failed one left."""
+        """Facts from git: ``head_sha`` and ``files`` of a completed task's submission, the ``branch`` that a failed one left."""
         try:
             if event["kind"] == EventKind.TASK_COMPLETED:
                 row = self._db.read(lambda conn: merge_tasks.decisive(conn, required(event["task_id"])))
@@ -215,14 +215,14 @@ def _about_merge(event: EventRow, merge: MergeRow, task: TaskRow | None) -> Lett
 
 
 def _concerned(conn: Connection, merge: MergeRow, task: TaskRow | None) -> list[str | None]:
-    """Who submitted the work, and who made the branch if that one is still there."""
+    """The session that submitted the work, and the one that made the branch if it is still there."""
     maker = session_rows.get(conn, merge["session_id"]) if merge["session_id"] else None
     alive = maker is not None and maker["status"] != SessionStatus.DISCONNECTED
     return [task["submitted_by"] if task else None, merge["session_id"] if alive or task is None else None]
 
 
 def _about_hold(event: EventRow, merge: MergeRow) -> Letter:
-    """To whoever has the file that a landing waits for: only they can end it."""
+    """To the session with the file that a landing waits for: only it can end the wait."""
     paths = event["data"]["paths"]
     facts = {
         "merge_id": merge["merge_id"],

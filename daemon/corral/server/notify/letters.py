@@ -1,4 +1,4 @@
-"""The letters that Corral itself writes: facts, as text for whoever reads and as data for programs, and to whom they can go."""
+"""Letters from Corral itself: facts as text for readers and as data for programs, and their possible recipients."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def send(conn: Connection, letter: Letter, to: Iterable[str | None], event: Even
 
     Args:
         to: Ids of sessions; None is nobody.
-        event: What the letter tells of.
+        event: The event that the letter reports.
     """
     wanted = list(dict.fromkeys(heir(conn, one) for one in to if one))
     reached = [one for one in wanted if _is_reached(conn, one)]

@@ -1,6 +1,6 @@
-"""What needs a person: the first thing that every face shows, each entry with its reason and what to type.
+"""Conditions that need a person: first in every status, each with its reason and a command to type.
 
-An entry is derived from rows wherever it can be. What no row knows (a damaged file, a folder that is not ours) stands in
+An entry is derived from rows wherever possible. Conditions without a row (a damaged file, a folder of another owner) stand in
 ``Services.faults`` from the moment it is noticed until it is gone.
 """
 
@@ -60,7 +60,7 @@ STOPS_ALL = frozenset(
 
 
 def needs_you_for(services: Services, conn: Connection, ids: set[str]) -> list[dict[str, Any]]:
-    """What of :func:`needs_you` keeps these tasks and merge requests from ending well."""
+    """The entries of :func:`needs_you` that block these tasks and merge requests."""
     return [
         need
         for need in needs_you(services, conn)
@@ -127,7 +127,7 @@ def unobserved_workers(services: Services, _conn: Connection) -> Iterator[Need]:
         yield Need(
             "unobserved_worker",
             f"The worker of task {task_id[:8]} cannot be observed, so that its end would go unnoticed: {reason}",
-            f"Mend what the reason names; or: corral task cancel {task_id[:8]}",
+            f"Fix what the reason names; or: corral task cancel {task_id[:8]}",
             ids={"task_id": task_id},
         )
 
@@ -183,16 +183,16 @@ def _red_targets(_services: Services, conn: Connection) -> Iterator[Need]:
             "red_target",
             f"{target} itself fails its verification, so nothing lands on it; {waiting} wait. "
             + " ".join(required(row["reason"]).split("without this change.", 1)[-1].split("\n")[:2]).strip(),
-            f"If it passes in your checkout, a fresh worktree lacks something: corral doctor --verify says what. Else mend "
+            f"If it passes in your checkout, a fresh worktree lacks something: corral doctor --verify says what. Else fix "
             f"{target}: a request that is submitted now is tried first. Then: corral merge retry {merge}. "
-            f"What it printed: corral merge log {merge}",
+            f"Its output: corral merge log {merge}",
             row["updated_at"],
             {"target": target, "merge_id": row["merge_id"]},
         )
 
 
 def _failures(_services: Services, conn: Connection) -> Iterator[Need]:
-    """What failed or came back, until it is tried again, lands another way, or is dismissed."""
+    """Failed tasks and returned merges, until they are tried again, land another way, or are dismissed."""
     for failed in outcomes.failed_tasks(conn, MOST_OF_A_KIND + 1):
         task, said = failed["task_id"][:8], remedy_in(str(failed["error_message"]))
         yield Need(
@@ -207,20 +207,20 @@ def _failures(_services: Services, conn: Connection) -> Iterator[Need]:
         yield Need(
             "returned_merge",
             f"{row['title']!r} did not land on {row['target']}: {str(row['reason']).splitlines()[0]}",
-            f"{_mending(row)} Or: corral merge dismiss {merge}",
+            f"{_repair(row)} Or: corral merge dismiss {merge}",
             row["finished_at"],
             {"merge_id": row["merge_id"], **({"task_id": row["task_id"]} if row["task_id"] else {})},
         )
 
 
-def _mending(row: MergeRow) -> str:
-    """What brings a request on that came back, typed where its branch can be checked out."""
+def _repair(row: MergeRow) -> str:
+    """The commands that continue a returned request, to be typed where its branch can be checked out."""
     merge, branch, target = row["merge_id"][:8], shlex.quote(row["branch"]), shlex.quote(row["target"])
     again = f"corral merge submit {branch}"
     if row["state"] == MergeState.CONFLICT:
         return f"git switch {branch} && git merge {target}; resolve and commit it; then: {again}."
     return (
-        f"corral merge log {merge}; mend it on its branch (git switch {branch}), commit; then: {again}. "
+        f"corral merge log {merge}; fix it on its branch (git switch {branch}), commit; then: {again}. "
         f"If it was chance: corral merge retry {merge}."
     )
 
@@ -231,7 +231,7 @@ def _paused_targets(_services: Services, conn: Connection) -> Iterator[Need]:
         yield Need(
             "paused_target",
             f"Nothing lands on {target}; {len(waiting)} wait: {row['reason'].splitlines()[0]}",
-            f"Mend that; Corral looks again at {row['look_at']}, or now: corral merge retry {waiting[0]['merge_id'][:8]}",
+            f"Fix that; Corral looks again at {row['look_at']}, or now: corral merge retry {waiting[0]['merge_id'][:8]}",
             row["since_at"],
             {"target": target, "merge_id": waiting[0]["merge_id"]},
         )
@@ -260,7 +260,7 @@ def _unguarded_sessions(_services: Services, conn: Connection) -> Iterator[Need]
             yield Need(
                 "unguarded_session",
                 f"{row['agent_name']}'s edits are not checked: its bridge is not connected.",
-                "In that session: /mcp reconnect plugin:corral:corral, then any prompt, which tells Corral; or start it anew. "
+                "In that session: /mcp reconnect plugin:corral:corral, then any prompt, which tells Corral; or start it again. "
                 "`corral doctor` looks for the cause.",
                 row["unguarded_since_at"],
                 {"session_id": row["session_id"]},
@@ -268,7 +268,7 @@ def _unguarded_sessions(_services: Services, conn: Connection) -> Iterator[Need]
 
 
 def _unannounced_changes(services: Services, conn: Connection) -> Iterator[Need]:
-    """What changed while no daemon ran, until somebody takes it, changes it or commits it."""
+    """Files that changed while no daemon ran, until a session locks, changes or commits them."""
     now = services.now()
     for top, files in services.unannounced.files().items():
         keys = {path: Target(literal_key(path, fold=services.fold), top) for path, _signature in files.values()}
@@ -293,7 +293,7 @@ def _stalled_sessions(_services: Services, conn: Connection) -> Iterator[Need]:
         yield Need(
             "stalled_session",
             f"{row['agent_name']} gives no sign in the middle of its turn since {row['last_heartbeat']}.{doing}",
-            "Look at its terminal. What it holds can be taken (corral lock force-release PATH), or end it: "
+            "Look at its terminal. Take its locks (corral lock force-release PATH), or end it: "
             f"corral session end {row['agent_name']}",
             row["stalled_since_at"],
             {"session_id": row["session_id"]},
@@ -337,4 +337,4 @@ SOURCES: tuple[Source, ...] = (
     _unannounced_changes,
     _failures,
 )
-"""Who knows of something that needs a person, the most urgent first."""
+"""The sources of conditions that need a person, the most urgent first."""

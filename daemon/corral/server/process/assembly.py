@@ -57,7 +57,7 @@ log = logs.logger("daemon")
 
 @dataclass(frozen=True)
 class Assembly:
-    """What the daemon's process runs and ends; requests know the services alone."""
+    """The parts that the daemon's process runs and ends; requests know the services alone."""
 
     services: Services
     bound: Bound
@@ -263,7 +263,7 @@ def _spawn(pool: ThreadPoolExecutor, function: Callable[[], None]) -> None:
 
 
 def _watch(pid: int, ended: Callable[[], None]) -> None:
-    """Call ``ended`` when a child process ends, without taking its exit status from whoever waits for it."""
+    """Call ``ended`` when a child process ends, without taking its exit status from the code that waits for it."""
 
     def wait() -> None:
         try:

@@ -40,7 +40,7 @@ from corral.store.rows.tasks import WorktreeRow
 from corral.store.tasks import worktrees as worktree_rows
 
 SET_ASIDE = "corral.db.of-"
-"""What the name of a database that was set aside begins with; then the first part of its project id."""
+"""Prefix of the name of a database that was set aside; the first part of its project id follows."""
 
 _LIVE = (WorktreeState.ALLOCATING, WorktreeState.READY, WorktreeState.RECLAIMING)
 
@@ -190,7 +190,7 @@ def _is_own(conn: Connection, project: Project) -> bool:
 
 
 def _is_same(known: Identity, project: Project, here: str) -> bool:
-    # Devices are numbered anew at a boot: the same inode at the same path is the same folder.
+    # Devices get other numbers at a boot: the same inode at the same path is the same folder.
     is_here = known["common_dir"] == str(project.common_dir)
     return known["folder_id"] == here or (is_here and _inode(known["folder_id"]) == _inode(here))
 
@@ -238,7 +238,7 @@ def _settled(db: Database, known: Identity, project: Project, repo: Git, here: s
 
 
 def _take_approvals_along(old_common_dir: Path, new_common_dir: Path) -> None:
-    """What the user approved in the repository stays approved at its new place. Safe to run twice.
+    """Keep the user's approvals at the repository's new place. Safe to run twice.
 
     Where there is still a repository at the old place, this one is a copy, and its user is asked for it.
     """
@@ -251,7 +251,7 @@ def _take_approvals_along(old_common_dir: Path, new_common_dir: Path) -> None:
 
 
 def _followed(move: _Move, row: WorktreeRow, now: datetime) -> Columns:
-    """The columns of a worktree after the move, its folder put right; one that is another repository's is not ours any more."""
+    """The columns of a worktree after the move, its folder corrected; one of another repository is not ours any more."""
     path = Path(moved(row["path"], move.old_root, move.new_root))
     if not reanchor(move.repo, path, was_at=Path(row["path"]), old_common_dir=move.old_common_dir):
         move.lost.append(row["name"])
@@ -276,7 +276,7 @@ def _moved_within(value: Any, old: Path, new: Path) -> Any:
 def _begin_anew(project: Project, known: Identity | None, here: str, now: datetime) -> Bound:
     """Set the database aside, and begin with an empty one. The database goes last: until then the next start does the rest.
 
-    What tells clients of a daemon is the other's, and removed. The copy of its verification worktree is renamed, since it
+    The address files belong to the other daemon, and are removed. The copy of its verification worktree is renamed, since it
     stands where this repository's has to.
     """
     for file in (project.token_file, project.daemon_json):

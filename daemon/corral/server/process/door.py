@@ -38,7 +38,7 @@ class Door:
 
     @property
     def sockets(self) -> list[socket.socket]:
-        """What is listened on."""
+        """The listening sockets."""
         return [self.unix, *([self._tcp] if self._tcp is not None else [])]
 
     @property
@@ -56,7 +56,7 @@ class Door:
             return False
 
     def listen_again(self) -> socket.socket:
-        """Listen anew where somebody removed the socket; who is connected stays connected."""
+        """Listen again after somebody removed the socket; open connections stay."""
         private_folder(self.path.parent)
         self.unix = self._listen()
         return self.unix

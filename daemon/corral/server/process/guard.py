@@ -1,6 +1,6 @@
-"""What a user's ``git clean -fdx`` takes away under a running daemon is put back: the database, the socket, the token.
+"""Restores files that ``git clean -fdx`` removes under a running daemon: the database, the socket, the token.
 
-Whoever cleans a checkout means their build output, not the tasks that wait. The watcher of the configuration sees every
+A person who cleans a checkout means the build output, not the waiting tasks. The watcher of the configuration sees every
 deletion in ``.corral/``. No watch sees a move of a folder above, so there is a look every second, which costs some
 microseconds: a daemon whose repository is gone from its place, or whose lock another one holds, ends and puts nothing back.
 """
@@ -20,7 +20,7 @@ from corral.store.engine.database import Database
 LOOK_EVERY_S = 1.0
 
 SETTLE_S = 0.5
-"""What is lost is put back so long after it was noticed: whoever deletes the whole repository may have got that far."""
+"""Delay between noticing a loss and restoring it: the whole repository may be being deleted."""
 
 DISPLACED_AFTER_S = 3.0
 """So long somebody else holds the lock before they count as the daemon: a starter holds it for a moment, to look around."""
@@ -60,7 +60,7 @@ class Guard:
         self._unlocked_at: datetime | None = None
 
     def step(self, now: datetime) -> datetime | None:
-        """Look once. Put back in this order: the lock, the database (whoever is let in again reads it), the door."""
+        """Look once. Put back in this order: the lock, the database (clients that connect again read it), the door."""
         if self._has_left():
             self._leave(Reason.MOVED)
             return None

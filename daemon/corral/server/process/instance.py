@@ -121,7 +121,7 @@ def private_folder(folder: Path) -> None:
     """Make (or insist on) a folder that only this user can enter.
 
     Raises:
-        DaemonUnreachable: What stands there is a link, another user's, or open to others; it may have been planted.
+        DaemonUnreachable: The file there is a link, another user's, or open to others; it may have been planted.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     status = folder.lstat()

@@ -1,4 +1,4 @@
-"""What a start puts right after a dead daemon: each part by itself, and tried again by its job where it fails.
+"""Recovery at a start after a dead daemon: each part separately, and tried again by its job if it fails.
 
 Only the database stops a start. A part that fails otherwise is logged, stands under what needs a person, and the daemon serves.
 """
@@ -23,7 +23,7 @@ class Recovery:
 
     Args:
         name: Of the part, for the log and the fault.
-        what: What could not be done, as the subject of a sentence: ``"Landings that were begun"``.
+        what: The task that failed, as the subject of a sentence: ``"Landings that were begun"``.
         recover: Does it; safe to repeat.
         faults: Where a failure stands as long as it lasts.
     """
@@ -50,7 +50,7 @@ class Recovery:
             raise
         except (CorralError, OSError) as error:
             why = redact(f"{error.message} {error.cause}" if isinstance(error, CorralError) else str(error))
-            remedy = error.remedy if isinstance(error, CorralError) else "Mend that; it is tried again by itself."
+            remedy = error.remedy if isinstance(error, CorralError) else "Fix that; it is tried again automatically."
             since = self._faults[self._fault].since if self._fault in self._faults else iso(now)
             self._faults[self._fault] = Need(
                 "not_recovered", f"{self._what} could not be recovered: {why}", remedy, since

@@ -1,7 +1,7 @@
 """Lock files that a git of ours left when it was killed, removed from where only Corral writes.
 
 A lock on a ref of ours is held for milliseconds by a git that lives. One that stays would stop every later change of that
-ref, and with it the queue, for ever. What is the user's (the target's ref, a checkout's index) is never touched: a landing
+ref, and with it the queue, for ever. The user's own locks (of the target's ref, a checkout's index) are never touched: a landing
 that meets a lock there is held, and says so.
 """
 

@@ -1,4 +1,4 @@
-"""What a clone brings with it is not believed: a database, a socket or a log that git tracks is somebody else's."""
+"""Files that come with a clone are not trusted: a database, a socket or a log that git tracks is somebody else's."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from corral.errors import Unsupported
 from corral.git.process.command import Git
 
 LOCAL = ("corral.db*", "run", "logs", "local.yaml", "metadata.json", "verify", "worktrees")
-"""What stands in ``.corral/`` belongs to one clone on one machine where it is called so."""
+"""Names in ``.corral/`` of files that belong to one clone on one machine."""
 
 
 def refuse_what_a_clone_brought(git: Git) -> None:
@@ -33,7 +33,7 @@ def refuse_what_a_clone_brought(git: Git) -> None:
     named = " ".join(found[:5]) + (" …" if len(found) > 5 else "")
     raise Unsupported(
         f"Git tracks what must belong to this clone alone: {named}",
-        cause="It came with the clone, or was added with `git add --force`; whoever made it could have commands run here.",
+        cause="It came with the clone, or was added with `git add --force`; its author could run commands here.",
         remedy="Take it out, unread: `git rm -r -- PATH`, and commit. If this very clone made it, with `--cached`.",
     )
 

@@ -89,7 +89,7 @@ class Upgrade:
         self._running = self._running or found
         if self._running is None:
             return None
-        is_at_rest, self._seen = found == self._seen, found  # an installer that is at work writes its record last
+        is_at_rest, self._seen = found == self._seen, found  # a running installer writes its record last
         if found is None or found == self._running or not is_at_rest:
             return now + timedelta(seconds=LOOK_EVERY_S)
         if self._is_idle():

@@ -1,1 +1,1 @@
-"""What goes on by itself beside the work: settings taken over, sessions and locks ended in time, old rows and files deleted."""
+"""Background upkeep: reload settings, end sessions and locks in time, delete old rows and files."""

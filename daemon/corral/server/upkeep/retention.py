@@ -54,7 +54,7 @@ log = logger("retention")
 
 @dataclass
 class Round:
-    """What one round did: ``removed`` by kind, ``problems`` by part, and whether something is left for the next one."""
+    """The result of one round: ``removed`` by kind, ``problems`` by part, and whether something is left for the next one."""
 
     removed: dict[str, int] = field(default_factory=dict)
     problems: dict[str, str] = field(default_factory=dict)
@@ -249,7 +249,7 @@ def _reported(done: Round, part: str) -> Iterator[None]:
 
 
 def _timed(operation: Callable[[Connection], int], conn: Connection) -> tuple[float, int]:
-    """What an operation took of the writer's time, and its result; waiting for the writer does not count."""
+    """The writer's time that an operation took, and its result; waiting for the writer does not count."""
     began = time.perf_counter()
     result = operation(conn)
     return time.perf_counter() - began, result

@@ -38,14 +38,14 @@ def at_risk(services: Services) -> list[dict[str, str]]:
                 {"what": f"worktree {row['name']}", "why": f"it is {describe(path)}, which Corral did not make"}
             )
         elif row["path"] in at_work:
-            risks.append({"what": f"worktree {row['name']}", "why": f"{at_work[row['path']]} is at work in it"})
+            risks.append({"what": f"worktree {row['name']}", "why": f"{at_work[row['path']]} works in it"})
         elif changed := changes(open_checkout(path)):
             risks.append({"what": f"worktree {row['name']}", "why": f"{len(changed)} uncommitted change(s)"})
     return risks + _unknown_folders(services)
 
 
 def _unknown_folders(services: Services) -> list[dict[str, str]]:
-    """What would go with ``.corral`` and was not made by Corral: folders among the worktrees that no row names."""
+    """Content of ``.corral`` that Corral did not create: folders among the worktrees that no row names."""
     root = services.project.root / services.settings().worktrees.root
     if not root.is_relative_to(services.project.home) or root.is_symlink() or not root.is_dir():
         return []

@@ -1,4 +1,4 @@
-"""Who acts by a request: the session that it names, the person at the keyboard where it names none."""
+"""The session that a request acts for: the one that it names, or that of the person at the keyboard."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SessionId = Annotated[str, Field(max_length=LONGEST_SESSION_ID), AfterValidator(
 
 
 class Caller(BaseModel):
-    """Who acts: a session, and under which of its names where it has several."""
+    """The session that acts, and its name if it has several."""
 
     session_id: str | None = Field(None, max_length=128)
     name: str | None = Field(None, max_length=128)

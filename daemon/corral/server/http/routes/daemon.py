@@ -55,7 +55,7 @@ async def health(services: Services) -> dict[str, Any]:
 
 @router.get("/status")
 async def status(services: Services) -> dict[str, Any]:
-    """Counts of everything, who is at work, and the latest events."""
+    """Counts of everything, the active sessions, and the latest events."""
     now, pause = services.now(), services.supervisor.pause
 
     def look(conn: Connection) -> dict[str, Any]:
@@ -86,7 +86,7 @@ async def status(services: Services) -> dict[str, Any]:
 
 
 def _without_rows(services: Services) -> dict[str, Any]:
-    """What is known without a database: the faults, first of all why there is none."""
+    """The status without a database: the faults, first of all why there is none."""
     nothing: dict[str, Any] = {
         "tasks": {},
         "delayed": [],
@@ -102,7 +102,7 @@ def _without_rows(services: Services) -> dict[str, Any]:
 
 
 def _at_work(conn: Connection) -> dict[str, Any]:
-    """Who is here, as many as are looked at in a glance: the unguarded first, then who was heard last."""
+    """The first sessions for a status: unguarded ones first, then those with the latest heartbeat."""
     rows = [
         {
             "agent_name": row["agent_name"],
@@ -173,7 +173,7 @@ async def resume(services: Services) -> dict[str, Any]:
 async def stop(services: Services, request: Request, how: Stop) -> dict[str, Any]:
     """Begin to stop: workers are ended (or, with ``drain``, waited for), then the process leaves.
 
-    What this daemon itself runs, tasks and verifications, is refused.
+    A request from a task or verification of this daemon is refused.
     """
     await services.work(lambda: refuse_own_work(services.project, request))
     services.stop_requested(how.drain)

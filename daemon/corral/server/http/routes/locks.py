@@ -75,7 +75,7 @@ class Release(Named):
 
 
 class Renewal(Named):
-    """What is to last longer, all or none; nothing named: all that the session has reserved."""
+    """The locks to extend, all or none; nothing named: all that the session has reserved."""
 
     extend_s: float = EXTEND_S
 
@@ -83,7 +83,7 @@ class Renewal(Named):
 class Force(Named):
     """What to take from a holder who is gone; ``note`` says why, ``notify`` whether they are told.
 
-    ``certain``: a person takes it from a holder who is at work, too.
+    ``certain``: a person takes it from an active holder, too.
     """
 
     note: str = Field("", max_length=2000)
@@ -127,7 +127,7 @@ async def acquire(services: Services, request: Request, wanted: Acquisition) -> 
 
 
 def _told(name: str, taken: Sequence[LockRow], conflicts: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
-    """What a session is told of the locks that it got."""
+    """The answer to a session about the locks that it got."""
     own = [locks.wire({**row, "agent_name": name}) for row in taken]
     return {"success": not conflicts, "locks": own, **({"conflicts": list(conflicts)} if conflicts else {})}
 
@@ -162,13 +162,13 @@ async def renew(services: Services, wanted: Renewal) -> dict[str, Any]:
 
 @router.post("/force-release")
 async def force_release(services: Services, wanted: Force) -> dict[str, Any]:
-    """Take locks from holders who are gone: no sign of life for 30 minutes, no mail, file or commit for 15."""
+    """Take locks from holders who are gone: no heartbeat for 30 minutes, no mail, file or commit for 15."""
     if not wanted.paths and not wanted.lock_ids:
         raise InvalidInput("Say what to release.", remedy="Name paths or ids of locks.")
     now, keys = services.now(), parse(services, wanted.paths)
     if wanted.certain and wanted.session_id not in (None, person()):
         raise NotPermitted(
-            "Only a person takes a lock from somebody who is at work.", remedy="Ask the holder, or a person."
+            "Only a person may take a lock from an active session.", remedy="Ask the holder, or a person."
         )
     seen = await lock_activity.signs(services, keys, wanted.lock_ids)
     released = await Actor(services, wanted.session_id).write(

@@ -1,4 +1,4 @@
-"""What files of the project would have executed, and the user has not approved on this machine."""
+"""Commands that files of the project would run, and the user has not approved on this machine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ router = Routes("trust", "/trust")
 
 @router.get("")
 async def listing(services: Services) -> dict[str, Any]:
-    """What waits for the user's approval: ``untrusted: [{key, value, source}]``, also of targets that merges wait for."""
+    """Commands that wait for the user's approval: ``untrusted: [{key, value, source}]``, also of targets that merges wait for."""
     return {"untrusted": await _untrusted(services)}
 
 

@@ -32,7 +32,7 @@ async def write_handoff(
 
 @told
 async def read_handoff(agent_name: str | None = None, limit: int = 1) -> Answer:
-    """What sessions left, newest first: an agent's, or everybody's."""
+    """Handoffs, newest first: an agent's, or everybody's."""
     services = current.get().services
     found = await services.store.read(lambda conn: page(handoffs.recent(conn, agent_name, limit), size=SHOWN_BYTES))
     return {"handoffs": found.rows, **({"left_out": "The older ones; ask for fewer."} if found.cut else {})}

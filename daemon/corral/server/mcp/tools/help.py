@@ -35,12 +35,12 @@ TOPICS = {
     "merging": (
         "Commit on a branch of your own worktree, then request_merge: a candidate is built on the target's tip, "
         "verified, and lands if it is green. merge_status(merge_id) tells how it went. conflict: merge the target "
-        "into your branch, resolve, commit, request again. failed: read the receipt's log, mend, request again. "
+        "into your branch, resolve, commit, request again. failed: read the receipt's log, fix it, request again. "
         "Never push to the target or merge it yourself."
     ),
     "sessions": (
-        "You are registered by yourself. register_session(capabilities, current_task) says what you can do; "
-        "discover_agents finds others by capability and status. Every call is a sign of life; heartbeat is for "
+        "You are registered automatically. register_session(capabilities, current_task) says what you can do; "
+        "discover_agents finds others by capability and status. Every call is a heartbeat; the tool is for "
         "long silences."
     ),
     "memory": (

@@ -77,7 +77,7 @@ async def whois(
     include_recent_commits: bool = True,
     commit_limit: int = 5,
 ) -> Answer:
-    """Who goes by a name: program, task, last sign of life, what it submitted for landing."""
+    """The agent with a name: program, task, last heartbeat, what it submitted for landing."""
 
     def find(conn: Connection) -> Answer:
         found = profile(conn, agent_name)

@@ -135,7 +135,7 @@ async def release_lock(file_path: str) -> Answer:
 
 @told
 async def check_locks(file_paths: list[str] | None = None, after: str | None = None) -> Any:
-    """Who holds what: live locks, all or those that overlap these paths and keys; after: goes on where an answer was cut."""
+    """Locks and their holders: all, or those that overlap these paths and keys; after: goes on where an answer was cut."""
     services, now = current.get().services, current.get().services.now()
     keys = None if file_paths is None else await _keys(file_paths)
 

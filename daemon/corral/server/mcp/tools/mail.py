@@ -227,7 +227,7 @@ def payload(message: Mapping[str, Any], recipients: Sequence[Mapping[str, Any]])
 
 
 def _delivered(sent: Sent) -> Answer:
-    """What a sender is told; beyond Agent Mail's: who is gone (``bounced``), and that it was sent before."""
+    """The answer to a sender; beyond Agent Mail's: recipients that are gone (``bounced``), and a replay."""
     told = payload(sent.message, sent.recipients)
     return {
         "deliveries": [{"project": told["project"], "payload": told}],

@@ -43,7 +43,7 @@ async def recall(
     limit: int = 10,
     min_relevance: float = 0,
 ) -> Answer:
-    """What earlier sessions learnt, by words, tags and age; look before you start."""
+    """Lessons of earlier sessions, by words, tags and age; look before you start."""
     services = current.get().services
     asked, now = Question(query or "", tags or (), event_type, limit, min_relevance), services.now()
     found = await services.store.read(lambda conn: page(memory.recall(conn, asked, now), size=SHOWN_BYTES))

@@ -32,7 +32,7 @@ async def request_merge(branch: str | None = None, target: str | None = None, ta
         answer["message"] = f"{answer['target']} has everything of {chosen} already: there is nothing to merge."
     if uncommitted:
         answer["uncommitted"] = uncommitted[:20]
-        answer["warning"] = "What is not committed does not land: commit it, then request the merge again."
+        answer["warning"] = "Uncommitted changes do not land: commit them, then request the merge again."
     return answer
 
 
@@ -61,7 +61,7 @@ async def merge_status(merge_id: str | None = None, branch: str | None = None) -
     services = current.get().services
     if merge_id is None and branch is None:
         queue = await services.store.read(_queue)
-        more = {"left_out": "What is behind them in the queue."} if queue.more else {}
+        more = {"left_out": "The later ones in the queue."} if queue.more else {}
         return {"success": True, "merges": queue.rows, **more}
     newest = merge_id or (await services.store.read(lambda conn: rows.newest_of(conn, str(branch))))["merge_id"]
     return {"success": True, **await services.work(lambda: requests.detail(services.db, newest))}

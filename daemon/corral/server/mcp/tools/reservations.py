@@ -58,7 +58,7 @@ async def file_reservation_paths(
     agent_name: Text = "",
     idempotency_key: Text = "",
 ) -> Answer:
-    """Reserve paths and globs before you edit them. What conflicts is not granted: it is in `conflicts`, with its holders."""
+    """Reserve paths and globs before you edit them. Conflicting ones are not granted: see `conflicts`, with the holders."""
     wanted = (project_key, agent_name, paths, ttl_seconds, exclusive, reason)
     if not idempotency_key:
         return await reserve(*wanted)
@@ -93,7 +93,7 @@ async def reserve(
 
 
 async def _read(paths: Iterable[str | int]) -> tuple[dict[str, LockKey], list[Answer]]:
-    """What each path means; of those that mean nothing here, each with its reason, as nobody can have it.
+    """The lock key of each path; for a path without one, the reason.
 
     Raises:
         InvalidInput: None of them means anything, or they are too many.
@@ -193,7 +193,7 @@ async def force_release_file_reservation(
     project_key: Text = "",
     agent_name: Text = "",
 ) -> Answer:
-    """Take a reservation from an agent who shows no sign of life; one who does is told to you instead (RESERVATION_ACTIVE)."""
+    """Take a reservation from an agent without a heartbeat; an active one is named to you instead (RESERVATION_ACTIVE)."""
     services, lock_ids = current.get().services, [str(file_reservation_id)]
     seen = await lock_activity.signs(services, (), lock_ids)
 

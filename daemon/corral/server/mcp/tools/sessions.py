@@ -1,4 +1,4 @@
-"""Sessions as the coordination document names them: who one is, a sign of life, who is here, who is dead."""
+"""Sessions as the coordination document names them: registration, heartbeat, discovery, cleanup."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ async def heartbeat() -> Answer:
 
 @told
 async def discover_agents(capability: str | None = None, status: str | None = None) -> Answer:
-    """Who is here and what they do. status: active, idle, stalled or disconnected (left out unless asked for)."""
+    """Agents and their tasks. status: active, idle, stalled or disconnected (left out unless asked for)."""
     services = current.get().services
 
     def look(conn: Connection) -> Page:

@@ -30,7 +30,7 @@ class Asking(Caller):
 
 
 class Answering(Caller):
-    """Who asked, and whether he may; he may in any case."""
+    """The agent that asked, and whether it may write; it may in any case."""
 
     to: Agent
     accept: bool = True
@@ -38,13 +38,13 @@ class Answering(Caller):
 
 
 class Choice(Caller):
-    """Who may write to one."""
+    """The policy for writing to an agent."""
 
     policy: contacts.Policy
 
 
 class Between(BaseModel):
-    """Who asked to write to whom, and until when that holds."""
+    """A contact request: from which agent, to which, and until when it holds."""
 
     success: Literal[True] = True
     from_: str = Field(alias="from")
@@ -65,7 +65,7 @@ class Answered(Between):
 
 
 class Contact(BaseModel):
-    """One with whom mail was exchanged; ``active``: whether he is here."""
+    """An agent with whom mail was exchanged; ``active``: whether it is here."""
 
     to: str
     status: Literal["approved"]
@@ -74,7 +74,7 @@ class Contact(BaseModel):
 
 
 class Chosen(BaseModel):
-    """Who may write to an agent."""
+    """Which agents may write to an agent."""
 
     success: Literal[True] = True
     agent: str

@@ -25,7 +25,7 @@ Items = Annotated[
 
 
 class Handoff(BaseModel):
-    """What one session leaves for the next; ``session_id`` says whose it is (default: the person's)."""
+    """A note that one session leaves for the next; ``session_id`` is its author (default: the person)."""
 
     summary: str = Field(examples=["The login works; the password reset is half done."])
     completed_work: Items

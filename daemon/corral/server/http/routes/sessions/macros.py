@@ -32,7 +32,7 @@ MOST_MAIL = 200
 
 
 class Entering(Naming):
-    """Who begins, and as what. Without ``session_id`` it is the session that HTTP knows by ``name``, made if there is none."""
+    """The session that begins, and its program. Without ``session_id``: the one that HTTP knows by ``name``, or a new one."""
 
     session_id: str | None = Field(None, max_length=128)
     program: str = Field(min_length=1, max_length=200, examples=["opencode-coder"])
@@ -48,11 +48,11 @@ class Reserving(BaseModel):
 
 
 class Beginning(Entering, Reserving):
-    """Who begins, and what he reserves."""
+    """The session that begins, and the paths to reserve."""
 
 
 class Joining(Entering):
-    """Who joins a thread, and of how many of its last messages he is shown all."""
+    """The session that joins a thread, and how many of its last messages it gets whole."""
 
     thread_id: str = Field(min_length=1, max_length=128, examples=["batch-7"])
     examples: int = Field(threads.EXAMPLES, ge=0, le=MOST_MAIL)
@@ -67,7 +67,7 @@ class Cycle(Caller, Reserving):
 
 
 class Reserved(BaseModel):
-    """What was reserved, and who holds what was not."""
+    """The reserved paths, and the holders of the others."""
 
     success: Literal[True] = True
     locks: list[Row]
@@ -89,7 +89,7 @@ class Started(Begun, Reserved):
 
 
 class Thread(BaseModel):
-    """Who has written what in a thread, and its last messages, the oldest first."""
+    """The authors of a thread, and its last messages, the oldest first."""
 
     thread_id: str
     summary: dict[str, list[str]]
@@ -104,7 +104,7 @@ class Joined(Begun):
 
 
 class Cycled(Reserved):
-    """What was reserved, and what of it was given up again."""
+    """The reserved paths, and those released again."""
 
     released: list[str] | None
 

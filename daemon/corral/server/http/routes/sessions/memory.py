@@ -58,7 +58,7 @@ async def recall(
     limit: Annotated[int, Field(ge=1, le=memory.MAX_SHOWN)] = 10,
     min_relevance: Annotated[float, Field(ge=0, le=1)] = 0,
 ) -> Response:
-    """What is known, the most relevant first; without a query and tags, the newest. Of long ones as many as fit."""
+    """Memories, the most relevant first; without a query and tags, the newest. Of long ones as many as fit."""
     now, asked = services.now(), Question(query, tag, event_type, limit, min_relevance)
     found = await services.store.read(lambda conn: page(memory.recall(conn, asked, now)))
     return named("memories", found)

@@ -1,4 +1,4 @@
-"""Messages over HTTP. Who asks is named by ``session_id``; none named: the person at the keyboard."""
+"""Messages over HTTP. ``session_id`` names the session that asks; none named: the person at the keyboard."""
 
 from __future__ import annotations
 

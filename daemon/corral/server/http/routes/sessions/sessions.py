@@ -44,7 +44,7 @@ MOST_MERGES, MOST_COMMITS = 50, 500
 
 
 class Registration(BaseModel):
-    """What a session says of itself."""
+    """A session's description of itself."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -55,7 +55,7 @@ class Registration(BaseModel):
     )
     session_id: str | None = Field(None, min_length=1, max_length=LONGEST_SESSION_ID)
     agent_name: str | None = Field(None, max_length=64)
-    agent_type: str | None = Field(None, max_length=64, description="What it is, where that is new; at first `claude`.")
+    agent_type: str | None = Field(None, max_length=64, description="Its kind, if that is new; at first `claude`.")
     capabilities: list[str] = Field(default_factory=list, max_length=64)
     current_task: str | None = Field(None, max_length=2000)
     client_pid: int | None = Field(None, gt=1)
@@ -86,7 +86,7 @@ async def listing(
 
 @router.get("/{session_id}")
 async def detail(services: Services, session_id: SessionId) -> dict[str, Any]:
-    """Who a session is, by its id or a name: as what it registered, and the commits and merge requests it made.
+    """A session, by its id or a name: its registrations, and the commits and merge requests it made.
 
     ``left_out``: of these, how many older ones are not told.
     """
@@ -121,7 +121,7 @@ def _submitted(services: Services, merge: MergeRow) -> list[dict[str, Any]]:
 
 
 class Cleanup(BaseModel):
-    """Who counts as dead."""
+    """The silence after which a session counts as dead."""
 
     stale_threshold_minutes: float = Field(DEFAULT_THRESHOLD_MINUTES, ge=1, le=MAX_THRESHOLD_MINUTES)
 
@@ -160,7 +160,7 @@ async def register(services: Services, said: Registration) -> dict[str, Any]:
 
 
 class Naming(BaseModel):
-    """A name that a session goes by, and as what; none: its own. What is not said stays as it was told before."""
+    """A name that a session goes by, and its program; none: its own. Fields that are left out stay as they were."""
 
     name: str | None = Field(None, min_length=1, max_length=64)
     program: str | None = Field(None, min_length=1, max_length=200)
@@ -202,7 +202,7 @@ def _registration(row: NameRow) -> dict[str, Any]:
 
 @router.post("/{session_id}/heartbeat", hot=True)
 async def heartbeat(services: Services, session_id: SessionId) -> dict[str, Any]:
-    """A sign of life; a session that is unknown, or was given up, is registered again."""
+    """Record a heartbeat; a session that is unknown, or was given up, is registered again."""
     now = services.now()
 
     def beat(conn: Connection) -> None:
@@ -214,7 +214,7 @@ async def heartbeat(services: Services, session_id: SessionId) -> dict[str, Any]
 
 
 class End(BaseModel):
-    """Who ends a session; none named: the person at the keyboard."""
+    """The session that ends another; none named: the person at the keyboard."""
 
     caller: str | None = Field(None, max_length=128)
 

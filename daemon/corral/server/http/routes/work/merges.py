@@ -63,7 +63,7 @@ class Approval(BaseModel):
 
 
 class Review(BaseModel):
-    """What an approval would let in."""
+    """The changes that an approval would let in."""
 
     merge_id: str
     head_sha: str
@@ -115,7 +115,7 @@ async def retry(services: Services, merge_id: str, how: Again | None = None) -> 
 
 @router.get("/{merge_id}/approval")
 async def review(services: Services, merge_id: str) -> Review:
-    """What needs a person's approval in a request: the paths, and how they would change."""
+    """The part of a request that needs a person's approval: the paths, and how they would change."""
     return Review.model_validate(asdict(await services.work(lambda: _reviewed(services, merge_id))))
 
 
@@ -140,7 +140,7 @@ async def approve(services: Services, merge_id: str, given: Approval) -> dict[st
 
 
 def _trust_settings(services: Services, merge: MergeRow) -> None:
-    """Whoever approves a change of the settings has seen what it would run: they need not say so again once it has landed."""
+    """An approval of changed settings covers the commands in them: no second approval is needed once it has landed."""
     data = refs.show_file(services.git, merge["candidate_sha"] or merge["head_sha"], CONFIG_IN_TREE)
     try:
         claims = trust.of_file(services.project, data or b"", account.home())

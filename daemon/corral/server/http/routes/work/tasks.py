@@ -41,7 +41,7 @@ class Reason(BaseModel):
 
 
 class Claim(BaseModel):
-    """Who wants work, and of which types (none: of any); without a session, the person at the keyboard.
+    """The session that asks for work, and the task types (none: any); without a session, the person at the keyboard.
 
     The same ``idempotency_key`` again gives the same task, while it is held.
     """
@@ -128,7 +128,7 @@ async def claim(services: Services, wanted: Claim) -> dict[str, Any]:
 
 @router.post("/{task_id}/complete", hot=True)
 async def complete(services: Services, task_id: str, said: Completion) -> dict[str, Any]:
-    """End a task that was claimed; only the session that holds it can. What it committed in its worktree lands."""
+    """End a task that was claimed; only the session that holds it can. The commits in its worktree land."""
     actor = Actor(services, said.session_id)
     return await completion.complete(actor, task_id, **said.model_dump(exclude={"session_id"}))
 

@@ -116,7 +116,7 @@ async def wait(
     everything: Annotated[bool, Field(alias="all")] = False,
     timeout_s: Annotated[float, Field(ge=0, le=25)] = 25,
 ) -> dict[str, Any]:
-    """Answer when all that was named is settled, or when the time is over; ask again with the ids of the answer."""
+    """Answer when all that was named is settled, or after the time-out; ask again with the ids of the answer."""
     task_ids, merge_ids = list(task), list(merge)
     if everything:
         more_tasks, more_merges = await services.store.read(open_work)

@@ -91,7 +91,7 @@ async def salvaged(
     limit: Limit = MOST,
     after: Annotated[str | None, Field(max_length=512, description="The ref of the last one known.")] = None,
 ) -> Response:
-    """What was saved, newest first."""
+    """Saved work, newest first."""
     return await _part(services, request, services.worktrees.salvaged, "ref", after, limit)
 
 
