@@ -96,6 +96,7 @@ FOLDERS = [
     "observe",
     "runners",
     "server",
+    "store",
     "work",
 ]
 SOURCES = [

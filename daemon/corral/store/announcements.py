@@ -51,7 +51,7 @@ def attempts(conn: Connection, task_id: str, until: int) -> list[AttemptEnd]:
 
 
 def saved(conn: Connection, task_id: str, limit: int) -> list[Salvaged]:
-    """What was salvaged of a task's attempts, the latest first."""
+    """The salvaged work of a task's attempts, the latest first."""
     query = select(events.c.data).where(events.c.task_id == task_id, events.c.kind == EventKind.WORKTREE_SALVAGED)
     return list(conn.execute(query.order_by(events.c.event_id.desc()).limit(limit)).scalars())
 
@@ -64,7 +64,7 @@ def is_being_saved(conn: Connection, task_id: str) -> bool:
 
 
 def unseen(conn: Connection, session_id: str) -> list[UnseenMessage]:
-    """What others wrote to a session and it has not seen, of which they were not told, the oldest first."""
+    """Unseen messages to a session whose senders were not told of that, the oldest first."""
     sent = messages.c
     query = (
         select(sent.message_id, sent.seq, sent.subject, sent.thread_id, sent.sender_session_id,

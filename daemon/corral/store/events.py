@@ -17,7 +17,7 @@ from corral.store.schema import events
 from corral.store.schema_coordination import event_cursors
 
 ROUTINE = (EventKind.LOCK_ACQUIRED, EventKind.SESSION_CHANGED)
-"""What is recorded at every step of a session, for those who follow all: to whoever looks back it would hide the rest."""
+"""Kinds recorded at every step of a session, for followers of all events; in a look back they would hide the rest."""
 _RECORD = Prepared[None](insert(events), "at", "kind", "task_id", "session_id", "merge_id", "data")
 
 
@@ -36,7 +36,7 @@ def record(
     Args:
         at: When it happened; an aware datetime, or that as text (:func:`corral.models.instants.iso`).
         kind: What happened, also as text.
-        data: What else is worth knowing (JSON-serialisable).
+        data: Further details (JSON-serialisable).
     """
     moment = at if isinstance(at, str) else iso(at)
     about = {"task_id": task_id, "session_id": session_id, "merge_id": merge_id}

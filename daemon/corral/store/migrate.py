@@ -21,7 +21,7 @@ HEAD = "0005"
 it imports (every dialect there is) are a fifth of a start, and 12 MB."""
 
 NEW = Path(__file__).with_name("new.sql")
-"""What the migrations make of nothing, so that a new database does not need Alembic either; ``python -m tests.new_database``
+"""The result of all migrations, so that a new database does not need Alembic either; ``python -m tests.new_database``
 writes it after a change of ``migrations/``, and a test compares the two."""
 
 _SHRINKING = "PRAGMA auto_vacuum=INCREMENTAL"

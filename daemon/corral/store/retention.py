@@ -1,6 +1,6 @@
 """SQL for retention: which rows of a kind are over and old, and deleting them with what belongs to them.
 
-What an open task, an open merge request, a live session or a live worktree refers to is never old; nor is what somebody has not
+Rows of an open task, an open merge request, a live session or a live worktree are never old; nor are rows that somebody has not
 read. Candidates are looked for by a reader; the writer checks the same condition again for the few that it deletes at once.
 """
 

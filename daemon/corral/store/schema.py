@@ -1,4 +1,4 @@
-"""The tables. What must be set in which state is a CHECK constraint: the schema itself refuses an impossible row.
+"""The tables. CHECK constraints say which columns must be set in which state: the schema itself refuses an impossible row.
 
 Instants are text (``corral.models.instants``), identifiers are text, shapes that only ever travel whole are JSON.
 A change here needs a migration in ``migrations/versions``; a test compares the two.
@@ -365,5 +365,5 @@ events = Table(
 )
 Index("ix_events_task_id", events.c.task_id, sqlite_where=events.c.task_id.is_not(None))
 DEED = text("kind NOT IN ('lock.acquired', 'message.acknowledged', 'message.read', 'message.sent', 'session.changed')")
-"""Of an event: something was done, and not only begun or said. What is said all the time is in no index by its session."""
+"""Of an event: something was done, and not only begun or said. Frequent kinds are in no index by their session."""
 Index("ix_events_session_id", events.c.session_id, sqlite_where=DEED, postgresql_where=DEED)

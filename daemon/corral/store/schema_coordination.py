@@ -1,6 +1,6 @@
 """The tables of what sessions tell each other: names, messages, handoffs, features, memory, and who waits for a lock.
 
-The conventions are those of :mod:`corral.store.schema`. What is searched by words has an index beside it that only the
+The conventions are those of :mod:`corral.store.schema`. Tables that are searched by words have an index beside them that only the
 database knows (:mod:`corral.store.engine.search`).
 """
 
@@ -100,7 +100,7 @@ Index(
     sqlite_where=_ALL_NULL,
     postgresql_where=_ALL_NULL,
 )
-"""What every hook event asks for. The columns are all null, and named, or SQLite would read all there is by the primary key."""
+"""The lookup of every hook event. The columns are all null, and named, or SQLite would read all rows by the primary key."""
 
 event_cursors = Table(
     "event_cursors",
@@ -206,4 +206,4 @@ lock_waits = Table(
     Column("expires_at", String(24), nullable=False),
     CheckConstraint("ttl_s > 0", name="ttl"),
 )
-"""Who waits, in the order of ``seq``; ``keys``: ``[{file_path, match_key, is_pattern}]``."""
+"""Sessions that wait, in the order of ``seq``; ``keys``: ``[{file_path, match_key, is_pattern}]``."""

@@ -23,7 +23,7 @@ CACHE_KIB = 16 * 1024
 """Size of the writer's page cache. A reader's pages are void after every write."""
 
 DAMAGE = ("malformed", "not a database", "no such table")
-"""What SQLite says of a damaged file: a wrong page, a wrong header, a file that was emptied."""
+"""SQLite's errors for a damaged file: a wrong page, a wrong header, a file that was emptied."""
 
 _HINTS = {
     "full": ("The disk is full.", "Free some space and try again; nothing was lost."),
@@ -58,7 +58,7 @@ def damaged(path: Path, what: str) -> DatabaseDamaged:
     """The error of a damaged file, with the commands that lead out of it.
 
     Args:
-        what: What SQLite reported.
+        what: SQLite's report.
     """
     aside = next(
         folder
@@ -79,7 +79,7 @@ def damaged(path: Path, what: str) -> DatabaseDamaged:
 
 
 def open_engine(path: Path, *, read_only: bool, size: int) -> Engine:
-    """A pool of connections to an existing file; a file that is gone is not made anew."""
+    """A pool of connections to an existing file; a file that is gone is not created again."""
     uri = f"file:{quote(os.fsencode(path))}?mode=rw"
 
     def connect() -> sqlite3.Connection:

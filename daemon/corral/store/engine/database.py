@@ -48,7 +48,7 @@ GROUP_LIMIT = 64
 """At most this many operations share one commit, which bounds the wait of the first of them."""
 
 GATHER_S = 0.001
-"""Who was answered by a commit is likely to ask again: so long after it the next one waits for as many as asked before."""
+"""Clients whose writes one commit answered are likely to write again: the next commit waits so long for as many of them."""
 
 CHECKPOINT_EVERY = 500
 """Commits between two passive checkpoints by the writer."""
@@ -200,7 +200,7 @@ class Database:
         """Take note that the file is damaged, as a check of it found: it answers nothing any more.
 
         Args:
-            what: What SQLite reported.
+            what: SQLite's report.
         """
         if self.damage is None:
             self.damage = damaged(self.path, what)
@@ -305,7 +305,7 @@ class Database:
         self._commits += 1
 
     def _write_back(self) -> None:
-        """Make the file anew from the one that is open and nameless now; a foreign one at its place is kept aside."""
+        """Restore the file from the one that is open and nameless now; a foreign one at its place is kept aside."""
         if self._has_left():
             raise DatabaseUnavailable(
                 "The repository was moved or deleted.",
@@ -327,7 +327,7 @@ class Database:
         for name, found, ours in zip((self.path, log), inodes(self._own_files), self._opened, strict=True):
             if found is not None and found != ours:
                 name.replace(name.with_name(f"{name.name}.replaced"))
-        # What is in our own log is in the copy too, and must not be read into it again.
+        # The content of our own log is in the copy too, and must not be read into it again.
         log.unlink(missing_ok=True)
         aside.replace(self.path)
         # SQLite leaves the log at the path alone when a connection closes whose file is no longer there.
@@ -349,7 +349,7 @@ class Database:
         raw.execute("SAVEPOINT one")
         try:
             write.run(conn)
-        except BaseException as error:  # noqa: BLE001 - given to the one who asked, after the rollback of his part
+        except BaseException as error:  # noqa: BLE001 - given to the caller, after the rollback of its part
             write.error = self._named(error)
             self._check_damage()  # the others of this transaction would be acknowledged by a file that is damaged
             raw.execute("ROLLBACK TO SAVEPOINT one")

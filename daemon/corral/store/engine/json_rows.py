@@ -13,7 +13,7 @@ def json_row(dialect: str, fields: Mapping[str, ColumnElement[Any]]) -> ColumnEl
 
     Args:
         dialect: The name of SQLAlchemy's: ``sqlite`` or ``postgresql``.
-        fields: What stands in it, by names that need no quotes in SQL.
+        fields: Its values, by names that need no quotes in SQL.
     """
     sqlite = dialect == "sqlite"
     made: list[ColumnElement[Any]] = []

@@ -1,6 +1,6 @@
 """Statements that every hook event and every lock asks: compiled once, and run by the driver itself.
 
-SQLAlchemy's way from a statement to its rows takes three times as long as these statements do in SQLite. What it knows stays
+SQLAlchemy's way from a statement to its rows takes three times as long as these statements do in SQLite. Its knowledge stays
 in use: the SQL it compiles, and how its types are written and read. A server is asked the usual way.
 """
 
@@ -42,7 +42,7 @@ class Prepared(Generic[R]):
         return list(self.each(conn, given))
 
     def each(self, conn: Connection, given: Mapping[str, Any]) -> Iterator[R]:
-        """Run it; its rows as they are asked for, in the same transaction. What nobody asks for is not read."""
+        """Run it; its rows as they are asked for, in the same transaction. Rows beyond those are not read."""
         if conn.dialect.name != "sqlite":
             rows: Iterator[Any] = map(dict, self._usual(conn, given).mappings())
             return rows
@@ -107,7 +107,7 @@ class Prepared(Generic[R]):
         self._writers = [(name, write) for name, write in writers if write is not None]
         given = {*self._sets, *(name for name, bind in compiled.binds.items() if bind.required)}
         self._fixed = {name: value for name, value in compiled.params.items() if name not in given}
-        self._sql = str(compiled)  # last: whoever sees it finds the rest
+        self._sql = str(compiled)  # last: a thread that sees it finds the rest
 
 
 def _picker(names: Sequence[str]) -> Callable[[Mapping[str, Any]], Sequence[Any]]:

@@ -1,4 +1,4 @@
-"""What waits for the writer."""
+"""Writes that wait for the writer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Write(Generic[T]):
             anything but the database, and must not commit.
 
     Attributes:
-        unwanted: Set by who asked, if he went away: it is left out, unless it has begun.
+        unwanted: Set when the caller went away: the write is left out, unless it has begun.
     """
 
     __slots__ = ("_result", "error", "operation", "unwanted")
@@ -34,7 +34,7 @@ class Write(Generic[T]):
         self._result = self.operation(conn)
 
     def outcome(self) -> T:
-        """What the operation returned, or its error, raised; for a settled one."""
+        """The result of the operation, or its error, raised; for a settled write."""
         if self.error is not None:
             raise self.error
         return self._result

@@ -229,7 +229,7 @@ def end_waits(conn: Connection, target: str) -> None:
 
 
 def submitter(conn: Connection, task_id: str | None) -> tuple[str, str] | None:
-    """Name and e-mail address of the one who submitted the task, if he gave them."""
+    """Name and e-mail address of the task's submitter, if given."""
     row = conn.execute(select(tasks.c.author_name, tasks.c.author_email).where(tasks.c.task_id == task_id)).first()
     return (row.author_name, row.author_email) if row and row.author_name and row.author_email else None
 
@@ -309,7 +309,7 @@ def hold(
     """An open request cannot go on; the event is recorded when the reason is new.
 
     Args:
-        paths: The files that are in its way, in ``checkout``; whoever has them is told.
+        paths: The files that are in its way, in ``checkout``; their holder is told.
     """
     before = conn.execute(select(_m.state, _m.reason).where(_m.merge_id == merge_id)).first()
     if before is not None and tuple(before) == (MergeState.HELD.value, reason):

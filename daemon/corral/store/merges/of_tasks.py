@@ -41,11 +41,11 @@ def owners(conn: Connection, branch: str, session_id: str | None) -> list[str]:
     """The tasks that a request to merge a branch may belong to, from the best evidence that there is.
 
     The worktree that the branch was made for belongs to a task, or to a session at work on one; else a task had this branch
-    before; else the session that asks is at work on it.
+    before; else the session that asks works on it.
 
     Args:
         branch: Short name.
-        session_id: Who asks; None: nobody who is known.
+        session_id: The session that asks; None: unknown.
 
     Returns:
         One id where it is clear; several where the session holds several tasks; none where there is no evidence.
@@ -67,7 +67,7 @@ def owners(conn: Connection, branch: str, session_id: str | None) -> list[str]:
 
 
 def _held_by(conn: Connection, session_id: str) -> list[str]:
-    """The tasks that a session, or the one whose subagent it is, is at work on: as a worker, or because it claimed them."""
+    """The tasks that a session or its parent works on: as a worker, or because it claimed them."""
     me = select(agent_sessions.c.task_id, agent_sessions.c.parent_session_id).where(
         agent_sessions.c.session_id == session_id
     )

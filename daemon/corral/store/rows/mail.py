@@ -6,7 +6,7 @@ from typing import Any, TypedDict
 
 
 class UnnumberedText(TypedDict):
-    """What those who may read a message are shown of it, but for its number."""
+    """The visible parts of a message, but for its number."""
 
     message_id: str
     thread_id: str
@@ -87,7 +87,7 @@ class UnseenMessage(TypedDict):
 
 
 class MessageHeading(TypedDict):
-    """Who wrote a message, and about what."""
+    """Author and subject of a message."""
 
     sender_name: str
     subject: str
@@ -113,7 +113,7 @@ class Seen(TypedDict):
 
 
 class RecipientRow(NewRecipient, Seen):
-    """What became of a message at one recipient."""
+    """The state of a message at one recipient."""
 
     seq: int
 
@@ -141,7 +141,7 @@ class Correspondent(TypedDict):
 
 
 class Notice(TypedDict):
-    """What Corral says to a session with its next hook answer; ``text`` is its beginning."""
+    """A notice for a session's next hook answer; ``text`` is its beginning."""
 
     notice_id: int
     text: str

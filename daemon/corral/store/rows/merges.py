@@ -37,7 +37,7 @@ class MergeRow(TypedDict):
 
 
 class ReceiptRow(TypedDict):
-    """What a verification proved about exactly one tree."""
+    """The result of a verification of exactly one tree."""
 
     receipt_id: str
     tree: str

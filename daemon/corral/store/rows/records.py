@@ -26,7 +26,7 @@ class AttemptEnd(TypedDict):
 
 
 class Salvaged(TypedDict):
-    """What was salvaged of a worktree: the event's data."""
+    """The salvaged work of a worktree: the event's data."""
 
     ref: str
     files: list[str]
@@ -35,7 +35,7 @@ class Salvaged(TypedDict):
 
 
 class HandoffRow(TypedDict):
-    """What one session leaves for the next."""
+    """A note that one session leaves for the next."""
 
     seq: int
     handoff_id: str
@@ -54,7 +54,7 @@ class HandoffRow(TypedDict):
 
 
 class MemoryRow(TypedDict):
-    """What an agent found out."""
+    """A lesson that an agent recorded."""
 
     seq: int
     memory_id: str
@@ -87,7 +87,7 @@ class FeatureRow(TypedDict):
 
 
 class NewFeatureClaim(TypedDict):
-    """What a feature shall claim: a lock key."""
+    """A lock key that a feature is to claim."""
 
     claim: str
     match_key: str
@@ -95,7 +95,7 @@ class NewFeatureClaim(TypedDict):
 
 
 class FeatureClaimRow(NewFeatureClaim):
-    """What a feature claims."""
+    """A lock key that a feature claims."""
 
     feature_id: str
 

@@ -6,14 +6,14 @@ from typing import TypedDict
 
 
 class SessionState(TypedDict):
-    """What a session is shown as."""
+    """The status that a session is shown with."""
 
     status: str
     stalled_since_at: str | None
 
 
 class SessionTouch(SessionState):
-    """What a hook event asks of its session."""
+    """The columns that a hook event reads of its session."""
 
     session_id: str
     agent_name: str
@@ -22,7 +22,7 @@ class SessionTouch(SessionState):
 
 
 class SessionLife(SessionState):
-    """What says whether a session lives."""
+    """The columns that decide whether a session is alive."""
 
     session_id: str
     parent_session_id: str | None
@@ -99,7 +99,7 @@ class NameRow(TypedDict):
 
 
 class LockTerms(TypedDict):
-    """What the locks of one request have in common."""
+    """The terms that all locks of one request share."""
 
     checkout: str
     session_id: str
@@ -158,7 +158,7 @@ class StoredKey(TypedDict):
 
 
 class LockWaitRow(TypedDict):
-    """Who waits for locks, in the order of ``seq``."""
+    """A session that waits for locks, in the order of ``seq``."""
 
     seq: int
     wait_id: str

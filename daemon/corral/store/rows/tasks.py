@@ -6,7 +6,7 @@ from typing import Any, TypedDict
 
 
 class TaskSummary(TypedDict):
-    """What a list shows of a task."""
+    """The columns of a task in a list."""
 
     task_id: str
     title: str
@@ -65,7 +65,7 @@ class TaskRow(TaskSummary):
 
 
 class TaskDoer(TypedDict):
-    """What a task says of who does it, and of how."""
+    """The columns of a task that decide who executes it, and how."""
 
     agent_requirements: dict[str, Any] | None
     runner: str | None
@@ -98,7 +98,7 @@ class TaskStanding(TypedDict):
 
 
 class BatchTask(TypedDict):
-    """What a summary of a batch says of a task, and of its merge request that counts."""
+    """A task in a batch summary, with its decisive merge request."""
 
     task_id: str
     thread_id: str | None

@@ -1,4 +1,4 @@
-"""SQL for signs of life."""
+"""SQL for heartbeats."""
 
 from __future__ import annotations
 

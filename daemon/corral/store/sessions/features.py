@@ -57,13 +57,13 @@ def replace_claims(conn: Connection, feature_id: str, claims: Sequence[NewFeatur
 
 
 def claims_of(conn: Connection, feature_id: str) -> list[FeatureClaimRow]:
-    """What one feature claims."""
+    """The claims of one feature."""
     query = select(feature_claims).where(feature_claims.c.feature_id == feature_id).order_by(feature_claims.c.claim)
     return fetch_all(conn, query, FeatureClaimRow)
 
 
 def active_claims(conn: Connection) -> dict[str, list[FeatureClaimRow]]:
-    """What every active feature claims, by feature."""
+    """The claims of all active features, by feature."""
     query = (
         select(feature_claims)
         .join(features, features.c.feature_id == feature_claims.c.feature_id)

@@ -25,7 +25,7 @@ _LEAVE = delete(lock_waits).where(lock_waits.c.wait_id == bindparam("wait_id"))
 
 
 def waiting(conn: Connection, now: str) -> list[WaitingSession]:
-    """Who waits, first come first, with name, task and parent; a session that is gone waits no more."""
+    """Sessions that wait, first come first, with name, task and parent; a session that is gone waits no more."""
     # Mostly nobody does, and every reservation asks: past SQLAlchemy, whose part in it takes many times as long.
     cursor = conn.connection.cursor()
     try:

@@ -91,7 +91,7 @@ def by_expiry(conn: Connection, now: str) -> Iterator[HeldLock]:
 
 
 def plain_keys(conn: Connection, now: str, besides: Collection[str], *, exclusive_only: bool) -> str:
-    """What the live locks of others are on, globs left out, that first which expires first; a NUL before and behind each.
+    """The paths of the live locks of others, without globs, in order of expiry; a NUL before and behind each.
 
     Args:
         besides: The sessions whose locks do not count.
@@ -221,7 +221,7 @@ def release(conn: Connection, session_id: str, match_keys: Iterable[str]) -> lis
 
 
 def release_these(conn: Connection, lock_ids: Sequence[str]) -> list[LockRow]:
-    """Take locks away, whoever holds them; returns what was taken away."""
+    """Remove locks of any holder; returns the removed ones."""
     query = delete(file_locks).where(file_locks.c.lock_id.in_(list(lock_ids))).returning(file_locks)
     return fetch_all(conn, query, LockRow)
 

@@ -137,7 +137,7 @@ def thread(conn: Connection, thread_id: str, *, before: int | None = None, limit
 
 
 def headings(conn: Connection, thread_id: str, limit: int = 1000) -> list[MessageHeading]:
-    """Who wrote the last messages of a thread, and about what, the oldest first."""
+    """Authors and subjects of the last messages of a thread, the oldest first."""
     query = select(_m.sender_name, _m.subject, _m.ack_required).where(_m.thread_id == thread_id)
     return fetch_all(conn, query.order_by(_m.seq.desc()).limit(limit), MessageHeading)[::-1]
 

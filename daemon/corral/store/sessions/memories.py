@@ -55,7 +55,7 @@ def tell_again(conn: Connection, memory_id: str, values: Mapping[str, Any]) -> M
 def candidates(
     conn: Connection, *, seqs: Collection[int] | None, tags: Sequence[str], event_type: str | None, limit: int
 ) -> list[tuple[int, str, int]]:
-    """What decides how relevant memories are: ``seq``, ``seen_at``, and how many of the tags each has; the latest told first.
+    """The relevance of memories: ``seq``, ``seen_at``, and how many of the tags each has; the latest told first.
 
     Args:
         seqs: Only these; None: all.

@@ -127,7 +127,7 @@ def sent_at(conn: Connection, sender_session_id: str, back: int) -> str | None:
 
 
 def recipients(conn: Connection, number: int) -> list[RecipientState]:
-    """Who got a message, in the order of their roles."""
+    """The recipients of a message, in the order of their roles."""
     return _RECIPIENTS.all(conn, {"which": number})
 
 
@@ -191,14 +191,14 @@ def mark(conn: Connection, session_id: str, numbers: Sequence[int], columns: Seq
 
 
 def put_back(conn: Connection, session_id: str, begin: str, end: str) -> None:
-    """What was handed over to a session between two instants waits again, and may hold a Stop again: it did not arrive."""
+    """Messages delivered to a session between two instants wait again, and may hold a Stop again: they did not arrive."""
     for column in (_r.injected_at, _r.held_at, notices.c.injected_at):
         whose = column.table.c.session_id == session_id
         conn.execute(update(column.table).where(whose, column.between(begin, end)).values({column.name: None}))
 
 
 def receipt(conn: Connection, session_id: str, number: int) -> RecipientState | None:
-    """What became of a message at one recipient."""
+    """The state of a message at one recipient."""
     which = and_(_r.session_id == session_id, _r.seq == number)
     return fetch_first(conn, select(message_recipients, STATE).where(which), RecipientState)
 

@@ -52,7 +52,7 @@ _FURTHER_OF = Prepared[FurtherName](_FURTHER.where(agent_names.c.session_id == b
 
 
 def resolve(conn: Connection, address: str) -> CalledSession | None:
-    """The session that a name means: who goes by it, or else the latest that is at work for the agent of that name."""
+    """The session that a name means: the one with that name, or else the latest that works for the agent of that name."""
     named, workers = meant(conn, address)
     if named is None or named["status"] == SessionStatus.DISCONNECTED:
         return next(iter(workers), named)

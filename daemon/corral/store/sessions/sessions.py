@@ -44,7 +44,7 @@ _ENDED = {
     "unguarded_since_at": None,
     "stalled_since_at": None,
 }
-"""What a session that is over has: nothing of it is in the middle of anything, or edits."""
+"""The columns of an ended session: it is in the middle of nothing, and edits nothing."""
 _PART = 256
 NOTICES_AT_ONCE = 20
 """Notices that one answer of a hook hands over at most,"""
@@ -90,7 +90,7 @@ def create(conn: Connection, values: Mapping[str, Any]) -> SessionRow:
 def change(conn: Connection, session_id: str, values: Mapping[str, Any]) -> SessionRow | None:
     """Set columns of a session; None if there is no such session.
 
-    What others see of one that is there is recorded where it changes, as of its last sign of life.
+    A change of a visible column of a live session is recorded, as of its last heartbeat.
     """
     before = get(conn, session_id) if values.keys() & _SEEN else None
     row = _change_of(tuple(values)).first(conn, {**values, "which": session_id})
@@ -107,7 +107,7 @@ def _change_of(columns: tuple[str, ...]) -> Prepared[SessionRow]:
 
 
 def beat(conn: Connection, session_id: str, at: str) -> SessionRow | None:
-    """Record a sign of life of a session that is not disconnected; one that was stalled is at work again.
+    """Record a heartbeat of a session that is not disconnected; a stalled one is active again.
 
     Returns:
         The session, or None if there is no such session or it was given up.

@@ -45,7 +45,7 @@ OPEN_REQUESTS = or_(_m.state.in_(OPEN_MERGES), UNSETTLED)
 
 
 def of_tasks(conn: Connection, task_ids: list[str]) -> dict[str, str]:
-    """What became of each of these tasks, at most a few hundred, by id."""
+    """The outcome of each of these tasks, at most a few hundred, by id."""
     query = select(_t.task_id, _t.status, _t.dismissed_at, _MERGE_STATE, _MERGE_DISMISSED)
     rows = conn.execute(query.where(_t.task_id.in_(task_ids)))
     return {

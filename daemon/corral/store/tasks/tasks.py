@@ -107,7 +107,7 @@ def listing(
     after: tuple[int, str] | None = None,
     limit: int | None = None,
 ) -> list[TaskSummary]:
-    """What a list shows of tasks; highest priority first, then oldest first.
+    """Tasks for a list; highest priority first, then oldest first.
 
     Args:
         after: Only those behind this priority and the task with this id.
@@ -181,7 +181,7 @@ def ready(
 ) -> Iterator[ReadyTask]:
     """Tasks that could start now.
 
-    Highest priority first, then oldest first; read a page at a time, so that whoever wants one pays for one.
+    Highest priority first, then oldest first; read a page at a time, so that a caller that wants one pays for one.
 
     Args:
         now: Tasks that wait out a backoff beyond this instant are left out.
@@ -229,7 +229,7 @@ def next_due(conn: Connection, now: str) -> str | None:
 
 
 def suspect_in_flight(conn: Connection) -> str | None:
-    """The task under suspicion (``crashes``) that a worker is at work on, or that is being ended; None if there is none."""
+    """The task under suspicion (``crashes``) that is running or being ended; None if there is none."""
     query = select(tasks.c.task_id).where(
         tasks.c.status.in_((TaskStatus.RUNNING, TaskStatus.INTERRUPTED)),
         tasks.c.runner.is_not(None),

@@ -87,7 +87,7 @@ def upgrade() -> None:
     op.create_index("ix_handoffs_agent_name_seq", "handoffs", ["agent_name", "seq"], unique=False)
     op.create_index("ix_handoffs_session_id", "handoffs", ["session_id"], unique=False)
     op.create_index("ix_handoffs_worktree_seq", "handoffs", ["worktree", "seq"], unique=False)
-    # What changes all the time is in as few indexes as can be: each is a page more of every commit.
+    # Columns that change often are in as few indexes as possible: each costs a page more per commit.
     op.drop_index("ix_events_at", "events")
     op.drop_index("ix_events_task_id", "events")
     _create_partial("ix_events_task_id", "events", "task_id", "task_id IS NOT NULL", "task_id IS NOT NULL")
