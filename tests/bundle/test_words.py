@@ -89,7 +89,7 @@ FOLDERS = [
     "cli",
     "client",
     "config",
-    "coordination/mail",
+    "coordination",
     "git",
     "landing",
     "models",

@@ -130,7 +130,7 @@ def test_the_command_line_waits_renews_and_tells(house: Coordinated) -> None:
     assert house.run("lock", "renew", "y", check=False).returncode == 3
     assert house.run("lock", "renew", check=False).returncode == 2
     refused = house.run("lock", "force-release", "y", check=False)
-    assert refused.returncode == 4 and "sign of life" in refused.stderr and "by message" in refused.stderr
+    assert refused.returncode == 4 and "heartbeat" in refused.stderr and "by message" in refused.stderr
     for bad in ("../x", "/etc/passwd", "a\x1bb", "invalid:prefix:key", ""):
         failed = house.run("lock", "acquire", "--", bad, check=False)
         assert failed.returncode in (1, 2) and "\x1b" not in failed.stderr, bad

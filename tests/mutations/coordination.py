@@ -96,7 +96,7 @@ MUTATIONS = (
     ),
     *rows(
         "daemon/corral/coordination/sessions/registry.py",
-        ("a session that ends leaves nothing", "    aftermath.leave(conn, row, family, locks, now)", "    pass",
+        ("a session that ends leaves nothing", "    automatic_handoffs.leave(conn, row, family, locks, now)", "    pass",
          f"{HANDOFFS}::test_a_session_that_ends_leaves_what_is_known_of_it", "HOOK-2"),
         ("what a session held stays held", "locks = lock_rows.release_all(conn, family)", "locks = lock_rows.release_all(conn, [])",
          ("faults/test_disk_and_database.py::test_what_a_session_holds_comes_free_with_its_process_and_not_before",), "D18"),

@@ -1,1 +1,1 @@
-"""What sessions know of each other: identity, locks, and what a hook event of Claude Code means."""
+"""Sessions and their interaction: identity, locks, mail, and the meaning of Claude Code's hook events."""

@@ -31,7 +31,7 @@ class HookEvent:
         actor: The session that acts: the subagent's id inside a subagent, else the session's.
         parent: The session's id inside a subagent, else None.
         path: The absolute path an edit tool writes to, or empty; also where it is too long to be one.
-        prompt: What the session was asked to do, or empty; a client cuts it.
+        prompt: The session's prompt, or empty; a client cuts it.
         held_before: Whether a Stop hook holds the session already: it stops for the second time.
         came_at: When its bridge sent it; for a command hook, when it was read.
         bridge: The process id of the MCP bridge that carried the event, or empty for a command hook.
@@ -66,7 +66,7 @@ class HookEvent:
 
     @property
     def is_edit(self) -> bool:
-        """Whether an edit tool is at work."""
+        """Whether an edit tool is running."""
         return self.tool in EDIT_TOOLS
 
     @property
@@ -81,7 +81,7 @@ class HookEvent:
 
     @property
     def ends_turn(self) -> bool:
-        """Whether no tool of the actor's is at work any more."""
+        """Whether no tool of the actor is running any more."""
         return self.name in _ENDS_TURN
 
 
@@ -182,7 +182,7 @@ def context(event: str, texts: list[str]) -> dict[str, Any]:
     """Tell the model something beside an event; empty where there is nothing to say or the event cannot carry it.
 
     Args:
-        texts: What is told once comes first: of the rest as much is told as the client shows.
+        texts: Texts that are told once come first; of the rest, as much as the client shows.
     """
     if not texts or event not in _TAKES_CONTEXT:
         return {}

@@ -34,7 +34,7 @@ class ShellCall:
         ended: When it was known to be over; None while it runs.
         before: A look at each checkout that it might touch, by the checkout's path.
         after: The same, once it is over.
-        saved: What was saved of other sessions' files before it ran, by the checkout's path.
+        saved: The copies of other sessions' files from before it ran, by the checkout's path.
         runs_git: Whether it may move HEAD.
     """
 
@@ -49,7 +49,7 @@ class ShellCall:
 
 @dataclass(frozen=True)
 class Changed:
-    """What differs in a checkout since a command began.
+    """The differences in a checkout since a command began.
 
     Attributes:
         own: Paths that nobody else's command can have changed.

@@ -55,7 +55,7 @@ class Command:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What is known of the time in which nobody could be asked.
+    """The evidence about the time in which no daemon ran.
 
     Attributes:
         unknown_commands: Whether some session may have run commands that are not among these.
@@ -80,7 +80,7 @@ class Claim:
 
 
 def claims(target: Target, changed_at: datetime | None, evidence: Evidence) -> list[Claim]:
-    """Who wrote a file, the first to do so first; nobody without evidence.
+    """The authors of a file, in the order of their writes; empty without evidence.
 
     Args:
         target: A file that differs from HEAD.

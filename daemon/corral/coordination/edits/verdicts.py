@@ -1,4 +1,4 @@
-"""What happens to one edit: before it the lock is taken or the edit refused; after a shell command its traces are found.
+"""The verdict on one edit: before it the lock is taken or the edit denied; after a shell command its changes are attributed.
 
 Every text here is read by a model: it names the repository-relative path, the holder, the holder's task and the time, and
 says what to do instead.
@@ -37,7 +37,7 @@ class Policy:
 
 @dataclass(frozen=True)
 class Target:
-    """What an edit writes to: a key, in a checkout (its top folder's path)."""
+    """The target of an edit: a key, in a checkout (its top folder's path)."""
 
     key: LockKey
     checkout: str
@@ -54,7 +54,7 @@ class Verdict:
 def before_edit(conn: Connection, holder: Holder, target: Target, policy: Policy, now: datetime) -> Verdict:
     """Take the lock for an edit, or refuse the edit.
 
-    In the same checkout whatever another session holds refuses it. What is held in another checkout refuses it only if it
+    In the same checkout any lock of another session denies it. A lock in another checkout denies it only if it
     was reserved on purpose and exclusively; else it is a remark.
     """
     if policy.enforcement == "off":
@@ -111,7 +111,7 @@ def _denial(row: HeldLock, key: LockKey, now: datetime) -> str:
 
 
 def _idle(conn: Connection, row: HeldLock, key: LockKey) -> str:
-    """Since when the holder is idle, and how a person takes the lock; empty while it is at work."""
+    """Since when the holder is idle, and how a person takes the lock; empty while it is active."""
     session = session_rows.get(conn, row["session_id"])
     if session is None or session["status"] != SessionStatus.IDLE:
         return ""
@@ -131,7 +131,7 @@ def _remark(row: HeldLock, target: Target, now: datetime) -> str:
 def refuse_danger(
     conn: Connection, holder: Holder, danger: Danger, checkout: str, salvage_ref: str | None, now: datetime
 ) -> Verdict:
-    """Refuse a command that would sweep up other sessions' work in this checkout; allow it if nobody else is at work."""
+    """Refuse a command that would sweep up other sessions' work in this checkout; allow it if no other session is active."""
     others = lock_rows.others_in_checkout(conn, checkout, [holder.session_id, *holder.kin], iso(now))
     if not others:
         return Verdict()
@@ -156,7 +156,7 @@ def refuse_danger(
 
 @dataclass(frozen=True)
 class ShellChanges:
-    """What differs in a checkout (its path) since a shell command began.
+    """The differences in a checkout (its path) since a shell command began.
 
     Attributes:
         own: Keys of the files that only this command can have changed.
@@ -179,7 +179,7 @@ def after_shell(
 ) -> list[str]:
     """Attribute the files that a shell command changed: lock what is free, tell both sides about what is not.
 
-    What others may have changed as well is nobody's: no lock, and a neutral notice to those whom it may concern.
+    A file that others may have changed as well is nobody's: no lock, and a neutral notice to the sessions concerned.
 
     Args:
         name: The session's readable name.
@@ -204,10 +204,10 @@ def after_shell(
         remarks.append(
             f"Your shell command {did} {key.file_path}, which {row['agent_name']} holds{for_task(row)}, {until(row, now)}. "
             "Undo your change to that file unless you are certain, and leave the file to its holder."
-            + _restoring(changes, key, "What it held before")
+            + _restoring(changes, key, "Its content before")
         )
         told = f"{name} {did} {key.file_path} by a shell command while you hold it."
-        told += _restoring(changes, key, "What it held before") or " Read the file again before you edit it."
+        told += _restoring(changes, key, "Its content before") or " Read the file again before you edit it."
         session_rows.notify(conn, row["session_id"], told, iso(now))
     locks.hold(conn, free, holder, changes.checkout, now, ttl_s=policy.ttl_s)
     return [*remarks, *_ambiguous(conn, holder, name, changes, now)]
@@ -245,7 +245,7 @@ def _ambiguous(conn: Connection, holder: Holder, name: str, changes: ShellChange
         if row is not None and row["session_id"] not in who:
             text = f"{key.file_path}, which you hold, changed while shell commands of {name} and {others} ran; "
             text += "which of them did it is not known."
-            text += _restoring(changes, key, "What it held before") or " Read the file again before you edit it."
+            text += _restoring(changes, key, "Its content before") or " Read the file again before you edit it."
             session_rows.notify(conn, row["session_id"], text, iso(now))
     more = f"; and {len(told) - 5} more" if len(told) > 5 else ""
     return [

@@ -1,4 +1,4 @@
-"""What the daemon has seen of its sessions since it started: bridges, tool calls, and what checkouts looked like.
+"""Observations of the sessions since the daemon started: bridges, tool calls, and the state of checkouts.
 
 Memory only. Everything here may be lost at any time: a restarted daemon knows less for one event and harms nobody.
 """
@@ -47,7 +47,7 @@ class Witness:
         A jump is a machine that slept, or a clock that was set: silence before it does not count.
 
         Args:
-            jump_s: What is a jump where less than :data:`JUMP_S` is so long that sessions would stall over it.
+            jump_s: The length of a jump, where :data:`JUMP_S` is so long that sessions would stall over less.
         """
         with self._lock:
             passed_s = (now - self._looked_at).total_seconds() if self._looked_at is not None else 0.0
@@ -163,7 +163,7 @@ class Witness:
                 self._shell.popitem(last=False)
 
     def shell_ended(self, session_id: str, use_id: str, at: datetime) -> ShellCall | None:
-        """What was remembered of a command that is over; once."""
+        """The record of a command that has ended; once."""
         with self._lock:
             call = self._shell.pop((session_id, use_id), None)
             if call is not None:

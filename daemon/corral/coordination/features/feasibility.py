@@ -4,7 +4,7 @@
 * ``PARTIAL``: some do. Side by side if need be: they will meet at the merge, where most meetings are clean.
 * ``SEQUENTIAL``: one after the other. So it is where
 
-  - more than half of what one of the two claims is contended: they are about the same thing, and whoever comes second would
+  - more than half of what one of the two claims is contended: they are about the same thing, and the second would
     build on what is about to change (half is the limit that users of such registries know; with equal keys it is half of
     the smaller set); or
   - a ``db:`` or ``contract:`` key, or a feature's pause (``feature:ID:pause``), is contended: of these there is one at a
@@ -41,7 +41,7 @@ class Feasibility(str, Enum):
 
 @dataclass(frozen=True)
 class Meeting:
-    """What overlaps with one other: pairs of my key and theirs, never none."""
+    """The overlap with one other: pairs of my key and theirs, at least one."""
 
     feasibility: Feasibility
     pairs: tuple[Pair, ...]
@@ -65,7 +65,7 @@ _CLEAR = Judgement(Feasibility.FULL)
 
 
 class Ground:
-    """What others claim; many candidates can be judged against it, and each key is compared with them once.
+    """The claims of others; many candidates can be judged against them, and each key is compared with them once.
 
     Args:
         others: The keys of each, by its name. All keys must have been made with the same ``fold``.
@@ -126,7 +126,7 @@ def _weigh(pairs: Sequence[Pair], mine: int, theirs: int) -> Feasibility:
 
 
 def _fixed_part(spelling: str) -> str:
-    """What a key begins with before its first wildcard, by whole segments; what it covers is there, or below."""
+    """The beginning of a key before its first wildcard, in whole segments; all that it covers is there, or below."""
     wild = _WILD.search(spelling)
     fixed = spelling[: spelling.rfind("/", 0, wild.start()) + 1] if wild else spelling
     return fixed.removeprefix("./").removesuffix("/")

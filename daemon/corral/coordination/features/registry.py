@@ -39,7 +39,7 @@ class Registration:
     """A feature as it is registered.
 
     Attributes:
-        merge_priority: Kept and shown for whoever orders the merges; nothing here goes by it.
+        merge_priority: Stored and shown for planning merges; not used here.
         metadata: Kept and shown (JSON-serialisable).
     """
 
@@ -55,7 +55,7 @@ def register(conn: Connection, feature: Registration, session_id: str, now: date
     """Register a feature; one that is known gets these claims and this description in place of its own.
 
     Args:
-        session_id: Who registers it.
+        session_id: The session that registers it.
 
     Returns:
         The feature as it is shown, and ``registered`` or ``updated``.

@@ -10,10 +10,10 @@ from corral.coordination.locks.globs import Pattern, Segment
 
 
 def finder(pattern: Pattern, opening: str = "") -> re.Pattern[str]:
-    """What finds, among normalised paths with a NUL before and behind each, all that :func:`.globs.meets_path` may say yes to.
+    """An expression for normalised paths with a NUL before and behind each: finds all that :func:`.globs.meets_path` may accept.
 
-    Its group 1 is what was found: whatever begins as the pattern does, up to its first ``**``, or would if it was a folder. A
-    class is any character: to a regular expression, they cost milliseconds each. What a star took is never given back, so that
+    Its group 1 is the path found: any that begins as the pattern does, up to its first ``**``, or would if it was a folder. A
+    class is any character: to a regular expression, they cost milliseconds each. A star never gives back characters, so that
     no pattern takes long.
 
     Args:

@@ -2,8 +2,8 @@ r"""Path globs, and whether two of them can ever meet.
 
 A pattern is repository-relative and anchored at the top: ``*`` and ``?`` stay within a segment, ``[abc]`` ``[a-z]``
 ``[!a]`` are one character of it, ``**`` as a whole segment is any number of segments, and a backslash takes the meaning
-from the ``*``, ``?``, ``[``, ``]`` or backslash behind it. What matches a folder covers everything in it, and what a pattern
-matches is a folder where it is written as one: with a ``/`` behind it, there or in the name that it is compared with. So ``src``
+from the ``*``, ``?``, ``[``, ``]`` or backslash behind it. A pattern that matches a folder covers everything in it. A match
+is a folder where it is written as one: with a ``/`` behind it, there or in the name that it is compared with. So ``src``
 covers ``src/a/b.py`` and overlaps ``src/**/*.py``, but ``**/*.py`` does not overlap ``README.md``, nor ``**/*.md``. All that is
 below a last ``*`` is covered too: ``src/*``, ``src/**`` and ``src/`` are the same.
 
@@ -71,7 +71,7 @@ class Pattern:
 
     Attributes:
         text: The canonical spelling. Compiled again with ``fold=False``, it decides the same about normalised paths.
-        segments: What the path must consist of; a last None stands for what a folder covers below.
+        segments: The segments of the path; a last None stands for what a folder covers below.
         fold: Whether paths are case-folded before they are compared.
     """
 
@@ -92,7 +92,7 @@ class Pattern:
 
     @cached_property
     def _exact(self) -> tuple[Segment | None, ...]:
-        """What it matches itself, without what is below."""
+        """The paths it matches itself, without those below."""
         return self.segments[:-1] if self.segments[-1] is None else self.segments
 
     @cached_property
@@ -331,7 +331,7 @@ def _cased() -> tuple[int, ...]:
 
 
 def _folds(spans: _Spans) -> _Spans:
-    """What the characters of the spans become when they are folded, where that is one character."""
+    """The folded characters of the spans, where folding gives one character."""
     cased = _cased()
     found = [
         chr(point).casefold()

@@ -1,4 +1,4 @@
-"""What a lock is taken on: a path, a glob, or a logical key such as ``api:GET /v1/users``.
+"""Lock keys: a path, a glob, or a logical key such as ``api:GET /v1/users``.
 
 A key has two spellings: ``file_path`` is what people see and may type again, ``match_key`` is what is compared and stored for
 look-up. A path whose first segment looks like a namespace (``db:notes``) carries ``./`` in both, so that no path is ever
@@ -35,7 +35,7 @@ _MISTAKEN = (
     (re.compile(r"\{[^/{}]*,[^/{}]*\}"), "Braces are not expanded here; name each path by itself."),
     (re.compile(r"^!"), "Nothing can be left out of a key; name what you need."),
 )
-"""What other tools take for more than a name, where no file has that name, and why it is refused."""
+"""Characters that other tools interpret, refused where no file has that name, and why."""
 _DRIVE = re.compile(r"[A-Za-z]:[/\\]")
 # Spellings that some file system takes for `.git`: dots and spaces at the end, streams, the short name, ignored characters.
 _DOT_GIT = re.compile(r"(\.git|git~1)[. ]*([:\\].*)?", re.DOTALL)
@@ -47,10 +47,10 @@ _DOTTED = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*")
 
 @dataclass(frozen=True)
 class LockKey:
-    """What a lock is taken on.
+    """The object of a lock.
 
     Attributes:
-        file_path: What is shown: repository-relative with ``/``, or the logical key in its canonical spelling.
+        file_path: The shown form: repository-relative with ``/``, or the logical key in its canonical spelling.
         match_key: The normalised spelling, equal for whatever is the same key.
         is_pattern: Whether ``match_key`` is a glob.
     """

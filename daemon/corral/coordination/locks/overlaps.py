@@ -37,7 +37,7 @@ class Overlaps:
 
     Args:
         mine: The sessions whose locks do not count: the one that asks, and those that it belongs to.
-        exclusive_only: What is shared does not count.
+        exclusive_only: Shared locks do not count.
     """
 
     def __init__(self, conn: Connection, mine: Collection[str], now: datetime, *, exclusive_only: bool = False) -> None:

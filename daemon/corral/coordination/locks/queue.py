@@ -1,8 +1,8 @@
-"""Who waits for a lock, and in whose way that is.
+"""The queue of sessions that wait for locks, and the locks and waits that block each.
 
 The queue is fair: nobody takes what somebody waits for who came first, unless both only share it. Each waits for the whole of
 what was asked for and is given it at once. A session that holds something may wait for something else; the one that would
-close a circle of sessions waiting for each other is refused instead, so nobody waits for ever.
+complete a deadlock is refused instead, so that no session waits for ever.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from corral.store.sessions import locks as lock_rows
 
 
 class Obstacle(TypedDict):
-    """What stands in the way of a lock: another one, or somebody who waits for one."""
+    """A blocker of a lock: another lock, or a session that waits for one."""
 
     file_path: str
     agent_name: str
@@ -70,7 +70,7 @@ class Ahead:
     def of(self, key: LockKey) -> Iterator[Obstacle]:
         """Those who wait for something that overlaps the key; ``file_path`` is what they want.
 
-        What the session has already it may take anew: then it is the session that the others wait for.
+        A session may take again what it has already: the others wait for it.
         """
         for wait, wanted in self._waits:
             met = next((other for other in wanted if keys_overlap(key, other)), None)
@@ -99,7 +99,7 @@ def circle(first: str, obstacles: Callable[[str], Sequence[Payload]]) -> list[Pa
     """The obstacles by which a session waits for itself, one for each session on the way round; empty if it does not.
 
     Args:
-        obstacles: What stands in a session's way (``session_id`` says whose it is); asked once for each session on a way.
+        obstacles: The blockers of a session (``session_id``: their owner); asked once for each session.
     """
     ways: list[list[Payload]] = [[]]
     seen = {first}

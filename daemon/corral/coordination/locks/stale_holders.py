@@ -1,4 +1,4 @@
-"""Taking a lock from a holder who shows no sign of life, or is stalled. One who is at work keeps it, whoever asks."""
+"""Taking a lock from a holder that is stale or stalled. An active holder keeps it."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from corral.store.sessions import locks as rows
 from corral.store.sessions import sessions as session_rows
 
 INACTIVE_S = 1800.0
-"""After so long without a sign of life a session may be thought gone."""
+"""After so long without a heartbeat a session may be thought gone."""
 QUIET_S = 900.0
 """Mail, file and git activity that is more recent than this says that somebody works on it all the same."""
 
 
 class ReservationActive(LockHeld):
-    """A lock is not taken away: its holder is at work."""
+    """A lock is not taken away: its holder is active."""
 
     name = "reservation_active"
     default_remedy = "Ask the holder by message to release it, or wait for it (`corral lock acquire --wait`)."
@@ -71,7 +71,7 @@ def judge(lock: LockOfHolder, activity: Activity, now: datetime) -> Judgement:
     """
     reasons, signs = [], []
     silent_s = (now - parse(lock["last_heartbeat"])).total_seconds()
-    # What a stalled session did before it stalled says nothing of now.
+    # Activity before a session stalled says nothing about now.
     stalled_s = QUIET_S
     if lock["stalled_since_at"] is not None:
         stalled_s = min(QUIET_S, (now - parse(lock["stalled_since_at"])).total_seconds())
@@ -81,7 +81,7 @@ def judge(lock: LockOfHolder, activity: Activity, now: datetime) -> Judgement:
     elif silent_s > INACTIVE_S:
         reasons.append(f"its session has been inactive for {_minutes(silent_s)}")
     else:
-        signs.append(f"its session gave a sign of life {_minutes(silent_s)} ago")
+        signs.append(f"its session's last heartbeat was {_minutes(silent_s)} ago")
     for what, at in (("mail", activity.mail_at), ("file", activity.file_at), ("git", activity.git_at)):
         ago_s = None if at is None else (now - at).total_seconds()
         if ago_s is not None and ago_s <= stalled_s:
@@ -109,13 +109,13 @@ def force_release(
         activities: By ``lock_id``, as it was looked up a moment ago; a lock that is not in it came since, and is alive.
         note: Why, for the former holder.
         notify: Whether the former holder is told.
-        by_person: A person is certain: then a holder who is at work loses them too.
+        by_person: A person is certain: then an active holder loses them too.
 
     Returns:
         The former locks, each with ``stale_reasons`` and the four ``last_…_activity_at``.
 
     Raises:
-        ReservationActive: A holder is at work; ``details`` says who, and by what sign.
+        ReservationActive: A holder is active; ``details`` says which, and by what activity.
     """
     found = rows.named(conn, iso(now), match_keys=[one for key in keys for one in spellings(key)], lock_ids=lock_ids)
     others = [row for row in found if row["session_id"] != by.session_id]
@@ -146,8 +146,8 @@ def force_release(
 def _active(lock: LockOfHolder, judged: Judgement) -> ReservationActive:
     who = lock["agent_name"]
     return ReservationActive(
-        f"{lock['file_path']} is not taken from {who}, who is at work.",
-        cause=f"Signs of life: {'; '.join(judged.signs)}.",
+        f"{lock['file_path']} is not taken from {who}: its session is active.",
+        cause=f"Its activity: {'; '.join(judged.signs)}.",
         remedy=f"Ask {who} by message to release it, or wait: it expires at {lock['expires_at']} at the latest. A person takes "
         f"it all the same: `{shlex.join(['corral', 'lock', 'force-release', lock['file_path'], '--yes'])}`.",
         details={"holder": who, "session_id": lock["session_id"], "signs": list(judged.signs), "lock": wire(lock)},

@@ -1,4 +1,4 @@
-"""Locks: who may write what.
+"""Locks: which session holds which files.
 
 One engine for two uses. A *reservation* is taken on purpose and holds in every checkout. An *automatic* lock comes with a
 session's first edit of a file and holds in that checkout: elsewhere it is only a warning, since most merges that touch a
@@ -41,7 +41,7 @@ MAX_TTL_S = 30 * 24 * 3600.0
 
 @dataclass(frozen=True)
 class Holder:
-    """Who asks: a session, and the sessions whose locks do not stand in its way (its own ancestors')."""
+    """The session that asks, and the sessions whose locks do not block it (its ancestors)."""
 
     session_id: str
     task_id: str | None = None
@@ -89,7 +89,7 @@ def obstacles(
     exclusive: bool,
     before: int | None = None,
 ) -> dict[LockKey, list[Payload]]:
-    """What stands in the way of reserving keys: others' locks, then those who wait and came first; free keys are not in it.
+    """The blockers of a reservation: others' locks, then sessions that waited before; free keys are left out.
 
     Args:
         exclusive: False: what is shared stands in nobody's way.
@@ -185,7 +185,7 @@ def check_ttl(ttl_s: float) -> None:
 
 
 def held(conflicts: Sequence[Payload]) -> LockHeld:
-    """The refusal of whoever asks for what others have, or wait for."""
+    """The refusal of a request for keys that others hold, or wait for."""
     first = conflicts[0]
     who, what = first["holder"], first["file_path"]
     if first["waiting"]:
@@ -305,7 +305,7 @@ def release(
     """Give up a session's locks on the keys and with the ids (all of them if none is named); returns what was released.
 
     Args:
-        by: Who asked for it where that was somebody else: a session's id, or the person's; for the record.
+        by: The session that asked for it, if another (or the person's); for the record.
     """
     if keys or lock_ids:
         released = (
@@ -338,7 +338,7 @@ def expire(conn: Connection, now: datetime) -> datetime | None:
 
 
 def conflict(row: Obstacle, key: LockKey, now: datetime) -> Payload:
-    """One overlap as it is told to whoever asked; ``waiting``: it is not held but waited for."""
+    """One overlap as the caller is told of it; ``waiting``: it is not held but waited for."""
     return {
         "requested": key.file_path,
         "file_path": row["file_path"],
@@ -376,7 +376,7 @@ def listing(conn: Connection, now: datetime, *, after: str | None, limit: int) -
     """
     acquired_at, comma, lock_id = (after or "").partition(",")
     if after and not comma:
-        raise InvalidInput(f"{after[:80]!r} is no place in the list.", remedy="Take it from the answer before.")
+        raise InvalidInput(f"{after[:80]!r} is an invalid cursor.", remedy="Take it from the answer before.")
     behind = (acquired_at, lock_id) if after else None
     return [wire(row) for row in rows.listing(conn, iso(now), after=behind, limit=limit)]
 

@@ -1,6 +1,6 @@
 """Waiting for locks: join the queue, take what was asked for when it is free, leave.
 
-Who waits is the server's business, with a connection and a clock; here is what may happen to the rows. See
+Waiting itself is done by the server, with a connection and a clock; here are the changes of the rows. See
 :mod:`corral.coordination.locks.queue` for the order.
 """
 
@@ -35,7 +35,7 @@ FORGOTTEN_S = 3600.0
 
 @dataclass(frozen=True)
 class Wish:
-    """What is asked for: all of the keys at once; see :func:`corral.coordination.locks.table.acquire`."""
+    """A request for all of the keys at once; see :func:`corral.coordination.locks.table.acquire`."""
 
     keys: tuple[LockKey, ...]
     ttl_s: float
@@ -97,7 +97,7 @@ def enter(conn: Connection, wish: Wish, holder: Holder, now: datetime) -> Wait:
 
 
 def obstacles(conn: Connection, wait: Wait, now: datetime) -> list[Payload]:
-    """What stands in the way of somebody who waits, as :func:`corral.coordination.locks.table.conflict` tells it."""
+    """The blockers of a session that waits, as :func:`corral.coordination.locks.table.conflict` tells it."""
     wish = wait.wish
     found = locks.obstacles(conn, wish.keys, wait.holder, now, exclusive=wish.exclusive, before=wait.seq)
     return [row for of_key in found.values() for row in of_key]
@@ -134,7 +134,7 @@ def take(conn: Connection, wait: Wait, now: datetime) -> list[LockRow] | None:
 
 
 def stay(conn: Connection, wait: Wait, now: datetime) -> None:
-    """Keep one's place; and a sign of life of the session, which does nothing else meanwhile.
+    """Keep a place in the queue, and record a heartbeat of the session, which does nothing else meanwhile.
 
     Raises:
         Conflict: The session has ended.

@@ -1,4 +1,4 @@
-"""What a session is told when it starts: at most about 400 tokens, only what it needs to work beside others."""
+"""The briefing of a session at its start: at most about 400 tokens, only what it needs to work beside others."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def briefing(
         held: Locks that others hold.
         target: The branch where work lands.
         behind: Commits that the session's branch lacks of the target; None if that is not known.
-        notices: What waited for this session, the most important first.
-        handoff: What an earlier session left for it (:func:`corral.coordination.sessions.handoffs.for_newcomer`).
+        notices: Notices that waited for this session, the most important first.
+        handoff: The handoff of an earlier session (:func:`corral.coordination.sessions.handoffs.for_newcomer`).
     """
     first = [f"You are {me['agent_name']} in a repository that several sessions share through Corral."]
     told = list(notices)
     room = LIMIT - len("\n".join([*first, *told, "", _RULES])) - 1
-    # What waited is told once and never again; a handoff is still there to be read.
+    # Waiting notices are told once and never again; a handoff can still be read.
     first += [_cut(handoff, room)] if handoff and room >= LEAST_OF_HANDOFF else []
     first += told
     lines = []

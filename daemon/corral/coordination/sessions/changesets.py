@@ -6,7 +6,7 @@ from typing import TypedDict
 
 from sqlalchemy import Connection
 
-from corral.coordination.sessions.aftermath import COMMITTED
+from corral.coordination.sessions.automatic_handoffs import COMMITTED
 from corral.models.events import EventKind
 from corral.models.payload import Payload
 from corral.store.rows import required

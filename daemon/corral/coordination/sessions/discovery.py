@@ -29,7 +29,7 @@ def discover(
     """The sessions that can do something, most recently alive first; those that are over only where they are asked for.
 
     Args:
-        of_team: What the team's definition says that an agent can do, by its name.
+        of_team: An agent's capabilities by the team's definition, by its name.
 
     Raises:
         InvalidInput: There is no such status.
@@ -61,7 +61,7 @@ def everyone(
     began, comma, session_id = (after or "").partition(",")
     if after is not None and not comma:
         raise InvalidInput(
-            f"{after[:80]!r} is no place in the list of sessions.", remedy="Go where the `Link` header says."
+            f"{after[:80]!r} is an invalid cursor.", remedy="Follow the `Link` header of the answer before."
         )
     found = able(conn, rows.latest(conn, statuses, (began, session_id) if comma else None), of_team)
     return (row for row in found if not capability or _can(row, capability))

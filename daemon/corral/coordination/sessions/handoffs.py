@@ -1,7 +1,7 @@
 """Handoffs: what one session leaves for the next, and which of them a newcomer is given.
 
 A session may write any number. One that ends without having written about its last edits has one written for it
-(:mod:`corral.coordination.sessions.aftermath`), which says so: ``automatic``.
+(:mod:`corral.coordination.sessions.automatic_handoffs`), which says so: ``automatic``.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def write(conn: Connection, session_id: str, summary: str, lists: Mapping[str, L
     if size > LIMIT:
         raise InvalidInput(
             f"A handoff has at most {LIMIT} characters; this one has {size}.",
-            cause="Whoever comes next has to read it.",
+            cause="Later sessions have to read it.",
             remedy="Say what matters, and name files for the rest.",
         )
     row = session_rows.get(conn, session_id)

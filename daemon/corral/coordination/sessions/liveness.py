@@ -26,7 +26,7 @@ LARGE_FLEET = 8
 
 @dataclass(frozen=True)
 class Seen:
-    """What was looked up of the sessions before the write.
+    """Observations of the sessions from before the write.
 
     Attributes:
         awake_since: When this daemon began to listen, or the machine last woke up: silence before it does not count.

@@ -1,11 +1,11 @@
-"""Memory: what agents found out, told once and found again by whoever needs it.
+"""Memory: lessons that agents record, and later sessions find.
 
 How relevant a memory is, from 0 to 1::
 
     relevance = words × tags × e^(−0.1 · days)
 
 ``words``: the share of the query's words that occur in summary or lessons (1 without a query); ``tags``: the share of the tags
-asked for that it has (1 if none were); ``days`` since it was last told. What has none of the words, or none of the tags, is not
+asked for that it has (1 if none were); ``days`` since it was last told. Without any of the words, or any of the tags, it is not
 found.
 """
 
@@ -37,7 +37,7 @@ from corral.store.sessions import memories as rows
 from corral.store.sessions import traces
 
 SAME_FOR_S = 3600.0
-"""What an agent tells again within this time is the same memory, told once more."""
+"""A lesson repeated by its agent within this time is the same memory, recorded once more."""
 DECAY_PER_DAY = 0.1
 LIMIT = 32_000
 """Characters of a whole memory."""
@@ -53,10 +53,10 @@ _WORD = re.compile(r"\w+")
 
 @dataclass(frozen=True)
 class Memory:
-    """What somebody wants remembered.
+    """A lesson to remember.
 
     Attributes:
-        event_type: What kind of thing: ``discovery``, ``decision``, ``error``, …
+        event_type: Its kind: ``discovery``, ``decision``, ``error``, …
         details: Anything that JSON can hold.
     """
 
@@ -70,7 +70,7 @@ class Memory:
 
 @dataclass(frozen=True)
 class Question:
-    """What somebody wants to know; empty: whatever is newest."""
+    """A query; empty: the newest memories."""
 
     query: str = ""
     tags: Sequence[str] = ()
@@ -160,7 +160,7 @@ def _shares(conn: Connection, query: str) -> dict[int, float]:
     """By ``seq``: the share of the query's words that occur in a memory."""
     words = sorted(dict.fromkeys(_WORD.findall(query.lower())), key=len, reverse=True)[:MAX_WORDS]
     found = Counter(seq for word in words for seq in rows.with_words(conn, word))
-    # What has all of them may be older than the newest that have one.
+    # A memory with all of them may be older than the newest with one.
     found.update({seq: len(words) - found[seq] for seq in rows.with_words(conn, " ".join(words))} if words[1:] else {})
     best = heapq.nlargest(rows.LOOKED_AT, ((count, seq) for seq, count in found.items()))
     return {seq: count / len(words) for count, seq in best}
@@ -178,7 +178,7 @@ def _merged(twin: MemoryRow, told: Memory, now: datetime) -> Columns:
 
 
 def _latest(before: Sequence[str], now: Sequence[str], most: int, characters: int) -> list[str]:
-    """What was told, each once, as much as is kept of it: what was told last."""
+    """The lessons, each once, the last ones if not all are kept."""
     kept: list[str] = []
     for text in reversed(dict.fromkeys([*(one for one in before if one not in now), *now])):
         characters -= len(text)
@@ -203,7 +203,7 @@ def _checked(told: Memory) -> Memory:
     if size > LIMIT:
         raise InvalidInput(
             f"A memory has at most {LIMIT} characters; this one has {size}.",
-            cause="Whoever finds it has to read it.",
+            cause="Later sessions have to read it.",
             remedy="Keep what was learnt, and name files for the rest.",
         )
     return Memory(told.summary.strip(), kind, told.details, told.outcome, lessons, _plain_tags(told.tags))

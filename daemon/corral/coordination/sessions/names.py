@@ -39,7 +39,7 @@ def agent_name(taken: Callable[[str], bool], seed: str) -> str:
 
     Args:
         taken: Whether a name is in use; asked until it says no.
-        seed: What the choice depends on, for example the session's identifier.
+        seed: Input of the choice, for example the session's identifier.
     """
     start = int.from_bytes(hashlib.sha256(seed.encode("utf-8", "surrogatepass")).digest()[:8], "big")
     names = (_pair(start + step) for step in range(TRIES))

@@ -1,6 +1,6 @@
-"""Sessions: arrival, signs of life, end.
+"""Sessions: arrival, heartbeat, end.
 
-A session is known by Claude Code's own ``session_id`` (a subagent by its ``agent_id``). What ends it (its own goodbye, the
+A session is known by Claude Code's own ``session_id`` (a subagent by its ``agent_id``). Its end (its own goodbye, the
 death of its process, silence) goes through :mod:`corral.work.workers.departures`, which also takes its tasks from it.
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from corral.coordination.mail import addresses
-from corral.coordination.sessions import aftermath
+from corral.coordination.sessions import automatic_handoffs
 from corral.coordination.sessions.names import agent_name
 from corral.errors import Conflict, InvalidInput, LimitReached, NotFound
 from corral.models.events import EventKind
@@ -61,7 +61,7 @@ class EndedSession(SessionRow):
 
 @dataclass(frozen=True)
 class Arrival:
-    """What is known of a session when it appears; None and empty mean: not said.
+    """The properties of a session when it appears; None and empty mean: not given.
 
     Attributes:
         agent: Whose tasks it does, where it is the worker of an agent that was named, or chosen, for a task.
@@ -180,7 +180,7 @@ def predecessors(conn: Connection, arrival: Arrival) -> list[str]:
 
 
 def alive(conn: Connection, arrival: Arrival, now: datetime) -> SessionRow:
-    """A sign of life: cheap for a session that is known, a registration for one that is not (or was given up).
+    """A heartbeat: cheap for a session that is known, a registration for one that is not (or was given up).
 
     It ends nobody: a late event of the session before a ``/clear`` must not end the one after it.
     """
@@ -215,7 +215,7 @@ def rest(conn: Connection, session_id: str, now: datetime, **values: Any) -> Non
 
 
 def errand(prompt: str) -> str:
-    """What a prompt asks for, in a line for others; empty for a command, or where the client talks to its own model."""
+    """The request of a prompt, in a line for others; empty for a command, or where the client talks to its own model."""
     lines = (line.strip() for line in prompt.splitlines())
     first = next((line for line in lines if line and not line.startswith("<pasted_content")), "")
     if first.startswith(("/", "<", "[SYSTEM")):
@@ -250,10 +250,10 @@ def find(conn: Connection, who: str) -> SessionRow:
 
 def end(conn: Connection, session_id: str, reason: str, now: datetime, *, by: str | None = None) -> EndedSession | None:
     """The part of :mod:`corral.work.workers.departures` that this package knows: the session and its subagents end, their locks
-    come free, and what it leaves is written down (``aftermath``).
+    come free, and its automatic handoff is written.
 
     Args:
-        by: Who asked for it where that was somebody else: a session's id, or the person's; for the record.
+        by: The session that asked for it, if another (or the person's); for the record.
 
     Returns:
         Its row, with the paths that came free as ``released``; None if it had ended before.
@@ -271,7 +271,7 @@ def end(conn: Connection, session_id: str, reason: str, now: datetime, *, by: st
     locks = lock_rows.release_all(conn, family)
     released = [lock["file_path"] for lock in locks]
     told = {"reason": reason, "released": released, **({"by": by} if by else {})}
-    aftermath.leave(conn, row, family, locks, now)
+    automatic_handoffs.leave(conn, row, family, locks, now)
     events.record(conn, at, EventKind.SESSION_ENDED, session_id=session_id, data=told)
     return {**row, "released": released}
 

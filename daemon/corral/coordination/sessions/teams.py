@@ -1,4 +1,4 @@
-"""Who is in the team: for messages that name a role, and for discovery by what somebody can do."""
+"""The members of the team: for messages that name a role, and for discovery by capability."""
 
 from __future__ import annotations
 
@@ -28,6 +28,6 @@ class Teams:
         return self._by_role.get(meant) or (None if named is None else [named.name])
 
     def capabilities(self, agent_name: str) -> list[str]:
-        """What the team says that an agent can do; nothing for one who is not in it."""
+        """An agent's capabilities by the team's definition; none for an agent outside it."""
         agent = self._by_name.get(agent_name.strip().casefold())
         return list(agent.capabilities) if agent else []

@@ -1,6 +1,6 @@
 """The last words of a session, as its client's transcript has them: those of one that is killed are told by no hook.
 
-A transcript is a file of JSON lines. What is not as expected is passed over: it is another program's file.
+A transcript is a file of JSON lines. Unexpected content is skipped: it is another program's file.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ WORDS = 4000
 
 
 def last_words(path: str | None) -> str | None:
-    """What the model said last, without its thoughts and its tools' results; None if that cannot be found.
+    """The last words of the model, without its thoughts and its tools' results; None if they cannot be found.
 
     Args:
         path: As the client's hooks name it; None or relative: there is none.

@@ -1,6 +1,6 @@
 """Which programs a shell command starts, in which folder, as far as its text tells.
 
-What only wraps a program (``sudo``, ``env``, ``xargs``, ``timeout``, reserved words, assignments) is taken off; what is a script
+A wrapper of a program (``sudo``, ``env``, ``xargs``, ``timeout``, reserved words, assignments) is taken off; what is a script
 itself (``bash -c``, ``eval``, a here-document for ``sh``, what ``echo`` prints into it) is read in turn. Never raises, runs
 nothing, touches no file.
 """
@@ -51,7 +51,7 @@ class Call:
     Attributes:
         words: Its name and arguments.
         cwd: The folder it starts in (for ``cd``: the folder it goes to).
-        environment: What the command line sets for it.
+        environment: The variables that the command line sets for it.
     """
 
     words: Sequence[Word]
@@ -170,7 +170,7 @@ def _started(call: Call) -> Iterator[Call]:
 
 
 def _printed(words: Sequence[Word], stdin: str) -> str:
-    """What a program prints, as far as the text tells: ``echo`` and ``printf`` their arguments, ``cat`` what it reads."""
+    """The output of a program, as far as the text tells: ``echo`` and ``printf`` their arguments, ``cat`` what it reads."""
     name, *arguments = (word.text for word in words)
     if program(words[0]) in ("cat", "tee"):
         return stdin

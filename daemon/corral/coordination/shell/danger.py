@@ -1,4 +1,4 @@
-"""What a Bash command line would do to a checkout that several sessions share, told from its text.
+"""The danger of a Bash command line to a checkout that several sessions share, told from its text.
 
 This protects colleagues from each other's habits, not from malice: whatever a command really did is found afterwards by
 comparing the checkout. Text inside quotes, comments and here-documents is data, unless a shell is made to run it.
@@ -22,7 +22,7 @@ class Danger:
     """A command that sweeps up the work of everybody in its checkout.
 
     Attributes:
-        kind: What it amounts to, as people know it, such as ``git add -A``.
+        kind: The command as people know it, such as ``git add -A``.
         alternative: What to run instead, limited to the caller's own files.
     """
 
@@ -91,7 +91,7 @@ def danger(command: str, *, is_folder: Callable[[str], bool] | None = None) -> D
     """Recognise a command that would sweep up, move or throw away other sessions' work in its checkout.
 
     Args:
-        command: What is given to Bash.
+        command: The command line for Bash.
         is_folder: Whether a path, as written, is a folder; by default its look decides.
 
     Returns:
@@ -110,7 +110,7 @@ def target_directory(command: str, cwd: Path) -> Path:
     """The folder that a command works in, as far as its text tells.
 
     Args:
-        command: What is given to Bash.
+        command: The command line for Bash.
         cwd: Where Bash stands.
 
     Returns:

@@ -35,9 +35,9 @@ class Word:
     """One word after the quotes are gone.
 
     Attributes:
-        text: What is known of it; a variable stays as written (``$x``), a substitution reads ``$()``.
+        text: Its known text; a variable stays as written (``$x``), a substitution reads ``$()``.
         quoted: Some of it was quoted, so it is neither a reserved word nor an operator.
-        expands: What the shell makes of it is not known from the text (variables, substitutions, braces).
+        expands: Its value is not known from the text (variables, substitutions, braces).
         globs: It holds an unquoted wildcard.
     """
 

@@ -69,7 +69,7 @@ def _only_reads(command: Command) -> bool:
     name, *arguments = command.words
     if name.text in _FREE and not name.expands:
         return True
-    # What a variable holds, or a wildcard in front finds, may be an option.
+    # The value of a variable, or a match of a leading wildcard, may be an option.
     if any(word.expands or (word.globs and word.text[:1] in "*?[") for word in arguments):
         return False
     if name.text in _VERSIONS and [word.text for word in arguments] in (["-V"], ["--version"]):

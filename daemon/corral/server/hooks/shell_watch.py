@@ -23,7 +23,7 @@ from corral.coordination.edits.verdicts import Policy, ShellChanges, Verdict
 from corral.coordination.hook_events import HookEvent
 from corral.coordination.locks.keys import LockKey, literal_key
 from corral.coordination.locks.table import Holder
-from corral.coordination.sessions.aftermath import COMMITTED
+from corral.coordination.sessions.automatic_handoffs import COMMITTED
 from corral.coordination.shell import danger as shell
 from corral.git import history
 from corral.git.checkouts import salvage, status

@@ -34,7 +34,7 @@ def _ago(minutes: float) -> datetime:
     [
         (31, Activity(), True, ""),
         (31, Activity(_ago(16), _ago(16), _ago(16)), True, ""),
-        (29, Activity(), False, "sign of life 29 min ago"),
+        (29, Activity(), False, "heartbeat was 29 min ago"),
         (600, Activity(mail_at=_ago(14)), False, "mail activity 14 min ago"),
         (600, Activity(file_at=_ago(1)), False, "file activity 1 min ago"),
         (600, Activity(git_at=_ago(15)), False, "git activity 15 min ago"),

@@ -14,7 +14,7 @@ from corral.coordination.locks.table import Holder
 from corral.coordination.mail import messages
 from corral.coordination.mail.addresses import Identity
 from corral.coordination.mail.messages import Letter
-from corral.coordination.sessions import aftermath, handoffs
+from corral.coordination.sessions import automatic_handoffs, handoffs
 from corral.coordination.sessions import registry as sessions
 from corral.coordination.sessions.briefing import LIMIT, briefing
 from corral.coordination.sessions.registry import Arrival
@@ -149,7 +149,7 @@ def test_a_session_that_ends_leaves_what_is_known_of_it(conn: Connection, reason
     events.record(
         conn,
         at(3),
-        aftermath.COMMITTED,
+        automatic_handoffs.COMMITTED,
         session_id="a",
         data={"branch": "x", "commits": [{"sha": "c" * 40, "subject": "Reset"}]},
     )

@@ -1,9 +1,9 @@
 """The handoff that Corral writes for a session which ended without writing one: in the transaction that ends it.
 
-It is made of what is stored already; nothing is asked, and no file is read. None is left by whoever has nothing to hand over: a
+It is made of stored rows; nothing is asked, and no file is read. None is written for a session with nothing to hand over: a
 person, a command, a subagent (its parent speaks for both), a worker whose task is completed (the task tells), and a session that
 did nothing which somebody could go on with: no lock, no task, no commit, whatever it said (unless its process died: what it was
-about to do is in its last words). What it wrote to others is in inboxes.
+about to do is in its last words). Its messages to others are in inboxes.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _has_delivered(conn: Connection, session: SessionRow) -> bool:
 
 
 def _deeds(conn: Connection, session_id: str, family: Sequence[str]) -> list[EventRow]:
-    """What a session and its subagents did since it came, or came back."""
+    """The actions of a session and its subagents since it came, or came back."""
     seen = traces.events_of(conn, family)
     back = [
         at for at, row in enumerate(seen) if (row["kind"], row["session_id"]) == (EventKind.SESSION_RESUMED, session_id)
@@ -139,7 +139,7 @@ def _commits(done: list[EventRow]) -> Iterator[str]:
 
 
 def _files(done: list[EventRow], released: Sequence[LockRow]) -> list[str]:
-    """What was locked at the end, then what had been before, the latest first; each once."""
+    """The paths locked at the end, then those locked before, the latest first; each once."""
     earlier = [row["data"] for row in reversed(done) if row["kind"] in _FREED]
     before = [path for data in earlier for path in data.get("paths") or data.get("released") or [data.get("path")]]
     paths = [*(row["file_path"] for row in released), *before]
