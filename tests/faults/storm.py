@@ -21,7 +21,7 @@ import psutil
 
 from corral.client.connection import Client
 from corral.config.paths import find_project
-from corral.errors import DaemonUnreachable
+from corral.errors import DaemonUnreachable, GitFailed
 from corral.git.process.command import open_repository
 from corral.git.process.stale import lock_files
 from tests.conftest import commit, git
@@ -155,7 +155,9 @@ class Storm:
         for branch in names:
             for _ in range(chance.randrange(2, 8)):
                 yield
-            self.merges[branch] = caller("POST", "/merges", {"branch": branch})["merge_id"]
+            while branch not in self.merges:
+                with suppress(GitFailed):  # the git of this very request was killed: nothing was acknowledged
+                    self.merges[branch] = caller("POST", "/merges", {"branch": branch})["merge_id"]
 
     # -- the kills
 

@@ -181,7 +181,7 @@ def test_a_branch_is_handed_in_from_the_worktree_that_has_it(house: Coordinated)
     async def scene(one: Agent) -> None:
         asked = await one.call("request_merge")
         assert (asked["success"], asked["branch"], asked["target"]) == (True, "corral/mine", "main")
-        assert asked["uncommitted"] == ["left.txt"] and "commit it" in asked["warning"]
+        assert asked["uncommitted"] == ["left.txt"] and "commit them" in asked["warning"]
         house.run("wait", "--all", "--timeout", "60")
         status = await one.call("merge_status", merge_id=asked["merge_id"])
         assert (status["state"], status["landed_sha"]) == ("landed", git(house.root, "rev-parse", "main"))
