@@ -79,7 +79,7 @@ def test_an_inbox_is_asked_for_in_any_spelling_of_a_query(house: Coordinated) ->
     assert _raw(house, "GET", "/messages?session_id=the+one&after=99", None) == (200, [])
 
 
-def test_an_id_in_the_path_is_checked_as_the_framework_checks_it(house: Coordinated) -> None:
+def test_an_id_in_the_path_that_no_session_can_have_is_refused(house: Coordinated) -> None:
     house.run("daemon", "start")
     for bad in ("%20one", "a%07b", "x" * 129):
         _refuses(house, "POST", f"/sessions/{bad}/heartbeat", b"{}")

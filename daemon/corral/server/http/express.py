@@ -15,7 +15,7 @@ from inspect import signature
 from typing import Any
 from urllib.parse import parse_qsl
 
-from pydantic import BaseModel, TypeAdapter
+from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -41,7 +41,6 @@ class Call:
 
     Attributes:
         pattern: Matches its path; each group is an argument.
-        path: By name, how an argument in the path is read.
         said: Name of the argument that the body is (of GET: the query), and how it is read; None: there is none.
         request: Name of the argument that takes the request itself; None: none does.
     """
@@ -50,7 +49,6 @@ class Call:
     pattern: re.Pattern[str]
     answer: Callable[..., Awaitable[Any]]
     status: int
-    path: dict[str, Read]
     said: tuple[str, Read] | None
     request: str | None
 
@@ -80,18 +78,15 @@ def _reader(kind: Any, method: str) -> Read:
 
 def _call(prefix: str, route: Route) -> Call:
     """A declared route as it is called here; its parameters say what it wants, as they tell FastAPI."""
-    path: dict[str, Read] = {}
     said, request = None, None
     _services, *parameters = signature(route.answer, eval_str=True).parameters.values()
     for one in parameters:
-        if f"{{{one.name}}}" in route.path:
-            path[one.name] = str if one.annotation is str else TypeAdapter(one.annotation).validate_python
-        elif one.annotation is Request:
+        if one.annotation is Request:
             request = one.name
-        else:
+        elif f"{{{one.name}}}" not in route.path:
             said = (one.name, _reader(one.annotation, route.method))
     pattern = re.compile(PREFIX + re.sub(r"{(\w+)}", r"(?P<\1>[^/]+)", prefix + route.path))
-    return Call(route.method, pattern, route.answer, route.options.get("status_code", 200), path, said, request)
+    return Call(route.method, pattern, route.answer, route.options.get("status_code", 200), said, request)
 
 
 CALLS = tuple(_call(module.router.prefix, route) for module in MODULES for route in module.router.declared if route.hot)
@@ -115,14 +110,13 @@ class Express:
         if found is None:
             await self._app(scope, receive, send)
             return
-        call, given = found
+        call, arguments = found
         body = b"" if call.method == "GET" else await _whole(receive)
         try:
-            arguments = {name: read(given[name]) for name, read in call.path.items()}
             if call.said is not None:
                 name, read = call.said
                 arguments[name] = read(scope["query_string"] if call.method == "GET" else body)
-        except (CorralError, ValueError, RecursionError):  # also pydantic's; the framework says what is wrong with it
+        except (ValueError, RecursionError):  # also pydantic's; the framework says what is wrong with it
             await self._app(scope, _again(body, receive), send)
             return
         if call.request is not None:
@@ -144,7 +138,7 @@ class Express:
         await send({"type": "http.response.body", "body": data})
 
 
-def _find(method: str, path: str) -> tuple[Call, dict[str, str]] | None:
+def _find(method: str, path: str) -> tuple[Call, dict[str, Any]] | None:
     for call in _BY_METHOD.get(method, ()):
         match = call.pattern.fullmatch(path)
         if match is not None:
