@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -104,7 +105,9 @@ def test_what_changes_after_the_answer_is_asked_again_and_a_former_content_is_no
     house.configure("worktrees: {setup: ['true # seen']}\n")
     house.run("worktree", "create", "seen")
     local.write_text("worktrees: {setup: ['true # other']}\n")
-    eventually(lambda: house.run("worktree", "create", "other", check=False).returncode == NotTrusted.exit_code)
+    # A name of its own for each try: one that comes before the daemon has read the file still creates a worktree.
+    names = (f"other-{number}" for number in count())
+    eventually(lambda: house.run("worktree", "create", next(names), check=False).returncode == NotTrusted.exit_code)
     local.write_text("worktrees: {setup: ['true # seen']}\n")
     eventually(lambda: house.run("worktree", "create", "again", check=False).returncode == 0)
     assert house.json("trust", "--revoke") == {"revoked": True}
