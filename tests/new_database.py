@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from alembic import command
@@ -25,11 +25,20 @@ def statements(path: Path) -> Iterator[str]:
         virtual = [name for _, name, sql in made if sql.startswith("CREATE VIRTUAL TABLE")]
         for kind, name, sql in made:
             if kind != "table" or not name.startswith(tuple(f"{index}_" for index in virtual)):
-                yield "\n".join(line.rstrip().expandtabs(4) for line in sql.splitlines() if line.strip()) + ";\n"
+                yield in_order(line.rstrip().expandtabs(4) for line in sql.splitlines() if line.strip())
         for kind, name, _ in made:
             if kind == "table" and not name.startswith(tuple(virtual)):
                 for row in conn.execute(f'SELECT * FROM "{name}"'):
                     yield f"INSERT INTO {name} VALUES ({', '.join(map(repr, row))});\n"
+
+
+def in_order(lines: Iterable[str]) -> str:
+    """A statement with its constraints by name: where Alembic writes a table again, their order is not always the same."""
+    found = list(lines)
+    named = [index for index, line in enumerate(found) if line.lstrip().startswith("CONSTRAINT")]
+    for index, line in zip(named, sorted(found[index].rstrip(",") for index in named), strict=True):
+        found[index] = line if index == named[-1] else f"{line},"
+    return "\n".join(found) + ";\n"
 
 
 if __name__ == "__main__":

@@ -45,6 +45,20 @@ class TaskStatus(_Text):
     DEAD = "dead"
 
 
+class AttemptOutcome(_Text):
+    """How an attempt at a task ended."""
+
+    COMPLETED = "completed"
+    FAILED = "failed"
+    FAULTED = "faulted"
+    """The machine failed, not the task."""
+    CANCELLED = "cancelled"
+    INTERRUPTED = "interrupted"
+    """Corral cut it short, or died while it ran."""
+    RETURNED = "returned"
+    """The session that had claimed the task ended."""
+
+
 TERMINAL_TASKS = (TaskStatus.COMPLETED, TaskStatus.FAILED, TaskStatus.CANCELLED, TaskStatus.DEAD)
 
 

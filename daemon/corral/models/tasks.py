@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 from pydantic import (
@@ -258,6 +258,17 @@ def leased(row: Mapping[str, Any]) -> dict[str, Any]:
     return {**told, "description": row["description"] or row["title"], "deadline": row["deadline_at"]}
 
 
-def usage(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The usage of all attempts of a task: ``input_tokens, output_tokens, cost_usd, turns``."""
-    return {**_USAGE, **(row["usage"] or {})}
+_ATTEMPT = (
+    "number", "outcome", "session_id", "agent", "runner", "model", "host", "branch", "claimed_at", "started_at", "ended_at",
+    "error_code", "error_message",
+)  # fmt: skip
+
+
+def attempt(row: Mapping[str, Any]) -> dict[str, Any]:
+    """An attempt as a task's detail shows it; ``outcome`` is None while it lasts."""
+    return {**{field: row[field] for field in _ATTEMPT}, "usage": usage([row])}
+
+
+def usage(attempts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What attempts used together: ``input_tokens, output_tokens, cost_usd, turns``."""
+    return {name: sum((row["usage"].get(name, none) for row in attempts), none) for name, none in _USAGE.items()}

@@ -14,13 +14,15 @@ from corral.store.merges import of_tasks as merge_tasks
 from corral.store.rows.mail import UnseenMessage
 from corral.store.rows.records import AttemptEnd, EventRow, Salvaged
 from corral.store.rows.tasks import BatchTask
+from corral.store.schema import attempts as attempts_table
 from corral.store.schema import events, merge_requests, tasks, worktrees
 from corral.store.schema_coordination import message_recipients, messages
+from corral.store.tasks.attempts import CURRENT
 
 _READER = "announcements"
 _ENDED = (EventKind.TASK_RETRIED, EventKind.TASK_FAILED, EventKind.TASK_DEAD, EventKind.TASK_INTERRUPTED)
 _SUMMARY = (
-    tasks.c.task_id, tasks.c.thread_id, tasks.c.title, tasks.c.status, tasks.c.submitted_by, tasks.c.session_id,
+    tasks.c.task_id, tasks.c.thread_id, tasks.c.title, tasks.c.status, tasks.c.submitted_by, attempts_table.c.session_id,
     tasks.c.error_message, tasks.c.completed_at,
     merge_requests.c.state.label("merge_state"), merge_requests.c.conflicts, merge_requests.c.landed_sha,
 )  # fmt: skip
@@ -125,6 +127,7 @@ def batch(conn: Connection, thread_id: str) -> list[BatchTask]:
     query = (
         select(*_SUMMARY)
         .outerjoin_from(tasks, merge_requests, merge_requests.c.seq == decisive)
+        .outerjoin(attempts_table, CURRENT)
         .where(tasks.c.thread_id == thread_id)
         .order_by(tasks.c.seq)
     )

@@ -24,9 +24,9 @@ CREATE TABLE agent_sessions (
     last_heartbeat VARCHAR(24) NOT NULL,
     ended_at VARCHAR(24),
     end_reason VARCHAR(64), transcript_path TEXT, agent VARCHAR(128), heir_session_id VARCHAR(128), stalled_since_at VARCHAR(24),
-    CONSTRAINT pk_agent_sessions PRIMARY KEY (session_id),
     CONSTRAINT ck_agent_sessions_ended CHECK ((status = 'disconnected') = (ended_at IS NOT NULL)),
     CONSTRAINT ck_agent_sessions_status CHECK (status IN ('active', 'idle', 'disconnected')),
+    CONSTRAINT pk_agent_sessions PRIMARY KEY (session_id),
     CONSTRAINT uq_agent_sessions_agent_name UNIQUE (agent_name)
 );
 CREATE TABLE events (
@@ -59,66 +59,11 @@ CREATE TABLE receipts (
     log TEXT,
     reason TEXT,
     created_at VARCHAR(24) NOT NULL,
-    CONSTRAINT pk_receipts PRIMARY KEY (receipt_id),
     CONSTRAINT ck_receipts_green CHECK (status <> 'passed' OR (exit_code = 0 AND (tests IS NULL OR tests > 0))),
-    CONSTRAINT ck_receipts_status CHECK (status IN ('passed', 'failed', 'unverified', 'error'))
+    CONSTRAINT ck_receipts_status CHECK (status IN ('passed', 'failed', 'unverified', 'error')),
+    CONSTRAINT pk_receipts PRIMARY KEY (receipt_id)
 );
 CREATE INDEX ix_receipts_tree_fingerprint ON receipts (tree, fingerprint);
-CREATE TABLE tasks (
-    seq INTEGER NOT NULL,
-    task_id VARCHAR(36) NOT NULL,
-    task_type VARCHAR(64) NOT NULL,
-    title TEXT NOT NULL,
-    status VARCHAR(16) NOT NULL,
-    priority INTEGER NOT NULL,
-    runner VARCHAR(16),
-    command TEXT,
-    prompt TEXT,
-    input_data JSON,
-    submitted_by VARCHAR(128),
-    author_name TEXT,
-    author_email TEXT,
-    target TEXT,
-    timeout_s FLOAT,
-    limits JSON NOT NULL,
-    max_retries INTEGER NOT NULL,
-    attempts INTEGER NOT NULL,
-    ignore_dependency_failure BOOLEAN NOT NULL,
-    idempotency_key VARCHAR(128),
-    session_id VARCHAR(128),
-    fencing_token INTEGER NOT NULL,
-    lease_expires_at VARCHAR(24),
-    not_before_at VARCHAR(24),
-    worktree_id VARCHAR(36),
-    branch TEXT,
-    base_sha VARCHAR(64),
-    head_sha VARCHAR(64),
-    pid INTEGER,
-    pid_started FLOAT,
-    progress TEXT,
-    progress_at VARCHAR(24),
-    cancel_reason TEXT,
-    result JSON,
-    usage JSON NOT NULL,
-    error_code VARCHAR(64),
-    error_message TEXT,
-    created_at VARCHAR(24) NOT NULL,
-    started_at VARCHAR(24),
-    completed_at VARCHAR(24), agent VARCHAR(128), description TEXT, agent_requirements JSON, deadline_at VARCHAR(24), thread_id VARCHAR(128), crashes INTEGER DEFAULT '0' NOT NULL, faults INTEGER DEFAULT '0' NOT NULL, dismissed_at VARCHAR(24), retries_chosen BOOLEAN DEFAULT 0 NOT NULL,
-    CONSTRAINT pk_tasks PRIMARY KEY (seq),
-    CONSTRAINT ck_tasks_leased CHECK ((status = 'running') = (lease_expires_at IS NOT NULL)),
-    CONSTRAINT ck_tasks_completed CHECK ((status IN ('completed', 'failed', 'cancelled', 'dead')) = (completed_at IS NOT NULL)),
-    CONSTRAINT ck_tasks_runner CHECK (runner IS NULL OR runner IN ('command', 'claude')),
-    CONSTRAINT ck_tasks_owned CHECK (status <> 'running' OR session_id IS NOT NULL),
-    CONSTRAINT ck_tasks_status CHECK (status IN ('waiting', 'pending', 'running', 'completed', 'failed', 'cancelled', 'interrupted', 'dead')),
-    CONSTRAINT ck_tasks_explained CHECK (status NOT IN ('failed', 'dead') OR error_code IS NOT NULL),
-    CONSTRAINT ck_tasks_attempts CHECK (attempts >= 0 AND max_retries >= 0),
-    CONSTRAINT ck_tasks_priority CHECK (priority BETWEEN 0 AND 10),
-    CONSTRAINT uq_tasks_idempotency_key UNIQUE (idempotency_key),
-    CONSTRAINT uq_tasks_task_id UNIQUE (task_id)
-);
-CREATE INDEX ix_tasks_status_not_before_at ON tasks (status, not_before_at);
-CREATE INDEX ix_tasks_status_priority_seq ON tasks (status, priority DESC, seq);
 CREATE TABLE worktrees (
     worktree_id VARCHAR(36) NOT NULL,
     name VARCHAR(64) NOT NULL,
@@ -135,11 +80,11 @@ CREATE TABLE worktrees (
     salvage_ref TEXT,
     created_at VARCHAR(24) NOT NULL,
     removed_at VARCHAR(24), folder_id VARCHAR(48),
-    CONSTRAINT pk_worktrees PRIMARY KEY (worktree_id),
-    CONSTRAINT ck_worktrees_removed CHECK ((state = 'removed') = (removed_at IS NOT NULL)),
-    CONSTRAINT ck_worktrees_purpose CHECK (purpose IN ('task', 'session', 'verify', 'person')),
     CONSTRAINT ck_worktrees_branch CHECK (state = 'removed' OR purpose = 'verify' OR branch IS NOT NULL),
-    CONSTRAINT ck_worktrees_state CHECK (state IN ('allocating', 'ready', 'reclaiming', 'removed'))
+    CONSTRAINT ck_worktrees_purpose CHECK (purpose IN ('task', 'session', 'verify', 'person')),
+    CONSTRAINT ck_worktrees_removed CHECK ((state = 'removed') = (removed_at IS NOT NULL)),
+    CONSTRAINT ck_worktrees_state CHECK (state IN ('allocating', 'ready', 'reclaiming', 'removed')),
+    CONSTRAINT pk_worktrees PRIMARY KEY (worktree_id)
 );
 CREATE UNIQUE INDEX uq_worktrees_live_name ON worktrees (name) WHERE state != 'removed';
 CREATE UNIQUE INDEX uq_worktrees_live_port ON worktrees (port_base) WHERE state != 'removed';
@@ -157,9 +102,9 @@ CREATE TABLE file_locks (
     ttl_s FLOAT NOT NULL,
     acquired_at VARCHAR(24) NOT NULL,
     expires_at VARCHAR(24) NOT NULL,
-    CONSTRAINT pk_file_locks PRIMARY KEY (lock_id),
     CONSTRAINT ck_file_locks_ttl CHECK (ttl_s > 0),
     CONSTRAINT fk_file_locks_session_id FOREIGN KEY(session_id) REFERENCES agent_sessions (session_id),
+    CONSTRAINT pk_file_locks PRIMARY KEY (lock_id),
     CONSTRAINT uq_file_locks_session_id_match_key_checkout UNIQUE (session_id, match_key, checkout)
 );
 CREATE INDEX ix_file_locks_expires_at ON file_locks (expires_at);
@@ -188,14 +133,14 @@ CREATE TABLE merge_requests (
     created_at VARCHAR(24) NOT NULL,
     updated_at VARCHAR(24) NOT NULL,
     finished_at VARCHAR(24), approved_sha VARCHAR(64), replaced_by VARCHAR(36), dismissed_at VARCHAR(24),
-    CONSTRAINT pk_merge_requests PRIMARY KEY (seq),
-    CONSTRAINT ck_merge_requests_landed CHECK ((state = 'landed') = (landed_sha IS NOT NULL)),
+    CONSTRAINT ck_merge_requests_explained CHECK (state NOT IN ('conflict', 'failed', 'held') OR reason IS NOT NULL),
     CONSTRAINT ck_merge_requests_finished CHECK ((state IN ('queued', 'verifying', 'held')) = (finished_at IS NULL)),
+    CONSTRAINT ck_merge_requests_landed CHECK ((state = 'landed') = (landed_sha IS NOT NULL)),
     CONSTRAINT ck_merge_requests_receipt CHECK (state <> 'landed' OR receipt_id IS NOT NULL),
     CONSTRAINT ck_merge_requests_state CHECK (state IN ('queued', 'verifying', 'held', 'landed', 'conflict', 'failed', 'superseded', 'cancelled')),
-    CONSTRAINT ck_merge_requests_explained CHECK (state NOT IN ('conflict', 'failed', 'held') OR reason IS NOT NULL),
     CONSTRAINT fk_merge_requests_receipt_id FOREIGN KEY(receipt_id) REFERENCES receipts (receipt_id),
     CONSTRAINT fk_merge_requests_task_id FOREIGN KEY(task_id) REFERENCES tasks (task_id),
+    CONSTRAINT pk_merge_requests PRIMARY KEY (seq),
     CONSTRAINT uq_merge_requests_merge_id UNIQUE (merge_id)
 );
 CREATE INDEX ix_merge_requests_state_seq ON merge_requests (state, seq);
@@ -206,23 +151,23 @@ CREATE TABLE notices (
     text TEXT NOT NULL,
     created_at VARCHAR(24) NOT NULL,
     injected_at VARCHAR(24),
-    CONSTRAINT pk_notices PRIMARY KEY (notice_id),
-    CONSTRAINT fk_notices_session_id FOREIGN KEY(session_id) REFERENCES agent_sessions (session_id)
+    CONSTRAINT fk_notices_session_id FOREIGN KEY(session_id) REFERENCES agent_sessions (session_id),
+    CONSTRAINT pk_notices PRIMARY KEY (notice_id)
 );
 CREATE INDEX ix_notices_session_id_injected_at ON notices (session_id, injected_at);
 CREATE TABLE task_claims (
     task_id VARCHAR(36) NOT NULL,
     claim TEXT NOT NULL,
-    CONSTRAINT pk_task_claims PRIMARY KEY (task_id, claim),
-    CONSTRAINT fk_task_claims_task_id FOREIGN KEY(task_id) REFERENCES tasks (task_id)
+    CONSTRAINT fk_task_claims_task_id FOREIGN KEY(task_id) REFERENCES tasks (task_id),
+    CONSTRAINT pk_task_claims PRIMARY KEY (task_id, claim)
 );
 CREATE TABLE task_dependencies (
     task_id VARCHAR(36) NOT NULL,
     depends_on VARCHAR(36) NOT NULL,
-    CONSTRAINT pk_task_dependencies PRIMARY KEY (task_id, depends_on),
     CONSTRAINT ck_task_dependencies_not_self CHECK (task_id <> depends_on),
     CONSTRAINT fk_task_dependencies_depends_on FOREIGN KEY(depends_on) REFERENCES tasks (task_id),
-    CONSTRAINT fk_task_dependencies_task_id FOREIGN KEY(task_id) REFERENCES tasks (task_id)
+    CONSTRAINT fk_task_dependencies_task_id FOREIGN KEY(task_id) REFERENCES tasks (task_id),
+    CONSTRAINT pk_task_dependencies PRIMARY KEY (task_id, depends_on)
 );
 CREATE INDEX ix_task_dependencies_depends_on ON task_dependencies (depends_on);
 CREATE TABLE features (
@@ -235,9 +180,9 @@ CREATE TABLE features (
     created_at VARCHAR(24) NOT NULL,
     updated_at VARCHAR(24) NOT NULL,
     ended_at VARCHAR(24),
-    CONSTRAINT pk_features PRIMARY KEY (feature_id),
     CONSTRAINT ck_features_ended CHECK ((status = 'active') = (ended_at IS NULL)),
-    CONSTRAINT ck_features_status CHECK (status IN ('active', 'completed', 'cancelled'))
+    CONSTRAINT ck_features_status CHECK (status IN ('active', 'completed', 'cancelled')),
+    CONSTRAINT pk_features PRIMARY KEY (feature_id)
 );
 CREATE INDEX ix_features_status ON features (status);
 CREATE TABLE agent_names (
@@ -248,8 +193,8 @@ CREATE TABLE agent_names (
     model TEXT,
     task_description TEXT,
     registered_at VARCHAR(24) NOT NULL,
-    CONSTRAINT pk_agent_names PRIMARY KEY (folded),
-    CONSTRAINT fk_agent_names_session_id FOREIGN KEY(session_id) REFERENCES agent_sessions (session_id)
+    CONSTRAINT fk_agent_names_session_id FOREIGN KEY(session_id) REFERENCES agent_sessions (session_id),
+    CONSTRAINT pk_agent_names PRIMARY KEY (folded)
 );
 CREATE INDEX ix_agent_names_session_id ON agent_names (session_id);
 CREATE TABLE event_cursors (
@@ -262,8 +207,8 @@ CREATE TABLE feature_claims (
     claim TEXT NOT NULL,
     match_key TEXT NOT NULL,
     is_pattern BOOLEAN NOT NULL,
-    CONSTRAINT pk_feature_claims PRIMARY KEY (feature_id, claim),
-    CONSTRAINT fk_feature_claims_feature_id FOREIGN KEY(feature_id) REFERENCES features (feature_id)
+    CONSTRAINT fk_feature_claims_feature_id FOREIGN KEY(feature_id) REFERENCES features (feature_id),
+    CONSTRAINT pk_feature_claims PRIMARY KEY (feature_id, claim)
 );
 CREATE TABLE handoffs (
     seq INTEGER NOT NULL,
@@ -280,8 +225,8 @@ CREATE TABLE handoffs (
     worktree TEXT,
     branch TEXT,
     created_at VARCHAR(24) NOT NULL,
-    CONSTRAINT pk_handoffs PRIMARY KEY (seq),
     CONSTRAINT fk_handoffs_session_id FOREIGN KEY(session_id) REFERENCES agent_sessions (session_id),
+    CONSTRAINT pk_handoffs PRIMARY KEY (seq),
     CONSTRAINT uq_handoffs_handoff_id UNIQUE (handoff_id)
 );
 CREATE INDEX ix_handoffs_agent_name_seq ON handoffs (agent_name, seq);
@@ -302,9 +247,9 @@ CREATE TABLE lock_waits (
     reason TEXT,
     created_at VARCHAR(24) NOT NULL,
     expires_at VARCHAR(24) NOT NULL,
-    CONSTRAINT pk_lock_waits PRIMARY KEY (seq),
     CONSTRAINT ck_lock_waits_ttl CHECK (ttl_s > 0),
     CONSTRAINT fk_lock_waits_session_id FOREIGN KEY(session_id) REFERENCES agent_sessions (session_id),
+    CONSTRAINT pk_lock_waits PRIMARY KEY (seq),
     CONSTRAINT uq_lock_waits_wait_id UNIQUE (wait_id)
 );
 CREATE TABLE memories (
@@ -322,9 +267,9 @@ CREATE TABLE memories (
     times INTEGER NOT NULL,
     created_at VARCHAR(24) NOT NULL,
     seen_at VARCHAR(24) NOT NULL,
-    CONSTRAINT pk_memories PRIMARY KEY (seq),
     CONSTRAINT ck_memories_times CHECK (times > 0),
     CONSTRAINT fk_memories_session_id FOREIGN KEY(session_id) REFERENCES agent_sessions (session_id),
+    CONSTRAINT pk_memories PRIMARY KEY (seq),
     CONSTRAINT uq_memories_memory_id UNIQUE (memory_id)
 );
 CREATE INDEX ix_memories_digest_seen_at ON memories (digest, seen_at);
@@ -346,9 +291,9 @@ CREATE TABLE messages (
     attachments JSON NOT NULL,
     idempotency_key VARCHAR(128),
     created_at VARCHAR(24) NOT NULL, digest VARCHAR(64),
-    CONSTRAINT pk_messages PRIMARY KEY (seq),
     CONSTRAINT ck_messages_importance CHECK (importance IN ('low', 'normal', 'high', 'urgent')),
     CONSTRAINT fk_messages_sender_session_id FOREIGN KEY(sender_session_id) REFERENCES agent_sessions (session_id),
+    CONSTRAINT pk_messages PRIMARY KEY (seq),
     CONSTRAINT uq_messages_message_id UNIQUE (message_id)
 );
 CREATE UNIQUE INDEX uq_messages_idempotency_key ON messages (sender_session_id, idempotency_key) WHERE idempotency_key IS NOT NULL;
@@ -358,13 +303,12 @@ CREATE TABLE memory_tags (
     seq INTEGER NOT NULL,
     tag VARCHAR(128) NOT NULL,
     seen_at VARCHAR(24) NOT NULL,
-    CONSTRAINT pk_memory_tags PRIMARY KEY (seq, tag),
-    CONSTRAINT fk_memory_tags_seq FOREIGN KEY(seq) REFERENCES memories (seq)
+    CONSTRAINT fk_memory_tags_seq FOREIGN KEY(seq) REFERENCES memories (seq),
+    CONSTRAINT pk_memory_tags PRIMARY KEY (seq, tag)
 );
 CREATE INDEX ix_memory_tags_tag_seen_at_seq ON memory_tags (tag, seen_at, seq);
 CREATE INDEX ix_agent_sessions_folded ON agent_sessions (lower(agent_name));
 CREATE INDEX ix_agent_sessions_agent_status ON agent_sessions (lower(agent), status);
-CREATE INDEX ix_tasks_thread_id_seq ON tasks (thread_id, seq);
 CREATE VIRTUAL TABLE messages_fts USING fts5(subject, body, content='messages', content_rowid='seq', tokenize='unicode61 remove_diacritics 2');
 CREATE TRIGGER messages_fts_delete AFTER DELETE ON messages WHEN EXISTS (SELECT 1 FROM messages_fts_docsize WHERE id = old.seq) BEGIN INSERT INTO messages_fts(messages_fts, rowid, subject, body) VALUES ('delete', old.seq, old.subject, old.body); END;
 CREATE TRIGGER messages_fts_update AFTER UPDATE OF subject, body ON messages WHEN EXISTS (SELECT 1 FROM messages_fts_docsize WHERE id = old.seq) BEGIN INSERT INTO messages_fts(messages_fts, rowid, subject, body) VALUES ('delete', old.seq, old.subject, old.body); INSERT INTO messages_fts(rowid, subject, body) VALUES (new.seq, new.subject, new.body); END;
@@ -382,10 +326,10 @@ CREATE TABLE message_recipients (
     read_at VARCHAR(24),
     acknowledged_at VARCHAR(24),
     bounced_at VARCHAR(24),
-    CONSTRAINT pk_message_recipients PRIMARY KEY (session_id, seq),
     CONSTRAINT ck_message_recipients_role CHECK (role IN ('to', 'cc', 'bcc')),
     CONSTRAINT fk_message_recipients_seq FOREIGN KEY(seq) REFERENCES messages (seq),
-    CONSTRAINT fk_message_recipients_session_id FOREIGN KEY(session_id) REFERENCES agent_sessions (session_id)
+    CONSTRAINT fk_message_recipients_session_id FOREIGN KEY(session_id) REFERENCES agent_sessions (session_id),
+    CONSTRAINT pk_message_recipients PRIMARY KEY (session_id, seq)
 )
  WITHOUT ROWID;
 CREATE INDEX ix_message_recipients_seq ON message_recipients (seq);
@@ -398,8 +342,8 @@ CREATE TABLE project_identity (
     common_dir TEXT NOT NULL,
     folder_id VARCHAR(48) NOT NULL,
     created_at VARCHAR(24) NOT NULL,
-    CONSTRAINT pk_project_identity PRIMARY KEY (id),
-    CONSTRAINT ck_project_identity_single CHECK (id = 1)
+    CONSTRAINT ck_project_identity_single CHECK (id = 1),
+    CONSTRAINT pk_project_identity PRIMARY KEY (id)
 );
 CREATE TABLE target_pauses (
     target TEXT NOT NULL,
@@ -414,9 +358,96 @@ CREATE TABLE work_pause (
     id INTEGER NOT NULL,
     reason TEXT,
     since_at VARCHAR(24) NOT NULL,
-    CONSTRAINT pk_work_pause PRIMARY KEY (id),
-    CONSTRAINT ck_work_pause_single CHECK (id = 1)
+    CONSTRAINT ck_work_pause_single CHECK (id = 1),
+    CONSTRAINT pk_work_pause PRIMARY KEY (id)
 );
 CREATE UNIQUE INDEX uq_merge_requests_open_branch ON merge_requests (branch, target) WHERE state IN ('queued', 'verifying', 'held') AND replaced_by IS NULL;
-INSERT INTO alembic_version VALUES ('0005');
+CREATE TABLE attempts (
+    task_id VARCHAR(36) NOT NULL,
+    number INTEGER NOT NULL,
+    session_id VARCHAR(128) NOT NULL,
+    claim_key VARCHAR(128),
+    agent VARCHAR(128),
+    runner VARCHAR(16),
+    model VARCHAR(128),
+    host TEXT,
+    lease_expires_at VARCHAR(24),
+    worktree_id VARCHAR(36),
+    branch TEXT,
+    base_sha VARCHAR(64),
+    head_sha VARCHAR(64),
+    pid INTEGER,
+    pid_started FLOAT,
+    progress TEXT,
+    progress_at VARCHAR(24),
+    usage JSON NOT NULL,
+    claimed_at VARCHAR(24) NOT NULL,
+    started_at VARCHAR(24),
+    ended_at VARCHAR(24),
+    outcome VARCHAR(16),
+    error_code VARCHAR(64),
+    error_message TEXT,
+    CONSTRAINT ck_attempts_ended CHECK ((ended_at IS NULL) = (outcome IS NULL)),
+    CONSTRAINT ck_attempts_leased CHECK ((ended_at IS NULL) = (lease_expires_at IS NOT NULL)),
+    CONSTRAINT ck_attempts_outcome CHECK (outcome IS NULL OR outcome IN ('completed', 'failed', 'faulted', 'cancelled', 'interrupted', 'returned')),
+    CONSTRAINT fk_attempts_task_id FOREIGN KEY(task_id) REFERENCES tasks (task_id),
+    CONSTRAINT pk_attempts PRIMARY KEY (task_id, number)
+);
+CREATE UNIQUE INDEX uq_attempts_open ON attempts (task_id) WHERE ended_at IS NULL;
+CREATE INDEX ix_attempts_session_id ON attempts (session_id);
+CREATE INDEX ix_attempts_branch ON attempts (branch);
+CREATE TABLE "tasks" (
+    seq INTEGER NOT NULL,
+    task_id VARCHAR(36) NOT NULL,
+    task_type VARCHAR(64) NOT NULL,
+    title TEXT NOT NULL,
+    status VARCHAR(16) NOT NULL,
+    priority INTEGER NOT NULL,
+    runner VARCHAR(16),
+    command TEXT,
+    prompt TEXT,
+    input_data JSON,
+    submitted_by VARCHAR(128),
+    author_name TEXT,
+    author_email TEXT,
+    target TEXT,
+    timeout_s FLOAT,
+    limits JSON NOT NULL,
+    max_retries INTEGER NOT NULL,
+    attempts INTEGER NOT NULL,
+    ignore_dependency_failure BOOLEAN NOT NULL,
+    idempotency_key VARCHAR(128),
+    fencing_token INTEGER NOT NULL,
+    not_before_at VARCHAR(24),
+    cancel_reason TEXT,
+    result JSON,
+    error_code VARCHAR(64),
+    error_message TEXT,
+    created_at VARCHAR(24) NOT NULL,
+    completed_at VARCHAR(24),
+    agent VARCHAR(128),
+    description TEXT,
+    agent_requirements JSON,
+    deadline_at VARCHAR(24),
+    thread_id VARCHAR(128),
+    crashes INTEGER DEFAULT '0' NOT NULL,
+    faults INTEGER DEFAULT '0' NOT NULL,
+    dismissed_at VARCHAR(24),
+    retries_chosen BOOLEAN DEFAULT 0 NOT NULL,
+    current_attempt INTEGER,
+    CONSTRAINT ck_tasks_attempts CHECK (attempts >= 0 AND max_retries >= 0),
+    CONSTRAINT ck_tasks_completed CHECK ((status IN ('completed', 'failed', 'cancelled', 'dead')) = (completed_at IS NOT NULL)),
+    CONSTRAINT ck_tasks_explained CHECK (status NOT IN ('failed', 'dead') OR error_code IS NOT NULL),
+    CONSTRAINT ck_tasks_owned CHECK (status <> 'running' OR (current_attempt IS NOT NULL AND current_attempt = fencing_token)),
+    CONSTRAINT ck_tasks_priority CHECK (priority BETWEEN 0 AND 10),
+    CONSTRAINT ck_tasks_runner CHECK (runner IS NULL OR runner IN ('command', 'claude')),
+    CONSTRAINT ck_tasks_status CHECK (status IN ('waiting', 'pending', 'running', 'completed', 'failed', 'cancelled', 'interrupted', 'dead')),
+    CONSTRAINT pk_tasks PRIMARY KEY (seq),
+    CONSTRAINT uq_tasks_idempotency_key UNIQUE (idempotency_key),
+    CONSTRAINT uq_tasks_task_id UNIQUE (task_id)
+);
+CREATE INDEX ix_tasks_status_not_before_at ON tasks (status, not_before_at);
+CREATE INDEX ix_tasks_status_priority_seq ON tasks (status, priority DESC, seq);
+CREATE INDEX ix_tasks_thread_id_seq ON tasks (thread_id, seq);
+INSERT INTO alembic_version VALUES ('0006');
 INSERT INTO event_cursors VALUES ('announcements', 0);

@@ -14,7 +14,17 @@ from sqlalchemy import Column, ColumnElement, Connection, Table, and_, delete, e
 
 from corral.models.events import EventKind
 from corral.models.states import OPEN_MERGES, TERMINAL_TASKS, MergeState, SessionStatus, WorktreeState
-from corral.store.schema import agent_sessions, events, file_locks, merge_requests, notices, receipts, tasks, worktrees
+from corral.store.schema import (
+    agent_sessions,
+    attempts,
+    events,
+    file_locks,
+    merge_requests,
+    notices,
+    receipts,
+    tasks,
+    worktrees,
+)
 from corral.store.schema_coordination import (
     agent_names,
     event_cursors,
@@ -115,7 +125,7 @@ def _old_sessions(before: str) -> ColumnElement[bool]:
         select(child.c.session_id).where(child.c.parent_session_id == its.session_id),
     )
     named = (
-        select(tasks.c.session_id).where(_OPEN_TASK, tasks.c.session_id.is_not(None)),
+        select(attempts.c.session_id).join(tasks, tasks.c.task_id == attempts.c.task_id).where(_OPEN_TASK),
         select(merge_requests.c.session_id).where(_OPEN_MERGE, merge_requests.c.session_id.is_not(None)),
         select(worktrees.c.session_id).where(
             worktrees.c.state != WorktreeState.REMOVED, worktrees.c.session_id.is_not(None)

@@ -26,6 +26,7 @@ from sqlalchemy import (
 )
 
 from corral.models.states import (
+    AttemptOutcome,
     MergeState,
     ReceiptStatus,
     RunnerName,
@@ -141,25 +142,14 @@ tasks = Table(
     Column("faults", Integer, nullable=False, server_default="0"),
     Column("ignore_dependency_failure", Boolean, nullable=False),
     Column("idempotency_key", String(128), nullable=True, unique=True),
-    Column("session_id", String(128), nullable=True),
     Column("fencing_token", Integer, nullable=False),
-    Column("lease_expires_at", String(24), nullable=True),
+    Column("current_attempt", Integer, nullable=True),
     Column("not_before_at", String(24), nullable=True),
-    Column("worktree_id", String(36), nullable=True),
-    Column("branch", Text, nullable=True),
-    Column("base_sha", String(64), nullable=True),
-    Column("head_sha", String(64), nullable=True),
-    Column("pid", Integer, nullable=True),
-    Column("pid_started", Float, nullable=True),
-    Column("progress", Text, nullable=True),
-    Column("progress_at", String(24), nullable=True),
     Column("cancel_reason", Text, nullable=True),
     Column("result", JSON, nullable=True),
-    Column("usage", JSON, nullable=False),
     Column("error_code", String(64), nullable=True),
     Column("error_message", Text, nullable=True),
     Column("created_at", String(24), nullable=False),
-    Column("started_at", String(24), nullable=True),
     Column("completed_at", String(24), nullable=True),
     Column("dismissed_at", String(24), nullable=True),
     CheckConstraint(one_of("status", TaskStatus.values()), name="status"),
@@ -170,13 +160,49 @@ tasks = Table(
         "(status IN ('completed', 'failed', 'cancelled', 'dead')) = (completed_at IS NOT NULL)",
         name="completed",
     ),
-    CheckConstraint("(status = 'running') = (lease_expires_at IS NOT NULL)", name="leased"),
-    CheckConstraint("status <> 'running' OR session_id IS NOT NULL", name="owned"),
+    CheckConstraint(
+        "status <> 'running' OR (current_attempt IS NOT NULL AND current_attempt = fencing_token)", name="owned"
+    ),
     CheckConstraint("status NOT IN ('failed', 'dead') OR error_code IS NOT NULL", name="explained"),
 )
 Index("ix_tasks_status_priority_seq", tasks.c.status, tasks.c.priority.desc(), tasks.c.seq)
 Index("ix_tasks_status_not_before_at", tasks.c.status, tasks.c.not_before_at)
 Index("ix_tasks_thread_id_seq", tasks.c.thread_id, tasks.c.seq)
+
+attempts = Table(
+    "attempts",
+    metadata,
+    Column("task_id", String(36), ForeignKey("tasks.task_id"), primary_key=True),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("session_id", String(128), nullable=False),
+    Column("claim_key", String(128), nullable=True),
+    Column("agent", String(128), nullable=True),
+    Column("runner", String(16), nullable=True),
+    Column("model", String(128), nullable=True),
+    Column("host", Text, nullable=True),
+    Column("lease_expires_at", String(24), nullable=True),
+    Column("worktree_id", String(36), nullable=True),
+    Column("branch", Text, nullable=True),
+    Column("base_sha", String(64), nullable=True),
+    Column("head_sha", String(64), nullable=True),
+    Column("pid", Integer, nullable=True),
+    Column("pid_started", Float, nullable=True),
+    Column("progress", Text, nullable=True),
+    Column("progress_at", String(24), nullable=True),
+    Column("usage", JSON, nullable=False),
+    Column("claimed_at", String(24), nullable=False),
+    Column("started_at", String(24), nullable=True),
+    Column("ended_at", String(24), nullable=True),
+    Column("outcome", String(16), nullable=True),
+    Column("error_code", String(64), nullable=True),
+    Column("error_message", Text, nullable=True),
+    CheckConstraint(f"outcome IS NULL OR {one_of('outcome', AttemptOutcome.values())}", name="outcome"),
+    CheckConstraint("(ended_at IS NULL) = (outcome IS NULL)", name="ended"),
+    CheckConstraint("(ended_at IS NULL) = (lease_expires_at IS NOT NULL)", name="leased"),
+)
+Index("uq_attempts_open", attempts.c.task_id, unique=True, sqlite_where=attempts.c.ended_at.is_(None))
+Index("ix_attempts_session_id", attempts.c.session_id)
+Index("ix_attempts_branch", attempts.c.branch)
 
 task_dependencies = Table(
     "task_dependencies",

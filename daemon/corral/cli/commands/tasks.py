@@ -14,7 +14,6 @@ from corral.cli.terminal.options import Json, author, client, json_object, sessi
 from corral.cli.terminal.output import coloured, echo, emit, fact, paint, state, table, verification
 from corral.client.connection import segment
 from corral.errors import InvalidInput
-from corral.models.events import EventKind
 from corral.models.states import RunnerName, TaskStatus
 from corral.models.visible import log_text, one_line
 
@@ -208,6 +207,7 @@ def detail(task_id: Id, as_json: Json = False) -> None:
     for name, value in rows:
         if value is not None:
             fact(name, value, 9)
+    _attempts(task["attempt_history"])
     _merge(task["merge"])
     for event in task.get("history", [])[-12:]:
         echo(paint(f"  {event['at'][11:23]}  {event['kind']}", "dim"))
@@ -215,8 +215,16 @@ def detail(task_id: Id, as_json: Json = False) -> None:
 
 def _assigned(task: dict[str, Any]) -> str | None:
     """The agent chosen for the task's required capabilities at its last start."""
-    given = [event["data"]["agent"] for event in task["history"] if event["kind"] == EventKind.TASK_ASSIGNED]
-    return given[-1] if given else None
+    attempts = task["attempt_history"]
+    return attempts[-1]["agent"] if attempts else None
+
+
+def _attempts(attempts: list[dict[str, Any]]) -> None:
+    """What became of each attempt, where there was more than one."""
+    for attempt in attempts if len(attempts) > 1 else ():
+        who = ", ".join(filter(None, (attempt["agent"], attempt["model"], attempt["branch"])))
+        why = f" ({attempt['error_code']})" if attempt["error_code"] else ""
+        fact(f"attempt {attempt['number']}", f"{attempt['outcome'] or 'running'}{why}  {who}".rstrip(), 9)
 
 
 def _merge(merge: dict[str, Any] | None) -> None:

@@ -74,6 +74,12 @@ _BEGUN = {
     **_DONE, "project": _PROJECT, "session": {**_CALLED, "registered": [_REGISTRATION]},
     "inbox": [{**_LETTER, "to": "Boulder", "role": "to", "state": "queued"}], "inbox_left_out": False,
 }  # fmt: skip
+_ATTEMPT = {
+    "number": 1, "outcome": "completed", "session_id": "s-1", "agent": "builder", "runner": "claude", "model": "sonnet",
+    "host": "laptop", "branch": "corral/task-0199", "claimed_at": _AT, "started_at": _AT, "ended_at": _LATER,
+    "error_code": None, "error_message": None,
+    "usage": {"input_tokens": 1200, "output_tokens": 80, "cost_usd": 0.01, "turns": 2},
+}  # fmt: skip
 _SUMMARY = {"task_id": _ID, "title": "Add a greeting", "status": "completed", "outcome": "landed", "priority": 5,
             "created_at": _AT}  # fmt: skip
 _SUBMISSION = {"title": "Add a greeting", "command": "echo hi > hello.txt", "priority": 5}
@@ -211,7 +217,7 @@ EXAMPLES: dict[str, tuple[Any, Any]] = {
     "POST /tasks/batch": ({"tasks": [{**_SUBMISSION, "name": "greeting"}]}, {"task_ids": [_ID], "queued": 1}),
     "GET /tasks/{task_id}": (None, _READ),
     "GET /tasks/{task_id}/detail": (None, {**_SUMMARY, **_READ, "attempts": 1, "branch": _MERGE["branch"], "wait_for": [],
-                                           "claims": [], "delay": None, "faults": 0, "crashes": 0,
+                                           "attempt_history": [_ATTEMPT], "claims": [], "delay": None, "faults": 0, "crashes": 0,
                                            "merge": {"merge_id": _OTHER, "state": "landed", "reason": None,
                                                                    "landed_sha": _SHA, "receipt": _PROOF},
                                            "history": [{"at": _AT, "kind": "task.submitted", "data": {}}]}),

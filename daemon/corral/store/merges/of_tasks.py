@@ -6,10 +6,10 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, case, or_, select
 
-from corral.models.states import OPEN_MERGES, MergeState, TaskStatus
+from corral.models.states import OPEN_MERGES, MergeState
 from corral.store.engine.fetch import fetch_first
 from corral.store.rows.merges import MergeRow
-from corral.store.schema import agent_sessions, merge_requests, tasks, worktrees
+from corral.store.schema import agent_sessions, attempts, merge_requests, tasks, worktrees
 
 _m = merge_requests.c
 
@@ -58,7 +58,9 @@ def owners(conn: Connection, branch: str, session_id: str | None) -> list[str]:
     for row in rows:
         if row.session_id is not None and (held := _held_by(conn, row.session_id)):
             return held
-    named = select(tasks.c.task_id).where(tasks.c.branch == branch).order_by(tasks.c.seq.desc()).limit(1)
+    named = (
+        select(attempts.c.task_id).where(attempts.c.branch == branch).order_by(attempts.c.claimed_at.desc()).limit(1)
+    )
     earlier = select(_m.task_id).where(_m.branch == branch, _m.task_id.is_not(None)).order_by(_m.seq.desc()).limit(1)
     for query in (named, earlier):
         if (found := conn.execute(query).scalar()) is not None:
@@ -75,8 +77,13 @@ def _held_by(conn: Connection, session_id: str) -> list[str]:
     if row is not None and row.task_id is not None:
         return [str(row.task_id)]
     parent = row.parent_session_id if row is not None else None
-    mine = or_(tasks.c.session_id == session_id, tasks.c.session_id == parent)
-    running = select(tasks.c.task_id).where(tasks.c.status == TaskStatus.RUNNING, mine).order_by(tasks.c.seq)
+    mine = or_(attempts.c.session_id == session_id, attempts.c.session_id == parent)
+    running = (
+        select(tasks.c.task_id)
+        .join(attempts, attempts.c.task_id == tasks.c.task_id)
+        .where(attempts.c.ended_at.is_(None), mine)
+        .order_by(tasks.c.seq)
+    )
     found = [str(task_id) for task_id in conn.execute(running).scalars()]
     if found or parent is None:
         return found

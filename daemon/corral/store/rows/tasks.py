@@ -15,8 +15,8 @@ class TaskSummary(TypedDict):
     created_at: str
 
 
-class TaskRow(TaskSummary):
-    """A task."""
+class StoredTask(TaskSummary):
+    """The columns of the table of tasks."""
 
     seq: int
     task_type: str
@@ -42,10 +42,22 @@ class TaskRow(TaskSummary):
     faults: int
     ignore_dependency_failure: bool
     idempotency_key: str | None
-    session_id: str | None
     fencing_token: int
-    lease_expires_at: str | None
+    current_attempt: int | None
     not_before_at: str | None
+    cancel_reason: str | None
+    result: Any | None
+    error_code: str | None
+    error_message: str | None
+    completed_at: str | None
+    dismissed_at: str | None
+
+
+class CurrentAttempt(TypedDict):
+    """The columns of the attempt that counts, as they are read with their task; None where no attempt counts."""
+
+    session_id: str | None
+    lease_expires_at: str | None
     worktree_id: str | None
     branch: str | None
     base_sha: str | None
@@ -54,14 +66,40 @@ class TaskRow(TaskSummary):
     pid_started: float | None
     progress: str | None
     progress_at: str | None
-    cancel_reason: str | None
-    result: Any | None
+    started_at: str | None
+
+
+class TaskRow(StoredTask, CurrentAttempt):
+    """A task with the attempt that counts."""
+
+
+class AttemptRow(TypedDict):
+    """An attempt at a task; its number is the fencing token."""
+
+    task_id: str
+    number: int
+    session_id: str
+    claim_key: str | None
+    agent: str | None
+    runner: str | None
+    model: str | None
+    host: str | None
+    lease_expires_at: str | None
+    worktree_id: str | None
+    branch: str | None
+    base_sha: str | None
+    head_sha: str | None
+    pid: int | None
+    pid_started: float | None
+    progress: str | None
+    progress_at: str | None
     usage: dict[str, Any]
+    claimed_at: str
+    started_at: str | None
+    ended_at: str | None
+    outcome: str | None
     error_code: str | None
     error_message: str | None
-    started_at: str | None
-    completed_at: str | None
-    dismissed_at: str | None
 
 
 class TaskDoer(TypedDict):

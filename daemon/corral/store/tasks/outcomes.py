@@ -13,6 +13,7 @@ from corral.store.merges.of_tasks import of_decisive
 from corral.store.rows.merges import MergeRow
 from corral.store.rows.tasks import TaskRow
 from corral.store.schema import merge_requests, tasks
+from corral.store.tasks.attempts import TASK_ROWS
 from corral.store.tasks.dependencies import DEPENDENCY_FAILED
 from corral.store.tasks.tasks import OPEN
 
@@ -69,7 +70,7 @@ def open_requests(conn: Connection, *, without_task: bool = False) -> list[Merge
 
 def failed_tasks(conn: Connection, limit: int) -> list[TaskRow]:
     """Whole rows of the tasks that failed without that being settled, the latest first."""
-    query = select(tasks).where(_FAILED).order_by(_t.seq.desc()).limit(limit)
+    query = TASK_ROWS.where(_FAILED).order_by(_t.seq.desc()).limit(limit)
     return fetch_all(conn, query, TaskRow)
 
 

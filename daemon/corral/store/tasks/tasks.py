@@ -8,13 +8,14 @@ from typing import Any
 
 from sqlalchemy import Connection, and_, bindparam, func, insert, literal_column, or_, select, update
 
-from corral.models.events import EventKind
 from corral.models.states import TaskStatus
 from corral.store.engine.fetch import fetch_all, fetch_first
 from corral.store.engine.prepared import Prepared
 from corral.store.merges.of_tasks import of_decisive
-from corral.store.rows.tasks import ClaimRow, ReadyTask, StateCount, TaskRow, TaskStanding, TaskSummary
-from corral.store.schema import events, merge_requests, task_claims, tasks
+from corral.store.rows.tasks import ClaimRow, ReadyTask, StateCount, StoredTask, TaskRow, TaskStanding, TaskSummary
+from corral.store.schema import attempts as attempts_table
+from corral.store.schema import merge_requests, task_claims, tasks
+from corral.store.tasks import attempts
 
 OPEN = (TaskStatus.WAITING, TaskStatus.PENDING, TaskStatus.RUNNING, TaskStatus.INTERRUPTED)
 """Everything that is not terminal."""
@@ -23,7 +24,7 @@ _FIRST_PAGE, _PAGE = 4, 64
 """Rows that are read at once: as a rule one of the first is taken."""
 _SUMMARY = (tasks.c.task_id, tasks.c.title, tasks.c.status, tasks.c.priority, tasks.c.created_at)
 
-_BY_ID = Prepared[TaskRow](select(tasks).where(tasks.c.task_id == bindparam("which")))
+_BY_ID = Prepared[TaskRow](attempts.TASK_ROWS.where(tasks.c.task_id == bindparam("which")))
 _SPAN = Prepared[StateCount](
     select(
         (select(func.max(tasks.c.seq)).scalar_subquery() - select(func.min(tasks.c.seq)).scalar_subquery() + 1).label(
@@ -38,9 +39,8 @@ _CLAIMS_OF = Prepared[ClaimRow](
     select(task_claims).where(task_claims.c.task_id == bindparam("which")).order_by(task_claims.c.claim)
 )
 _HELD_BY = Prepared[TaskRow](
-    select(tasks)
-    .where(tasks.c.status == TaskStatus.RUNNING, tasks.c.runner.is_(None))
-    .where(tasks.c.session_id == bindparam("session_id"))
+    attempts.TASK_ROWS.where(tasks.c.status == TaskStatus.RUNNING, tasks.c.runner.is_(None))
+    .where(attempts_table.c.session_id == bindparam("session_id"), attempts_table.c.ended_at.is_(None))
     .order_by(tasks.c.seq)
 )
 _CLAIMS_IN = Prepared[ClaimRow](
@@ -48,7 +48,7 @@ _CLAIMS_IN = Prepared[ClaimRow](
     .join(tasks, tasks.c.task_id == task_claims.c.task_id)
     .where(tasks.c.status == bindparam("status"))
 )
-_LEASE = Prepared[TaskRow](
+_LEASE = Prepared[StoredTask](
     update(tasks)
     .where(
         tasks.c.task_id == bindparam("which"),
@@ -59,19 +59,12 @@ _LEASE = Prepared[TaskRow](
         status=TaskStatus.RUNNING,
         attempts=tasks.c.attempts + literal_column("1"),
         fencing_token=tasks.c.fencing_token + literal_column("1"),
+        current_attempt=tasks.c.fencing_token + literal_column("1"),
         not_before_at=None,
-        worktree_id=None,
-        pid=None,
-        pid_started=None,
-        progress=None,
-        progress_at=None,
         error_code=None,
         error_message=None,
     )
-    .returning(tasks),
-    "session_id",
-    "lease_expires_at",
-    "started_at",
+    .returning(tasks)
 )
 
 
@@ -80,7 +73,7 @@ def create(conn: Connection, values: Mapping[str, Any], claims: Sequence[str]) -
     row = _creation(tuple(values)).one(conn, values)
     if claims:
         conn.execute(insert(task_claims), [{"task_id": row["task_id"], "claim": claim} for claim in claims])
-    return row
+    return attempts.join(conn, row)
 
 
 def get(conn: Connection, task_id: str) -> TaskRow | None:
@@ -96,7 +89,7 @@ def with_prefix(conn: Connection, prefix: str) -> list[str]:
 
 def by_idempotency_key(conn: Connection, key: str) -> TaskRow | None:
     """The task that was submitted with this key."""
-    return fetch_first(conn, select(tasks).where(tasks.c.idempotency_key == key), TaskRow)
+    return fetch_first(conn, attempts.TASK_ROWS.where(tasks.c.idempotency_key == key), TaskRow)
 
 
 def listing(
@@ -127,7 +120,7 @@ def listing(
 def in_status(conn: Connection, *statuses: str, offered: bool = False) -> list[TaskRow]:
     """Whole rows of the tasks in these states, oldest first: those that a runner executes, or that sessions claim."""
     runner = tasks.c.runner.is_(None) if offered else tasks.c.runner.is_not(None)
-    query = select(tasks).where(tasks.c.status.in_(statuses), runner).order_by(tasks.c.seq)
+    query = attempts.TASK_ROWS.where(tasks.c.status.in_(statuses), runner).order_by(tasks.c.seq)
     return fetch_all(conn, query, TaskRow)
 
 
@@ -139,18 +132,8 @@ def held_by(conn: Connection, session_ids: Sequence[str]) -> list[TaskRow]:
 
 def claimed_with(conn: Connection, session_id: str, key: str) -> TaskRow | None:
     """The task that a session claimed with this key, and still holds by that very claim."""
-    query = (
-        select(tasks)
-        .join(events, events.c.task_id == tasks.c.task_id)
-        .where(
-            events.c.session_id == session_id,
-            events.c.kind == EventKind.TASK_CLAIMED,
-            events.c.data["key"].as_string() == key,
-            events.c.data["token"].as_integer() == tasks.c.fencing_token,
-            tasks.c.status == TaskStatus.RUNNING,
-            tasks.c.session_id == session_id,
-        )
-    )
+    mine = (attempts_table.c.session_id == session_id, attempts_table.c.claim_key == key)
+    query = attempts.TASK_ROWS.where(*mine, attempts_table.c.ended_at.is_(None))
     return fetch_first(conn, query, TaskRow)
 
 
@@ -241,8 +224,9 @@ def suspect_in_flight(conn: Connection) -> str | None:
 def held_back(conn: Connection, limit: int) -> list[TaskRow]:
     """Whole rows of pending tasks that the machine kept from starting, or that are under suspicion; the worst off first."""
     query = (
-        select(tasks)
-        .where(tasks.c.status == TaskStatus.PENDING, tasks.c.runner.is_not(None), tasks.c.faults + tasks.c.crashes > 0)
+        attempts.TASK_ROWS.where(
+            tasks.c.status == TaskStatus.PENDING, tasks.c.runner.is_not(None), tasks.c.faults + tasks.c.crashes > 0
+        )
         .order_by((tasks.c.faults + tasks.c.crashes).desc(), tasks.c.seq)
         .limit(limit)
     )
@@ -294,6 +278,7 @@ def move(
     *,
     token: int | None = None,
     cancelled: bool | None = None,
+    attempt: Mapping[str, Any] | None = None,
 ) -> TaskRow | None:
     """The guarded update: set columns if the task is in one of these states.
 
@@ -301,18 +286,20 @@ def move(
         come_from: The states it may be in.
         token: If given, the fencing token it must have.
         cancelled: If given, whether a cancellation must have been asked for.
+        attempt: Columns of its newest attempt to set with it. One that leaves ``running`` ends its attempt here.
 
     Returns:
         The row as it is now; None if the guard did not hold, and nothing was changed.
     """
     change = _transition(tuple(values), tuple(come_from), token is not None, cancelled)
-    return change.first(conn, {**values, "which": task_id, **({} if token is None else {"token": token})})
+    row = change.first(conn, {**values, "which": task_id, **({} if token is None else {"token": token})})
+    return None if row is None else attempts.join(conn, row, attempt)
 
 
 @lru_cache(maxsize=256)
 def _transition(
     columns: tuple[str, ...], come_from: tuple[str, ...], by_token: bool, cancelled: bool | None
-) -> Prepared[TaskRow]:
+) -> Prepared[StoredTask]:
     states = or_(*(tasks.c.status == state for state in come_from))
     query = update(tasks).where(tasks.c.task_id == bindparam("which"), states)
     if by_token:
@@ -324,23 +311,34 @@ def _transition(
 
 
 @lru_cache(maxsize=64)
-def _creation(columns: tuple[str, ...]) -> Prepared[TaskRow]:
+def _creation(columns: tuple[str, ...]) -> Prepared[StoredTask]:
     return Prepared(insert(tasks).returning(tasks), *columns)
 
 
 def lease(
-    conn: Connection, task_id: str, *, session_id: str, now: str, lease_expires_at: str, started_at: str | None = None
+    conn: Connection,
+    task_id: str,
+    *,
+    session_id: str,
+    now: str,
+    lease_expires_at: str,
+    started_at: str | None = None,
+    key: str | None = None,
 ) -> TaskRow | None:
-    """Give a pending task to a session: the attempt is counted and the fencing token raised in the same statement.
+    """Give a pending task to a session: the attempt is counted and the fencing token raised in one statement.
 
     Args:
         started_at: When its work began; None: when a worker's process runs.
+        key: The claim's idempotency key (:func:`claimed_with`).
 
     Returns:
         The leased row; None if somebody was first, or its time has not come.
     """
-    said = {"session_id": session_id, "lease_expires_at": lease_expires_at, "started_at": started_at}
-    return _LEASE.first(conn, {"which": task_id, "now": now, **said})
+    row = _LEASE.first(conn, {"which": task_id, "now": now})
+    if row is None:
+        return None
+    claim = {"session_id": session_id, "claim_key": key, "claimed_at": now}
+    return attempts.create(conn, row, {**claim, "lease_expires_at": lease_expires_at, "started_at": started_at})
 
 
 def standing(conn: Connection, task_ids: Sequence[str] = (), *, only_open: bool = False) -> list[TaskStanding]:

@@ -13,7 +13,7 @@ from corral.models.blame import DAEMON_DIED, WORKER_LOST
 from corral.models.events import EventKind
 from corral.models.instants import after, iso
 from corral.models.payload import Payload
-from corral.models.states import TERMINAL_TASKS, TaskStatus
+from corral.models.states import TERMINAL_TASKS, AttemptOutcome, TaskStatus
 from corral.store import events
 from corral.store.merges import merges
 from corral.store.rows import Columns
@@ -44,7 +44,7 @@ class Ending:
         retryable: Whether another attempt could end otherwise.
         is_fault: Whether it says nothing about the task, but of the machine: then it is not counted, and tried again.
         remedy: The action that a person can take against a fault.
-        usage: The task's usage so far, earlier attempts included.
+        usage: What this attempt used; empty if that is not known.
     """
 
     success: bool
@@ -67,6 +67,9 @@ CANCELLED_BY_ORCHESTRATOR = "cancelled_by_orchestrator"
 _CLEARED: Columns = {"crashes": 0, "faults": 0}
 """An end that the task itself came to clears it of every suspicion."""
 
+_NO_PROCESS: Columns = {"pid": None, "pid_started": None}
+"""Nothing of an attempt's worker is alive."""
+
 _NO_ERROR: Columns = {"error_code": None, "error_message": None, "not_before_at": None}
 
 INTERRUPTED = "interrupted"
@@ -85,13 +88,13 @@ def held(conn: Connection, task_id: str, token: int) -> TaskRow:
     return row
 
 
-def change(conn: Connection, task_id: str, token: int, values: Columns) -> TaskRow:
-    """Set columns of a running task (progress, usage, pid, worktree, …).
+def change(conn: Connection, task_id: str, token: int, values: Columns, attempt: Columns) -> TaskRow:
+    """Set columns of a running task and of this attempt at it.
 
     Raises:
         LeaseLost: The task is no longer this attempt's.
     """
-    row = tasks.move(conn, task_id, (TaskStatus.RUNNING,), values, token=token)
+    row = tasks.move(conn, task_id, (TaskStatus.RUNNING,), values, token=token, attempt=attempt)
     if row is None:
         raise _lost(task_id, token, tasks.get(conn, task_id))
     return row
@@ -103,8 +106,8 @@ def started(conn: Connection, task_id: str, token: int, now: datetime, *, pid: i
     Raises:
         LeaseLost: The task is no longer this attempt's.
     """
-    values = {"pid": pid, "pid_started": pid_started, "started_at": iso(now), "faults": 0}
-    row = change(conn, task_id, token, values)
+    process = {"pid": pid, "pid_started": pid_started, "started_at": iso(now)}
+    row = change(conn, task_id, token, {"faults": 0}, process)
     events.record(conn, now, EventKind.TASK_STARTED, task_id=task_id, session_id=row["session_id"], data={"pid": pid})
     return row
 
@@ -123,10 +126,14 @@ def end(conn: Connection, task_id: str, token: int, ending: Ending, now: datetim
     """
     before = held(conn, task_id, token)
     values, note = _outcome(before, ending, now, rules)
-    values |= {"lease_expires_at": None, "pid": None, "pid_started": None, "usage": ending.usage or before["usage"]}
     if values["status"] in TERMINAL_TASKS:
         values["completed_at"] = iso(now)
-    row = change(conn, task_id, token, values)
+    attempt = ended(_outcome_of(before, ending), now, ending.error_code, ending.error_message)
+    if ending.usage:
+        attempt["usage"] = ending.usage
+    if ending.to_land is not None:
+        attempt["head_sha"] = ending.to_land.head_sha
+    row = change(conn, task_id, token, values, {**attempt, **_NO_PROCESS})
     status = row["status"]
     kind = EventKind.TASK_RETRIED if status == TaskStatus.PENDING else f"task.{status}"
     events.record(
@@ -171,12 +178,12 @@ def _cut_short(conn: Connection, row: TaskRow, code: str, reason: str, now: date
     values = {
         "status": TaskStatus.INTERRUPTED,
         "attempts": max(0, row["attempts"] - 1),
-        "lease_expires_at": None,
         "error_code": row["error_code"] or code,  # how a cancellation that was asked for shall end is not forgotten
         "error_message": reason,
         **more,
     }
-    moved = tasks.move(conn, row["task_id"], (TaskStatus.RUNNING,), values, token=row["fencing_token"])
+    attempt = ended(AttemptOutcome.INTERRUPTED, now, code, reason)
+    moved = tasks.move(conn, row["task_id"], (TaskStatus.RUNNING,), values, token=row["fencing_token"], attempt=attempt)
     if moved is not None:
         data = {"error_code": code, "error_message": reason, "crashes": moved["crashes"]}
         events.record(
@@ -197,7 +204,6 @@ def resume(conn: Connection, task_id: str, now: datetime, rules: TaskRules) -> T
     if row["cancel_reason"] is not None:
         convention = row["error_code"] == CANCELLED_BY_ORCHESTRATOR
         return call_off(conn, row, now, rules, reason=row["cancel_reason"], convention=convention)
-    freed = {"pid": None, "pid_started": None}
     died = row["error_code"] == DAEMON_DIED
     if died and row["crashes"] > rules.max_crashes:
         end = {"status": TaskStatus.DEAD, "completed_at": iso(now), "not_before_at": None}
@@ -205,7 +211,7 @@ def resume(conn: Connection, task_id: str, now: datetime, rules: TaskRules) -> T
     else:
         end = {"status": TaskStatus.PENDING} if died else {"status": TaskStatus.PENDING, **_NO_ERROR}
         kind, data = EventKind.TASK_RESUMED, {}
-    moved = tasks.move(conn, task_id, (TaskStatus.INTERRUPTED,), {**end, **freed}, token=row["fencing_token"])
+    moved = tasks.move(conn, task_id, (TaskStatus.INTERRUPTED,), end, token=row["fencing_token"], attempt=_NO_PROCESS)
     if moved is not None:
         events.record(conn, now, kind, task_id=task_id, session_id=row["session_id"], data=data)
         if moved["status"] == TaskStatus.DEAD:
@@ -222,15 +228,39 @@ def call_off(
         convention: It ends ``failed`` with :data:`CANCELLED_BY_ORCHESTRATOR`, not ``cancelled``.
     """
     values = _called_off(reason, None, convention=convention)
-    freed = dict.fromkeys(("lease_expires_at", "pid", "pid_started", "not_before_at"))
-    gone = {**values, **freed, "cancel_reason": reason, "completed_at": iso(now)}
-    moved = tasks.move(conn, row["task_id"], (row["status"],), gone, token=row["fencing_token"])
+    gone = {**values, "not_before_at": None, "cancel_reason": reason, "completed_at": iso(now)}
+    is_running = row["status"] == TaskStatus.RUNNING
+    attempt = ended(AttemptOutcome.CANCELLED, now, None, reason) if is_running else {}
+    moved = tasks.move(
+        conn,
+        row["task_id"],
+        (row["status"],),
+        gone,
+        token=row["fencing_token"],
+        attempt={**attempt, **_NO_PROCESS},
+    )
     if moved is not None:
         data = {"reason": reason, "error_code": values["error_code"]}
         kind = f"task.{moved['status']}"
         events.record(conn, now, kind, task_id=row["task_id"], session_id=row["session_id"], data=data)
         reconsider(conn, [row["task_id"]], now, unblock_on=rules.unblock_on)
     return moved
+
+
+def ended(outcome: AttemptOutcome, now: datetime, error_code: str | None, error_message: str | None) -> Columns:
+    """The columns of an attempt that ends now."""
+    why: Columns = {"error_code": error_code, "error_message": error_message}
+    return {"outcome": outcome, "ended_at": iso(now), "lease_expires_at": None, **why}
+
+
+def _outcome_of(before: TaskRow, ending: Ending) -> AttemptOutcome:
+    if before["cancel_reason"] is not None:
+        return AttemptOutcome.CANCELLED
+    if ending.success:
+        return AttemptOutcome.COMPLETED
+    if ending.error_code == INTERRUPTED:
+        return AttemptOutcome.INTERRUPTED
+    return AttemptOutcome.FAULTED if ending.is_fault else AttemptOutcome.FAILED
 
 
 def _called_off(reason: str, result: Payload | None, *, convention: bool) -> Columns:
@@ -254,8 +284,7 @@ def _outcome(before: TaskRow, ending: Ending, now: datetime, rules: TaskRules) -
         return values, {"reason": before["cancel_reason"], "error_code": values["error_code"]}
     if ending.success:
         head = ending.to_land.head_sha if ending.to_land is not None else None
-        done: Columns = {"error_code": None, "error_message": None, "result": ending.result, "head_sha": head}
-        done |= _CLEARED
+        done: Columns = {"error_code": None, "error_message": None, "result": ending.result, **_CLEARED}
         return {"status": TaskStatus.COMPLETED, **done}, {"head_sha": head}
     if ending.error_code == INTERRUPTED:
         return {"status": TaskStatus.INTERRUPTED, "attempts": max(0, before["attempts"] - 1), **why}, why

@@ -21,12 +21,13 @@ from corral.errors import LeaseLost
 from corral.models.events import EventKind
 from corral.models.instants import after, iso, parse
 from corral.models.payload import Payload, picked
-from corral.models.states import SessionStatus, TaskStatus
+from corral.models.states import AttemptOutcome, SessionStatus, TaskStatus
 from corral.store import events
 from corral.store.rows import Columns, required
 from corral.store.rows.sessions import SessionRow
 from corral.store.rows.tasks import ReadyTask, TaskRow
 from corral.store.sessions import names, sessions
+from corral.store.tasks import attempts as attempt_rows
 from corral.store.tasks import tasks, work_pause
 from corral.work.tasks import attempts, scheduling
 from corral.work.tasks.attempts import Ending
@@ -201,8 +202,7 @@ def keep(conn: Connection, now: datetime, settings: Settings) -> list[TaskRow]:
         if holder is not None and holder["status"] != SessionStatus.DISCONNECTED:
             lasts = after(now, lease_s)
             if parse(lasts) - parse(expires_at) > timedelta(seconds=lease_s / 10):
-                values = {"lease_expires_at": lasts}
-                tasks.move(conn, row["task_id"], (TaskStatus.RUNNING,), values, token=row["fencing_token"])
+                attempt_rows.change_open(conn, row["task_id"], row["fencing_token"], {"lease_expires_at": lasts})
         elif holder is None or not _outlasts(holder, holder["end_reason"]) or expires_at <= iso(now):
             returned.append(_give_back(conn, row, now, settings.tasks))
     return returned
@@ -228,9 +228,16 @@ def _give_back(conn: Connection, row: TaskRow, now: datetime, rules: TaskRules) 
         "error_code": HOLDER_GONE,
         "error_message": "The session that had claimed it ended before it was done.",
     }
-    values: Columns = {"status": verdict.status, "lease_expires_at": None, "started_at": None}
-    values |= {**why, "completed_at": iso(now)} if is_dead else {"session_id": None}
-    moved = tasks.move(conn, row["task_id"], (TaskStatus.RUNNING,), values, token=row["fencing_token"])
+    values: Columns = {"status": verdict.status}
+    values |= {**why, "completed_at": iso(now)} if is_dead else {"current_attempt": None}
+    moved = tasks.move(
+        conn,
+        row["task_id"],
+        (TaskStatus.RUNNING,),
+        values,
+        token=row["fencing_token"],
+        attempt=attempts.ended(AttemptOutcome.RETURNED, now, **why),
+    )
     if moved is None:
         return row
     kind = f"task.{verdict.status}" if is_dead else EventKind.TASK_REQUEUED

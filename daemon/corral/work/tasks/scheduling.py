@@ -76,6 +76,7 @@ def claim(
             now=iso(now),
             lease_expires_at=after(now, lease_s),
             started_at=iso(now) if started else None,
+            key=key,
         )
         if row is not None:
             data = {"attempt": row["attempts"], "token": row["fencing_token"], **({"key": key} if key else {})}

@@ -25,6 +25,7 @@ from corral.store.merges import receipts
 from corral.store.rows import Columns, required
 from corral.store.rows.tasks import TaskRow
 from corral.store.sessions import sessions
+from corral.store.tasks import attempts as attempt_rows
 from corral.store.tasks import dependencies, outcomes, tasks, worktrees
 from corral.work.tasks import attempts
 from corral.work.tasks.dependencies import blocking_cycle, reconsider, settle
@@ -169,12 +170,14 @@ def detail(conn: Connection, task_id: str) -> Payload:
     Returns:
         The fields of the list with the ``outcome``; how it ended (``error_code``, ``error_message``, ``result``, ``attempts``,
         ``usage``); where it worked (``worktree``: a path while that exists, ``branch``); ``merge`` (None where there is
-        nothing to merge); what was submitted; ``history``: ``[{at, kind, data}]``, oldest first.
+        nothing to merge); what was submitted; ``attempt_history``: its attempts, and ``history``: ``[{at, kind, data}]``,
+        both oldest first.
     """
     row = find(conn, task_id)
     merge = merge_tasks.decisive(conn, row["task_id"])
     place = worktrees.get(conn, row["worktree_id"]) if row["worktree_id"] else None
     history = events.listing(conn, task_id=row["task_id"])
+    tried = attempt_rows.of_task(conn, row["task_id"])
     shown = shapes.summary(row)
     for name in ("error_code", "error_message", "attempts", "result", "branch", "task_type", "input_data", "agent", "runner",
                  "description", "command", "prompt", "thread_id", "agent_requirements", "deadline_at", "target",
@@ -185,7 +188,8 @@ def detail(conn: Connection, task_id: str) -> Payload:
         **shown,
         "outcome": outcomes.of_tasks(conn, [row["task_id"]])[row["task_id"]],
         "worktree": place["path"] if place and place["removed_at"] is None else None,
-        "usage": shapes.usage(row),
+        "usage": shapes.usage(tried),
+        "attempt_history": [shapes.attempt(one) for one in tried],
         "merge": merge_shapes.of_task(merge, receipts.get(conn, merge["receipt_id"])) if merge else None,
         "wait_for": dependencies.parents_of(conn, row["task_id"]),
         "claims": tasks.claims_of(conn, row["task_id"])[row["task_id"]],
@@ -255,8 +259,8 @@ def retry(conn: Connection, task_id: str, now: datetime, rules: TaskRules) -> Ta
             remedy="Submit a new task.",
         )
     fresh: Columns = dict.fromkeys(
-        ("completed_at", "error_code", "error_message", "cancel_reason", "not_before_at", "result", "head_sha", "base_sha",
-         "started_at", "progress", "progress_at", "branch", "worktree_id", "dismissed_at")
+        ("completed_at", "error_code", "error_message", "cancel_reason", "not_before_at", "result", "current_attempt",
+         "dismissed_at")
     )  # fmt: skip
     # One that was given up because the daemon died with it stays under suspicion: it runs beside no other suspect.
     counts = {"attempts": 0, "faults": 0, "crashes": min(row["crashes"], 1)}
@@ -372,6 +376,5 @@ def _values(item: TaskSubmission, task_id: str, status: TaskStatus, now: datetim
         "retries_chosen": item.max_retries is not None or rules.max_retries is not None,
         "attempts": 0,
         "fencing_token": 0,
-        "usage": {},
         "created_at": iso(now),
     }

@@ -12,16 +12,14 @@ from sqlalchemy import Connection
 from corral.coordination.mail import mailing
 from corral.models.instants import after, iso
 from corral.models.payload import Payload
-from corral.models.states import TaskStatus
-from corral.models.tasks import usage as usage_of
 from corral.observe.logs import logger
-from corral.runners.protocol import Observation, Running, Usage
+from corral.runners.protocol import Observation, Running
 from corral.store.protocol import Store
 from corral.store.rows import Columns, required
 from corral.store.rows.tasks import TaskRow
 from corral.store.sessions import messages as mail_rows
 from corral.store.sessions import sessions as session_rows
-from corral.store.tasks import tasks
+from corral.store.tasks import attempts as attempt_rows
 from corral.work.workers.execution import Started
 
 log = logger("supervisor")
@@ -68,14 +66,9 @@ class Attempt:
         running = self.started.running if self.started and not (self.finishing or self.stopping) else None
         return running if running is not None and running.listens else None
 
-    def used(self, usage: Usage) -> Payload:
-        """The task's usage with that of earlier attempts."""
-        before = usage_of(self.task)
-        return {name: before[name] + value for name, value in asdict(usage).items()}
-
     def news(self, seen: Observation, lease_s: float, now: datetime) -> Columns | None:
         """The news that is not in the database yet; None if there is none."""
-        shown = {"progress": seen.progress, "usage": self.used(seen.usage)}
+        shown = {"progress": seen.progress, "usage": asdict(seen.usage)}
         due = self.beaten_at is None or abs(now - self.beaten_at) >= timedelta(seconds=BEAT_EVERY_S)
         if shown == self.shown and not due:
             return None
@@ -90,7 +83,7 @@ def record(conn: Connection, news: Iterable[tuple[Attempt, Columns]], now: datet
     """Write the news, each a heartbeat; nothing of an attempt that lost its lease."""
     for attempt, values in news:
         task_id, token = attempt.key
-        if tasks.move(conn, task_id, (TaskStatus.RUNNING,), values, token=token) is not None:
+        if attempt_rows.change_open(conn, task_id, token, values):
             session_rows.beat(conn, attempt.session_id, iso(now))
 
 

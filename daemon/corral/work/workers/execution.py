@@ -6,6 +6,7 @@ database in a state from which a restart goes on: :meth:`corral.work.workers.sup
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -56,6 +57,7 @@ class Site:
         runners: By name.
         nudge: Tells ``"supervisor"`` or ``"landing"`` to look soon.
         is_stopping: Whether no worker may be started any more.
+        host: The name of this machine.
         awake: Turns an instant of the wall clock into the one that a worker's limits are measured by.
     """
 
@@ -64,6 +66,7 @@ class Site:
     nudge: Callable[[str], None]
     is_stopping: Callable[[], bool]
     awake: AwakeClock = field(default_factory=AwakeClock)
+    host: str = field(default_factory=platform.node)
 
     def gate(self) -> TrustGate:
         """Which tasks wait for the user's approval at this moment."""
@@ -152,7 +155,7 @@ def finish(site: Site, task: TaskRow, worktree: WorktreeRow, finished: Finished,
     Args:
         task: The leased row.
         worktree: Where it worked.
-        usage: The task's usage, earlier attempts included.
+        usage: What the worker used.
     """
     if not finished.success:
         ending = Ending(
@@ -210,13 +213,16 @@ def _moved_in(
 ) -> tuple[TaskRow, WorktreeRow]:
     now = site.grounds.clock()
     worktree = mark_ready(conn, worktree["worktree_id"], provided)
-    values = {
+    attempt = {
         "worktree_id": worktree["worktree_id"],
         "branch": worktree["branch"],
         "base_sha": worktree["base_sha"],
-        "target": target,
+        "agent": post.agent.name if post.agent else None,
+        "runner": post.runner,
+        "model": _model(site, post),
+        "host": site.host,
     }
-    moved = attempts.change(conn, task["task_id"], task["fencing_token"], values)
+    moved = attempts.change(conn, task["task_id"], task["fencing_token"], {"target": target}, attempt)
     session_id = required(task["session_id"])
     arrival = sessions.Arrival(
         session_id=session_id,
@@ -291,11 +297,16 @@ def _assignment(site: Site, task: TaskRow, worktree: WorktreeRow, provided: Prov
         identity_env=who,
         project_id=grounds.project_id,
         plugin_dir=bundle_dir() if claude else None,
-        model=(post.model or settings.runners.claude.model) if claude else None,
+        model=_model(site, post),
         agent=post.agent.name if post.agent else None,
         definition=definition.for_claude() if definition else None,
         instructions=post.instructions,
     )
+
+
+def _model(site: Site, post: Post) -> str | None:
+    """The model that its worker asks for; None: it runs none, or the client's own default."""
+    return (post.model or site.grounds.settings().runners.claude.model) if post.runner is RunnerName.CLAUDE else None
 
 
 def _said(task: TaskRow) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -345,7 +346,7 @@ class Supervisor:
 
     def _finishing(self, attempt: Attempt, seen: Observation) -> Callable[[], None]:
         assert attempt.started is not None and seen.finished is not None
-        worktree, finished, used = attempt.started.worktree, seen.finished, attempt.used(seen.usage)
+        worktree, finished, used = attempt.started.worktree, seen.finished, asdict(seen.usage)
 
         def close() -> None:
             try:

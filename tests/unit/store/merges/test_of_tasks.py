@@ -23,14 +23,16 @@ AT = iso(NOW)
 def task(conn: Connection, task_id: str, **values: Any) -> str:
     fresh: dict[str, Any] = {
         "task_id": task_id, "task_type": "task", "title": task_id, "status": "pending", "priority": 5, "limits": {},
-        "max_retries": 0, "attempts": 0, "ignore_dependency_failure": False, "fencing_token": 0, "usage": {}, "created_at": AT,
+        "max_retries": 0, "attempts": 0, "ignore_dependency_failure": False, "fencing_token": 0, "created_at": AT,
     }  # fmt: skip
     tasks.create(conn, {**fresh, **values}, [])
     return task_id
 
 
 def claimed(conn: Connection, task_id: str, session_id: str, **values: Any) -> str:
-    return task(conn, task_id, status="running", session_id=session_id, lease_expires_at=AT, **values)
+    task(conn, task_id, **values)
+    tasks.lease(conn, task_id, session_id=session_id, now=AT, lease_expires_at=AT)
+    return task_id
 
 
 def session(conn: Connection, session_id: str, **values: Any) -> str:

@@ -1,0 +1,79 @@
+"""SQL for attempts: one row for each time that a task was leased. The number of an attempt is its fencing token."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, cast
+
+from sqlalchemy import Connection, and_, bindparam, insert, select, update
+
+from corral.store.engine.fetch import fetch_all
+from corral.store.engine.prepared import Prepared
+from corral.store.rows.tasks import AttemptRow, CurrentAttempt, StoredTask, TaskRow
+from corral.store.schema import attempts, tasks
+
+_COLUMNS = tuple(attempts.c[name] for name in CurrentAttempt.__annotations__)
+_NONE = dict.fromkeys(CurrentAttempt.__annotations__)
+CURRENT = and_(attempts.c.task_id == tasks.c.task_id, attempts.c.number == tasks.c.current_attempt)
+"""The condition that joins a task with the attempt that counts."""
+TASK_ROWS = select(tasks, *_COLUMNS).outerjoin_from(tasks, attempts, CURRENT)
+"""Whole rows of tasks: :class:`corral.store.rows.tasks.TaskRow`."""
+
+_MINE = (attempts.c.task_id == bindparam("which"), attempts.c.number == bindparam("attempt"))
+_READ = Prepared[CurrentAttempt](select(*_COLUMNS).where(*_MINE))
+_OPEN = Prepared[CurrentAttempt](
+    insert(attempts).returning(*_COLUMNS),
+    "task_id",
+    "number",
+    "session_id",
+    "claim_key",
+    "lease_expires_at",
+    "usage",
+    "claimed_at",
+    "started_at",
+)
+
+
+def create(conn: Connection, task: StoredTask, values: Mapping[str, Any]) -> TaskRow:
+    """Insert the attempt that a leased task has just got; returns the task with it."""
+    given = {"task_id": task["task_id"], "number": task["fencing_token"], "usage": {}, **values}
+    return _joined(task, _OPEN.one(conn, given))
+
+
+def join(conn: Connection, task: StoredTask, values: Mapping[str, Any] | None = None) -> TaskRow:
+    """A task with the attempt that counts.
+
+    Args:
+        values: Columns of its newest attempt to set before; nothing if it has had none.
+    """
+    changed = None
+    if values:
+        given = {**values, "which": task["task_id"], "attempt": task["fencing_token"]}
+        changed = _change(tuple(values), False).first(conn, given)
+    if task["current_attempt"] is None:
+        return _joined(task, None)
+    return _joined(task, changed or _READ.first(conn, {"which": task["task_id"], "attempt": task["current_attempt"]}))
+
+
+def change_open(conn: Connection, task_id: str, number: int, values: Mapping[str, Any]) -> bool:
+    """Set columns of an attempt that has not ended; returns False, and changes nothing, if it has."""
+    return _change(tuple(values), True).first(conn, {**values, "which": task_id, "attempt": number}) is not None
+
+
+def of_task(conn: Connection, task_id: str) -> list[AttemptRow]:
+    """All attempts at a task, the oldest first."""
+    query = select(attempts).where(attempts.c.task_id == task_id).order_by(attempts.c.number)
+    return fetch_all(conn, query, AttemptRow)
+
+
+@lru_cache(maxsize=64)
+def _change(columns: tuple[str, ...], only_open: bool) -> Prepared[CurrentAttempt]:
+    query = update(attempts).where(*_MINE)
+    if only_open:
+        query = query.where(attempts.c.ended_at.is_(None))
+    return Prepared(query.returning(*_COLUMNS), *columns)
+
+
+def _joined(task: StoredTask, attempt: CurrentAttempt | None) -> TaskRow:
+    return cast("TaskRow", {**task, **(attempt or _NONE)})
