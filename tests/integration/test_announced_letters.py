@@ -28,6 +28,7 @@ from corral.store.engine.database import Database
 from corral.store.migrate import open_schema
 from corral.store.schema import tasks as task_table
 from corral.store.schema import worktrees as worktree_table
+from corral.store.tasks import tasks as task_rows
 from corral.work.tasks import tasks
 from tests.conftest import git
 
@@ -125,8 +126,8 @@ def test_whoever_worked_on_a_batch_is_sent_its_summary_too(db: Database, repo: P
         )
         first = _submitted(conn, now, submitted_by="boss", thread_id="b")
         task = _submitted(conn, now, submitted_by="chief", thread_id="b")
+        task_rows.lease(conn, first, session_id="coder", now=iso(now), lease_expires_at=iso(now))
         conn.execute(update(task_table).values(status="completed", completed_at=iso(now)))
-        conn.execute(update(task_table).where(task_table.c.task_id == first).values(session_id="coder"))
         events.record(conn, now, "task.completed", task_id=task)
 
     db.write(end)
@@ -151,10 +152,11 @@ def test_a_failure_tells_all_that_was_tried_and_all_that_is_left_of_it(db: Datab
     def fail(conn: Connection) -> None:
         sessions.register(conn, Arrival(session_id="boss"), now)
         task = _submitted(conn, now, submitted_by="boss")
-        left = {"branch": "corral/half", "head_sha": head, "progress": "Editing src/a.py", "result": result}
+        left = {"branch": "corral/half", "head_sha": head, "progress": "Editing src/a.py", "started_at": iso(now)}
         said = {"error_code": "tests_failed", "error_message": "Two tests fail."}
-        ended = {"status": "failed", "started_at": iso(now), "completed_at": iso(now)}
-        conn.execute(update(task_table).values(**ended, **left, **said))
+        task_rows.lease(conn, task, session_id="w", now=iso(now), lease_expires_at=iso(now))
+        ended = {"status": "failed", "completed_at": iso(now), "result": result}
+        task_rows.move(conn, task, ("running",), {**ended, **said}, attempt=left)
         events.record(conn, now, "task.retried", task_id=task, data={"error_message": "One test fails."})
         events.record(conn, now, "task.failed", task_id=task, data=said)
 
@@ -217,8 +219,9 @@ def test_whom_a_batch_does_not_reach_its_others_are_told(db: Database, repo: Pat
         sessions.register(conn, Arrival(session_id="boss"), now)
         for submitter in ("boss", "left no trace", "all"):
             task = str(_submitted(conn, now, submitted_by=submitter, thread_id="batch"))
+            task_rows.lease(conn, task, session_id="a worker", now=iso(now), lease_expires_at=iso(now))
         # Claimed, and over before its worker was a session: nobody expects to reach that one.
-        ended = {"status": "failed", "error_code": "x", "completed_at": iso(now), "session_id": "a worker"}
+        ended = {"status": "failed", "error_code": "x", "completed_at": iso(now)}
         conn.execute(update(task_table).values(ended))
         events.record(conn, now, "task.failed", task_id=task)
         sessions.register(conn, Arrival(session_id="bystander"), now)

@@ -71,12 +71,17 @@ class World:
             last_heartbeat=iso(THEN), **more,
         )  # fmt: skip
 
-    def task(self, name: str, *, is_open: bool, **more: Any) -> None:
+    def task(self, name: str, *, is_open: bool, session_id: str | None = None, **more: Any) -> None:
         self.put(
             tables.tasks, task_id=name, task_type="t", title=name, status="pending" if is_open else "completed", priority=5,
-            limits={}, max_retries=0, attempts=1, ignore_dependency_failure=False, fencing_token=1, usage={},
+            limits={}, max_retries=0, attempts=1, ignore_dependency_failure=False, fencing_token=1,
             created_at=iso(THEN), completed_at=None if is_open else iso(THEN), **more,
         )  # fmt: skip
+        if session_id is not None:
+            self.put(
+                tables.attempts, task_id=name, number=1, session_id=session_id, usage={}, claimed_at=iso(THEN),
+                ended_at=iso(THEN), outcome="returned" if is_open else "completed",
+            )  # fmt: skip
 
     def merge(self, name: str, state: str, **more: Any) -> None:
         over = state not in ("queued", "verifying", "held")

@@ -78,9 +78,11 @@ MUTATIONS = (
     ),
     *rows(
         "daemon/corral/work/tasks/attempts.py",
-        ("an attempt that lost its lease goes on writing", "(TaskStatus.RUNNING,), values, token=token)", "(TaskStatus.RUNNING,), values)",
+        ("an attempt that lost its lease goes on writing", "(TaskStatus.RUNNING,), values, token=token, attempt=attempt)",
+         "(TaskStatus.RUNNING,), values, attempt=attempt)",
          "faults/test_clients.py::test_an_attempt_that_lost_its_lease_is_refused_whatever_it_wants_and_told_who_has_it", "D12"),
-        ("an accepted cancellation yields to success", 'if before["cancel_reason"] is not None:', 'if before["cancel_reason"] is not None and not ending.success:',
+        ("an accepted cancellation yields to success", 'if before["cancel_reason"] is not None:\n        convention',
+         'if before["cancel_reason"] is not None and not ending.success:\n        convention',
          f"{TASKS}::test_cancelling_what_runs_asks_once_and_counts_whatever_the_worker_says", "FR-QUEUE-003"),
         ("an interruption costs an attempt", '{"status": TaskStatus.INTERRUPTED, "attempts": max(0, before["attempts"] - 1), **why}',
          '{"status": TaskStatus.INTERRUPTED, **why}',
