@@ -109,6 +109,12 @@ def test_a_task_that_fails_is_tried_again_and_is_dead_in_the_end_and_can_be_retr
     dead = reached(house, task, "dead")
     assert dead["attempts"] == 2
     assert dead["error_code"] and dead["error_message"]
+    tried = [(one["number"], one["outcome"], one["error_code"], one["runner"]) for one in dead["attempt_history"]]
+    assert tried == [(1, "failed", "command_failed", "command"), (2, "failed", "command_failed", "command")]
+    assert all(
+        one["host"] and one["branch"] and one["claimed_at"] <= one["ended_at"] for one in dead["attempt_history"]
+    )
+    assert "attempt 2" in house.run("task", "detail", task).stdout
     assert dead["result"]["exit_code"] == 1
     assert len((tmp_path / "tries").read_text().splitlines()) == 2
     assert "try" in house.run("task", "logs", task, "--attempt", "1").stdout
