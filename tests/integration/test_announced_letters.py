@@ -147,16 +147,15 @@ def test_a_failure_tells_all_that_was_tried_and_all_that_is_left_of_it(db: Datab
     now = datetime.now(timezone.utc)
     git(repo, "branch", "corral/half")
     head = git(repo, "rev-parse", "HEAD")
-    result = {"parsed": 3}
 
     def fail(conn: Connection) -> None:
         sessions.register(conn, Arrival(session_id="boss"), now)
         task = _submitted(conn, now, submitted_by="boss")
         left = {"branch": "corral/half", "head_sha": head, "progress": "Editing src/a.py", "started_at": iso(now)}
         said = {"error_code": "tests_failed", "error_message": "Two tests fail."}
+        ended = {"status": "failed", "completed_at": iso(now), "result": {"parsed": 3}, **said}
         task_rows.lease(conn, task, session_id="w", now=iso(now), lease_expires_at=iso(now))
-        ended = {"status": "failed", "completed_at": iso(now), "result": result}
-        task_rows.move(conn, task, ("running",), {**ended, **said}, attempt=left)
+        task_rows.move(conn, task, ("running",), ended, attempt=left)
         events.record(conn, now, "task.retried", task_id=task, data={"error_message": "One test fails."})
         events.record(conn, now, "task.failed", task_id=task, data=said)
 
