@@ -166,7 +166,7 @@ def test_a_failure_tells_all_that_was_tried_and_all_that_is_left_of_it(db: Datab
     data = mail["data"]
     assert data["failure_reason"] == "tests_failed: Two tests fail."
     assert data["partial_progress"] == {
-        "last_seen_doing": "Editing src/a.py", "branch": "corral/half", "head_sha": head, "result": result
+        "last_seen_doing": "Editing src/a.py", "branch": "corral/half", "head_sha": head, "result": {"parsed": 3}
     }  # fmt: skip
     assert [line.split(": ", 1)[1] for line in data["attempted_actions"]] == ["One test fails.", "Two tests fail."]
     for part in (data["task_id"], "Two tests fail.", "One test fails.", "Editing src/a.py", "corral/half", head):
