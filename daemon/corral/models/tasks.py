@@ -270,5 +270,5 @@ def attempt(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def usage(attempts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What attempts used together: ``input_tokens, output_tokens, cost_usd, turns``."""
+    """The usage of attempts together: ``input_tokens, output_tokens, cost_usd, turns``."""
     return {name: sum((row["usage"].get(name, none) for row in attempts), none) for name, none in _USAGE.items()}

@@ -220,7 +220,7 @@ def _assigned(task: dict[str, Any]) -> str | None:
 
 
 def _attempts(attempts: list[dict[str, Any]]) -> None:
-    """What became of each attempt, where there was more than one."""
+    """The outcome of each attempt, where there was more than one."""
     for attempt in attempts if len(attempts) > 1 else ():
         who = ", ".join(filter(None, (attempt["agent"], attempt["model"], attempt["branch"])))
         why = f" ({attempt['error_code']})" if attempt["error_code"] else ""

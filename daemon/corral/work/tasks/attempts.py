@@ -44,7 +44,7 @@ class Ending:
         retryable: Whether another attempt could end otherwise.
         is_fault: Whether it says nothing about the task, but of the machine: then it is not counted, and tried again.
         remedy: The action that a person can take against a fault.
-        usage: What this attempt used; empty if that is not known.
+        usage: The usage of this attempt; empty if that is not known.
     """
 
     success: bool

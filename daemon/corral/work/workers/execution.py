@@ -155,7 +155,7 @@ def finish(site: Site, task: TaskRow, worktree: WorktreeRow, finished: Finished,
     Args:
         task: The leased row.
         worktree: Where it worked.
-        usage: What the worker used.
+        usage: The usage of this attempt.
     """
     if not finished.success:
         ending = Ending(
