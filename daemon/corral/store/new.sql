@@ -392,10 +392,10 @@ CREATE TABLE attempts (
     CONSTRAINT ck_attempts_outcome CHECK (outcome IS NULL OR outcome IN ('completed', 'failed', 'faulted', 'cancelled', 'interrupted', 'returned')),
     CONSTRAINT fk_attempts_task_id FOREIGN KEY(task_id) REFERENCES tasks (task_id),
     CONSTRAINT pk_attempts PRIMARY KEY (task_id, number)
-);
+)
+ WITHOUT ROWID;
 CREATE UNIQUE INDEX uq_attempts_open ON attempts (task_id) WHERE ended_at IS NULL;
-CREATE INDEX ix_attempts_session_id ON attempts (session_id);
-CREATE INDEX ix_attempts_branch ON attempts (branch);
+CREATE INDEX ix_attempts_open_session_id ON attempts (session_id) WHERE ended_at IS NULL;
 CREATE TABLE "tasks" (
     seq INTEGER NOT NULL,
     task_id VARCHAR(36) NOT NULL,

@@ -199,10 +199,10 @@ attempts = Table(
     CheckConstraint(f"outcome IS NULL OR {one_of('outcome', AttemptOutcome.values())}", name="outcome"),
     CheckConstraint("(ended_at IS NULL) = (outcome IS NULL)", name="ended"),
     CheckConstraint("(ended_at IS NULL) = (lease_expires_at IS NOT NULL)", name="leased"),
+    sqlite_with_rowid=False,
 )
 Index("uq_attempts_open", attempts.c.task_id, unique=True, sqlite_where=attempts.c.ended_at.is_(None))
-Index("ix_attempts_session_id", attempts.c.session_id)
-Index("ix_attempts_branch", attempts.c.branch)
+Index("ix_attempts_open_session_id", attempts.c.session_id, sqlite_where=attempts.c.ended_at.is_(None))
 
 task_dependencies = Table(
     "task_dependencies",

@@ -98,9 +98,10 @@ def find(conn: Connection, task_id: str) -> TaskRow:
         NotFound: No such task.
         InvalidInput: Several ids begin like that.
     """
-    found = [task_id] if tasks.get(conn, task_id) else []
-    if not found and _PREFIX.fullmatch(task_id.lower()):
-        found = tasks.with_prefix(conn, task_id.lower())
+    row = tasks.get(conn, task_id)
+    if row is not None:
+        return row
+    found = tasks.with_prefix(conn, task_id.lower()) if _PREFIX.fullmatch(task_id.lower()) else []
     if not found:
         raise NotFound(f"There is no task {task_id[:80]!r}.", remedy="`corral task list` shows all of them.")
     if len(found) > 1:

@@ -119,13 +119,15 @@ def _create() -> None:
         sa.CheckConstraint("(ended_at IS NULL) = (lease_expires_at IS NOT NULL)", name=op.f("ck_attempts_leased")),
         sa.ForeignKeyConstraint(["task_id"], ["tasks.task_id"], name=op.f("fk_attempts_task_id")),
         sa.PrimaryKeyConstraint("task_id", "number", name=op.f("pk_attempts")),
+        sqlite_with_rowid=False,
     )
     is_open = sa.text("ended_at IS NULL")
     op.create_index(
         "uq_attempts_open", "attempts", ["task_id"], unique=True, sqlite_where=is_open, postgresql_where=is_open
     )
-    op.create_index("ix_attempts_session_id", "attempts", ["session_id"])
-    op.create_index("ix_attempts_branch", "attempts", ["branch"])
+    op.create_index(
+        "ix_attempts_open_session_id", "attempts", ["session_id"], sqlite_where=is_open, postgresql_where=is_open
+    )
 
 
 def _drop_columns() -> None:
