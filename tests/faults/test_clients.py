@@ -66,7 +66,7 @@ def test_an_attempt_that_lost_its_lease_is_refused_whatever_it_wants_and_told_wh
     for late in (
         lambda conn: attempts.end(conn, task_id, old, Ending(True, result={"by": "paused"}), now, rules),
         lambda conn: attempts.end(conn, task_id, old, Ending(False, "x"), now, rules),
-        lambda conn: attempts.change(conn, task_id, old, {"progress": "still here"}),
+        lambda conn: attempts.change(conn, task_id, old, {"target": "main"}, {"progress": "still here"}),
         lambda conn: attempts.started(conn, task_id, old, now, pid=1, pid_started=1.0),
     ):
         with pytest.raises(LeaseLost) as caught:

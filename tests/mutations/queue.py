@@ -12,6 +12,7 @@ SORTED = (
 )
 LIMITS = "integration/test_limits.py::test_each_limit_that_is_configured_is_enforced"
 SCHEDULING = "unit/work/tasks/test_scheduling.py"
+ATTEMPTS = "unit/work/tasks/test_attempts.py"
 LEASES = "unit/work/tasks/test_leases.py"
 LOGGED = "integration/test_event_log.py::test_what_happened_is_in_the_log"
 
@@ -77,7 +78,17 @@ MUTATIONS = (
         ("the table does not show priorities", '        ("PRIO", "priority", 4),\n', "", SORTED, "FR-QUEUE-002 FR-CLI-004"),
     ),
     *rows(
+        "daemon/corral/store/tasks/attempts.py",
+        ("an attempt that ended takes news", "query = query.where(attempts.c.ended_at.is_(None))", "pass",
+         f"{ATTEMPTS}::test_an_attempt_that_ended_takes_no_more_news", "D12"),
+        ("a retried task shows its former attempt", 'if task["current_attempt"] is None:', 'if task["fencing_token"] == 0:',
+         f"{ATTEMPTS}::test_a_task_that_is_retried_shows_nothing_of_its_former_attempt", "FR-QUEUE-010"),
+    ),
+    *rows(
         "daemon/corral/work/tasks/attempts.py",
+        ("a fault is taken for a failure", "AttemptOutcome.FAULTED if ending.is_fault else AttemptOutcome.FAILED",
+         "AttemptOutcome.FAILED",
+         f"{ATTEMPTS}::test_every_end_of_an_attempt_is_kept_with_its_number_and_its_reason", "FR-QUEUE-004"),
         ("an attempt that lost its lease goes on writing", "(TaskStatus.RUNNING,), values, token=token, attempt=attempt)",
          "(TaskStatus.RUNNING,), values, attempt=attempt)",
          "faults/test_clients.py::test_an_attempt_that_lost_its_lease_is_refused_whatever_it_wants_and_told_who_has_it", "D12"),
