@@ -49,6 +49,8 @@ MUTATIONS = (
     ),
     *rows(
         "daemon/corral/work/tasks/tasks.py",
+        ("a retried task shows its former attempt", '"result", "current_attempt",', '"result",',
+         f"{ATTEMPTS}::test_a_task_that_is_retried_shows_nothing_of_its_former_attempt", "FR-QUEUE-010"),
         ("a retry keeps the attempts", '"attempts": 0, "faults": 0', '"attempts": row["attempts"], "faults": 0',
          f"{TASKS}::test_a_retry_gives_all_attempts_back_and_forgets_the_error", "FR-QUEUE-010"),
         ("the key of a submission is not looked up", "if item.idempotency_key else None", "if False else None",
@@ -81,8 +83,6 @@ MUTATIONS = (
         "daemon/corral/store/tasks/attempts.py",
         ("an attempt that ended takes news", "query = query.where(attempts.c.ended_at.is_(None))", "pass",
          f"{ATTEMPTS}::test_an_attempt_that_ended_takes_no_more_news", "D12"),
-        ("a retried task shows its former attempt", 'if task["current_attempt"] is None:', 'if task["fencing_token"] == 0:',
-         f"{ATTEMPTS}::test_a_task_that_is_retried_shows_nothing_of_its_former_attempt", "FR-QUEUE-010"),
     ),
     *rows(
         "daemon/corral/work/tasks/attempts.py",
