@@ -26,6 +26,7 @@ def claimed(board: Board, second: float = 0) -> Row:
     return row
 
 
+@pytest.mark.req("FR-QUEUE-004")
 def test_every_end_of_an_attempt_is_kept_with_its_number_and_its_reason(board: Board) -> None:
     task_id = board.one(max_retries=5)
     board.fail(claimed(board), at(1))
@@ -44,6 +45,7 @@ def test_every_end_of_an_attempt_is_kept_with_its_number_and_its_reason(board: B
     assert board.detail(task_id)["attempts"] == 2, "what the machine or Corral cut short is not counted"
 
 
+@pytest.mark.req("FR-QUEUE-004")
 def test_usage_is_that_of_all_attempts_together(board: Board) -> None:
     task_id = board.one(max_retries=1)
     for second in (0, 100):
@@ -54,6 +56,7 @@ def test_usage_is_that_of_all_attempts_together(board: Board) -> None:
     assert [one["usage"] for one in shown["attempt_history"]] == [MADE, MADE]
 
 
+@pytest.mark.req("FR-QUEUE-010")
 def test_a_task_that_is_retried_shows_nothing_of_its_former_attempt(board: Board) -> None:
     task_id = board.one(max_retries=0)
     row = claimed(board)
@@ -74,6 +77,7 @@ def test_a_cancelled_attempt_is_told_from_one_that_failed(board: Board) -> None:
     assert outcomes(board, task_id) == [(1, "cancelled", "broken")]
 
 
+@pytest.mark.req("D12")
 def test_an_attempt_that_ended_takes_no_more_news(board: Board) -> None:
     board.one(max_retries=0)
     row = claimed(board)
