@@ -247,3 +247,14 @@ def test_a_row_of_anything_is_noticed() -> None:
     )
     assert _aliases(tree) == {"Row"}
     assert _untyped(tree, _aliases(tree)) == {"a", "b"}
+
+
+def test_one_module_asks_which_database_it_is() -> None:
+    asking = {
+        file
+        for file, tree in _trees("store").items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and node.attr == "name" and ast.unparse(node.value).endswith("dialect")
+        if "migrations" not in file
+    }
+    assert asking == {"store/engine/dialect.py"}

@@ -12,8 +12,11 @@ from operator import itemgetter
 from typing import Any, Generic, TypeVar
 
 from pydantic_core import to_json
-from sqlalchemy import JSON, Boolean, Connection, CursorResult, Dialect, SelectBase
+from sqlalchemy import JSON, Boolean, Connection, CursorResult, SelectBase
+from sqlalchemy.engine import Dialect as DriverDialect
 from sqlalchemy.sql.dml import UpdateBase
+
+from corral.store.engine.dialect import Dialect, dialect_of
 
 R = TypeVar("R")
 Convert = Callable[[Any], Any]
@@ -43,7 +46,7 @@ class Prepared(Generic[R]):
 
     def each(self, conn: Connection, given: Mapping[str, Any]) -> Iterator[R]:
         """Run it; its rows as they are asked for, in the same transaction. Rows beyond those are not read."""
-        if conn.dialect.name != "sqlite":
+        if dialect_of(conn) is not Dialect.SQLITE:
             rows: Iterator[Any] = map(dict, self._usual(conn, given).mappings())
             return rows
         return self._rows(self._run(conn, given))
@@ -60,14 +63,14 @@ class Prepared(Generic[R]):
 
     def add(self, conn: Connection, given: Mapping[str, Any]) -> int:
         """Run an insert of one row that returns nothing; the number that is the row's key."""
-        if conn.dialect.name != "sqlite":
+        if dialect_of(conn) is not Dialect.SQLITE:
             key: Any = self._usual(conn, given).inserted_primary_key
             return int(key[0])
         return int(self._run(conn, given).lastrowid)
 
     def change(self, conn: Connection, given: Mapping[str, Any]) -> int:
         """Run one that returns nothing; how many rows it changed."""
-        run = self._run if conn.dialect.name == "sqlite" else self._usual
+        run = self._run if dialect_of(conn) is Dialect.SQLITE else self._usual
         return int(run(conn, given).rowcount)
 
     def _usual(self, conn: Connection, given: Mapping[str, Any]) -> CursorResult[Any]:
@@ -93,8 +96,8 @@ class Prepared(Generic[R]):
         raw: Any = conn.connection.dbapi_connection
         return raw.execute(self._sql, self._ordered(values))
 
-    def _compile(self, of: Dialect) -> None:
-        make: Callable[..., Dialect] = type(of)
+    def _compile(self, of: DriverDialect) -> None:
+        make: Callable[..., DriverDialect] = type(of)
         dialect = make(paramstyle="qmark")
         compiled = self.statement.compile(dialect=dialect, column_keys=list(self._sets) or None)
         columns = self.statement.exported_columns
@@ -116,7 +119,7 @@ def _picker(names: Sequence[str]) -> Callable[[Mapping[str, Any]], Sequence[Any]
     return lambda values: [values[name] for name in names]
 
 
-def _read(kind: Any, dialect: Dialect) -> Convert | None:
+def _read(kind: Any, dialect: DriverDialect) -> Convert | None:
     if isinstance(kind, JSON):
         return _from_json
     found: Convert | None = kind.dialect_impl(dialect).result_processor(dialect, None)
@@ -138,7 +141,7 @@ def _to_json(value: Any) -> str:
         return json.dumps(value)
 
 
-def _write(kind: Any, dialect: Dialect) -> Convert | None:
+def _write(kind: Any, dialect: DriverDialect) -> Convert | None:
     if isinstance(kind, JSON):
         return _to_json
     if isinstance(kind, Boolean):  # the driver takes it as it is

@@ -16,6 +16,8 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection, text
 
+from corral.store.engine.dialect import Dialect, dialect_of
+
 _PUNCTUATION = r"\u0001-/:-@\[-`{-\u00a9\u00ab-\u00b4\u00b6-\u00b9\u00bb-\u00bf\u00d7\u00f7\u2000-\u206f\u3000-\u3003"
 """And what else is no word, in the notation of both Python's and PostgreSQL's expressions."""
 _WORD = re.compile(rf"[^\s\0{_PUNCTUATION}\ud800-\udfff]+")
@@ -53,13 +55,13 @@ class _Language(NamedTuple):
 
 
 _LANGUAGES = {
-    "sqlite": _Language(
+    Dialect.SQLITE: _Language(
         '"{}"', " ", "*", {"": "", "AND": " AND ", "OR": " OR ", "NOT": " NOT "},
         "SELECT rowid FROM {table}_fts WHERE {table}_fts MATCH :match",
         "rank, rowid DESC",
         "rowid DESC",
     ),
-    "postgresql": _Language(
+    Dialect.POSTGRESQL: _Language(
         "'{}'", "' <-> '", ":*", {"": "", "AND": " & ", "OR": " | ", "NOT": " & !"},
         "SELECT seq FROM {table} WHERE {table}_fts @@ to_tsquery('simple', :match)",
         "ts_rank({table}_fts, to_tsquery('simple', :match), 1) DESC, seq DESC",
@@ -70,9 +72,9 @@ _LANGUAGES = {
 
 def create_indexes(conn: Connection) -> None:
     """Make the search indexes; for the migration that makes the tables."""
-    make = _fts5 if conn.dialect.name == "sqlite" else _tsvector
+    indexes = _INDEXES[dialect_of(conn)]
     for table, columns in _INDEXED.items():
-        for statement in make(table, columns):
+        for statement in indexes(table, columns):
             conn.execute(text(statement))
 
 
@@ -108,16 +110,19 @@ def _tsvector(table: str, columns: Sequence[str]) -> list[str]:
     ]
 
 
+_INDEXES = {Dialect.SQLITE: _fts5, Dialect.POSTGRESQL: _tsvector}
+
+
 def behind(conn: Connection, table: str) -> int:
     """How many rows of a table the index has not learned yet."""
-    if conn.dialect.name != "sqlite":
+    if dialect_of(conn) is not Dialect.SQLITE:
         return 0
     return int(conn.execute(text(f"SELECT count(*) FROM ({_UNLEARNED.format(table)})")).scalar_one())
 
 
 def learn(conn: Connection, table: str) -> None:
     """Let the index learn the next :data:`AT_ONCE` rows of a table."""
-    if conn.dialect.name == "sqlite":
+    if dialect_of(conn) is Dialect.SQLITE:
         columns = ", ".join(_INDEXED[table])
         some = (
             f"SELECT seq, {columns} FROM {table} WHERE seq IN ({_UNLEARNED.format(table)} ORDER BY seq LIMIT {AT_ONCE})"
@@ -137,7 +142,7 @@ def matching(conn: Connection, table: str, words: str, limit: int = 200, *, newe
             ``OR``, ``AND`` and ``NOT`` between words mean what they say; nothing else is an operator.
         newest: The newest first instead: then what is found does not have to be weighed, which takes most of the time.
     """
-    language = _LANGUAGES[conn.dialect.name]
+    language = _LANGUAGES[dialect_of(conn)]
     asked = _expression(words, language)
     if not asked:
         return []

@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 from sqlalchemy import ColumnElement, Connection, Integer, String, and_, bindparam, func, or_, select
 
 from corral.models.states import RecipientRole
+from corral.store.engine.dialect import json_row
 from corral.store.engine.fetch import fetch_all, fetch_each
-from corral.store.engine.json_rows import json_row
 from corral.store.engine.prepared import Prepared
 from corral.store.rows.mail import InboxMessage, MessageHeading, MessageRow, WrittenMessage
 from corral.store.schema_coordination import message_recipients, messages
@@ -69,7 +69,6 @@ def inbox(
         since is not None,
         after is not None,
         before is not None,
-        conn.dialect.name,
         tuple((written or {}).items()),
     )
     number, name = before or (None, None)
@@ -91,7 +90,6 @@ def _inbox(
     since: bool,
     after: bool,
     before: bool,
-    dialect: str,
     written: tuple[tuple[str, str], ...],
 ) -> Prepared[Any]:
     seq = _r.seq if one else _m.seq  # by whose index the newest come first, read no further than is asked for
@@ -99,7 +97,7 @@ def _inbox(
     if not one:  # they are sorted by the names of their recipients: no bodies among them
         shown = (_m.seq, _SHOWN["addressed"], _r.role, STATE)
     elif written:
-        text = json_row(dialect, {name: _SHOWN[key] for name, key in written})
+        text = json_row({name: _SHOWN[key] for name, key in written})
         shown = (_m.seq.label("id"), _r.name.label("to"), text.label("text"))
     query = select(*shown).join(message_recipients, _r.seq == _m.seq)
     query = query.order_by(seq.desc(), *(() if one else (_r.name,))).limit(bindparam("limit", type_=Integer))
