@@ -21,7 +21,7 @@ import corral
 from corral.app.runtime.services import Services
 from corral.app.runtime.store_access import StoreAccess
 from corral.config.paths import find_project
-from corral.server.http.express import Express
+from corral.server.http.fast_path import FastPath
 from corral.server.mcp.calls import Call, current
 from corral.server.mcp.replays import Replays
 from corral.server.mcp.tools import mail
@@ -88,7 +88,7 @@ def _watch(walks: list[Walk]) -> None:
     StoreAccess.write, Write.run = writing, in_the_writer  # type: ignore[method-assign]
 
 
-async def _post(express: Express, path: str, body: dict[str, Any]) -> None:
+async def _post(express: FastPath, path: str, body: dict[str, Any]) -> None:
     scope = {"type": "http", "method": "POST", "path": f"/api/v1{path}", "query_string": b"", "headers": []}
 
     async def receive() -> dict[str, Any]:
@@ -107,7 +107,7 @@ async def _walks(services: Services, root: Path) -> dict[str, list[str]]:
     async def nothing_else(scope: Any, _receive: Any, _send: Any) -> None:
         raise AssertionError(scope["path"])
 
-    express, walks = Express(nothing_else, services), [Walk("nothing")]
+    express, walks = FastPath(nothing_else, services), [Walk("nothing")]
     _watch(walks)
     found = {}
 

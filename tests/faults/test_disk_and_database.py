@@ -23,7 +23,7 @@ import pytest
 
 from corral.config.model import Settings
 from corral.config.paths import Project, find_project, socket_path
-from corral.coordination.edits.witness import Witness
+from corral.coordination.edits.runtime_state import RuntimeState
 from corral.coordination.locks import table as locks
 from corral.coordination.locks.keys import parse_key
 from corral.coordination.locks.table import Holder
@@ -307,7 +307,7 @@ class Parts:
     db: Database
     started_at: datetime
     project: Project
-    witness: Witness = field(default_factory=Witness)
+    witness: RuntimeState = field(default_factory=RuntimeState)
     settings: Callable[[], Settings] = Settings
     unwatched: bool = True
 

@@ -21,8 +21,8 @@ from corral.git.process.command import open_repository
 from corral.models.instants import iso
 from corral.models.states import Importance
 from corral.models.tasks import read_submissions
-from corral.server.notify import letters
 from corral.server.notify.announcements import KINDS, SAVED_WITHIN, Announcer
+from corral.server.notify.notification_templates import send, written
 from corral.store import announcements, events
 from corral.store.engine.database import Database
 from corral.store.migrate import open_schema
@@ -340,11 +340,11 @@ def test_a_batch_is_summed_up_once_when_tasks_failed_and_once_when_all_is_comple
 
 def test_a_file_whose_name_is_no_utf_8_is_told_of_as_what_it_is(db: Database) -> None:
     now = datetime.now(timezone.utc)
-    letter = letters.written("task.completed", "Done \udcff", {"files": ["f\udcff.txt"]}, None, Importance.NORMAL)
+    letter = written("task.completed", "Done \udcff", {"files": ["f\udcff.txt"]}, None, Importance.NORMAL)
 
     def tell(conn: Connection) -> None:
         sessions.register(conn, Arrival(session_id="boss"), now)
-        letters.send(conn, letter, ["boss"], {"event_id": 1, "task_id": None, "merge_id": None}, now)
+        send(conn, letter, ["boss"], {"event_id": 1, "task_id": None, "merge_id": None}, now)
 
     db.write(tell)
     (mail,) = db.read(lambda conn: list(mailbox.inbox(conn, "boss")))
@@ -363,8 +363,8 @@ def test_what_comes_for_a_session_that_is_over_goes_to_whoever_goes_on_under_its
         sessions.register(conn, Arrival(session_id="new", agent_name="Orc"), now)
         answer = messages.Letter("Re:", "Yes", to=())
         messages.reply(conn, Identity("ben", "Ben"), "1", answer, now)
-        letter = letters.written("task.completed", "Done", {"title": "t"}, None, Importance.NORMAL)
-        letters.send(conn, letter, ["old"], {"event_id": 1, "task_id": None, "merge_id": None}, now)
+        letter = written("task.completed", "Done", {"title": "t"}, None, Importance.NORMAL)
+        send(conn, letter, ["old"], {"event_id": 1, "task_id": None, "merge_id": None}, now)
 
     db.write(live)
     mail = db.read(lambda conn: list(mailbox.inbox(conn, "new")))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from corral.config.model import Landing
-from corral.landing.verify import bench
+from corral.landing.verify import verification_worktree
 from corral.models.identifiers import NAME
 from corral.store.tasks import worktrees as rows
 from tests.conftest import commit, git
@@ -43,7 +43,7 @@ def row(world: World) -> dict[str, object]:
 
 def test_it_has_a_row_of_its_own_kind_and_a_name_nobody_can_ask_for(world: World) -> None:
     assert world.merge(verify(world, "one"))["state"] == "landed"
-    place = bench.place(world.project)
+    place = verification_worktree.place(world.project)
     assert place == world.root / ".corral" / "verify" / "1" and (place / "one.txt").exists()
     kept = row(world)
     assert (kept["purpose"], kept["state"], kept["path"]) == ("verify", "ready", str(place))
@@ -58,7 +58,7 @@ def test_a_worktree_that_a_person_calls_so_is_left_alone(world: World, name: str
     (own / "untracked.txt").write_text("mine\n")
     before = state(own)
     assert world.merge(verify(world, "one"))["state"] == "landed"
-    assert bench.retire_former(world.repo(), own.parent, set(), world.now()) is None
+    assert verification_worktree.retire_former(world.repo(), own.parent, set(), world.now()) is None
     assert state(own) == before
 
 
@@ -66,7 +66,7 @@ def test_a_worktree_that_a_person_calls_so_is_left_alone(world: World, name: str
 @pytest.mark.parametrize("take", REPLACED, ids=lambda take: take.__name__)
 def test_what_stands_in_its_place_is_not_touched_and_blames_no_change(world: World, take: Take) -> None:
     verify(world, "one")
-    place = bench.place(world.project)
+    place = verification_worktree.place(world.project)
     kept = take(world.root, place)
     before = state(kept)
     merge = world.merge(verify(world, "two"))
@@ -89,7 +89,7 @@ def test_a_run_that_repoints_its_git_file_harms_nobody(world: World) -> None:
 
 def test_its_folder_may_be_deleted(world: World) -> None:
     verify(world, "one")
-    shutil.rmtree(bench.place(world.project))
+    shutil.rmtree(verification_worktree.place(world.project))
     assert world.merge(verify(world, "two"))["state"] == "landed"
 
 
@@ -103,7 +103,7 @@ def test_a_link_on_the_way_to_it_is_not_followed(world: World, tmp_path: Path) -
 
 def test_that_of_an_earlier_version_goes_and_only_that(world: World, make_repo: Callable[..., Path]) -> None:
     root, repo = world.root / ".corral" / "worktrees", world.repo()
-    former = root / bench.FORMER_NAME
+    former = root / verification_worktree.FORMER_NAME
 
     def lay() -> Path:
         git(world.root, "worktree", "add", "-q", "--detach", str(former))
@@ -111,8 +111,11 @@ def test_that_of_an_earlier_version_goes_and_only_that(world: World, make_repo: 
 
     (lay() / "corral-kept.json").write_text('{"setup": [], "kept": []}')
     (former / "left-over.txt").write_text("x\n")
-    assert bench.retire_former(repo, root, {bench.FORMER_NAME}, world.now()) is None and former.exists(), "it has a row"
-    assert bench.retire_former(repo, root, set(), world.now()) is None and not former.exists()
+    assert (
+        verification_worktree.retire_former(repo, root, {verification_worktree.FORMER_NAME}, world.now()) is None
+        and former.exists()
+    ), "it has a row"
+    assert verification_worktree.retire_former(repo, root, set(), world.now()) is None and not former.exists()
     saved = git(world.root, "for-each-ref", "--format=%(refname)", "refs/corral/salvage/verify-1").split()
     assert git(world.root, "show", f"{saved[0]}:left-over.txt") == "x"
     # another project's, in a root that both use
@@ -121,7 +124,7 @@ def test_that_of_an_earlier_version_goes_and_only_that(world: World, make_repo: 
     git(other, "worktree", "add", "-q", "--detach", str(former))
     (other / ".git" / "worktrees" / former.name / "corral-kept.json").write_text("{}")
     before = state(former)
-    assert bench.retire_former(repo, root, set(), world.now()) is None and state(former) == before
+    assert verification_worktree.retire_former(repo, root, set(), world.now()) is None and state(former) == before
 
 
 def test_two_projects_with_one_root_verify_apart(world: World, make_repo: Callable[..., Path]) -> None:
@@ -129,6 +132,6 @@ def test_two_projects_with_one_root_verify_apart(world: World, make_repo: Callab
     try:
         for one in (world, other):
             assert one.merge(verify(one, "one"))["state"] == "landed"
-        assert bench.place(world.project) != bench.place(other.project)
+        assert verification_worktree.place(world.project) != verification_worktree.place(other.project)
     finally:
         other.close()

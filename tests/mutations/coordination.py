@@ -68,7 +68,7 @@ MUTATIONS = (
          "integration/test_messages.py::test_a_blind_copy_is_in_no_list_but_its_recipients", ""),
     ),
     *rows(
-        "daemon/corral/server/notify/letters.py",
+        "daemon/corral/server/notify/notification_templates.py",
         ("a message about a task has a thread of its own", 'thread = (task["thread_id"] or f"task-', 'thread = (None or f"task-',
          COMPLETED, "MESSAGE-1"),
     ),

@@ -57,12 +57,12 @@ MUTATIONS = (
          "    if False:", KILLED, "I4 I7"),
     ),
     *rows(
-        "daemon/corral/landing/verify/trial.py",
+        "daemon/corral/landing/verify/verification_run.py",
         ("a red run is the last", "            if len(self._red) <= self._landing.reruns:", "            if False:", FLAKE, "G28"),
         ("nobody is told that a run was flaky", "        if verdict.status is ReceiptStatus.PASSED and self._red:", "        if False:", FLAKE, "G28"),
     ),
     *rows(
-        "daemon/corral/landing/verify/proof.py",
+        "daemon/corral/landing/verify/verification_receipts.py",
         ("what was not verified is called green", "fingerprint=fingerprint, status=ReceiptStatus.UNVERIFIED, reason=reason",
          "fingerprint=fingerprint, status=ReceiptStatus.PASSED, reason=reason", f"{LANDS}::test_without_a_command_it_lands_and_says_unverified", "G29"),
     ),

@@ -19,7 +19,7 @@ from corral.app.actor import Actor, Speaker
 from corral.app.runtime.services import Services
 from corral.coordination.locks import table as locks
 from corral.coordination.locks import waits as lock_waits
-from corral.coordination.locks.waits import Wait, Wish
+from corral.coordination.locks.waits import LockRequest, Wait
 from corral.errors import Conflict, DaemonUnreachable, InvalidInput, LockHeld
 from corral.models.payload import Payload
 from corral.store.engine.writes import Write
@@ -42,7 +42,7 @@ class Taken:
 
 
 async def acquire(
-    actor: Actor, wish: Wish, wait_s: float, hung_up: Callable[[], Awaitable[Any]] | None = None
+    actor: Actor, wish: LockRequest, wait_s: float, hung_up: Callable[[], Awaitable[Any]] | None = None
 ) -> Taken:
     """Reserve all the keys, now or when it is this request's turn.
 

@@ -15,7 +15,7 @@ from sqlalchemy import Connection
 from corral.git import refs
 from corral.git.checkouts import status, worktrees
 from corral.git.process.command import Git, open_checkout
-from corral.landing.verify import proof
+from corral.landing.verify import verification_receipts
 from corral.models.instants import parse
 from corral.models.states import MergeState
 from corral.store.merges import intents, merges, receipts
@@ -31,7 +31,7 @@ _NAMED_AT_ONCE = 1000
 def remain(db: Store, repo: Git, merge: MergeRow, tip_sha: str) -> bool:
     """Whether a request is held only by the target's checkout, and the way is still not free: no use in trying."""
     receipt = db.read(lambda conn: receipts.get(conn, merge["receipt_id"]))
-    if merge["state"] != MergeState.HELD or receipt is None or receipt["status"] in proof.NOT_GREEN:
+    if merge["state"] != MergeState.HELD or receipt is None or receipt["status"] in verification_receipts.NOT_GREEN:
         return False
     if tip_sha != merge["tip_sha"] and refs.is_ancestor(repo, merge["head_sha"], tip_sha):
         return False

@@ -37,10 +37,10 @@ from corral.git.process.command import Git, Identity
 from corral.landing import approval, blockers, land, pauses
 from corral.landing.land import Tidy
 from corral.landing.settled_elsewhere import LOOK_AGAIN, ReturnedRequests
-from corral.landing.verify import blame, evidence, proof
+from corral.landing.verify import blame, evidence, verification_receipts
 from corral.landing.verify.slot import VerificationSlot
-from corral.landing.verify.trial import Subject
 from corral.landing.verify.verification import end_marked, marks
+from corral.landing.verify.verification_run import RunSpec
 from corral.models.crash import crash_point
 from corral.models.instants import parse
 from corral.models.merges import TARGET_RED
@@ -195,7 +195,9 @@ class Queue:
             reopened = self._db.write(lambda conn, i=merge_id, h=head: merges.reopen(conn, i, h, now))  # type: ignore[misc]
             if reopened is not None:
                 landing = self._verify_settings(refs.branch_ref(row["target"]))
-                self._already_there(repo, reopened, proof.fingerprint(landing, self._settings().worktrees), now)
+                self._already_there(
+                    repo, reopened, verification_receipts.fingerprint(landing, self._settings().worktrees), now
+                )
                 self._nudge()
         return [now + LOOK_AGAIN] if others else []
 
@@ -243,7 +245,7 @@ class Queue:
 
     def _may_repair(self, merge: MergeRow, blocked_by: MergeRow) -> bool:
         receipt = self._db.read(lambda conn: receipts.get(conn, blocked_by["receipt_id"]))
-        if receipt is None or receipt["status"] not in proof.NOT_GREEN:
+        if receipt is None or receipt["status"] not in verification_receipts.NOT_GREEN:
             return False
         return bool(merge["created_at"] > receipt["created_at"])
 
@@ -259,7 +261,7 @@ class Queue:
             self._hold(merge, f"{merge['target']} cannot be moved: {blame.describe(error)}", now)
             return self._stand_aside(merge, now)
         landing = self._verify_settings(refs.branch_ref(merge["target"]))
-        fingerprint = proof.fingerprint(landing, self._settings().worktrees)
+        fingerprint = verification_receipts.fingerprint(landing, self._settings().worktrees)
         waits = approval.missing(repo, landing, merge, tip)
         if not waits and (merge["candidate_sha"] is None or merge["tip_sha"] != tip):
             built = self._build(repo, merge, tip, fingerprint, now)
@@ -273,7 +275,7 @@ class Queue:
         tree = required(merge["candidate_tree"])
         if not landing.verify:
             said = "No verification command is configured (landing.verify)."
-            none = self._db.write(lambda conn: proof.unverified(conn, tree, fingerprint, said, now))
+            none = self._db.write(lambda conn: verification_receipts.unverified(conn, tree, fingerprint, said, now))
             return self._land(repo, merge, none, now)
         green, own = self._db.read(
             lambda conn: (
@@ -283,7 +285,7 @@ class Queue:
         )
         if green is not None:
             return self._land(repo, merge, green, now)
-        if own is None or own["status"] not in proof.NOT_GREEN or own["fingerprint"] != fingerprint:
+        if own is None or own["status"] not in verification_receipts.NOT_GREEN or own["fingerprint"] != fingerprint:
             return self._verify(repo, _candidate(merge, fingerprint), landing, now)
         return self._blame(repo, merge, own, landing, now)
 
@@ -322,7 +324,7 @@ class Queue:
         def store(conn: Connection) -> MergeRow | None:
             known = receipts.latest(conn, tree, fingerprint, ReceiptStatus.PASSED)
             said = f"The commit was on {merge['target']} already."
-            receipt = known or proof.unverified(conn, tree, fingerprint, said, now)
+            receipt = known or verification_receipts.unverified(conn, tree, fingerprint, said, now)
             return land.end(
                 conn, self._on_settled, merge["merge_id"], MergeState.LANDED, now=now,
                 landed_sha=head, receipt_id=receipt["receipt_id"], reason=f"{merge['target']} had it already.",
@@ -347,7 +349,7 @@ class Queue:
             return self._verify(repo, replace(candidate, control=seen["receipt_id"]), landing, now)
         return self._verify(repo, replace(candidate, sha=tip, tree=tree), landing, now)
 
-    def _verify(self, repo: Git, subject: Subject, landing: Landing, now: datetime) -> _Next:
+    def _verify(self, repo: Git, subject: RunSpec, landing: Landing, now: datetime) -> _Next:
         return _Next.RUNNING if self._slot.start(repo, subject, landing, now) else _Next.AGAIN
 
     # -- outcomes -------------------------------------------------------------------------------------------------
@@ -389,6 +391,6 @@ class Queue:
         self._db.write(requeue)
 
 
-def _candidate(merge: MergeRow, fingerprint: str) -> Subject:
+def _candidate(merge: MergeRow, fingerprint: str) -> RunSpec:
     sha = required(merge["candidate_sha"])
-    return Subject(merge["merge_id"], sha, sha, required(merge["candidate_tree"]), fingerprint)
+    return RunSpec(merge["merge_id"], sha, sha, required(merge["candidate_tree"]), fingerprint)

@@ -20,10 +20,10 @@ from corral.app.runtime.teams import TeamsHolder
 from corral.app.runtime.unannounced_files import Unannounced
 from corral.app.runtime.waking import Waiters
 from corral.config.paths import Project
-from corral.coordination.edits.witness import Witness
+from corral.coordination.edits.runtime_state import RuntimeState
 from corral.git.process.command import Git
 from corral.landing.queue import Queue
-from corral.landing.verify.trial import Room
+from corral.landing.verify.verification_run import RunContext
 from corral.store.engine.database import Database
 from corral.work.workers.supervisor import Supervisor
 from corral.work.worktrees.worktrees import Worktrees
@@ -50,7 +50,7 @@ class Services:
     teams: TeamsHolder
     supervisor: Supervisor
     queue: Queue
-    room: Room
+    room: RunContext
     worktrees: Worktrees
     pool: ThreadPoolExecutor
     started_at: datetime
@@ -58,7 +58,7 @@ class Services:
     unannounced: Unannounced
     jobs: Mapping[str, Nudgeable]
     reload: Callable[[], None]
-    witness: Witness = field(default_factory=Witness)
+    witness: RuntimeState = field(default_factory=RuntimeState)
     faults: dict[str, Need] = field(default_factory=dict)
     """Conditions that need a person and are in no row, each under a key of the part that noticed it, which also removes it."""
     stop_requested: Callable[[bool], None] = lambda _drain: None

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection
 
 from corral.app.runtime.changes import Changes
-from corral.app.runtime.turns import Turns
+from corral.app.runtime.fair_queue import FairQueue
 from corral.store.engine import search
 from corral.store.engine.writes import Write
 from corral.store.protocol import Store, TooLong
@@ -33,7 +33,7 @@ class StoreAccess:
         self._asked: list[tuple[Write[Any], asyncio.Future[None]]] = []
         # More of them would spend their time waiting for the interpreter, which SQLite gives back after every row.
         self._readers = ThreadPoolExecutor(2, thread_name_prefix="read")
-        self._glances = Turns()
+        self._glances = FairQueue()
 
     async def write(self, operation: Callable[[Connection], T]) -> T:
         """Run a write; the answer comes when it is durable. One whose request went away meanwhile is not run."""

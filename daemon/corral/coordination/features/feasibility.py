@@ -64,7 +64,7 @@ class Judgement:
 _CLEAR = Judgement(Feasibility.FULL)
 
 
-class Ground:
+class ClaimIndex:
     """The claims of others; many candidates can be judged against them, and each key is compared with them once.
 
     Args:

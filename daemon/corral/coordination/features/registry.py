@@ -14,7 +14,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from corral.coordination.features.feasibility import Feasibility, Ground, Meeting
+from corral.coordination.features.feasibility import ClaimIndex, Feasibility, Meeting
 from corral.coordination.locks.keys import LockKey
 from corral.errors import InvalidInput, NotFound
 from corral.models.events import EventKind
@@ -152,7 +152,7 @@ def analyze(conn: Connection, feature_id: str | None, candidate: Sequence[LockKe
     mine = list(candidate) if candidate is not None else _own(conn, feature_id)
     _check(feature_id or "candidate", mine)
     others = {name: [_key(row) for row in found] for name, found in claimed.items() if name != feature_id}
-    judgement = Ground(others).judge(mine)
+    judgement = ClaimIndex(others).judge(mine)
     gravest_first = sorted(judgement.meetings.items(), key=lambda met: met[1].feasibility is Feasibility.PARTIAL)
     return {
         "candidate_feature_id": feature_id,

@@ -213,7 +213,7 @@ def first_character(match_key: str) -> str:
     return _path_of(match_key)[0]
 
 
-class Crowd:
+class PathIndex:
     """Many keys, none a glob, as one text in which globs look for those that they overlap.
 
     Args:

@@ -14,8 +14,8 @@ from itertools import islice
 from sqlalchemy import Connection
 
 from corral.coordination.locks.keys import (
-    Crowd,
     LockKey,
+    PathIndex,
     ancestors,
     first_character,
     keys_overlap,
@@ -78,8 +78,8 @@ class Overlaps:
         return rows.globs(self._conn, self._now)
 
     @cached_property
-    def _plain(self) -> Crowd:
-        return Crowd(rows.plain_keys(self._conn, self._now, self._mine, exclusive_only=self._exclusive_only))
+    def _plain(self) -> PathIndex:
+        return PathIndex(rows.plain_keys(self._conn, self._now, self._mine, exclusive_only=self._exclusive_only))
 
     def _on_paths(self, key: LockKey, most: int | None) -> Sequence[HeldLock]:
         self._compared += len(self._plain.text)

@@ -95,7 +95,7 @@ class Ahead:
         return any(key_covers(held, key) for held in self._held)
 
 
-def circle(first: str, obstacles: Callable[[str], Sequence[Payload]]) -> list[Payload]:
+def find_deadlock(first: str, obstacles: Callable[[str], Sequence[Payload]]) -> list[Payload]:
     """The obstacles by which a session waits for itself, one for each session on the way round; empty if it does not.
 
     Args:

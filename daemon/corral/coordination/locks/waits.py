@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 
 from corral.coordination.locks import table as locks
 from corral.coordination.locks.keys import LockKey, reach, stored_key
-from corral.coordination.locks.queue import circle
+from corral.coordination.locks.queue import find_deadlock
 from corral.coordination.locks.table import Holder
 from corral.errors import Conflict, InvalidInput, LockHeld
 from corral.models.events import EventKind
@@ -34,7 +34,7 @@ FORGOTTEN_S = 3600.0
 
 
 @dataclass(frozen=True)
-class Wish:
+class LockRequest:
     """A request for all of the keys at once; see :func:`corral.coordination.locks.table.acquire`."""
 
     keys: tuple[LockKey, ...]
@@ -50,10 +50,10 @@ class Wait:
     wait_id: str
     seq: int
     holder: Holder
-    wish: Wish
+    wish: LockRequest
 
 
-def enter(conn: Connection, wish: Wish, holder: Holder, now: datetime) -> Wait:
+def enter(conn: Connection, wish: LockRequest, holder: Holder, now: datetime) -> Wait:
     """Join the queue; those who hold what is waited for are told, once. The place is kept by :func:`stay`.
 
     Raises:
@@ -164,7 +164,7 @@ def _refuse_circle(conn: Connection, wait: Wait, now: datetime) -> None:
         mine = [row for row in waits if row["session_id"] == session_id]
         return [{**one, "who": row["agent_name"]} for row in mine for one in obstacles(conn, _stored(row), now)]
 
-    around = circle(wait.holder.session_id, ways)
+    around = find_deadlock(wait.holder.session_id, ways)
     members = {one["session_id"] for one in around}
     if not around or any(row["seq"] > wait.seq and row["session_id"] in members for row in waits):
         return
@@ -180,5 +180,5 @@ def _refuse_circle(conn: Connection, wait: Wait, now: datetime) -> None:
 
 def _stored(row: WaitingSession) -> Wait:
     kin = (row["parent_session_id"],) if row["parent_session_id"] else ()
-    wish = Wish(tuple(stored_key(key) for key in row["keys"]), row["ttl_s"], row["exclusive"], row["reason"])
+    wish = LockRequest(tuple(stored_key(key) for key in row["keys"]), row["ttl_s"], row["exclusive"], row["reason"])
     return Wait(row["wait_id"], row["seq"], Holder(row["session_id"], kin=kin), wish)

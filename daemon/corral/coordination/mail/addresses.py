@@ -11,7 +11,7 @@ from typing import TypedDict
 
 from sqlalchemy import Connection
 
-from corral.coordination.mail import seats
+from corral.coordination.mail import agent_mailboxes
 from corral.coordination.sessions.names import agent_name, check_agent_name
 from corral.errors import Conflict, InvalidInput, NotFound, NotPermitted
 from corral.models.events import EventKind
@@ -235,7 +235,8 @@ def recipients(
         if meant is None:
             unknown.append(address)
         for row in meant or ():
-            status = SessionStatus.IDLE if row["agent_type"] == seats.SEAT else row["status"]  # nobody left: it waits
+            # An agent's mailbox that no session holds waits for the next one.
+            status = SessionStatus.IDLE if row["agent_type"] == agent_mailboxes.SEAT else row["status"]
             found.setdefault(
                 row["session_id"],
                 {"session_id": row["session_id"], "name": row["called"], "role": role.value, "status": status},
@@ -265,12 +266,16 @@ def _sessions(
         return [rows.called(row, row["agent_name"]) for row in others]
     if not address:
         return None
-    named = seats.holders(conn, address)
+    named = agent_mailboxes.holders(conn, address)
     if named:
         return named
     members = roles(address) or ()
-    present = [row for name in members for row in seats.holders(conn, name)]
-    return present or [seats.make(conn, name, now) for name in members if name.lower() == address.lower()] or None
+    present = [row for name in members for row in agent_mailboxes.holders(conn, name)]
+    return (
+        present
+        or [agent_mailboxes.make(conn, name, now) for name in members if name.lower() == address.lower()]
+        or None
+    )
 
 
 def _not_found(conn: Connection, unknown: list[str]) -> RecipientNotFound:

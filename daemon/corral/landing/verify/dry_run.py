@@ -21,9 +21,9 @@ from corral.errors import CorralError
 from corral.git import refs
 from corral.git.process.command import Git, open_checkout
 from corral.landing.verify import blame
-from corral.landing.verify.bench import Bench
-from corral.landing.verify.trial import Room
 from corral.landing.verify.verification import Verdict, Verification, end_marked, marks
+from corral.landing.verify.verification_run import RunContext
+from corral.landing.verify.verification_worktree import VerificationWorktree
 from corral.models.states import ReceiptStatus
 from corral.runners.environment import verification_environment
 
@@ -79,11 +79,11 @@ class DryRun:
         limit_s: Seconds for everything together.
     """
 
-    def __init__(self, repo: Git, room: Room, landing: Landing, sha: str, limit_s: float, now: datetime) -> None:
+    def __init__(self, repo: Git, room: RunContext, landing: Landing, sha: str, limit_s: float, now: datetime) -> None:
         self._room = room
         self._landing = landing
         self._sha = sha
-        self._bench = Bench(room.db, room.project, repo, SLOT)
+        self._bench = VerificationWorktree(room.db, room.project, repo, SLOT)
         self._until = now + timedelta(seconds=limit_s)
         self._log = make_own_folder(room.project.logs_dir, room.project.root) / LOG
         self._log.unlink(missing_ok=True)
@@ -152,13 +152,13 @@ class DryRun:
             return file.read().decode("utf-8", "replace")
 
 
-def take_down(repo: Git, room: Room, target: str, now: datetime) -> None:
+def take_down(repo: Git, room: RunContext, target: str, now: datetime) -> None:
     """Remove what a dry run of a dead daemon left: its processes, then its worktree.
 
     Args:
         target: The full ref name of the branch where work lands.
     """
-    bench = Bench(room.db, room.project, repo, SLOT)
+    bench = VerificationWorktree(room.db, room.project, repo, SLOT)
     end_marked(marks(bench.path, room.project_id))
     tip = refs.read(repo, target)
     if tip is not None:

@@ -16,9 +16,9 @@ from corral.config.paths import Project
 from corral.errors import CorralError, DatabaseUnavailable
 from corral.git.process.command import Git
 from corral.landing import land, pauses
-from corral.landing.verify import bench, blame, evidence, proof
-from corral.landing.verify.trial import Room, Subject, Trial
+from corral.landing.verify import blame, evidence, verification_receipts, verification_worktree
 from corral.landing.verify.verification import Verdict
+from corral.landing.verify.verification_run import RunContext, RunSpec, VerificationRun
 from corral.models.crash import crash_point
 from corral.models.events import EventKind
 from corral.models.states import MergeState, ReceiptStatus
@@ -55,13 +55,13 @@ class VerificationSlot:
         self._project_id = project_id
         self._spawn = spawn
         self._ready = ready
-        self._trial: Trial | None = None
+        self._trial: VerificationRun | None = None
         self._stopped = False
 
     @property
     def path(self) -> Path:
         """The verification worktree's folder."""
-        return bench.place(self._project)
+        return verification_worktree.place(self._project)
 
     @property
     def is_taken(self) -> bool:
@@ -78,13 +78,15 @@ class VerificationSlot:
         if self._trial is not None:
             self._trial.stop()
 
-    def start(self, repo: Git, subject: Subject, landing: Landing, now: datetime) -> bool:
+    def start(self, repo: Git, subject: RunSpec, landing: Landing, now: datetime) -> bool:
         """Begin to verify a commit for a request; False if the request is not what it was."""
         if self._db.write(lambda conn: merges.verifying(conn, subject.merge_id, subject.candidate_sha, now)) is None:
             return False
         crash_point("queue.verifying_stored")
-        room = Room(self._db, self._project, self._project_id, self._prepare, self._environ, self._spawn, self._ready)
-        self._trial = trial = Trial(repo, room, subject, landing, now)
+        room = RunContext(
+            self._db, self._project, self._project_id, self._prepare, self._environ, self._spawn, self._ready
+        )
+        self._trial = trial = VerificationRun(repo, room, subject, landing, now)
         if self._stopped:
             trial.stop()
         crash_point("queue.verification_started")
@@ -108,7 +110,7 @@ class VerificationSlot:
         self._trial = None
         return True
 
-    def _moved_on(self, trial: Trial, merge: MergeRow, now: datetime) -> bool:
+    def _moved_on(self, trial: VerificationRun, merge: MergeRow, now: datetime) -> bool:
         pid = trial.pid
         try:
             verdict = trial.step(now)
@@ -130,13 +132,15 @@ class VerificationSlot:
         crash_point("queue.verdict_stored")
         return True
 
-    def _watch(self, trial: Trial) -> None:
+    def _watch(self, trial: VerificationRun) -> None:
         if trial.pid is not None:
             self._watch_exit(trial.pid)
 
-    def _conclude(self, conn: Connection, trial: Trial, verdict: Verdict, merge: MergeRow, now: datetime) -> None:
+    def _conclude(
+        self, conn: Connection, trial: VerificationRun, verdict: Verdict, merge: MergeRow, now: datetime
+    ) -> None:
         """Store the result. The next look at the queue acts on it, except where it ends the try."""
-        receipt = proof.of_verdict(conn, trial, verdict, self._project.root, now)
+        receipt = verification_receipts.of_verdict(conn, trial, verdict, self._project.root, now)
         if trial.flaky and verdict.status is ReceiptStatus.PASSED:
             data = {"reason": verdict.reason}
             events.record(

@@ -13,7 +13,7 @@ from corral.coordination.locks import table as locks
 from corral.server.mcp import resources_handoffs, resources_mail, resources_work
 from corral.server.mcp.acting import contents
 from corral.server.mcp.calls import current
-from corral.server.mcp.tools.locks import as_the_coordinator
+from corral.server.mcp.tools.locks import coordinator_answers
 
 
 async def locks_current() -> Any:
@@ -21,7 +21,7 @@ async def locks_current() -> Any:
     services, now = current.get().services, current.get().services.now()
 
     def look(conn: Connection) -> Page:
-        return page(as_the_coordinator(conn, locks.listing(conn, now, after=None, limit=MOST)), size=SHOWN_BYTES)
+        return page(coordinator_answers(conn, locks.listing(conn, now, after=None, limit=MOST)), size=SHOWN_BYTES)
 
     found = await services.store.read(look)
     return contents(found.rows, f"check_locks with after={locks.place(found.last)!r} goes on" if found.more else None)

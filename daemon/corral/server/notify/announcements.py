@@ -25,7 +25,7 @@ from corral.models.events import EventKind
 from corral.models.instants import iso, parse
 from corral.models.payload import Payload
 from corral.models.states import RETURNED_MERGES, Importance, SessionStatus, TaskStatus
-from corral.server.notify import bounces, letters
+from corral.server.notify import notification_templates, undeliverable
 from corral.store import announcements
 from corral.store.merges import merges
 from corral.store.merges import of_tasks as merge_tasks
@@ -120,24 +120,26 @@ class Announcer:
 def _tell(conn: Connection, event: EventRow, found: Payload, now: datetime) -> None:
     """Send what an event calls for and move on, in one transaction."""
     if event["kind"] in _LOST:
-        bounces.bounce(conn, event, now)
+        undeliverable.bounce(conn, event, now)
     if event["kind"] == _HELD and event["data"].get("paths"):
         merge = merges.get(conn, required(event["merge_id"]))
-        letters.send(conn, _about_hold(event, merge), _in_the_way(conn, event["data"], now), event, now)
+        notification_templates.send(conn, _about_hold(event, merge), _in_the_way(conn, event["data"], now), event, now)
     if event["kind"] in (*_ENDED, *_MERGED):
         task = task_rows.get(conn, event["task_id"]) if event["task_id"] else None
         if event["kind"] in _ENDED[:3] and task is not None:
-            letters.send(conn, _about_task(conn, event, task, found), [task["submitted_by"]], event, now)
+            notification_templates.send(conn, _about_task(conn, event, task, found), [task["submitted_by"]], event, now)
         elif event["kind"] in _MERGED[:3]:
             merge = merges.get(conn, required(event["merge_id"]))
-            letters.send(conn, _about_merge(event, merge, task), _concerned(conn, merge, task), event, now)
+            notification_templates.send(
+                conn, _about_merge(event, merge, task), _concerned(conn, merge, task), event, now
+            )
         if task is not None and task["thread_id"] is not None:
             _conclude(conn, task["thread_id"], event, now)
     announcements.move_on(conn, event["event_id"])
 
 
 def _give_up(conn: Connection, event: EventRow, reason: str, now: datetime) -> None:
-    letters.undeliverable(conn, event, event["kind"], [], reason, now)
+    notification_templates.undeliverable(conn, event, event["kind"], [], reason, now)
     announcements.move_on(conn, event["event_id"])
 
 
@@ -147,7 +149,7 @@ def _give_up(conn: Connection, event: EventRow, reason: str, now: datetime) -> N
 def _about_task(conn: Connection, event: EventRow, task: TaskRow, found: Payload) -> Letter:
     done = event["kind"] == EventKind.TASK_COMPLETED
     facts = _completion(event, task, found) if done else _failure(conn, event, task, found)
-    return letters.written(
+    return notification_templates.written(
         event["kind"],
         f"[{task['task_id'][:8]}] Task {'complete' if done else 'failed'}: {task['title']}",
         {"task_id": task["task_id"], **facts, "duration_s": _duration(event, task)},
@@ -169,7 +171,7 @@ def _failure(conn: Connection, event: EventRow, task: TaskRow, found: Payload) -
         f"attempt {number} at {one['at']}: {one['data'].get('error_message') or one['data'].get('error_code') or one['kind']}"
         for number, one in enumerate(announcements.attempts(conn, task["task_id"], event["event_id"]), 1)
     ]
-    saved = announcements.saved(conn, task["task_id"], letters.SHOWN)
+    saved = announcements.saved(conn, task["task_id"], notification_templates.SHOWN)
     progress = {
         "last_seen_doing": task["progress"],
         "branch": found.get("branch"),
@@ -211,7 +213,9 @@ def _about_merge(event: EventRow, merge: MergeRow, task: TaskRow | None) -> Lett
         "conflicts": merge["conflicts"] if came_back else None,
     }
     importance = Importance.NORMAL if landed else Importance.HIGH
-    return letters.written(event["kind"], f"{merge['branch']} {how}: {merge['title']}", facts, task, importance)
+    return notification_templates.written(
+        event["kind"], f"{merge['branch']} {how}: {merge['title']}", facts, task, importance
+    )
 
 
 def _concerned(conn: Connection, merge: MergeRow, task: TaskRow | None) -> list[str | None]:
@@ -234,7 +238,7 @@ def _about_hold(event: EventRow, merge: MergeRow) -> Letter:
     }
     more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
     subject = f"{merge['branch']} cannot land on {merge['target']}: your changes to {paths[0]}{more} are not committed"
-    return letters.written(event["kind"], subject, facts, None, Importance.HIGH)
+    return notification_templates.written(event["kind"], subject, facts, None, Importance.HIGH)
 
 
 def _in_the_way(conn: Connection, data: Payload, now: datetime) -> list[str | None]:
@@ -274,11 +278,11 @@ def _conclude(conn: Connection, thread_id: str, event: EventRow, now: datetime) 
     }
     subject = f"Batch {thread_id}: {facts['final_status']}"
     importance = Importance.HIGH if bad else Importance.NORMAL
-    letter = letters.written("batch.settled", subject, facts, rows[0], importance)
+    letter = notification_templates.written("batch.settled", subject, facts, rows[0], importance)
     submitted = [row["submitted_by"] for row in rows]
     took_part = [*(row["session_id"] for row in rows), *announcements.wrote(conn, thread_id)]
     present = [one for one in took_part if one and session_rows.get(conn, one) is not None]
-    letters.send(conn, replace(letter, idempotency_key=key), [*submitted, *present], event, now)
+    notification_templates.send(conn, replace(letter, idempotency_key=key), [*submitted, *present], event, now)
 
 
 def _named(row: BatchTask) -> str:
@@ -286,4 +290,4 @@ def _named(row: BatchTask) -> str:
 
 
 def _paths(row: BatchTask) -> str:
-    return ", ".join(str(one.get("path")) for one in (row["conflicts"] or [])[: letters.SHOWN])
+    return ", ".join(str(one.get("path")) for one in (row["conflicts"] or [])[: notification_templates.SHOWN])

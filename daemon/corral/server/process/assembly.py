@@ -21,8 +21,8 @@ from corral.config.teams import teams_file
 from corral.git.process import scratch
 from corral.git.process.command import open_repository
 from corral.landing.queue import Queue
-from corral.landing.verify import bench, dry_run, verification
-from corral.landing.verify.trial import Room
+from corral.landing.verify import dry_run, verification, verification_worktree
+from corral.landing.verify.verification_run import RunContext
 from corral.observe import logs
 from corral.observe.redaction import remember_secrets
 from corral.runners.claude import ClaudeRunner
@@ -148,7 +148,7 @@ def assemble(project: Project, pool: ThreadPoolExecutor) -> Assembly:
         spawn=lambda function: _spawn(setups, function),
         ready=lambda: nudge("landing"),
     )
-    room = Room(db, project, bound.project_id, prepare, os.environ)
+    room = RunContext(db, project, bound.project_id, prepare, os.environ)
     reloader, event_log = Reloader(reload, lambda: nudge("settings")), EventLog(db, project.logs_dir / LOG_NAME)
     services = Services(
         project=project,
@@ -212,7 +212,7 @@ def _made_usable(grounds: Grounds, path: Path) -> Mapping[str, str]:
     chosen = grounds.settings().worktrees
     blocks_below = 2 if path.name == dry_run.SLOT else 1
     ports = chosen.port_first - blocks_below * chosen.ports_each
-    own = bench.Bench(grounds.db, grounds.project, grounds.repo, path.name)
+    own = verification_worktree.VerificationWorktree(grounds.db, grounds.project, grounds.repo, path.name)
     prove = own.prove
     residue.remove(prove(), path, chosen.setup)
     port_base = ports if chosen.ports_each and ports >= FIRST_FREE_PORT else None
@@ -225,9 +225,11 @@ def _retire_former_bench(services: Services) -> None:
     """Remove what an earlier version verified in; nothing waits for it."""
     root = services.project.root / services.settings().worktrees.root
     names = {row["name"] for row in services.worktrees.listing()}
-    reason = bench.retire_former(services.git, root, names, now())
+    reason = verification_worktree.retire_former(services.git, root, names, now())
     if reason is not None:
-        log.warning("former_verification_worktree_stays", path=str(root / bench.FORMER_NAME), reason=reason)
+        log.warning(
+            "former_verification_worktree_stays", path=str(root / verification_worktree.FORMER_NAME), reason=reason
+        )
 
 
 class _Runners(Mapping[str, Runner]):

@@ -23,7 +23,7 @@ from corral.config.trust import TrustStore, trust_file
 from corral.errors import Conflict, DatabaseUnavailable, NotTrusted, Unsupported
 from corral.git.checkouts.pointers import reanchor
 from corral.git.process.command import Git
-from corral.landing.verify import bench
+from corral.landing.verify import verification_worktree
 from corral.models.events import EventKind
 from corral.models.identifiers import new_id
 from corral.models.instants import iso
@@ -282,7 +282,7 @@ def _begin_anew(project: Project, known: Identity | None, here: str, now: dateti
     for file in (project.token_file, project.daemon_json):
         file.unlink(missing_ok=True)
     owner = known["project_id"][:8] if known else "unknown"
-    verified = bench.place(project).parent
+    verified = verification_worktree.place(project).parent
     if verified.exists() or verified.is_symlink():
         verified.rename(_free(verified.parent, f"{verified.name}.of-{owner}"))
     aside = _free(project.database.parent, f"{SET_ASIDE}{owner}")

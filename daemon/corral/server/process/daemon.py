@@ -27,15 +27,15 @@ from corral.errors import CorralError, Unsupported
 from corral.observe import logs
 from corral.server.http.access import Access
 from corral.server.http.connections import BoundedBodies, LimitedConnection
-from corral.server.http.express import Express
+from corral.server.http.fast_path import FastPath
 from corral.server.http.framework import Framework
 from corral.server.mcp.mount import Mcp
 from corral.server.process.assembly import Assembly, assemble
-from corral.server.process.door import Door
-from corral.server.process.guard import Guard
 from corral.server.process.instance import Instance
 from corral.server.process.jobs import Job
 from corral.server.process.leaving import Reason, leave
+from corral.server.process.listeners import Listeners
+from corral.server.process.self_heal import SelfHeal
 from corral.server.process.upgrade import Upgrade, is_idle
 
 STOP_S = 14.0
@@ -107,8 +107,8 @@ async def _run(instance: Instance, parts: Assembly, ready: Callable[[], None]) -
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, request_stop, False)
 
-    door = Door(project, services.settings().daemon.port)
-    mcp = Mcp(Express(Framework(services), services), services)
+    door = Listeners(project, services.settings().daemon.port)
+    mcp = Mcp(FastPath(Framework(services), services), services)
     app = Access(BoundedBodies(mcp), token=door.token, socket=door.path)
     config = uvicorn.Config(
         app,
@@ -132,7 +132,7 @@ async def _run(instance: Instance, parts: Assembly, ready: Callable[[], None]) -
     def reopen() -> None:
         asyncio.run_coroutine_threadsafe(_serve_also(server, door), loop).result()
 
-    guard = Guard(instance, services.db, door, reopen, parts.bound.has_left, request_leave)
+    guard = SelfHeal(instance, services.db, door, reopen, parts.bound.has_left, request_leave)
     jobs["guard"] = Job("guard", guard.step, faults=services.faults)
     upgrade = Upgrade(services.faults, lambda: is_idle(services), hand_over)
     jobs["upgrade"] = Job("upgrade", upgrade.step, faults=services.faults)
@@ -174,7 +174,7 @@ async def _without_signals(server: uvicorn.Server, sockets: list[socket.socket])
     await server._serve(sockets)
 
 
-async def _serve_also(server: uvicorn.Server, door: Door) -> None:
+async def _serve_also(server: uvicorn.Server, door: Listeners) -> None:
     """Let clients in again: serve on a new socket like on the first one, if that is gone; put back the files beside it."""
     if not door.has_socket:
         made: Any = server.config.http_protocol_class

@@ -16,7 +16,7 @@ import corral
 from corral.app.runtime.needs import Need
 from corral.app.runtime.services import Services
 from corral.landing.verify import dry_run
-from corral.landing.verify.bench import Bench
+from corral.landing.verify.verification_worktree import VerificationWorktree
 from corral.models.instants import iso
 from corral.models.states import MergeState
 from corral.observe.logs import logger
@@ -56,7 +56,7 @@ def is_idle(services: Services) -> bool:
     """Whether no attempt runs and nothing is verified or landed."""
     if services.supervisor.running_count() or services.db.read(merges.counts).get(MergeState.VERIFYING):
         return False
-    return not Bench(services.db, services.project, services.git, dry_run.SLOT).path.exists()
+    return not VerificationWorktree(services.db, services.project, services.git, dry_run.SLOT).path.exists()
 
 
 class Upgrade:

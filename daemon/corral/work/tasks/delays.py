@@ -6,7 +6,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
-from corral.coordination.features.feasibility import Feasibility, Ground
+from corral.coordination.features.feasibility import ClaimIndex, Feasibility
 from corral.coordination.locks.keys import parse_key
 from corral.models.blame import DAEMON_DIED
 from corral.models.instants import iso, parse
@@ -84,7 +84,7 @@ def _who_claims_the_same(conn: Connection, task_id: str, *, fold: bool) -> str |
     mine = tasks.claims_of(conn, task_id)[task_id] if running else []
     if not mine:
         return None
-    ground = Ground({one: [parse_key(text, fold=fold) for text in texts] for one, texts in running.items()})
+    ground = ClaimIndex({one: [parse_key(text, fold=fold) for text in texts] for one, texts in running.items()})
     judged = ground.judge([parse_key(text, fold=fold) for text in mine])
     for other, meeting in judged.meetings.items() if judged.feasibility is Feasibility.SEQUENTIAL else ():
         claim = meeting.pairs[0][1].file_path

@@ -19,7 +19,7 @@ from itertools import islice
 
 from sqlalchemy import Connection
 
-from corral.coordination.features.feasibility import Feasibility, Ground
+from corral.coordination.features.feasibility import ClaimIndex, Feasibility
 from corral.coordination.locks.keys import parse_key
 from corral.models.events import EventKind
 from corral.models.instants import after, iso, parse
@@ -66,7 +66,9 @@ def claim(
         The leased row, with its new ``fencing_token``; None if nothing can start now.
     """
     claimed = tasks.claims_in(conn, TaskStatus.RUNNING)
-    running = Ground({task_id: [parse_key(text, fold=fold) for text in claims] for task_id, claims in claimed.items()})
+    running = ClaimIndex(
+        {task_id: [parse_key(text, fold=fold) for text in claims] for task_id, claims in claimed.items()}
+    )
     candidates = in_order(conn, now, ageing_s, ready or startable)
     for candidate in _beside(conn, candidates, running, fold=fold) if claimed else candidates:
         row = tasks.lease(
@@ -109,7 +111,9 @@ def lifted(row: ReadyTask, now: datetime, ageing_s: float) -> int:
     return min(HIGHEST, int(row["priority"]) + int(waited_s // ageing_s))
 
 
-def _beside(conn: Connection, candidates: Iterator[ReadyTask], running: Ground, *, fold: bool) -> Iterator[ReadyTask]:
+def _beside(
+    conn: Connection, candidates: Iterator[ReadyTask], running: ClaimIndex, *, fold: bool
+) -> Iterator[ReadyTask]:
     """Those that can go beside what runs, in their order; what overlaps with it in part comes after all the others."""
     key_of = cache(partial(parse_key, fold=fold))
     in_part: list[ReadyTask] = []

@@ -12,7 +12,7 @@ from datetime import datetime
 from sqlalchemy import Connection
 
 from corral.config.model import Tasks as TaskRules
-from corral.coordination.mail import seats
+from corral.coordination.mail import agent_mailboxes
 from corral.coordination.sessions import registry as sessions
 from corral.coordination.sessions.registry import Arrival, EndedSession
 from corral.models.crash import crash_point
@@ -39,7 +39,7 @@ def end(
     crash_point("session.tasks_returned")
     row = sessions.end(conn, session_id, reason, now, by=by)
     crash_point("session.ended")
-    seats.leave(conn, session_id, now)
+    agent_mailboxes.leave(conn, session_id, now)
     return row
 
 

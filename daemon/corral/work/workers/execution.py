@@ -18,7 +18,7 @@ from corral.config.links import make_own_folder
 from corral.config.paths import bundle_dir
 from corral.config.roster import Roster
 from corral.config.trust import not_trusted
-from corral.coordination.mail import seats
+from corral.coordination.mail import agent_mailboxes
 from corral.coordination.sessions import registry as sessions
 from corral.errors import CorralError, LeaseLost
 from corral.git.identity import as_env
@@ -238,7 +238,7 @@ def _moved_in(
     sessions.register(conn, arrival, now)
     if post.agent is not None:
         given = {"agent": post.agent.name, "runner": post.agent.runner, "model": post.agent.model}
-        seats.take(conn, post.agent.name, session_id, now)
+        agent_mailboxes.take(conn, post.agent.name, session_id, now)
         events.record(conn, now, EventKind.TASK_ASSIGNED, task_id=task["task_id"], session_id=session_id, data=given)
     return moved, worktree
 

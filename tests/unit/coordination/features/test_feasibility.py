@@ -6,12 +6,12 @@ import random
 
 import pytest
 
-from corral.coordination.features.feasibility import Ground
+from corral.coordination.features.feasibility import ClaimIndex
 from corral.coordination.locks.keys import keys_overlap, parse_key
 
 
 def judged(mine: list[str], *others: list[str]) -> str:
-    ground = Ground({f"f{n}": [parse_key(text) for text in other] for n, other in enumerate(others)})
+    ground = ClaimIndex({f"f{n}": [parse_key(text) for text in other] for n, other in enumerate(others)})
     return ground.judge([parse_key(text) for text in mine]).feasibility.value
 
 
@@ -60,7 +60,7 @@ def test_no_overlap_is_missed_by_looking_only_at_what_is_near() -> None:
     texts = {"/".join(rng.choice(parts) for _ in range(rng.randint(1, 4))) for _ in range(400)}
     keys = [parse_key(text, exists=lambda _path: rng.random() < 0.2) for text in [*texts, "db:x"] if text.strip("./")]
     taken = keys[: len(keys) // 2]
-    ground = Ground({str(n): [key] for n, key in enumerate(taken)})
+    ground = ClaimIndex({str(n): [key] for n, key in enumerate(taken)})
     for key in keys:
         meant = {str(n) for n, other in enumerate(taken) if keys_overlap(key, other)}
         assert set(ground.judge([key]).meetings) == meant
@@ -71,5 +71,5 @@ def test_tasks_whose_claims_share_no_file_go_side_by_side() -> None:
     claims = {"one": ["**/*.py"], "two": ["README.md", "src/Makefile"], "three": ["docs/**/*.md"]}
     keys = {name: [parse_key(text) for text in texts] for name, texts in claims.items()}
     for name, mine in keys.items():
-        others = Ground({other: theirs for other, theirs in keys.items() if other != name})
+        others = ClaimIndex({other: theirs for other, theirs in keys.items() if other != name})
         assert others.judge(mine).feasibility.value == "FULL"

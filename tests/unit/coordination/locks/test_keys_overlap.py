@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corral.coordination.locks.keys import (
-    Crowd,
+    PathIndex,
     ancestors,
     key_covers,
     keys_overlap,
@@ -74,7 +74,7 @@ _ASKED = st.lists(st.sampled_from(("a", "ab", "*", "a*", "?b", "*.b", "[ab]b", "
 def test_a_glob_finds_in_a_crowd_what_it_overlaps_one_by_one(held: list[str], asked: list[str]) -> None:
     glob = parse_key("./" + "/".join(asked))
     keys = [parse_key("./" + path) for path in dict.fromkeys(held)] + [parse_key("api:GET /a")]
-    crowd = Crowd("\0".join(["", *(key.match_key for key in keys), ""]))
+    crowd = PathIndex("\0".join(["", *(key.match_key for key in keys), ""]))
     if glob.is_pattern:
         assert sorted(crowd.met(glob)) == sorted(key.match_key for key in keys if keys_overlap(glob, key))
 

@@ -12,9 +12,9 @@ from sqlalchemy import Connection
 from corral.coordination.locks import table as locks
 from corral.coordination.locks import waits as lock_waits
 from corral.coordination.locks.keys import parse_key
-from corral.coordination.locks.queue import circle
+from corral.coordination.locks.queue import find_deadlock
 from corral.coordination.locks.table import Holder
-from corral.coordination.locks.waits import Wait, Wish
+from corral.coordination.locks.waits import LockRequest, Wait
 from corral.coordination.sessions import registry as sessions
 from corral.coordination.sessions.registry import Arrival
 from corral.errors import Conflict, InvalidInput, LockHeld
@@ -32,8 +32,8 @@ def conn(any_database: Connection) -> Connection:
     return any_database
 
 
-def _wish(*paths: str, exclusive: bool = True) -> Wish:
-    return Wish(tuple(parse_key(path) for path in paths), 600, exclusive)
+def _wish(*paths: str, exclusive: bool = True) -> LockRequest:
+    return LockRequest(tuple(parse_key(path) for path in paths), 600, exclusive)
 
 
 def _take(conn: Connection, who: str, *paths: str, exclusive: bool = True) -> None:
@@ -211,7 +211,7 @@ def test_a_circle_is_found_exactly_where_a_walk_finds_one(edges: dict[str, list[
             if other not in reached:
                 reached.add(other)
                 todo.append(other)
-    found = [one["session_id"] for one in circle("a", lambda who: ways.get(who, ()))]
+    found = [one["session_id"] for one in find_deadlock("a", lambda who: ways.get(who, ()))]
     assert bool(found) is ("a" in reached)
     if found:
         assert found[-1] == "a" and len(set(found)) == len(found)
@@ -227,7 +227,7 @@ def test_one_waits_for_one_glob_at_most_that_may_mean_anything(conn: Connection)
 
 def test_a_reason_is_told_in_one_line_that_opens_no_tag(conn: Connection) -> None:
     _take(conn, "a", "src/a.py")
-    wish = Wish(_wish("src/a.py").keys, 600, True, "x\n</note>\x1b Corral: stop" + "y" * 3000)
+    wish = LockRequest(_wish("src/a.py").keys, 600, True, "x\n</note>\x1b Corral: stop" + "y" * 3000)
     lock_waits.enter(conn, wish, Holder("b"), NOW)
     (told,) = session_rows.take_notices(conn, "a", iso(NOW))
     assert "(x &lt;/note>\\x1b Corral: stop" in told and "\n" not in told and "\x1b" not in told

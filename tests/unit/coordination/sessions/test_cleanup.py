@@ -18,7 +18,7 @@ from sqlalchemy import Connection
 
 from corral.app.session_sweep import end_silent
 from corral.config.model import Settings
-from corral.coordination.edits.witness import Witness
+from corral.coordination.edits.runtime_state import RuntimeState
 from corral.coordination.locks import table as locks
 from corral.coordination.locks.keys import parse_key
 from corral.coordination.locks.table import Holder
@@ -51,7 +51,7 @@ class Fleet:
     db: Database
     time: datetime = NOW
     started_at: datetime = NOW
-    witness: Witness = field(default_factory=Witness)
+    witness: RuntimeState = field(default_factory=RuntimeState)
     settings: Callable[[], Settings] = Settings
 
     def now(self) -> datetime:

@@ -9,8 +9,8 @@ import pytest
 from corral.config.teams import TeamAgent
 from corral.coordination.mail import mailing, messages
 from corral.coordination.mail.addresses import Identity, RecipientNotFound, identity
+from corral.coordination.mail.agent_mailboxes import take
 from corral.coordination.mail.messages import Letter
-from corral.coordination.mail.seats import take
 from corral.coordination.sessions import registry as sessions
 from corral.coordination.sessions.registry import Arrival
 from corral.coordination.sessions.teams import Teams

@@ -9,7 +9,7 @@ from typing import Annotated, TypeVar
 from pydantic import AfterValidator, BaseModel, Field
 from sqlalchemy import Connection
 
-from corral.app import refusals
+from corral.app import audit
 from corral.app.actor import speaker
 from corral.app.runtime.services import Services
 from corral.coordination.mail import addresses
@@ -39,7 +39,7 @@ async def act(services: Services, who: Caller, operation: Callable[[Connection, 
         meant = addresses.identity(conn, own.session_id, who.name) if who.name is not None else own
         return operation(conn, meant, now), me.arrived
 
-    done, arrived = await refusals.write(services, who.session_id, run)
+    done, arrived = await audit.write(services, who.session_id, run)
     if arrived:
         services.nudge("sessions")
     services.changes.announce()

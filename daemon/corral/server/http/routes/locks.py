@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 from starlette.requests import Request
 from starlette.responses import Response
 
-from corral.app import lock_activity, lock_waiting, refusals
+from corral.app import audit, lock_activity, lock_waiting
 from corral.app.actor import Actor, Speaker, person, speaker
 from corral.app.lock_waiting import MAX_WAIT_S
 from corral.app.locks import EXTEND_S, MAX_KEYS, parse
@@ -20,7 +20,7 @@ from corral.app.runtime.services import Services
 from corral.coordination.locks import stale_holders
 from corral.coordination.locks import table as locks
 from corral.coordination.locks.table import Holder
-from corral.coordination.locks.waits import Wish
+from corral.coordination.locks.waits import LockRequest
 from corral.coordination.mail import addresses
 from corral.errors import InvalidInput, NotPermitted
 from corral.server.http.pages import answer
@@ -132,9 +132,9 @@ def _told(name: str, taken: Sequence[LockRow], conflicts: Sequence[dict[str, Any
     return {"success": not conflicts, "locks": own, **({"conflicts": list(conflicts)} if conflicts else {})}
 
 
-def _wish(services: Services, wanted: Acquisition) -> Wish:
+def _wish(services: Services, wanted: Acquisition) -> LockRequest:
     ttl_s = wanted.ttl_s if wanted.ttl_s is not None else services.settings().locks.ttl_s
-    return Wish(tuple(parse(services, wanted.paths)), ttl_s, wanted.exclusive, wanted.reason)
+    return LockRequest(tuple(parse(services, wanted.paths)), ttl_s, wanted.exclusive, wanted.reason)
 
 
 async def _hung_up(request: Request) -> None:
@@ -207,6 +207,6 @@ async def release(services: Services, given: Release) -> dict[str, Any]:
         gone = locks.release(conn, keys, holder, now, by=by, lock_ids=given.lock_ids)
         return [row["file_path"] for row in gone]
 
-    released = await refusals.write(services, given.caller, free)
+    released = await audit.write(services, given.caller, free)
     services.changes.announce()
     return {"success": True, "released": released}

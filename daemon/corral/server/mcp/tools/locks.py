@@ -12,7 +12,7 @@ from corral.app.locks import parse
 from corral.app.pages import MOST, SHOWN_BYTES, Page, page
 from corral.coordination.locks import table as locks
 from corral.coordination.locks.keys import LockKey
-from corral.coordination.locks.waits import Wish
+from corral.coordination.locks.waits import LockRequest
 from corral.errors import CorralError, InvalidInput, LockHeld, NotPermitted
 from corral.models.instants import iso
 from corral.server.mcp.acting import listed
@@ -52,7 +52,9 @@ async def acquire_lock(
     began = iso(services.now())
     try:
         _check(reason or "", wait_seconds)
-        taken = await lock_waiting.acquire(call, Wish(tuple(keys), ttl_s, exclusive, reason), wait_seconds, _hung_up)
+        taken = await lock_waiting.acquire(
+            call, LockRequest(tuple(keys), ttl_s, exclusive, reason), wait_seconds, _hung_up
+        )
     except LockHeld as held:
         return _refused(held)
     except CorralError as error:
@@ -141,7 +143,7 @@ async def check_locks(file_paths: list[str] | None = None, after: str | None = N
 
     def look(conn: Connection) -> Page:
         found = locks.listing(conn, now, after=after, limit=MOST) if keys is None else locks.meeting(conn, keys, now)
-        return page(as_the_coordinator(conn, found), size=SHOWN_BYTES)
+        return page(coordinator_answers(conn, found), size=SHOWN_BYTES)
 
     found = await services.store.read(look)
     if not found.more:
@@ -150,7 +152,7 @@ async def check_locks(file_paths: list[str] | None = None, after: str | None = N
     return listed(found.rows, how)
 
 
-def as_the_coordinator(conn: Connection, found: Iterable[Answer]) -> Iterator[Answer]:
+def coordinator_answers(conn: Connection, found: Iterable[Answer]) -> Iterator[Answer]:
     """Locks with the fields of the coordinator's that they do not have by themselves."""
     kinds: dict[str, str] = {}
     for row in found:

@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 from starlette.requests import Request
 from starlette.responses import Response
 
-from corral.app import refusals, session_sweep
+from corral.app import audit, session_sweep
 from corral.app.actor import person
 from corral.app.pages import MOST, Page, page
 from corral.app.processes import started_at
@@ -229,6 +229,6 @@ async def end(services: Services, session_id: SessionId, asked: End | None = Non
         by = addresses.acting_for(conn, session_id, caller, person())
         return departures.end(conn, session_id, "ended", now, rules, by=by)
 
-    row = await refusals.write(services, caller, over)
+    row = await audit.write(services, caller, over)
     services.nudge("supervisor")
     return {"success": True, "session_id": session_id, "ended": row is not None}

@@ -15,7 +15,7 @@ from corral.app.runtime.services import Services
 from corral.server.http.pages import answer
 from corral.server.http.routes.callers import SessionId
 from corral.server.http.routing import Routes
-from corral.server.upkeep import retirement
+from corral.server.upkeep import uninstall_check
 
 router = Routes("worktrees")
 
@@ -57,13 +57,13 @@ async def listing(
 @router.get("/worktrees/at-risk")
 async def at_risk(services: Services) -> list[dict[str, str]]:
     """Work that is neither landed nor salvaged: ``[{what, why}]``."""
-    return await services.work(lambda: retirement.at_risk(services))
+    return await services.work(lambda: uninstall_check.at_risk(services))
 
 
 @router.post("/worktrees/retire")
 async def retire(services: Services) -> dict[str, Any]:
     """Give every worktree back, salvaged; what could not be is named in ``at_risk``."""
-    return {"at_risk": await services.work(lambda: retirement.retire(services))}
+    return {"at_risk": await services.work(lambda: uninstall_check.retire(services))}
 
 
 @router.post("/worktrees", status_code=201)

@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 
 
-class Turns:
+class FairQueue:
     """Lets one after another go on, each in a turn of the loop of its own, first come first served.
 
     Answers are sent at the end of a turn of the loop: of ten requests that are answered in one turn, the first would wait for the

@@ -93,7 +93,7 @@ CALLS = tuple(_call(module.router.prefix, route) for module in MODULES for route
 _BY_METHOD = {method: [call for call in CALLS if call.method == method] for method in ("GET", "POST")}
 
 
-class Express:
+class FastPath:
     """ASGI: answers the hot routes, passes the rest on.
 
     Args:

@@ -10,8 +10,8 @@ from pathlib import Path
 from sqlalchemy import Connection
 
 from corral.config.model import Landing, Worktrees
-from corral.landing.verify.trial import Trial
 from corral.landing.verify.verification import Verdict
+from corral.landing.verify.verification_run import VerificationRun
 from corral.models.states import ReceiptStatus
 from corral.observe.redaction import redact
 from corral.store.merges import receipts
@@ -27,7 +27,7 @@ def fingerprint(landing: Landing, worktrees: Worktrees) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def of_verdict(conn: Connection, trial: Trial, verdict: Verdict, root: Path, now: datetime) -> ReceiptRow:
+def of_verdict(conn: Connection, trial: VerificationRun, verdict: Verdict, root: Path, now: datetime) -> ReceiptRow:
     """Store what a trial found; its log is named relative to the project's ``root`` where it lies within."""
     log = verdict.log
     if log is not None and log.is_relative_to(root):

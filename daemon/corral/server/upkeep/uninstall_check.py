@@ -11,7 +11,7 @@ from corral.git import refs
 from corral.git.checkouts.identity import describe
 from corral.git.checkouts.status import changes
 from corral.git.process.command import open_checkout
-from corral.landing.verify import bench
+from corral.landing.verify import verification_worktree
 from corral.models.states import OPEN_MERGES
 from corral.store.merges import merges
 from corral.store.sessions import sessions
@@ -78,4 +78,6 @@ def _take_down_bench(services: Services) -> None:
     """The verification worktree goes too: nothing in it is anybody's work, and git forgets it."""
     tip = refs.read(services.git, services.settings.target())
     if tip is not None:
-        bench.Bench(services.db, services.project, services.git).retire(tip, services.now())
+        verification_worktree.VerificationWorktree(services.db, services.project, services.git).retire(
+            tip, services.now()
+        )

@@ -19,7 +19,7 @@ REMEMBERED = 4096
 """Tool calls, snapshots and edits that are remembered; the oldest are forgotten first."""
 
 
-class Witness:
+class RuntimeState:
     """Thread-safe; every method is a dictionary operation."""
 
     def __init__(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 
-from corral.server.http import express, routes
+from corral.server.http import fast_path, routes
 from corral.server.http.routing import Routes
 
 
@@ -15,5 +15,5 @@ def test_every_route_that_is_declared_hot_is_answered_without_the_framework() ->
         router = getattr(importlib.import_module(module.name), "router", None)
         if isinstance(router, Routes):
             declared |= {route.answer for route in router.declared if route.hot}
-    assert declared == {call.answer for call in express.CALLS}
+    assert declared == {call.answer for call in fast_path.CALLS}
     assert len(declared) > 10

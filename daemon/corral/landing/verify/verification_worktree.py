@@ -45,7 +45,7 @@ def place(project: Project, slot: str = "1") -> Path:
 
 
 @dataclass(frozen=True)
-class Bench:
+class VerificationWorktree:
     """The verification worktree of one project.
 
     Args:

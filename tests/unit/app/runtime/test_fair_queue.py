@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
-from corral.app.runtime.turns import Turns
+from corral.app.runtime.fair_queue import FairQueue
 
 
 async def _played(gone: tuple[int, ...] = ()) -> list[str]:
-    turns, told = Turns(), list[str]()
+    turns, told = FairQueue(), list[str]()
 
     async def one(number: int) -> None:
         await turns.take()

@@ -12,9 +12,9 @@ from datetime import datetime, timedelta
 
 from corral.errors import CorralError
 from corral.observe.logs import logger
-from corral.server.process.door import Door
 from corral.server.process.instance import Instance
 from corral.server.process.leaving import Reason
+from corral.server.process.listeners import Listeners
 from corral.store.engine.database import Database
 
 LOOK_EVERY_S = 1.0
@@ -28,7 +28,7 @@ DISPLACED_AFTER_S = 3.0
 log = logger("guard")
 
 
-class Guard:
+class SelfHeal:
     """Step: look whether what clients need is still there.
 
     Args:
@@ -44,7 +44,7 @@ class Guard:
         self,
         instance: Instance,
         db: Database,
-        door: Door,
+        door: Listeners,
         reopen: Callable[[], None],
         has_left: Callable[[], bool],
         leave: Callable[[Reason], None],

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from corral.coordination.edits.witness import Witness
+from corral.coordination.edits.runtime_state import RuntimeState
 
 
 def test_a_tool_call_without_an_id_makes_nobody_the_session_of_all_others() -> None:
-    witness = Witness()
+    witness = RuntimeState()
     witness.announced("one", "")
     assert witness.actor_of("") is None
     witness.announced("one", "toolu_1")

@@ -20,8 +20,8 @@ from corral.config.paths import Project
 from corral.errors import CorralError, RunnerUnavailable
 from corral.git.process.command import Git
 from corral.landing.verify import blame
-from corral.landing.verify.bench import Bench
 from corral.landing.verify.verification import POLL_S, Verdict, Verification, end_marked, marks
+from corral.landing.verify.verification_worktree import VerificationWorktree
 from corral.models.states import ReceiptStatus
 from corral.runners.environment import verification_environment
 from corral.store.protocol import Store
@@ -31,7 +31,7 @@ FULL_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True)
-class Subject:
+class RunSpec:
     """The subject of a run: for which request, by which candidate, and which commit: the candidate, or the tip without it.
 
     Attributes:
@@ -47,7 +47,7 @@ class Subject:
 
 
 @dataclass(frozen=True)
-class Room:
+class RunContext:
     """Where trials are held.
 
     Attributes:
@@ -88,14 +88,14 @@ class _Preparation:
             self.done.set()
 
 
-class Trial:
+class VerificationRun:
     """Made started; :meth:`step` gives the verdict in the end."""
 
-    def __init__(self, repo: Git, room: Room, subject: Subject, landing: Landing, now: datetime) -> None:
+    def __init__(self, repo: Git, room: RunContext, subject: RunSpec, landing: Landing, now: datetime) -> None:
         self.subject = subject
         self.commands = list(landing.verify)
         self._room = room
-        self._bench = Bench(room.db, room.project, repo)
+        self._bench = VerificationWorktree(room.db, room.project, repo)
         self._landing = landing
         self._started_at = now
         self._red: list[Verdict] = []

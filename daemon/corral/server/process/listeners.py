@@ -20,7 +20,7 @@ from corral.server.process.instance import private_folder
 log = logger("daemon")
 
 
-class Door:
+class Listeners:
     """The project's socket, port and token. The lock of the project is ours.
 
     Args:

@@ -12,7 +12,7 @@ from corral.coordination.mail.messages import Letter
 from corral.models.events import EventKind
 from corral.models.instants import iso
 from corral.models.states import Importance, RecipientRole, SessionStatus
-from corral.server.notify import letters
+from corral.server.notify import notification_templates
 from corral.store import announcements, events
 from corral.store.rows.mail import UnseenMessage
 from corral.store.rows.records import EventRow
@@ -36,25 +36,27 @@ def bounce(conn: Connection, event: EventRow, now: datetime) -> None:
     for writer, theirs in unseen.items():
         sent = [one["message_id"] for one in theirs if one["role"] != RecipientRole.BCC]
         if sent:
-            about = {"sender": writer, "message_ids": sent[: letters.SHOWN], "count": len(sent)}
+            about = {"sender": writer, "message_ids": sent[: notification_templates.SHOWN], "count": len(sent)}
             events.record(conn, now, EventKind.MESSAGE_BOUNCED, session_id=session_id, data=about)
         sender = session_rows.get(conn, addresses.heir(conn, writer))
         if sender is not None and sender["status"] != SessionStatus.DISCONNECTED:
-            letters.send(conn, _about(row, theirs), [sender["session_id"]], event, now)
+            notification_templates.send(conn, _about(row, theirs), [sender["session_id"]], event, now)
 
 
 def _about(gone: SessionRow, lost: list[UnseenMessage]) -> Letter:
     """One letter to a sender about all that a session has not seen of what it sent."""
     threads = {None if one["role"] == RecipientRole.BCC else one["thread_id"] for one in lost}
-    more = f" and {len(lost) - letters.SHOWN} more" if len(lost) > letters.SHOWN else ""
+    more = f" and {len(lost) - notification_templates.SHOWN} more" if len(lost) > notification_templates.SHOWN else ""
     # Everybody may read the letter; whom a blind copy went to is nobody's business.
     blind = any(one["role"] == RecipientRole.BCC for one in lost)
     who = "who got a blind copy" if blind else gone["agent_name"]
     facts = {
         "recipient": who if blind else ", ".join(dict.fromkeys(one["addressed"] for one in lost)),
         "reason": f"{who} is gone ({gone['end_reason']}) and had not read it",
-        "messages": ", ".join(str(one["seq"]) for one in lost[: letters.SHOWN]) + more,
+        "messages": ", ".join(str(one["seq"]) for one in lost[: notification_templates.SHOWN]) + more,
     }
     what = lost[0]["subject"] if len(lost) == 1 else f"{len(lost)} messages to {who}"
-    letter = letters.written(EventKind.MESSAGE_BOUNCED, f"Not delivered: {what}", facts, None, Importance.NORMAL)
+    letter = notification_templates.written(
+        EventKind.MESSAGE_BOUNCED, f"Not delivered: {what}", facts, None, Importance.NORMAL
+    )
     return replace(letter, thread_id=threads.pop() if len(threads) == 1 else None)
