@@ -12,11 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import dropwhile, islice
-from typing import Any
 
 from corral.app.json_text import json_bytes
+from corral.models.payload import Payload
 
-Row = dict[str, Any]
 BYTES = 256 * 1024
 """Of a list in an answer over HTTP."""
 SHOWN_BYTES = 32 * 1024
@@ -34,13 +33,13 @@ class Page:
         more: Whether there may be more.
     """
 
-    rows: list[Row]
+    rows: list[Payload]
     texts: list[bytes]
     cut: bool
     more: bool
 
     @property
-    def last(self) -> Row:
+    def last(self) -> Payload:
         """The last row that fits; where there are more, there is one."""
         return self.rows[-1]
 
@@ -51,7 +50,7 @@ def listed(texts: Iterable[bytes]) -> bytes:
 
 
 def page(
-    rows: Iterable[Row], most: int = MOST, *, size: int = BYTES, text: Callable[[Row], bytes] = json_bytes
+    rows: Iterable[Payload], most: int = MOST, *, size: int = BYTES, text: Callable[[Payload], bytes] = json_bytes
 ) -> Page:
     """Take as many rows as fit; one always does.
 
@@ -61,7 +60,7 @@ def page(
         size: Bytes of all of them as JSON.
         text: A row as JSON.
     """
-    shown: list[Row] = []
+    shown: list[Payload] = []
     texts: list[bytes] = []
     for row in islice(rows, most):
         written = text(row)
@@ -73,6 +72,6 @@ def page(
     return Page(shown, texts, False, len(shown) == most)
 
 
-def following(rows: Iterable[Row], key: str, after: str | None) -> Iterator[Row]:
+def following(rows: Iterable[Payload], key: str, after: str | None) -> Iterator[Payload]:
     """The rows behind the one whose ``key`` is this; all of them where none is named, none where it is not there."""
     return iter(rows) if after is None else islice(dropwhile(lambda row: row[key] != after, rows), 1, None)

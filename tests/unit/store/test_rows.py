@@ -57,8 +57,8 @@ UNTYPED = {
 """Functions of the store that return rows without a type, or what looks like them; each with its reason."""
 PACKAGE = Path(corral.__file__).parent
 ANYTHING = ("dict[str, Any]", "Mapping[str, Any]", "dict[str, object]")
-TYPED = ("coordination", "work", "landing")
-"""The packages that know what a row holds; ``app`` and ``server`` are to follow."""
+TYPED = ("app", "coordination", "landing", "server", "work")
+"""The packages that know what a row holds."""
 
 
 def _python_type(column: Column[Any]) -> type | None:

@@ -31,6 +31,7 @@ from corral.coordination.sessions.registry import Arrival
 from corral.git import refs
 from corral.models.crash import crash_point
 from corral.models.instants import after, iso
+from corral.models.payload import Payload
 from corral.models.states import SessionStatus, WorktreeState
 from corral.server.hooks import shell_watch, unannounced
 from corral.server.hooks.presence import arrival, await_bridge, presence
@@ -42,7 +43,6 @@ from corral.store.sessions import sessions as session_rows
 from corral.store.tasks import worktrees as worktree_rows
 from corral.work.workers import departures
 
-Answer = dict[str, Any]
 OF_SUBAGENT = "agent-"
 """The client calls a subagent's worktree so, with the subagent's id behind it."""
 HEARTBEAT_S = 60.0
@@ -50,10 +50,10 @@ HEARTBEAT_S = 60.0
 LATE = timedelta(seconds=3)
 """An answer that took longer may reach nobody: the bridge waits for 4 s."""
 
-Handler = Callable[[Services, HookEvent], Awaitable[Answer]]
+Handler = Callable[[Services, HookEvent], Awaitable[Payload]]
 
 
-async def answer(services: Services, name: str, payload: Mapping[str, Any]) -> Answer:
+async def answer(services: Services, name: str, payload: Mapping[str, Any]) -> Payload:
     """Handle one event; an unknown event is only a heartbeat.
 
     Raises:
@@ -83,7 +83,7 @@ def _policy(services: Services) -> Policy:
 # -- before and after a tool
 
 
-async def _before_tool(services: Services, event: HookEvent) -> Answer:
+async def _before_tool(services: Services, event: HookEvent) -> Payload:
     services.witness.announced(event.actor, event.use_id)
     if event.is_shell:
         refused = await shell_watch.before(services, event, presence(services, event, services.now()))
@@ -97,7 +97,7 @@ async def _before_tool(services: Services, event: HookEvent) -> Answer:
     now, policy = services.now(), _policy(services)
     present = presence(services, event, now)
 
-    def guard(conn: Connection) -> Answer:
+    def guard(conn: Connection) -> Payload:
         holder = present(conn)
         verdict = edits.before_edit(conn, holder, target, policy, now)
         if verdict.denial is not None:
@@ -109,7 +109,7 @@ async def _before_tool(services: Services, event: HookEvent) -> Answer:
     return await services.store.write(guard)
 
 
-async def _after_tool(services: Services, event: HookEvent) -> Answer:
+async def _after_tool(services: Services, event: HookEvent) -> Payload:
     unguarded = services.witness.came_unannounced(event.actor, event.use_id)
     remarks: list[str] = []
     if event.is_shell:
@@ -119,7 +119,7 @@ async def _after_tool(services: Services, event: HookEvent) -> Answer:
         services.witness.edited(target.checkout, target.key.match_key, event.actor, now)
     present = presence(services, event, now)
 
-    def finish(conn: Connection) -> Answer:
+    def finish(conn: Connection) -> Payload:
         present(conn)
         _guarded(conn, event, unguarded, now)
         return hook_events.context(event.name, [*_waiting_words(services, conn, event), *remarks])
@@ -127,7 +127,7 @@ async def _after_tool(services: Services, event: HookEvent) -> Answer:
     return await services.store.write(finish)
 
 
-async def _after_batch(services: Services, event: HookEvent) -> Answer:
+async def _after_batch(services: Services, event: HookEvent) -> Payload:
     """Deliver waiting mail and notices, at any tool. Nothing is written unless something waits, or it was long silent."""
     now = services.now()
 
@@ -140,7 +140,7 @@ async def _after_batch(services: Services, event: HookEvent) -> Answer:
         return {}
     present = presence(services, event, now)
 
-    def finish(conn: Connection) -> Answer:
+    def finish(conn: Connection) -> Payload:
         present(conn)
         return hook_events.context(event.name, _waiting_words(services, conn, event))
 
@@ -174,13 +174,13 @@ def _guarded(conn: Connection, event: HookEvent, unguarded: bool, now: datetime)
 # -- the life of a session
 
 
-async def _session_start(services: Services, event: HookEvent) -> Answer:
+async def _session_start(services: Services, event: HookEvent) -> Payload:
     """Register and brief a session; its first prompt does it where the start was missed, by a daemon slow to come up."""
     now, rules = services.now(), services.settings().tasks
     newcomer = arrival(services, event)
     behind = await services.work(lambda: services.worktrees.commits_behind(newcomer.cwd))
 
-    def begin(conn: Connection) -> Answer:
+    def begin(conn: Connection) -> Payload:
         me = departures.arrive(conn, newcomer, now, rules)
         _note_errand(conn, event, me["task_id"])
         if event.begins_at_rest and me["task_id"] is None:
@@ -200,7 +200,7 @@ async def _session_start(services: Services, event: HookEvent) -> Answer:
     return said
 
 
-async def _session_end(services: Services, event: HookEvent) -> Answer:
+async def _session_end(services: Services, event: HookEvent) -> Payload:
     now, rules = services.now(), services.settings().tasks
     said = await services.work(lambda: transcripts.last_words(event.transcript_path or None))
 
@@ -214,13 +214,13 @@ async def _session_end(services: Services, event: HookEvent) -> Answer:
     return {}
 
 
-async def _prompt(services: Services, event: HookEvent) -> Answer:
+async def _prompt(services: Services, event: HookEvent) -> Payload:
     if event.parent is None and await services.store.read(lambda conn: session_rows.get(conn, event.actor)) is None:
         return await _session_start(services, event)
     now = services.now()
     present = presence(services, event, now)
 
-    def begin(conn: Connection) -> Answer:
+    def begin(conn: Connection) -> Payload:
         _note_errand(conn, event, present(conn).task_id)
         return hook_events.context(event.name, _waiting_words(services, conn, event))
 
@@ -232,12 +232,12 @@ def _note_errand(conn: Connection, event: HookEvent, task_id: str | None) -> Non
         session_rows.change(conn, event.actor, {"current_task": asked})
 
 
-async def _stop(services: Services, event: HookEvent) -> Answer:
+async def _stop(services: Services, event: HookEvent) -> Payload:
     """The session rests, unless urgent mail holds it: once for each message, and never twice in a row."""
     now = services.now()
     present = presence(services, event, now)
 
-    def rest(conn: Connection) -> tuple[Answer, bool]:
+    def rest(conn: Connection) -> tuple[Payload, bool]:
         present(conn)
         if (urgent := _holding(services, conn, event)) is not None:
             return hook_events.hold(urgent), False
@@ -250,7 +250,7 @@ async def _stop(services: Services, event: HookEvent) -> Answer:
     return said
 
 
-async def _stop_failure(services: Services, event: HookEvent) -> Answer:
+async def _stop_failure(services: Services, event: HookEvent) -> Payload:
     """The turn broke off with an error of the API: the session rests as after a Stop, and no answer of ours is heard."""
     now = services.now()
 
@@ -272,13 +272,13 @@ def _holding(services: Services, conn: Connection, event: HookEvent) -> str | No
     return mailing.hold(conn, event.actor, event.came_at)
 
 
-async def _waiting(services: Services, event: HookEvent) -> Answer:
+async def _waiting(services: Services, event: HookEvent) -> Payload:
     """The session waits for its person: for a permission, or for the next prompt."""
     now = services.now()
     what = event.message or (f"permission for {event.tool}" if event.tool else "its person")
     present = presence(services, event, now)
 
-    def wait(conn: Connection) -> Answer:
+    def wait(conn: Connection) -> Payload:
         before = session_rows.get(conn, event.actor)
         present(conn)
         asked = (
@@ -292,17 +292,17 @@ async def _waiting(services: Services, event: HookEvent) -> Answer:
     return await services.store.write(wait)
 
 
-async def _subagent_start(services: Services, event: HookEvent) -> Answer:
+async def _subagent_start(services: Services, event: HookEvent) -> Payload:
     now, newcomer = services.now(), arrival(services, event)
 
-    def begin(conn: Connection) -> Answer:
+    def begin(conn: Connection) -> Payload:
         sessions.register(conn, newcomer, now)
         return hook_events.context(event.name, _waiting_words(services, conn, event))
 
     return await services.store.write(begin)
 
 
-async def _subagent_stop(services: Services, event: HookEvent) -> Answer:
+async def _subagent_stop(services: Services, event: HookEvent) -> Payload:
     """The subagent is over, unless urgent mail holds it: its worktree goes, and its parent is told where the work is."""
     parent = event.parent
     if parent is None:
@@ -341,7 +341,7 @@ def _given_back(services: Services, subagent: str) -> list[str]:
     return told
 
 
-async def _worktree_create(services: Services, event: HookEvent) -> Answer:
+async def _worktree_create(services: Services, event: HookEvent) -> Payload:
     """Give the client a worktree of ours; the path is what it asked for. The same request twice is given the same one."""
     now, name = services.now(), event.worktree_name
     subagent = name.removeprefix(OF_SUBAGENT) if name.startswith(OF_SUBAGENT) else None
@@ -361,7 +361,7 @@ async def _worktree_create(services: Services, event: HookEvent) -> Answer:
     return {"hookSpecificOutput": {"hookEventName": "WorktreeCreate", "worktreePath": made["path"]}}
 
 
-async def _worktree_remove(services: Services, event: HookEvent) -> Answer:
+async def _worktree_remove(services: Services, event: HookEvent) -> Payload:
     """Take a worktree back: salvaged first. The session is told of one that stays; the client shows no answer to this hook."""
     stays = await services.work(lambda: services.worktrees.give_back(Path(event.worktree_path), services.now()))
     if stays is not None:
@@ -372,7 +372,7 @@ async def _worktree_remove(services: Services, event: HookEvent) -> Answer:
     return {"systemMessage": stays} if stays else {}
 
 
-async def _sign_of_life(services: Services, event: HookEvent) -> Answer:
+async def _sign_of_life(services: Services, event: HookEvent) -> Payload:
     await services.store.write(presence(services, event, services.now()))
     return {}
 

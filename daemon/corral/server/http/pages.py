@@ -9,11 +9,12 @@ from urllib.parse import quote, unquote
 from starlette.requests import Request
 from starlette.responses import Response
 
-from corral.app.pages import Page, Row, listed
+from corral.app.pages import Page, listed
+from corral.models.payload import Payload
 
 
 def answer(
-    request: Request, found: Page, position: Callable[[Row], Mapping[str, Any]], *, backwards: bool = False
+    request: Request, found: Page, position: Callable[[Payload], Mapping[str, Any]], *, backwards: bool = False
 ) -> Response:
     """A page as it is answered over HTTP.
 

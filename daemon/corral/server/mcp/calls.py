@@ -24,13 +24,13 @@ from corral.config.paths import find_checkout
 from corral.coordination.sessions import registry as sessions
 from corral.coordination.sessions.registry import Arrival
 from corral.errors import CorralError, InvalidInput
+from corral.models.payload import Payload
 from corral.models.states import SessionStatus
 from corral.server.failures import failure
 from corral.server.mcp.replays import Replays
 from corral.store.sessions import sessions as session_rows
 from corral.work.workers import departures
 
-Answer = dict[str, Any]
 T = TypeVar("T")
 Function = Callable[..., Awaitable[Any]]
 
@@ -95,11 +95,11 @@ current: ContextVar[Call] = ContextVar("call")
 class Family:
     """How a family of tools tells what went wrong; ``fails``: as an MCP error, where the other's is an answer like any."""
 
-    tell: Callable[[CorralError], Answer]
+    tell: Callable[[CorralError], Payload]
     fails: bool
 
 
-def refusal(error: CorralError) -> Answer:
+def refusal(error: CorralError) -> Payload:
     """An error as the coordinator's tools tell it: ``{"success": false, "error": name, "message", "cause", …}``."""
     wire: Mapping[str, Any] = error.to_wire()["error"]
     return {
@@ -109,7 +109,7 @@ def refusal(error: CorralError) -> Answer:
     }
 
 
-def complaint(error: CorralError) -> Answer:
+def complaint(error: CorralError) -> Payload:
     """An error as Agent Mail's tools tell it: ``{"error": {type, message, recoverable, data}}``."""
     return {
         "error": {
@@ -131,7 +131,7 @@ def family_of(tool: Function) -> Family:
     return _FAMILIES[tool]
 
 
-def answered(family: Family, error: CorralError) -> Answer:
+def answered(family: Family, error: CorralError) -> Payload:
     """Answer a call with what went wrong.
 
     Raises:

@@ -20,12 +20,11 @@ from corral.coordination.sessions import registry as sessions
 from corral.coordination.sessions.registry import Arrival
 from corral.errors import InvalidInput
 from corral.models.identifiers import new_id
+from corral.models.payload import Payload
 from corral.server.mcp.acting import act, is_agent_of
-from corral.server.mcp.calls import Answer, Call, current
+from corral.server.mcp.calls import Call, current
 from corral.store.sessions import names as rows
 from corral.store.sessions import sessions as session_rows
-
-Row = dict[str, Any]
 
 
 class EmptyProgram(InvalidInput):
@@ -42,7 +41,7 @@ class InvalidAgentName(InvalidInput):
 
 async def registered(
     project_key: str, program: str, model: str, name: str, task_description: str, *, new: bool = False
-) -> Answer:
+) -> Payload:
     """Register the caller, and return the profile.
 
     Args:
@@ -55,7 +54,7 @@ async def registered(
     services = call.services
     about = {"program": program[:200], "model": model[:200], "task_description": task_description[:2000] or None}
 
-    def enter(conn: Connection, session_id: str | None, now: datetime) -> Answer:
+    def enter(conn: Connection, session_id: str | None, now: datetime) -> Payload:
         wanted = addresses.unused(conn, name) if new else name
         if session_id is None:
             who = str(sessions.over_http(conn, wanted, now)["session_id"])
@@ -118,7 +117,7 @@ def _on_connection(conn: Connection, call: Call, name: str, now: datetime) -> st
     return call.connection
 
 
-def profile(conn: Connection, name: str) -> Answer:
+def profile(conn: Connection, name: str) -> Payload:
     """An agent as Agent Mail describes one.
 
     Raises:

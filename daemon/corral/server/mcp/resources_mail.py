@@ -13,8 +13,9 @@ from corral.app.pages import MOST, SHOWN_BYTES, Page, page
 from corral.coordination.locks import table as locks
 from corral.coordination.mail import mailbox
 from corral.coordination.mail.addresses import Identity
+from corral.models.payload import Payload
 from corral.server.mcp.acting import act, contents, known_as, look
-from corral.server.mcp.calls import Answer, current, raised
+from corral.server.mcp.calls import current, raised
 from corral.server.mcp.tools.mail import entry
 
 
@@ -30,7 +31,7 @@ async def inbox(
 ) -> str:
     """An inbox of your own, the newest first."""
 
-    def fetch(conn: Connection, me: Identity, now: datetime) -> Answer:
+    def fetch(conn: Connection, me: Identity, now: datetime) -> Payload:
         found = mailbox.inbox(
             conn,
             me.session_id,
@@ -57,7 +58,7 @@ async def thread(thread_id: str, project: str = "", include_bodies: bool = False
     return _told({"thread_id": thread_id, "messages": found.rows[::-1], **_older(found)})
 
 
-def _older(found: Page) -> Answer:
+def _older(found: Page) -> Payload:
     return {"left_out": f"before={found.last['id']} tells what is older."} if found.cut else {}
 
 
@@ -75,7 +76,7 @@ async def file_reservations(slug: str, active_only: bool = True, after: str = ""
     return contents(rows, f"after={locks.place(found.last)}" if found.more else None)
 
 
-def _reservation(row: Answer, called: str) -> Answer:
+def _reservation(row: Payload, called: str) -> Payload:
     """A lock as Agent Mail shows one."""
     return {
         "id": row["lock_id"],
@@ -89,7 +90,7 @@ def _reservation(row: Answer, called: str) -> Answer:
     }
 
 
-def _told(answer: Answer) -> str:
+def _told(answer: Payload) -> str:
     return json.dumps({"project": str(current.get().services.project.root), **answer})
 
 

@@ -7,7 +7,8 @@ from typing import Any
 from corral.app import features as app_features
 from corral.app.pages import SHOWN_BYTES, page
 from corral.coordination.features import registry as features
-from corral.server.mcp.calls import Answer, Function, current, told
+from corral.models.payload import Payload
+from corral.server.mcp.calls import Function, current, told
 
 
 @told
@@ -18,7 +19,7 @@ async def register_feature(
     branch_name: str | None = None,
     merge_priority: int = features.USUAL_PRIORITY,
     metadata: dict[str, Any] | None = None,
-) -> Answer:
+) -> Payload:
     """Register a line of work with the paths, globs and logical keys that it will change; again: replaces them."""
     row, action = await app_features.register(
         current.get(),
@@ -33,21 +34,21 @@ async def register_feature(
 
 
 @told
-async def deregister_feature(feature_id: str, status: str = "completed") -> Answer:
+async def deregister_feature(feature_id: str, status: str = "completed") -> Payload:
     """End a feature (completed or cancelled): its claims count no more."""
     row = await app_features.deregister(current.get(), feature_id, status)
     return {"success": True, "feature_id": row["feature_id"], "status": row["status"]}
 
 
 @told
-async def get_feature(feature_id: str) -> Answer:
+async def get_feature(feature_id: str) -> Payload:
     """One feature: its claims, status, branch and who registered it."""
     row = await current.get().services.store.read(lambda conn: features.detail(conn, feature_id))
     return {"success": True, "feature": row}
 
 
 @told
-async def list_active_features() -> Answer:
+async def list_active_features() -> Payload:
     """Every feature whose claims count."""
     found = await current.get().services.store.read(lambda conn: page(features.active(conn), size=SHOWN_BYTES))
     return {"success": True, "features": found.rows, **({"left_out": "The younger ones."} if found.more else {})}
@@ -56,7 +57,7 @@ async def list_active_features() -> Answer:
 @told
 async def analyze_feature_conflicts(
     feature_id: str | None = None, candidate_feature_id: str | None = None, candidate_claims: list[str] | None = None
-) -> Answer:
+) -> Payload:
     """Can it go beside the active features? FULL: yes; PARTIAL: it meets some at the merge; SEQUENTIAL: only after them."""
     services, asked = current.get().services, feature_id or candidate_feature_id
     return {"success": True, **await app_features.analyze(services, asked, candidate_claims, SHOWN_BYTES)}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from corral.app.pages import SHOWN_BYTES, page
 from corral.coordination.sessions import handoffs
-from corral.server.mcp.calls import Answer, Function, current, told
+from corral.models.payload import Payload
+from corral.server.mcp.calls import Function, current, told
 
 
 @told
@@ -15,7 +16,7 @@ async def write_handoff(
     decisions: list[str] | str | None = None,
     next_steps: list[str] | str | None = None,
     relevant_files: list[str] | str | None = None,
-) -> Answer:
+) -> Payload:
     """Leave what the next session here has to know."""
     call = current.get()
     lists = {
@@ -31,7 +32,7 @@ async def write_handoff(
 
 
 @told
-async def read_handoff(agent_name: str | None = None, limit: int = 1) -> Answer:
+async def read_handoff(agent_name: str | None = None, limit: int = 1) -> Payload:
     """Handoffs, newest first: an agent's, or everybody's."""
     services = current.get().services
     found = await services.store.read(lambda conn: page(handoffs.recent(conn, agent_name, limit), size=SHOWN_BYTES))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from corral.errors import NotFound
-from corral.server.mcp.calls import Answer, Function, told
+from corral.models.payload import Payload
+from corral.server.mcp.calls import Function, told
 
 TOPICS = {
     "locks": (
@@ -56,7 +57,7 @@ TOPICS = {
 
 
 @told
-async def help(topic: str | None = None) -> Answer:
+async def help(topic: str | None = None) -> Payload:
     """How to use all this: topics without an argument, else one of them."""
     if topic is None:
         return {"success": True, "topics": list(TOPICS)}

@@ -17,15 +17,16 @@ from corral.app.projects import check_project, project_of
 from corral.coordination.mail import contacts
 from corral.coordination.mail.addresses import Identity
 from corral.coordination.sessions import changesets
+from corral.models.payload import Payload
 from corral.server.mcp.acting import Text, act, listed, look
-from corral.server.mcp.calls import Answer, Function, current, raised
+from corral.server.mcp.calls import Function, current, raised
 from corral.server.mcp.registration import profile, registered
 
 MOST_COMMITS = 100
 
 
 @raised
-async def health_check() -> Answer:
+async def health_check() -> Payload:
     """Whether the server is there, and where."""
     services = current.get().services
     said = json.loads(services.project.daemon_json.read_text(encoding="utf-8"))
@@ -39,7 +40,7 @@ async def health_check() -> Answer:
 
 
 @raised
-async def ensure_project(human_key: str) -> Answer:
+async def ensure_project(human_key: str) -> Payload:
     """The project that this server serves, named by the path of any of its worktrees."""
     services = current.get().services
     await services.work(lambda: check_project(services, human_key))
@@ -53,7 +54,7 @@ async def register_agent(
     name: Text = "",
     task_description: Text = "",
     project_key: Text = "",
-) -> Answer:
+) -> Payload:
     """Make yourself known, under a name of your choice beside your own, or under the one that you have or are given."""
     return await registered(project_key, program, model, name, task_description)
 
@@ -65,7 +66,7 @@ async def create_agent_identity(
     name_hint: Text = "",
     task_description: Text = "",
     project_key: Text = "",
-) -> Answer:
+) -> Payload:
     """Take a new name: the one hinted at if it is free, else one that is found for you."""
     return await registered(project_key, program, model, name_hint, task_description, new=True)
 
@@ -76,10 +77,10 @@ async def whois(
     project_key: Text = "",
     include_recent_commits: bool = True,
     commit_limit: int = 5,
-) -> Answer:
+) -> Payload:
     """The agent with a name: program, task, last heartbeat, what it submitted for landing."""
 
-    def find(conn: Connection) -> Answer:
+    def find(conn: Connection) -> Payload:
         found = profile(conn, agent_name)
         if include_recent_commits:
             theirs = changesets.of(conn, found["id"])["merges"]
@@ -103,13 +104,13 @@ async def request_contact(
     to_project: Text = "",
     reason: Text = "",
     ttl_seconds: int = contacts.REQUEST_S,
-) -> Answer:
+) -> Payload:
     """Ask to write to somebody. Inside a repository that is always granted: just send."""
     services = current.get().services
     if to_project:
         await services.work(lambda: check_project(services, to_project))
 
-    def ask(conn: Connection, me: Identity, now: datetime) -> Answer:
+    def ask(conn: Connection, me: Identity, now: datetime) -> Payload:
         return _ts(contacts.request(conn, me, to_agent, now, ttl_seconds))
 
     return await act(project_key, from_agent, ask)
@@ -123,10 +124,10 @@ async def respond_contact(
     project_key: Text = "",
     from_project: Text = "",
     ttl_seconds: int = contacts.CONTACT_S,
-) -> Answer:
+) -> Payload:
     """Answer a request for contact. Inside a repository mail is open to everybody: approved stays true."""
 
-    def answer(conn: Connection, me: Identity, now: datetime) -> Answer:
+    def answer(conn: Connection, me: Identity, now: datetime) -> Payload:
         return {**_ts(contacts.respond(conn, me, from_agent, now, ttl_seconds)), "updated": 0}
 
     return await act(project_key, to_agent, answer)
@@ -147,7 +148,7 @@ async def list_contacts(
     return listed(found.rows, "GET /api/v1/contacts tells the rest" if found.cut else None)
 
 
-def _ts(row: Answer) -> Answer:
+def _ts(row: Payload) -> Payload:
     """With instants as Agent Mail calls them."""
     return {key.removesuffix("_at") + "_ts" if key.endswith("_at") else key: value for key, value in row.items()}
 
@@ -157,7 +158,7 @@ async def set_contact_policy(
     policy: str,
     agent_name: Text = "",
     project_key: Text = "",
-) -> Answer:
+) -> Payload:
     """Choose who may write to you. Inside a repository that is everybody, whatever is chosen."""
     return await act(project_key, agent_name, lambda conn, me, now: contacts.choose(me, policy))
 

@@ -15,8 +15,9 @@ from corral.coordination.locks.keys import LockKey
 from corral.coordination.locks.waits import LockRequest
 from corral.errors import CorralError, InvalidInput, LockHeld, NotPermitted
 from corral.models.instants import iso
+from corral.models.payload import Payload
 from corral.server.mcp.acting import listed
-from corral.server.mcp.calls import Answer, Function, current, refusal, told
+from corral.server.mcp.calls import Function, current, refusal, told
 from corral.server.mcp.paths import inside
 from corral.store.sessions import sessions as session_rows
 
@@ -35,7 +36,7 @@ async def acquire_lock(
     ttl_minutes: float | None = USUAL_TTL_MINUTES,
     exclusive: bool = True,
     wait_seconds: float = 0,
-) -> Answer:
+) -> Payload:
     """Reserve a path, a glob or a logical key (api:, db:, event:, flag:, env:, contract:, feature:) in every checkout; of several
     all or none. wait_seconds: wait in turn, at most 100."""
     call = current.get()
@@ -82,7 +83,7 @@ _NOTHING = dict.fromkeys(("success", "action", "file_path", "expires_at", "reaso
 """The fields of the coordinator's answer: each of them is in every one."""
 
 
-def _failed(error: CorralError, file_path: str | list[str], reason: str) -> Answer:
+def _failed(error: CorralError, file_path: str | list[str], reason: str) -> Payload:
     named = file_path if isinstance(file_path, str) else ", ".join(file_path[:1])
     return {**_NOTHING, **refusal(error), "file_path": named[:500], "reason": reason}
 
@@ -101,7 +102,7 @@ async def _hung_up() -> None:
         pass
 
 
-def _refused(held: LockHeld) -> Answer:
+def _refused(held: LockHeld) -> Payload:
     first = held.details["conflicts"][0]
     circle = {"circle": held.details["circle"]} if "circle" in held.details else {}
     return {
@@ -119,7 +120,7 @@ def _refused(held: LockHeld) -> Answer:
 
 
 @told
-async def release_lock(file_path: str) -> Answer:
+async def release_lock(file_path: str) -> Payload:
     """Give up a lock of your own."""
     call = current.get()
     try:
@@ -152,7 +153,7 @@ async def check_locks(file_paths: list[str] | None = None, after: str | None = N
     return listed(found.rows, how)
 
 
-def coordinator_answers(conn: Connection, found: Iterable[Answer]) -> Iterator[Answer]:
+def coordinator_answers(conn: Connection, found: Iterable[Payload]) -> Iterator[Payload]:
     """Locks with the fields of the coordinator's that they do not have by themselves."""
     kinds: dict[str, str] = {}
     for row in found:

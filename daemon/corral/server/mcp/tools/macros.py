@@ -11,8 +11,9 @@ from corral.app.projects import check_project, project_of
 from corral.coordination.mail import mailbox, threads
 from corral.coordination.mail.addresses import Identity
 from corral.models.instants import iso
+from corral.models.payload import Payload
 from corral.server.mcp.acting import Text, Texts, act, look
-from corral.server.mcp.calls import Answer, Function, current, raised
+from corral.server.mcp.calls import Function, current, raised
 from corral.server.mcp.registration import registered
 from corral.server.mcp.tools.mail import entry, shown
 from corral.server.mcp.tools.reservations import give_back, reserve
@@ -31,10 +32,10 @@ async def macro_start_session(
     file_reservation_reason: Text = "macro-session",
     file_reservation_ttl_seconds: float = 3600,
     inbox_limit: int = 10,
-) -> Answer:
+) -> Payload:
     """Begin: the project, your name, the files that you reserve, your mail."""
     agent = await registered(human_key, program, model, agent_name, task_description)
-    held: Answer = {"granted": [], "conflicts": []}
+    held: Payload = {"granted": [], "conflicts": []}
     if file_reservation_paths:
         held = await reserve(
             "", agent["name"], file_reservation_paths, file_reservation_ttl_seconds, True, file_reservation_reason
@@ -60,12 +61,12 @@ async def macro_prepare_thread(
     include_examples: bool = True,
     inbox_limit: int = 10,
     include_inbox_bodies: bool = False,
-) -> Answer:
+) -> Payload:
     """Join a thread: your name, who has written what in it, your mail."""
     services = current.get().services
     await services.work(lambda: check_project(services, project_key))
     name = agent_name
-    agent: Answer = {}
+    agent: Payload = {}
     if register_if_missing or not name:
         agent = await registered("", program, model, name, task_description)
         name = agent["name"]
@@ -79,7 +80,7 @@ async def macro_prepare_thread(
     }
 
 
-def _thread(conn: Connection, thread_id: str, examples: int) -> Answer:
+def _thread(conn: Connection, thread_id: str, examples: int) -> Payload:
     meant = mailbox.thread_of(conn, thread_id) or thread_id
     last = (entry(row, bodies=True) for row in rows.thread(conn, meant, limit=examples))
     told = {**threads.summary(conn, meant), "examples": page(last, size=SHOWN_BYTES).rows[::-1]}
@@ -95,7 +96,7 @@ async def macro_file_reservation_cycle(
     auto_release: bool = False,
     project_key: Text = "",
     agent_name: Text = "",
-) -> Answer:
+) -> Payload:
     """Reserve paths; with auto_release give up again at once those that you did not hold before."""
     mine = await act(project_key, agent_name, _held_by)
     held = await reserve(project_key, agent_name, paths, ttl_seconds, exclusive, reason)
@@ -108,7 +109,7 @@ def _held_by(conn: Connection, me: Identity, now: datetime) -> frozenset[str]:
     return frozenset(row["lock_id"] for row in lock_rows.listing(conn, iso(now), [me.session_id]))
 
 
-async def _inbox(name: str, limit: int, *, bodies: bool = False) -> Answer:
+async def _inbox(name: str, limit: int, *, bodies: bool = False) -> Payload:
     def fetch(conn: Connection, me: Identity, now: datetime) -> Page:
         return shown(conn, me.session_id, mailbox.inbox(conn, me.session_id, limit=limit), now, bodies=bodies)
 

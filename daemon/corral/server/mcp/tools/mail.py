@@ -15,9 +15,10 @@ from corral.coordination.mail.addresses import EVERYBODY, Identity, known
 from corral.coordination.mail.messages import Letter, Sent
 from corral.errors import InvalidInput
 from corral.models.instants import after, iso
+from corral.models.payload import Payload
 from corral.models.states import RecipientRole
 from corral.server.mcp.acting import Text, Texts, act, is_agent_of, listed, look
-from corral.server.mcp.calls import Answer, Function, current, raised
+from corral.server.mcp.calls import Function, current, raised
 from corral.store.sessions import messages as rows
 
 
@@ -36,7 +37,7 @@ async def send_message(
     project_key: Text = "",
     sender_name: Text = "",
     broadcast: bool = False,
-) -> Answer:
+) -> Payload:
     """Send mail to agents by name, to roles, or to "all". importance: low, normal, high, urgent (holds the reader's stop)."""
     if broadcast and to:
         raise InvalidInput("A broadcast has no recipients of its own.", remedy='Leave `to` empty, or send to "all".')
@@ -68,7 +69,7 @@ async def reply_message(
     idempotency_key: Text = "",
     project_key: Text = "",
     sender_name: Text = "",
-) -> Answer:
+) -> Payload:
     """Answer a message in its thread; to its sender unless others are named."""
     letter = Letter(subject_prefix, body_md, to=to, cc=cc, bcc=bcc, idempotency_key=idempotency_key or None)
     roles = current.get().services.teams().members
@@ -120,7 +121,7 @@ def shown(conn: Connection, session_id: str, mail: Iterable[Mapping[str, Any]], 
     """As much of a session's mail as a model is told at once; what it is told whole has entered its context."""
     numbers: list[int] = []
 
-    def told() -> Iterator[Answer]:
+    def told() -> Iterator[Payload]:
         for row in mail:
             numbers.append(row["seq"])
             yield entry(row, bodies=bodies)
@@ -136,7 +137,7 @@ async def mark_message_read(
     message_id: int | str,
     project_key: Text = "",
     agent_name: Text = "",
-) -> Answer:
+) -> Payload:
     """Mark a message of your inbox as read."""
     receipt = await act(
         project_key, agent_name, lambda conn, me, now: messages.mark_read(conn, me.session_id, message_id, now)
@@ -149,7 +150,7 @@ async def acknowledge_message(
     message_id: int | str,
     project_key: Text = "",
     agent_name: Text = "",
-) -> Answer:
+) -> Payload:
     """Acknowledge a message of your inbox; that also marks it as read."""
     receipt = await act(
         project_key, agent_name, lambda conn, me, now: messages.acknowledge(conn, me.session_id, message_id, now)
@@ -172,7 +173,7 @@ async def search_messages(
     """Messages of the project that hold all the words, the best match first; agent_name: only those it sent or got."""
     call = current.get()
 
-    def find(conn: Connection) -> list[Answer]:
+    def find(conn: Connection) -> list[Payload]:
         meant = known(conn, agent_name) if agent_name else None
         session_id = meant["session_id"] if meant else None
         asker = session_id if meant and is_agent_of(call.connection, meant) else call.actor
@@ -187,7 +188,7 @@ async def search_messages(
 _FOUND = ("id", "subject", "importance", "ack_required", "created_ts", "thread_id", "from")
 
 
-def entry(row: Mapping[str, Any], *, bodies: bool = False) -> Answer:
+def entry(row: Mapping[str, Any], *, bodies: bool = False) -> Payload:
     """A message as Agent Mail's inbox and threads show it."""
     shape = {
         "id": row["seq"],
@@ -207,7 +208,7 @@ def entry(row: Mapping[str, Any], *, bodies: bool = False) -> Answer:
     return {**shape, **({"body_md": row["body"]} if bodies else {})}
 
 
-def payload(message: Mapping[str, Any], recipients: Sequence[Mapping[str, Any]]) -> Answer:
+def payload(message: Mapping[str, Any], recipients: Sequence[Mapping[str, Any]]) -> Payload:
     """A message as Agent Mail tells its sender of it."""
     services = current.get().services
     by_role = {role.value: [one["name"] for one in recipients if one["role"] == role.value] for role in RecipientRole}
@@ -226,7 +227,7 @@ def payload(message: Mapping[str, Any], recipients: Sequence[Mapping[str, Any]])
     }
 
 
-def _delivered(sent: Sent) -> Answer:
+def _delivered(sent: Sent) -> Payload:
     """The answer to a sender; beyond Agent Mail's: recipients that are gone (``bounced``), and a replay."""
     told = payload(sent.message, sent.recipients)
     return {

@@ -11,7 +11,8 @@ from corral.coordination.locks.table import Holder
 from corral.coordination.sessions import memory
 from corral.coordination.sessions import registry as sessions
 from corral.coordination.sessions.memory import Memory, Question
-from corral.server.mcp.calls import Answer, Function, current, told
+from corral.models.payload import Payload
+from corral.server.mcp.calls import Function, current, told
 from corral.store.rows.records import MemoryRow
 
 
@@ -23,7 +24,7 @@ async def remember(
     outcome: str | None = None,
     lessons: list[str] | None = None,
     tags: list[str] | None = None,
-) -> Answer:
+) -> Payload:
     """Keep for all later sessions what was found out, decided or went wrong."""
     call = current.get()
     it, now = Memory(summary, event_type, details, outcome, lessons or (), tags or ()), call.services.now()
@@ -42,7 +43,7 @@ async def recall(
     event_type: str | None = None,
     limit: int = 10,
     min_relevance: float = 0,
-) -> Answer:
+) -> Payload:
     """Lessons of earlier sessions, by words, tags and age; look before you start."""
     services = current.get().services
     asked, now = Question(query or "", tags or (), event_type, limit, min_relevance), services.now()

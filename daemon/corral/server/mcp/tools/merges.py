@@ -14,14 +14,15 @@ from corral.git.checkouts.status import changes
 from corral.git.process.command import open_checkout
 from corral.landing import requests
 from corral.models import merges as shapes
+from corral.models.payload import Payload
 from corral.models.states import OPEN_MERGES
-from corral.server.mcp.calls import Answer, Function, current, told
+from corral.server.mcp.calls import Function, current, told
 from corral.store.merges import merges as rows
 from corral.store.sessions import sessions as session_rows
 
 
 @told
-async def request_merge(branch: str | None = None, target: str | None = None, task_id: str | None = None) -> Answer:
+async def request_merge(branch: str | None = None, target: str | None = None, task_id: str | None = None) -> Payload:
     """Queue a branch (default: that of your worktree) for its target; what is committed lands once it verifies green."""
     call = current.get()
     services = call.services
@@ -56,7 +57,7 @@ def _checked_out(worktree: str | None) -> tuple[str, list[str]]:
 
 
 @told
-async def merge_status(merge_id: str | None = None, branch: str | None = None) -> Answer:
+async def merge_status(merge_id: str | None = None, branch: str | None = None) -> Payload:
     """Where a merge request stands (the branch's newest), with its conflicts and receipt; without arguments, the open queue."""
     services = current.get().services
     if merge_id is None and branch is None:

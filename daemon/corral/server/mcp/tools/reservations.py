@@ -21,12 +21,12 @@ from corral.coordination.mail.addresses import Identity
 from corral.coordination.sessions import registry as sessions
 from corral.errors import CorralError, InvalidInput, NotPermitted
 from corral.models.instants import iso
+from corral.models.payload import Payload
 from corral.server.mcp.acting import Text, Texts, act, known_as
-from corral.server.mcp.calls import Answer, Function, complaint, current, raised
+from corral.server.mcp.calls import Function, complaint, current, raised
 from corral.server.mcp.paths import inside
 from corral.store.sessions import sessions as session_rows
 
-Row = dict[str, Any]
 Some = Annotated[
     tuple[str | int, ...] | None, BeforeValidator(lambda value: (value,) if isinstance(value, str | int) else value)
 ]
@@ -57,7 +57,7 @@ async def file_reservation_paths(
     project_key: Text = "",
     agent_name: Text = "",
     idempotency_key: Text = "",
-) -> Answer:
+) -> Payload:
     """Reserve paths and globs before you edit them. Conflicting ones are not granted: see `conflicts`, with the holders."""
     wanted = (project_key, agent_name, paths, ttl_seconds, exclusive, reason)
     if not idempotency_key:
@@ -74,13 +74,13 @@ async def file_reservation_paths(
 
 async def reserve(
     project_key: str, agent_name: str, paths: Sequence[str], ttl_s: float, exclusive: bool, reason: str
-) -> Answer:
+) -> Payload:
     """Reserve each path that is free: ``{granted, conflicts}``; also for tools that do more than that."""
     if not paths:
         raise EmptyPaths("No path was given.")
     keys, wrong = await _read(paths)
 
-    def take(conn: Connection, me: Identity, now: datetime) -> Answer:
+    def take(conn: Connection, me: Identity, now: datetime) -> Payload:
         taken, refused = locks.acquire_each(
             conn, list(keys.values()), _holder(conn, me), now, ttl_s=ttl_s, exclusive=exclusive, reason=reason or None
         )
@@ -92,7 +92,7 @@ async def reserve(
     return await act(project_key, agent_name, take)
 
 
-async def _read(paths: Iterable[str | int]) -> tuple[dict[str, LockKey], list[Answer]]:
+async def _read(paths: Iterable[str | int]) -> tuple[dict[str, LockKey], list[Payload]]:
     """The lock key of each path; for a path without one, the reason.
 
     Raises:
@@ -101,7 +101,7 @@ async def _read(paths: Iterable[str | int]) -> tuple[dict[str, LockKey], list[An
     """
     services = current.get().services
 
-    def read() -> tuple[dict[str, LockKey], list[Answer]]:
+    def read() -> tuple[dict[str, LockKey], list[Payload]]:
         found = {path: inside(services.project, path) for path in map(str, paths)}
         try:
             return dict(zip(found, parse(services, list(found.values())), strict=True)), []
@@ -126,7 +126,9 @@ def _refusal(services: Services, path: str) -> CorralError | None:
     return None
 
 
-def _conflicts(conn: Connection, keys: Mapping[str, LockKey], refused: Mapping[LockKey, list[Row]]) -> list[Answer]:
+def _conflicts(
+    conn: Connection, keys: Mapping[str, LockKey], refused: Mapping[LockKey, list[Payload]]
+) -> list[Payload]:
     return [{"path": path, "holders": _holders(conn, refused[key])} for path, key in keys.items() if key in refused]
 
 
@@ -136,18 +138,18 @@ async def release_file_reservations(
     file_reservation_ids: Some = None,
     project_key: Text = "",
     agent_name: Text = "",
-) -> Answer:
+) -> Payload:
     """Give up your reservations: those named, or all."""
     return await give_back(project_key, agent_name, paths, file_reservation_ids)
 
 
 async def give_back(
     project_key: str, agent_name: str, paths: Sequence[str | int] | None, ids: Sequence[str | int] | None = None
-) -> Answer:
+) -> Payload:
     """Release what is named, or everything: ``{released, released_at}``; also for tools that do more than that."""
     (keys, _), lock_ids = await _read(_named(paths, EmptyPaths)), _named(ids, EmptyIds)
 
-    def free(conn: Connection, me: Identity, now: datetime) -> Answer:
+    def free(conn: Connection, me: Identity, now: datetime) -> Payload:
         released = locks.release(conn, list(keys.values()), _holder(conn, me), now, lock_ids=lock_ids)
         return {"released": len({row["match_key"] for row in released}), "released_at": iso(now)}
 
@@ -161,7 +163,7 @@ async def renew_file_reservations(
     file_reservation_ids: Some = None,
     project_key: Text = "",
     agent_name: Text = "",
-) -> Answer:
+) -> Payload:
     """Let your reservations last longer: those named, or all."""
     keys, _ = await _read(_named(paths, EmptyPaths))
     lock_ids = _named(file_reservation_ids, EmptyIds)
@@ -192,12 +194,12 @@ async def force_release_file_reservation(
     notify_previous: bool = True,
     project_key: Text = "",
     agent_name: Text = "",
-) -> Answer:
+) -> Payload:
     """Take a reservation from an agent without a heartbeat; an active one is named to you instead (RESERVATION_ACTIVE)."""
     services, lock_ids = current.get().services, [str(file_reservation_id)]
     seen = await lock_activity.signs(services, (), lock_ids)
 
-    def force(conn: Connection, me: Identity, now: datetime) -> Answer:
+    def force(conn: Connection, me: Identity, now: datetime) -> Payload:
         holder = _holder(conn, me)
         taken = stale_holders.force_release(
             conn, (), lock_ids, seen, holder, now, note=note[:2000], notify=notify_previous
@@ -213,7 +215,7 @@ async def force_release_file_reservation(
 
 
 @raised
-async def check_file_reservation_conflicts(paths: Texts, project_key: Text = "", agent_name: Text = "") -> Answer:
+async def check_file_reservation_conflicts(paths: Texts, project_key: Text = "", agent_name: Text = "") -> Payload:
     """Whether paths are free for you, without reserving them."""
     if not paths:
         raise EmptyPaths("No path was given.")
@@ -223,7 +225,7 @@ async def check_file_reservation_conflicts(paths: Texts, project_key: Text = "",
     (keys, wrong), now = await _read(paths), services.now()
     me = await act(project_key, agent_name, lambda conn, me, _now: _holder(conn, me))
 
-    def look(conn: Connection) -> Answer:
+    def look(conn: Connection) -> Payload:
         found = locks.obstacles(conn, list(keys.values()), me, now, exclusive=True)
         nobody = Holder("")
         touched = {row["lock_id"]: row for key in keys.values() for row in locks.overlapping(conn, key, nobody, now)}
@@ -265,7 +267,7 @@ def _named(given: Sequence[str | int] | None, empty: type[InvalidInput]) -> list
     return [str(one) for one in given or ()]
 
 
-def _granted(row: Mapping[str, Any]) -> Answer:
+def _granted(row: Mapping[str, Any]) -> Payload:
     return {
         "id": row["lock_id"],
         "path_pattern": row["file_path"],
@@ -275,7 +277,7 @@ def _granted(row: Mapping[str, Any]) -> Answer:
     }
 
 
-def _holders(conn: Connection, conflicts: Sequence[Row]) -> list[Answer]:
+def _holders(conn: Connection, conflicts: Sequence[Payload]) -> list[Payload]:
     called = known_as(conn, ((row["session_id"], row["holder"]) for row in conflicts))
     return [
         {
@@ -289,7 +291,7 @@ def _holders(conn: Connection, conflicts: Sequence[Row]) -> list[Answer]:
     ]
 
 
-def _former(row: Row) -> Answer:
+def _former(row: Payload) -> Payload:
     seen = {key.removesuffix("_at") + "_ts": at for key, at in row.items() if key.startswith("last_")}
     return {**_granted(row), "agent": row["locked_by"], "stale_reasons": row["stale_reasons"], **seen}
 

@@ -11,7 +11,8 @@ from corral.coordination.sessions import discovery
 from corral.coordination.sessions import registry as sessions
 from corral.coordination.sessions.registry import Arrival
 from corral.errors import InvalidInput
-from corral.server.mcp.calls import Answer, Function, current, told
+from corral.models.payload import Payload
+from corral.server.mcp.calls import Function, current, told
 
 MAX_TASK = 2000
 _SHOWN = (
@@ -31,14 +32,14 @@ _SHOWN = (
 @told
 async def register_session(
     capabilities: list[str] | None = None, current_task: str | None = None, agent_name: str | None = None
-) -> Answer:
+) -> Payload:
     """Tell the others who you are, what you can do and what you are doing. Call it again when that changes."""
     call = current.get()
     if current_task is not None and len(current_task) > MAX_TASK:
         raise InvalidInput(f"A task of {len(current_task)} characters is too long.", remedy=f"Use at most {MAX_TASK}.")
     able, now = discovery.check_capabilities(capabilities or ()), call.services.now()
 
-    def enter(conn: Connection, me: Holder) -> Answer:
+    def enter(conn: Connection, me: Holder) -> Payload:
         before = sessions.find(conn, me.session_id)
         arrival = Arrival(
             session_id=me.session_id,
@@ -58,13 +59,13 @@ async def register_session(
 
 
 @told
-async def heartbeat() -> Answer:
+async def heartbeat() -> Payload:
     """Say that you are alive; any other call does so too."""
     return {"success": True, "session_id": await current.get().write(lambda _conn, me: me.session_id)}
 
 
 @told
-async def discover_agents(capability: str | None = None, status: str | None = None) -> Answer:
+async def discover_agents(capability: str | None = None, status: str | None = None) -> Payload:
     """Agents and their tasks. status: active, idle, stalled or disconnected (left out unless asked for)."""
     services = current.get().services
 
@@ -79,7 +80,7 @@ async def discover_agents(capability: str | None = None, status: str | None = No
 
 
 @told
-async def cleanup_dead_agents(stale_threshold_minutes: float = 15) -> Answer:
+async def cleanup_dead_agents(stale_threshold_minutes: float = 15) -> Payload:
     """Give up sessions of which nothing was heard for so long; their locks come free."""
     return await session_sweep.clean_up(current.get().services, stale_threshold_minutes)
 

@@ -8,10 +8,9 @@ from typing import Any
 from corral.app import completion
 from corral.app import tasks as app_tasks
 from corral.errors import LeaseLost, NotFound
-from corral.server.mcp.calls import Answer, Function, current, refusal, told
+from corral.models.payload import Payload
+from corral.server.mcp.calls import Function, current, refusal, told
 from corral.work.tasks import tasks
-
-Row = dict[str, Any]
 
 
 @told
@@ -28,7 +27,7 @@ async def submit_work(
     prompt: str | None = None,
     idempotency_key: str | None = None,
     agent: str | None = None,
-) -> Answer:
+) -> Payload:
     """Queue a task (priority 10 first). With a command, a prompt or an agent (of the team, or a definition) a worker executes
     it in a worktree of its own and lands it; without, a session claims it by get_work. claims: paths and keys it will change."""
     call = current.get()
@@ -51,7 +50,7 @@ async def submit_work(
 
 
 @told
-async def get_work(task_types: list[str] | None = None) -> Answer:
+async def get_work(task_types: list[str] | None = None) -> Payload:
     """Claim the next task that is for sessions: it is yours until you complete it or your session ends. also_held: what you
     claimed before and have not completed."""
     return await app_tasks.claim(current.get(), task_types or ())
@@ -60,7 +59,7 @@ async def get_work(task_types: list[str] | None = None) -> Answer:
 @told
 async def complete_work(
     task_id: str, success: bool, result: dict[str, Any] | None = None, error_message: str | None = None
-) -> Answer:
+) -> Payload:
     """End a task that you claimed; what you committed in a worktree that Corral made for you lands. A failed task is not tried
     again by itself; result.error_code says why."""
     call = current.get()
@@ -72,23 +71,23 @@ async def complete_work(
 
 
 @told
-async def get_task(task_id: str) -> Answer:
+async def get_task(task_id: str) -> Payload:
     """A task's status, input and result, of any task; reading changes nothing."""
     return await _found(task_id, current.get().services.store.read(lambda conn: tasks.read(conn, task_id)))
 
 
 @told
-async def cancel_task_convention(task_id: str, reason: str) -> Answer:
+async def cancel_task_convention(task_id: str, reason: str) -> Payload:
     """Cancel any task, running or not: it ends failed, with result.error_code "cancelled_by_orchestrator" and the reason."""
     return await _found(task_id, _cancelled(task_id, reason))
 
 
-async def _cancelled(task_id: str, reason: str) -> Row:
+async def _cancelled(task_id: str, reason: str) -> Payload:
     row = await app_tasks.cancel(current.get().services, task_id, reason=reason, convention=True)
     return {"task_id": row["task_id"], "status": row["status"], "result": row["result"]}
 
 
-async def _found(task_id: str, wanted: Awaitable[Row]) -> Answer:
+async def _found(task_id: str, wanted: Awaitable[Payload]) -> Payload:
     try:
         return {"success": True, **await wanted}
     except NotFound as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import BaseModel, Field
 from sqlalchemy import Connection
@@ -19,6 +19,7 @@ from corral.coordination.mail import mailbox, mailing, threads
 from corral.coordination.mail.addresses import Identity
 from corral.coordination.sessions import registry as sessions
 from corral.models.instants import iso
+from corral.models.payload import Payload
 from corral.server.http.routes.callers import Caller, act
 from corral.server.http.routes.daemon import Project
 from corral.server.http.routes.sessions.sessions import Naming, give_name, whole
@@ -26,7 +27,6 @@ from corral.server.http.routing import Routes
 from corral.store.sessions import locks as lock_rows
 from corral.store.sessions import mailbox as rows
 
-Row = dict[str, Any]
 router = Routes("macros", "/macros")
 MOST_MAIL = 200
 
@@ -70,8 +70,8 @@ class Reserved(BaseModel):
     """The reserved paths, and the holders of the others."""
 
     success: Literal[True] = True
-    locks: list[Row]
-    conflicts: list[Row]
+    locks: list[Payload]
+    conflicts: list[Payload]
 
 
 class Begun(BaseModel):
@@ -79,8 +79,8 @@ class Begun(BaseModel):
 
     success: Literal[True] = True
     project: Project
-    session: Row
-    inbox: list[Row]
+    session: Payload
+    inbox: list[Payload]
     inbox_left_out: bool
 
 
@@ -94,7 +94,7 @@ class Thread(BaseModel):
     thread_id: str
     summary: dict[str, list[str]]
     total_messages: int
-    examples: list[Row]
+    examples: list[Payload]
 
 
 class Joined(Begun):
@@ -114,7 +114,7 @@ async def start_session(services: Services, said: Beginning) -> Started:
     """Begin: a session and its name, the files that it reserves, its mail."""
     now, keys = services.now(), parse(services, said.paths)
 
-    def begin(conn: Connection) -> tuple[str, Row]:
+    def begin(conn: Connection) -> tuple[str, Payload]:
         me = _enter(conn, said, now)
         held = _reserve(conn, keys, me, said, now) if keys else {"locks": [], "conflicts": []}
         return me.holder.session_id, held
@@ -131,7 +131,7 @@ async def prepare_thread(services: Services, said: Joining) -> Joined:
     who = await services.store.write(lambda conn: _enter(conn, said, now).holder.session_id)
     services.nudge("sessions")
 
-    def look(conn: Connection) -> Row:
+    def look(conn: Connection) -> Payload:
         meant = mailbox.thread_of(conn, said.thread_id) or said.thread_id
         last = (mailing.wire(one) for one in rows.thread(conn, meant, limit=said.examples))
         told = {**threads.summary(conn, meant), "examples": page(last, size=SHOWN_BYTES).rows[::-1]}
@@ -147,7 +147,7 @@ async def reservation_cycle(services: Services, said: Cycle) -> Cycled:
     """Reserve paths, each that is free; with ``auto_release`` give up again at once what the session did not hold before."""
     keys = parse(services, said.paths)
 
-    def turn(conn: Connection, _me: Identity, now: datetime) -> Row:
+    def turn(conn: Connection, _me: Identity, now: datetime) -> Payload:
         me = speaker(conn, said.session_id, now)
         before = {row["lock_id"] for row in lock_rows.listing(conn, iso(now), [me.holder.session_id])}
         held = _reserve(conn, keys, me, said, now, exclusive=said.exclusive)
@@ -168,16 +168,16 @@ def _enter(conn: Connection, said: Entering, now: datetime) -> Speaker:
 
 def _reserve(
     conn: Connection, keys: list[LockKey], me: Speaker, said: Reserving, now: datetime, *, exclusive: bool = True
-) -> Row:
+) -> Payload:
     why = said.reason or None
     taken, refused = locks.acquire_each(conn, keys, me.holder, now, ttl_s=said.ttl_s, exclusive=exclusive, reason=why)
     own = [locks.wire({**row, "agent_name": me.name}) for row in taken]
     return {"locks": own, "conflicts": [row for found in refused.values() for row in found]}
 
 
-async def _begun(services: Services, session_id: str, limit: int) -> Row:
+async def _begun(services: Services, session_id: str, limit: int) -> Payload:
 
-    def look(conn: Connection) -> Row:
+    def look(conn: Connection) -> Payload:
         mail = page(map(mailing.wire, mailbox.inbox(conn, session_id, limit=limit)), limit, size=SHOWN_BYTES)
         session = whole(conn, sessions.find(conn, session_id), services.teams().capabilities)
         return {"session": session, "inbox": mail.rows, "inbox_left_out": mail.cut}
