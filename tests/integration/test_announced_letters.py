@@ -18,6 +18,7 @@ from corral.coordination.mail.addresses import MOST_RECIPIENTS, Identity
 from corral.coordination.sessions import registry as sessions
 from corral.coordination.sessions.registry import Arrival
 from corral.git.process.command import open_repository
+from corral.models.events import TASK_SETBACKS, EventKind
 from corral.models.instants import iso
 from corral.models.states import Importance
 from corral.models.tasks import read_submissions
@@ -32,15 +33,22 @@ from corral.store.tasks import tasks as task_rows
 from corral.work.tasks import tasks
 from tests.conftest import git
 
+COMPLETED = EventKind.TASK_COMPLETED({"attempt": 1, "head_sha": None})
 
-def test_a_letter_that_cannot_be_written_stops_none_that_follow(tmp_path: Path, repo: Path) -> None:
+
+@pytest.fixture
+def db(tmp_path: Path) -> Iterator[Database]:
     open_schema(tmp_path / "corral.db")
-    db, now = Database(tmp_path / "corral.db"), datetime.now(timezone.utc)
+    database = Database(tmp_path / "corral.db")
+    yield database
+    database.close()
+
+
+def test_a_letter_that_cannot_be_written_stops_none_that_follow(db: Database, repo: Path) -> None:
+    now = datetime.now(timezone.utc)
 
     def ended(conn: Connection, submitter: str) -> None:
-        (wanted,) = read_submissions([{"title": "t", "command": "true", "submitted_by": submitter}])
-        row = tasks.submit(conn, wanted, now, Tasks())
-        events.record(conn, now, "task.completed", task_id=row["task_id"])
+        events.record(conn, now, COMPLETED, task_id=_submitted(conn, now, submitted_by=submitter))
 
     db.write(lambda conn: sessions.register(conn, Arrival(session_id="boss"), now))
     for submitter in (" nobody finds it ", "boss"):
@@ -50,15 +58,6 @@ def test_a_letter_that_cannot_be_written_stops_none_that_follow(tmp_path: Path, 
     assert mail["kind"] == "task.completed"
     (bounced,) = [row for row in db.read(events.listing) if row["kind"] == "message.bounced"]
     assert bounced["task_id"] and bounced["data"]["recipients"] == [" nobody finds it "]
-    db.close()
-
-
-@pytest.fixture
-def db(tmp_path: Path) -> Iterator[Database]:
-    open_schema(tmp_path / "corral.db")
-    database = Database(tmp_path / "corral.db")
-    yield database
-    database.close()
 
 
 def _submitted(conn: Connection, now: datetime, **how: Any) -> Any:
@@ -80,7 +79,7 @@ def test_a_batch_with_more_participants_than_a_letter_can_name_is_summed_up_for_
         ended = {"status": "cancelled", "completed_at": iso(now)}
         conn.execute(update(task_table).values(ended))
         for _twice in range(2):
-            events.record(conn, now, "task.cancelled", task_id=task)
+            events.record(conn, now, EventKind.TASK_CANCELLED({"error_code": None}), task_id=task)
 
     db.write(end)
     Announcer(db, open_repository(repo / ".git"), lambda: None).step(now)
@@ -128,7 +127,7 @@ def test_whoever_worked_on_a_batch_is_sent_its_summary_too(db: Database, repo: P
         task = _submitted(conn, now, submitted_by="chief", thread_id="b")
         task_rows.lease(conn, first, session_id="coder", now=iso(now), lease_expires_at=iso(now))
         conn.execute(update(task_table).values(status="completed", completed_at=iso(now)))
-        events.record(conn, now, "task.completed", task_id=task)
+        events.record(conn, now, COMPLETED, task_id=task)
 
     db.write(end)
     Announcer(db, open_repository(repo / ".git"), lambda: None).step(now)
@@ -156,8 +155,8 @@ def test_a_failure_tells_all_that_was_tried_and_all_that_is_left_of_it(db: Datab
         ended = {"status": "failed", "completed_at": iso(now), "result": {"parsed": 3}, **said}
         task_rows.lease(conn, task, session_id="w", now=iso(now), lease_expires_at=iso(now))
         task_rows.move(conn, task, ("running",), ended, attempt=left)
-        events.record(conn, now, "task.retried", task_id=task, data={"error_message": "One test fails."})
-        events.record(conn, now, "task.failed", task_id=task, data=said)
+        events.record(conn, now, EventKind.TASK_RETRIED({**said, "error_message": "One test fails."}), task_id=task)
+        events.record(conn, now, EventKind.TASK_FAILED(said), task_id=task)
 
     db.write(fail)
     Announcer(db, open_repository(repo / ".git"), lambda: None).step(now)
@@ -181,7 +180,7 @@ def test_what_a_letter_carries_of_many_files_is_bounded_and_says_how_many(db: Da
         task = _submitted(conn, now, submitted_by="boss")
         result = {"files_changed": [f"src/{number}.py" for number in range(50_000)]}
         conn.execute(update(task_table).values(status="completed", completed_at=iso(now), result=result))
-        events.record(conn, now, "task.completed", task_id=task)
+        events.record(conn, now, COMPLETED, task_id=task)
 
     db.write(complete)
     Announcer(db, open_repository(repo / ".git"), lambda: None).step(now)
@@ -222,7 +221,7 @@ def test_whom_a_batch_does_not_reach_its_others_are_told(db: Database, repo: Pat
         # Claimed, and over before its worker was a session: nobody expects to reach that one.
         ended = {"status": "failed", "error_code": "x", "completed_at": iso(now)}
         conn.execute(update(task_table).values(ended))
-        events.record(conn, now, "task.failed", task_id=task)
+        events.record(conn, now, EventKind.TASK_FAILED({"error_code": "x"}), task_id=task)
         sessions.register(conn, Arrival(session_id="bystander"), now)
         return task
 
@@ -279,7 +278,7 @@ def test_the_letter_about_a_failure_waits_until_what_was_made_is_saved_but_not_f
         place = {"worktree_id": "w", "name": "w", "path": "/w", "branch": "b", "base_sha": "0" * 40, "purpose": "task",
                  "provision": {}, "task_id": task, "state": "reclaiming", "created_at": iso(now)}  # fmt: skip
         conn.execute(insert(worktree_table).values(place))
-        events.record(conn, now, "task.failed", task_id=task)
+        events.record(conn, now, EventKind.TASK_FAILED({"error_code": "x"}), task_id=task)
         return task
 
     db.write(fail)
@@ -299,7 +298,7 @@ def test_the_summary_of_a_batch_comes_after_all_that_is_said_of_its_tasks(db: Da
         made = [_submitted(conn, now, submitted_by="boss", thread_id="batch") for _ in range(3)]
         conn.execute(update(task_table).values(status="completed", completed_at=iso(now)))
         for task in made:
-            events.record(conn, now, "task.completed", task_id=task)
+            events.record(conn, now, COMPLETED, task_id=task)
 
     db.write(end)
     Announcer(db, open_repository(repo / ".git"), lambda: None).step(now)
@@ -319,7 +318,8 @@ def test_a_batch_is_summed_up_once_when_tasks_failed_and_once_when_all_is_comple
             .where(task_table.c.task_id == task)
             .values(status=status, error_code="x" if status == "failed" else None, completed_at=at)
         )
-        events.record(conn, now, f"task.{status}", task_id=task)
+        event = COMPLETED if status == "completed" else TASK_SETBACKS[status]({"error_code": "x"})
+        events.record(conn, now, event, task_id=task)
 
     def summaries(*ended: tuple[str, str]) -> list[str]:
         for task, status in ended:

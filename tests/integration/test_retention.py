@@ -35,6 +35,7 @@ from tests.coordinated import Coordinated, rested
 
 THEN = datetime(2026, 1, 1, tzinfo=timezone.utc)
 LATER = THEN + timedelta(days=400)
+LARGE = EventKind.CHANGE_UNANNOUNCED({"paths": ["x" * 500], "checkout": "/c"})
 
 
 @dataclass
@@ -93,7 +94,7 @@ class World:
         )  # fmt: skip
 
     def event(self, kind: str, at: datetime = THEN, **about: Any) -> None:
-        self.db.write(lambda conn: events.record(conn, at, kind, **about))
+        self.put(tables.events, at=iso(at), kind=kind, data={}, **about)
 
     def message(self, subject: str, to: str, *, ack: bool = False, **receipt: datetime) -> None:
         def send(conn: Connection) -> None:
@@ -227,7 +228,7 @@ def test_no_batch_keeps_the_writer_long_and_the_file_shrinks(world: World, monke
 
     def fill(conn: Connection) -> None:
         for number in range(12_000):
-            events.record(conn, THEN, EventKind.EDIT_DENIED, session_id=f"s{number}", data={"text": "x" * 500})
+            events.record(conn, THEN, LARGE, session_id=f"s{number}")
 
     world.db.write(fill)
     rested(world.db.path)
@@ -356,7 +357,7 @@ def test_damage_is_found_by_the_daily_look(world: World, monkeypatch: pytest.Mon
 
     def fill(conn: Connection) -> None:
         for _ in range(500):
-            events.record(conn, LATER, EventKind.EDIT_DENIED, data={"text": "x" * 500})
+            events.record(conn, LATER, LARGE)
 
     world.db.write(fill)
     rested(world.db.path)

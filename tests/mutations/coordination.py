@@ -79,7 +79,7 @@ MUTATIONS = (
         ("a completion does not name the commit that was handed in", 'found.get("head_sha") or result', "result", COMPLETED, "MESSAGE-1"),
         ("a completion does not name the changed files", 'changed = found.get("files") or', "changed =", COMPLETED, "MESSAGE-1"),
         ("a completion does not say how long it took", '"duration_s": _duration(event, task)}', '"duration_s": None}', COMPLETED, "MESSAGE-1"),
-        ("a completion is as urgent as a failure", "Importance.NORMAL if done else Importance.HIGH", "Importance.HIGH", COMPLETED, "MESSAGE-1"),
+        ("a completion is as urgent as a failure", "Importance.HIGH if done is None else Importance.NORMAL", "Importance.HIGH", COMPLETED, "MESSAGE-1"),
         ("a failure does not tell what was tried", '"attempted_actions": tried', '"attempted_actions": []',
          "integration/test_announced_letters.py::test_a_failure_tells_all_that_was_tried_and_all_that_is_left_of_it", "MESSAGE-2"),
         ("whoever worked on a batch is not told of its end", "[*submitted, *present]", "[*submitted]",

@@ -95,12 +95,15 @@ MUTATIONS = (
         ("an accepted cancellation yields to success", 'if before["cancel_reason"] is not None:\n        convention',
          'if before["cancel_reason"] is not None and not ending.success:\n        convention',
          f"{TASKS}::test_cancelling_what_runs_asks_once_and_counts_whatever_the_worker_says", "FR-QUEUE-003"),
-        ("an interruption costs an attempt", '{"status": TaskStatus.INTERRUPTED, "attempts": max(0, before["attempts"] - 1), **why}',
+        ("an interruption costs an attempt", '{"status": TaskStatus.INTERRUPTED, "attempts": max(0, number - 1), **why}',
          '{"status": TaskStatus.INTERRUPTED, **why}',
          (f"{TASKS}::test_an_interruption_is_no_attempt_and_no_pause",), "FR-QUEUE-005"),
         ("a convention's end has no code", 'told = {**(result or {}), "error_code": CANCELLED_BY_ORCHESTRATOR', 'told = {**(result or {}), "error_code": None',
          f"{LEASES}::test_the_convention_ends_a_task_as_failed_with_code_and_reason", "CANCEL-1"),
-        ("a retry is not in the log", 'kind = EventKind.TASK_RETRIED if status == TaskStatus.PENDING', 'kind = EventKind.TASK_RESUMED if status == TaskStatus.PENDING',
+    ),
+    *rows(
+        "daemon/corral/models/events.py",
+        ("a retry is not in the log", "TaskStatus.PENDING: EventKind.TASK_RETRIED", "TaskStatus.PENDING: EventKind.TASK_REQUEUED",
          LOGGED, "FR-MONITOR-001"),
     ),
     *rows(

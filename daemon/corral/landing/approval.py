@@ -150,8 +150,8 @@ def approve(conn: Connection, merge_id: str, head_sha: str, paths: list[str], no
             if is_open
             else "Nothing to do.",
         )
-    data = {"head_sha": head_sha, "paths": paths[:MOST_NAMED]}
-    events.record(conn, now, EventKind.MERGE_APPROVED, task_id=row["task_id"], merge_id=row["merge_id"], data=data)
+    approved = EventKind.MERGE_APPROVED({"head_sha": head_sha, "paths": paths[:MOST_NAMED]})
+    events.record(conn, now, approved, task_id=row["task_id"], merge_id=row["merge_id"])
     return row
 
 

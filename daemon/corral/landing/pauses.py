@@ -39,9 +39,8 @@ def record_fault(conn: Connection, merge: MergeRow, why: str, now: datetime, *, 
         return
     rows.count(conn, target, number=setback.failures, reason=why, look_at=after(now, setback.look_s), now=now)
     if before < rows.PAUSE_AFTER <= setback.failures:
-        events.record(
-            conn, now, EventKind.TARGET_PAUSED, merge_id=row["merge_id"], data={"target": target, "reason": why}
-        )
+        paused = EventKind.TARGET_PAUSED({"target": target, "reason": why})
+        events.record(conn, now, paused, merge_id=row["merge_id"])
 
 
 def record_death(conn: Connection, merge: MergeRow, now: datetime) -> None:
@@ -62,7 +61,7 @@ def record_verdict(conn: Connection, target: str, now: datetime) -> None:
     """A request of the target was judged, so whatever kept the others from it is over: they need not wait any longer."""
     if rows.clear(conn, target):
         merges.end_waits(conn, target)
-        events.record(conn, now, EventKind.TARGET_RESUMED, data={"target": target})
+        events.record(conn, now, EventKind.TARGET_RESUMED({"target": target}))
 
 
 def any_counted(conn: Connection) -> bool:

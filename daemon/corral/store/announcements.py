@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from sqlalchemy import ColumnElement, Connection, and_, select, update
 
@@ -12,15 +13,18 @@ from corral.store.engine.fetch import fetch_all
 from corral.store.events import move_position, position
 from corral.store.merges import of_tasks as merge_tasks
 from corral.store.rows.mail import UnseenMessage
-from corral.store.rows.records import AttemptEnd, EventRow, Salvaged
+from corral.store.rows.records import AttemptEnd, EventRow
 from corral.store.rows.tasks import BatchTask
 from corral.store.schema import attempts as attempts_table
 from corral.store.schema import events, merge_requests, tasks, worktrees
 from corral.store.schema_coordination import message_recipients, messages
+
+if TYPE_CHECKING:
+    from corral.models.event_payloads import WorktreeSalvaged
 from corral.store.tasks.attempts import CURRENT
 
 _READER = "announcements"
-_ENDED = (EventKind.TASK_RETRIED, EventKind.TASK_FAILED, EventKind.TASK_DEAD, EventKind.TASK_INTERRUPTED)
+SETBACKS = (EventKind.TASK_RETRIED, EventKind.TASK_FAILED, EventKind.TASK_DEAD, EventKind.TASK_INTERRUPTED)
 _SUMMARY = (
     tasks.c.task_id, tasks.c.thread_id, tasks.c.title, tasks.c.status, tasks.c.submitted_by, attempts_table.c.session_id,
     tasks.c.error_message, tasks.c.completed_at,
@@ -47,12 +51,12 @@ def news(conn: Connection, kinds: Sequence[str], after: int, limit: int = 50) ->
 def attempts(conn: Connection, task_id: str, until: int) -> list[AttemptEnd]:
     """How the attempts of a task ended, the oldest first."""
     query = select(events.c.at, events.c.kind, events.c.data).where(
-        events.c.task_id == task_id, events.c.kind.in_(_ENDED), events.c.event_id <= until
+        events.c.task_id == task_id, events.c.kind.in_(SETBACKS), events.c.event_id <= until
     )
     return fetch_all(conn, query.order_by(events.c.event_id), AttemptEnd)
 
 
-def saved(conn: Connection, task_id: str, limit: int) -> list[Salvaged]:
+def saved(conn: Connection, task_id: str, limit: int) -> list[WorktreeSalvaged]:
     """The salvaged work of a task's attempts, the latest first."""
     query = select(events.c.data).where(events.c.task_id == task_id, events.c.kind == EventKind.WORKTREE_SALVAGED)
     return list(conn.execute(query.order_by(events.c.event_id.desc()).limit(limit)).scalars())

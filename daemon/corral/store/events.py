@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, func, insert, select, update
 
-from corral.models.events import EventKind
+from corral.models.events import Event, EventKind, Kind
 from corral.models.instants import iso
 from corral.store.engine.fetch import fetch_all
 from corral.store.engine.prepared import Prepared
 from corral.store.rows.records import EventRow
 from corral.store.schema import events
 from corral.store.schema_coordination import event_cursors
+
+if TYPE_CHECKING:
+    from corral.models.event_payloads import Nothing
 
 ROUTINE = (EventKind.LOCK_ACQUIRED, EventKind.SESSION_CHANGED)
 """Kinds recorded at every step of a session, for followers of all events; in a look back they would hide the rest."""
@@ -24,23 +26,22 @@ _RECORD = Prepared[None](insert(events), "at", "kind", "task_id", "session_id", 
 def record(
     conn: Connection,
     at: datetime | str,
-    kind: EventKind | str,
+    event: Event | Kind[Nothing],
     *,
     task_id: str | None = None,
     session_id: str | None = None,
     merge_id: str | None = None,
-    data: Mapping[str, Any] | None = None,
 ) -> None:
     """Append one event.
 
     Args:
         at: When it happened; an aware datetime, or that as text (:func:`corral.models.instants.iso`).
-        kind: What happened, also as text.
-        data: Further details (JSON-serialisable).
+        event: A kind with its payload (:class:`corral.models.events.EventKind`); without one where it has none.
     """
     moment = at if isinstance(at, str) else iso(at)
     about = {"task_id": task_id, "session_id": session_id, "merge_id": merge_id}
-    _RECORD.change(conn, {"at": moment, "kind": EventKind(kind).value, **about, "data": dict(data or {})})
+    kind, data = event if isinstance(event, Event) else event({})
+    _RECORD.change(conn, {"at": moment, "kind": str(kind), **about, "data": data})
 
 
 def listing(conn: Connection, *, task_id: str | None = None, after_id: int = 0, limit: int = 200) -> list[EventRow]:

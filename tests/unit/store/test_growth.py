@@ -50,7 +50,7 @@ def test_the_log_stays_bounded_while_a_writer_never_rests_and_readers_overlap(
         reader.start()
     try:
         for _ in range(4000):
-            db.write(lambda conn: events.record(conn, NOW, EventKind.TASK_STARTED, data={"text": "x" * 2000}))
+            db.write(lambda conn: events.record(conn, NOW, EventKind.WORK_PAUSED({"reason": "x" * 2000})))
             largest = max(largest, log.stat().st_size)
     finally:
         done.set()
@@ -67,7 +67,7 @@ def _free_after_deletion(path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[i
 
     def fill(conn: Connection) -> None:
         for _ in range(2000):
-            events.record(conn, iso(NOW), EventKind.TASK_STARTED, data={"text": "x" * 2000})
+            events.record(conn, iso(NOW), EventKind.WORK_PAUSED({"reason": "x" * 2000}))
 
     try:
         database.write(fill)

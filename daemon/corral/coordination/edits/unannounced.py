@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection
 
@@ -24,6 +25,9 @@ from corral.store import events
 from corral.store.rows.sessions import HeldLock, SessionRow
 from corral.store.sessions import locks as lock_rows
 from corral.store.sessions import sessions as session_rows
+
+if TYPE_CHECKING:
+    from corral.models.event_payloads import ChangeAttributed
 
 EDIT_TOOL, SHELL_COMMAND, OWN_WORKTREE = "edit tool", "shell command", "own worktree"
 """The kinds of evidence, as events name them."""
@@ -111,10 +115,10 @@ def settle(conn: Connection, found: Iterable[Claim], policy: Policy, now: dateti
         holder = Holder(session_id=claim.session_id, task_id=row["task_id"], kin=kin)
         key, checkout = claim.target.key, claim.target.checkout
         other = edits.holder_of(conn, key, holder, checkout, now)
-        data = {"paths": [key.file_path], "checkout": checkout, "evidence": claim.evidence}
+        data: ChangeAttributed = {"paths": [key.file_path], "checkout": checkout, "evidence": claim.evidence}
         if other is not None:
             data["holder"] = other["agent_name"]
-        events.record(conn, iso(now), EventKind.CHANGE_ATTRIBUTED, session_id=claim.session_id, data=data)
+        events.record(conn, iso(now), EventKind.CHANGE_ATTRIBUTED(data), session_id=claim.session_id)
         if other is not None:
             _tell(conn, row, other, claim, now)
             continue

@@ -15,6 +15,7 @@ from sqlalchemy import Connection
 
 from corral.coordination.locks import table as locks
 from corral.coordination.locks.keys import LockKey
+from corral.coordination.locks.queue import conflict
 from corral.coordination.locks.table import Holder
 from corral.coordination.shell.danger import Danger
 from corral.models.events import EventKind
@@ -63,8 +64,8 @@ def before_edit(conn: Connection, holder: Holder, target: Target, policy: Policy
     blocking = [row for row in found if _blocks(row, target.checkout)]
     if blocking and policy.enforcement == "enforce":
         row = blocking[-1]
-        told = locks.conflict(row, target.key, now)
-        events.record(conn, iso(now), EventKind.EDIT_DENIED, session_id=holder.session_id, data=told)
+        told = conflict(row, target.key, now)
+        events.record(conn, iso(now), EventKind.EDIT_DENIED(told), session_id=holder.session_id)
         return Verdict(denial=_denial(row, target.key, now) + _idle(conn, row, target.key))
     remarks = [_remark(row, target, now) for row in found[-3:]]
     if not locks.hold(conn, [target.key], holder, target.checkout, now, ttl_s=policy.ttl_s):
@@ -138,13 +139,10 @@ def refuse_danger(
     names = sorted({row["agent_name"] for row in others})
     files = sorted({row["file_path"] for row in others})
     shown = ", ".join(embedded(file) for file in files[:5]) + (f" and {len(files) - 5} more" if len(files) > 5 else "")
-    events.record(
-        conn,
-        iso(now),
-        EventKind.COMMAND_DENIED,
-        session_id=holder.session_id,
-        data={"kind": danger.kind, "holders": names, "files": files[:50], "salvage_ref": salvage_ref},
+    denied = EventKind.COMMAND_DENIED(
+        {"kind": danger.kind, "holders": names, "files": files[:50], "salvage_ref": salvage_ref}
     )
+    events.record(conn, iso(now), denied, session_id=holder.session_id)
     saved = f" The state was saved as {salvage_ref} to be safe." if salvage_ref else ""
     return Verdict(
         denial=(
@@ -198,8 +196,10 @@ def after_shell(
         if row is None:
             free.append(key)
             continue
-        data = {"path": key.file_path, "holder": row["agent_name"], "checkout": changes.checkout}
-        events.record(conn, iso(now), EventKind.LOCK_VIOLATED, session_id=holder.session_id, data=data)
+        violated = EventKind.LOCK_VIOLATED(
+            {"path": key.file_path, "holder": row["agent_name"], "checkout": changes.checkout}
+        )
+        events.record(conn, iso(now), violated, session_id=holder.session_id)
         did = "deleted" if is_gone else "changed"
         remarks.append(
             f"Your shell command {did} {key.file_path}, which {row['agent_name']} holds{for_task(row)}, {until(row, now)}. "
@@ -235,8 +235,9 @@ def _ambiguous(conn: Connection, holder: Holder, name: str, changes: ShellChange
         return []
     rows = (session_rows.get(conn, other) for other in sorted(set().union(*shared.values())))
     others = ", ".join(row["agent_name"] for row in rows if row is not None) or "another session"
-    data = {"paths": [key.file_path for key in shared][:50], "others": others, "checkout": changes.checkout}
-    events.record(conn, iso(now), EventKind.CHANGE_UNATTRIBUTED, session_id=holder.session_id, data=data)
+    paths = [key.file_path for key in shared][:50]
+    event = EventKind.CHANGE_UNATTRIBUTED({"paths": paths, "others": others, "checkout": changes.checkout})
+    events.record(conn, iso(now), event, session_id=holder.session_id)
     told = list[str]()
     for key, who in shared.items():
         row = holder_of(conn, key, holder, changes.checkout, now)

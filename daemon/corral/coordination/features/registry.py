@@ -68,7 +68,6 @@ def register(conn: Connection, feature: Registration, session_id: str, now: date
         _check_text(name, getattr(feature, name))
     known = rows.get(conn, feature.feature_id)
     goes_on = known is not None and known["status"] == FeatureStatus.ACTIVE
-    action = "updated" if goes_on else "registered"
     described = {
         "title": feature.title,
         "status": FeatureStatus.ACTIVE,
@@ -88,9 +87,9 @@ def register(conn: Connection, feature: Registration, session_id: str, now: date
         {"claim": key.file_path, "match_key": key.match_key, "is_pattern": key.is_pattern} for key in keys
     ]
     rows.replace_claims(conn, feature.feature_id, claims)
-    data = {"feature_id": feature.feature_id, "claims": len(claims)}
-    events.record(conn, now, f"feature.{action}", session_id=session_id, data=data)
-    return detail(conn, feature.feature_id), action
+    kind = EventKind.FEATURE_UPDATED if goes_on else EventKind.FEATURE_REGISTERED
+    events.record(conn, now, kind({"feature_id": feature.feature_id, "claims": len(claims)}), session_id=session_id)
+    return detail(conn, feature.feature_id), "updated" if goes_on else "registered"
 
 
 def deregister(conn: Connection, feature_id: str, status: str, session_id: str, now: datetime) -> Payload:
@@ -107,8 +106,8 @@ def deregister(conn: Connection, feature_id: str, status: str, session_id: str, 
         raise InvalidInput(f"A feature cannot end as {status[:40]!r}.", remedy="Use completed or cancelled.")
     ended = rows.end(conn, feature_id, status, iso(now))
     if ended is not None:
-        data = {"feature_id": feature_id, "status": status}
-        events.record(conn, now, EventKind.FEATURE_DEREGISTERED, session_id=session_id, data=data)
+        event = EventKind.FEATURE_DEREGISTERED({"feature_id": feature_id, "status": status})
+        events.record(conn, now, event, session_id=session_id)
     return detail(conn, feature_id)
 
 

@@ -9,15 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import datetime
-from typing import TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 from sqlalchemy import Connection
 
 from corral.coordination.locks.keys import LockKey, key_covers, keys_overlap, stored_key
-from corral.models.instants import iso
+from corral.models.instants import iso, parse
 from corral.models.payload import Payload
 from corral.store.sessions import lock_waits as rows
 from corral.store.sessions import locks as lock_rows
+
+if TYPE_CHECKING:
+    from corral.models.event_payloads import LockConflict
 
 
 class Obstacle(TypedDict):
@@ -33,6 +36,25 @@ class Obstacle(TypedDict):
     automatic: bool
     checkout: str
     expires_at: str
+
+
+def conflict(row: Obstacle, key: LockKey, now: datetime) -> LockConflict:
+    """One overlap as the caller is told of it; ``waiting``: it is not held but waited for."""
+    return {
+        "requested": key.file_path,
+        "file_path": row["file_path"],
+        "holder": row["agent_name"],
+        "session_id": row["session_id"],
+        "task": row["current_task"],
+        "task_id": row["task_id"],
+        "reason": row["reason"],
+        "exclusive": bool(row["exclusive"]),
+        "automatic": bool(row["automatic"]),
+        "waiting": False,
+        "checkout": row["checkout"] or None,
+        "expires_at": row["expires_at"],
+        "expires_in_s": max(0, round((parse(row["expires_at"]) - now).total_seconds())),
+    }
 
 
 class Ahead:

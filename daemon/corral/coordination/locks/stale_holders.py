@@ -132,8 +132,10 @@ def force_release(
     taker = session_rows.get(conn, by.session_id)
     who = taker["agent_name"] if taker is not None else None
     for lock, facts in zip(others, told, strict=True):
-        data = {"path": lock["file_path"], "by": by.session_id, "note": note, "reasons": facts["stale_reasons"]}
-        events.record(conn, iso(now), EventKind.LOCK_FORCE_RELEASED, session_id=lock["session_id"], data=data)
+        event = EventKind.LOCK_FORCE_RELEASED(
+            {"path": lock["file_path"], "by": by.session_id, "note": note, "reasons": facts["stale_reasons"]}
+        )
+        events.record(conn, iso(now), event, session_id=lock["session_id"])
         if notify:
             why = "; ".join(facts["stale_reasons"])
             text = f"{who} released your lock on {embedded(lock['file_path'])}: {why}." + (

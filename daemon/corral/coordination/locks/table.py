@@ -11,12 +11,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
+from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection
 
 from corral.coordination.locks.keys import LockKey, spellings
 from corral.coordination.locks.overlaps import Overlaps
-from corral.coordination.locks.queue import Ahead, Obstacle
+from corral.coordination.locks.queue import Ahead, conflict
 from corral.errors import Conflict, InvalidInput, LimitReached, LockHeld, NotFound
 from corral.models.events import EventKind
 from corral.models.identifiers import ordered_id
@@ -25,6 +26,9 @@ from corral.models.payload import Payload
 from corral.store import events
 from corral.store.rows.sessions import HeldLock, LockRow, LockTerms, NamedLock, RenewedLock
 from corral.store.sessions import locks as rows
+
+if TYPE_CHECKING:
+    from corral.models.event_payloads import LockReleased
 
 EVERYWHERE = ""
 """The checkout of a reservation."""
@@ -73,7 +77,7 @@ def standing(conn: Connection, keys: Sequence[LockKey], holder: Holder, now: dat
     overlaps, room, told = Overlaps(conn, holder.family, now), MOST_IN_ALL, []
     for key in keys:
         most = max(1, min(MOST_TOLD, room))
-        found = [conflict(row, key, now) for row in overlaps.of(key, most + 1)]
+        found: list[Payload] = [{**conflict(row, key, now)} for row in overlaps.of(key, most + 1)]
         cut = {"left_out": True} if len(found) > most else {}
         told.append({"file_path": key.file_path, "locked": bool(found), "conflicts": found[:most], **cut})
         room -= len(found)
@@ -101,7 +105,7 @@ def obstacles(
     room = MOST_IN_ALL
     for key in dict.fromkeys(keys):
         most = max(1, min(MOST_TOLD, room))
-        told = [conflict(row, key, now) for row in overlaps.of(key, most)]
+        told: list[Payload] = [{**conflict(row, key, now)} for row in overlaps.of(key, most)]
         told += [{**conflict(row, key, now), "waiting": True} for row in islice(ahead.of(key), most)]
         if told:
             found[key] = told
@@ -248,8 +252,10 @@ def _take(
         if row["lock_id"] == wanted["lock_id"]:
             new.append(key.file_path)
     if new:
-        data = {"paths": new, "exclusive": exclusive, "automatic": automatic, "checkout": checkout or None}
-        events.record(conn, at, EventKind.LOCK_ACQUIRED, session_id=holder.session_id, data=data)
+        event = EventKind.LOCK_ACQUIRED(
+            {"paths": new, "exclusive": exclusive, "automatic": automatic, "checkout": checkout or None}
+        )
+        events.record(conn, at, event, session_id=holder.session_id)
     return taken
 
 
@@ -317,8 +323,10 @@ def release(
     else:
         released = rows.release_all(conn, [holder.session_id])
     if released:
-        data = {"paths": [row["file_path"] for row in released], **({"by": by} if by else {})}
-        events.record(conn, iso(now), EventKind.LOCK_RELEASED, session_id=holder.session_id, data=data)
+        told: LockReleased = {"paths": [row["file_path"] for row in released]}
+        if by:
+            told["by"] = by
+        events.record(conn, iso(now), EventKind.LOCK_RELEASED(told), session_id=holder.session_id)
     return released
 
 
@@ -330,30 +338,10 @@ def postpone(conn: Connection, seconds: float) -> None:
 def expire(conn: Connection, now: datetime) -> datetime | None:
     """Remove what is over; returns when the next lock expires."""
     for row in rows.expire(conn, iso(now)):
-        events.record(
-            conn, iso(now), EventKind.LOCK_EXPIRED, session_id=row["session_id"], data={"path": row["file_path"]}
-        )
+        expired = EventKind.LOCK_EXPIRED({"path": row["file_path"]})
+        events.record(conn, iso(now), expired, session_id=row["session_id"])
     upcoming = rows.next_expiry(conn)
     return parse(upcoming) if upcoming else None
-
-
-def conflict(row: Obstacle, key: LockKey, now: datetime) -> Payload:
-    """One overlap as the caller is told of it; ``waiting``: it is not held but waited for."""
-    return {
-        "requested": key.file_path,
-        "file_path": row["file_path"],
-        "holder": row["agent_name"],
-        "session_id": row["session_id"],
-        "task": row["current_task"],
-        "task_id": row["task_id"],
-        "reason": row["reason"],
-        "exclusive": bool(row["exclusive"]),
-        "automatic": bool(row["automatic"]),
-        "waiting": False,
-        "checkout": row["checkout"] or None,
-        "expires_at": row["expires_at"],
-        "expires_in_s": max(0, round((parse(row["expires_at"]) - now).total_seconds())),
-    }
 
 
 def _doing(found: Payload) -> str:

@@ -87,7 +87,7 @@ def enter(conn: Connection, wish: LockRequest, holder: Holder, now: datetime) ->
     asker = session_rows.get(conn, holder.session_id)
     name = asker["agent_name"] if asker is not None else None
     paths = [key.file_path for key in wish.keys]
-    events.record(conn, iso(now), EventKind.LOCK_AWAITED, session_id=holder.session_id, data={"paths": paths})
+    events.record(conn, iso(now), EventKind.LOCK_AWAITED({"paths": paths}), session_id=holder.session_id)
     for told in {found["session_id"]: found for found in in_the_way if not found["waiting"]}.values():
         what = f" ({embedded(wish.reason)})" if wish.reason else ""
         wanted, held = embedded(told["requested"]), embedded(told["file_path"])

@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TypedDict
+from typing import TYPE_CHECKING, TypedDict, cast
 
 from sqlalchemy import Connection
 
@@ -23,6 +23,9 @@ from corral.store.rows.sessions import CalledSession, NameRow, SessionRow
 from corral.store.sessions import messages as mail
 from corral.store.sessions import names as rows
 from corral.store.sessions import sessions as session_rows
+
+if TYPE_CHECKING:
+    from corral.models.event_payloads import IdentityRefused
 
 Roles = Callable[[str], "Sequence[str] | None"]
 """The names of the members of the team who have a role, or of the one who is called so; None: there is neither."""
@@ -127,7 +130,7 @@ def acting_for(conn: Connection, session_id: str, caller: str, person: str) -> s
 
 def refused(conn: Connection, session_id: str | None, error: NotPermitted, now: datetime) -> None:
     """Put on record that a session tried to act for another."""
-    events.record(conn, now, EventKind.IDENTITY_REFUSED, session_id=session_id, data=error.details)
+    events.record(conn, now, EventKind.IDENTITY_REFUSED(cast("IdentityRefused", error.details)), session_id=session_id)
 
 
 def check_name(name: str) -> str:
@@ -164,7 +167,7 @@ def bind(conn: Connection, session_id: str, name: str, now: datetime, **about: s
         name = known["called"]
     succeed(conn, name, freed(conn, name, session_id), session_id)
     row = rows.bind(conn, {"name": name, "session_id": session_id, "registered_at": iso(now), **about})
-    events.record(conn, now, EventKind.AGENT_REGISTERED, session_id=session_id, data={"agent_name": name})
+    events.record(conn, now, EventKind.AGENT_REGISTERED({"agent_name": name}), session_id=session_id)
     return row
 
 

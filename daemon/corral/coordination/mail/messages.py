@@ -154,8 +154,10 @@ def send(conn: Connection, sender: Identity | None, letter: Letter, now: datetim
     )
     sent = Sent(row, receipts)
     bounced = [one["name"] for one in sent.recipients if one["bounced_at"] and one["role"] != RecipientRole.BCC]
-    told = {"message_id": message_id, "seq": row["seq"], "thread_id": row["thread_id"], "bounced": bounced}
-    events.record(conn, at, EventKind.MESSAGE_SENT, session_id=author, data=told)
+    told = EventKind.MESSAGE_SENT(
+        {"message_id": message_id, "seq": row["seq"], "thread_id": row["thread_id"], "bounced": bounced}
+    )
+    events.record(conn, at, told, session_id=author)
     return sent
 
 
@@ -246,7 +248,7 @@ def _mark(
     rows.mark(conn, session_id, [message["seq"]], columns, iso(now))
     if before[columns[-1]] is None and before["role"] != RecipientRole.BCC:
         kind = EventKind.MESSAGE_ACKNOWLEDGED if "acknowledged_at" in columns else EventKind.MESSAGE_READ
-        events.record(conn, now, kind, session_id=session_id, data={"message_id": message["message_id"]})
+        events.record(conn, now, kind({"message_id": message["message_id"]}), session_id=session_id)
     receipt = rows.receipt(conn, session_id, message["seq"])
     assert receipt is not None
     return receipt

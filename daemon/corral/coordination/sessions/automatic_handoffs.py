@@ -16,7 +16,7 @@ from sqlalchemy import Connection
 
 from corral.coordination.locks.keys import NAMESPACES
 from corral.coordination.sessions import handoffs
-from corral.models.events import EventKind
+from corral.models.events import EventKind, payload
 from corral.models.instants import after, parse
 from corral.models.states import OPEN_MERGES, MergeState, TaskStatus
 from corral.store.rows import Columns, required
@@ -28,13 +28,12 @@ from corral.store.tasks import tasks as task_rows
 
 SPEECHLESS = ("person", "command")
 """The ``agent_type`` of those who leave no handoff."""
-COMMITTED = EventKind.SESSION_COMMITTED
-"""The event of commits that a session made; ``data``: ``{branch, commits: [{sha, subject}]}``."""
 WORDS = 2000
 """Characters of a session's last words that are kept."""
-_FREED = (EventKind.LOCK_RELEASED, EventKind.LOCK_EXPIRED, EventKind.SESSION_ENDED)
-"""The events that name paths which were held until then."""
-_DEEDS = (COMMITTED, "task.", "merge.", "feature.", "worktree.", EventKind.LOCK_FORCE_RELEASED, *_FREED[:2])
+_DEEDS = (
+    *("task.", "merge.", "feature.", "worktree."),
+    *(EventKind.SESSION_COMMITTED, EventKind.LOCK_FORCE_RELEASED, EventKind.LOCK_RELEASED, EventKind.LOCK_EXPIRED),
+)
 """How the events of work begin."""
 _ENDS = {
     "silent": "fell silent",
@@ -81,7 +80,8 @@ def _deeds(conn: Connection, session_id: str, family: Sequence[str]) -> list[Eve
 
 
 def _is_deed(event: EventRow) -> bool:
-    return event["kind"].startswith(_DEEDS) or bool(event["data"].get("released"))
+    end = payload(event, EventKind.SESSION_ENDED)
+    return event["kind"].startswith(_DEEDS) or (end is not None and bool(end["released"]))
 
 
 def _touched(lock: LockRow) -> str:
@@ -133,17 +133,25 @@ def _summary(conn: Connection, session: SessionRow) -> str:
 
 def _commits(done: list[EventRow]) -> Iterator[str]:
     for row in done:
-        if row["kind"] == COMMITTED:
-            for commit in row["data"]["commits"]:
-                yield f"Committed {commit['sha'][:12]}: {commit['subject']}"
+        made = payload(row, EventKind.SESSION_COMMITTED)
+        for commit in made["commits"] if made is not None else ():
+            yield f"Committed {commit['sha'][:12]}: {commit['subject']}"
 
 
 def _files(done: list[EventRow], released: Sequence[LockRow]) -> list[str]:
     """The paths locked at the end, then those locked before, the latest first; each once."""
-    earlier = [row["data"] for row in reversed(done) if row["kind"] in _FREED]
-    before = [path for data in earlier for path in data.get("paths") or data.get("released") or [data.get("path")]]
-    paths = [*(row["file_path"] for row in released), *before]
-    return list(dict.fromkeys(path for path in paths if path and _is_file(path)))[:200]
+    paths = [*(row["file_path"] for row in released), *(path for row in reversed(done) for path in _freed(row))]
+    return list(dict.fromkeys(path for path in paths if _is_file(path)))[:200]
+
+
+def _freed(event: EventRow) -> list[str]:
+    """The paths that were held until an event."""
+    if (released := payload(event, EventKind.LOCK_RELEASED)) is not None:
+        return released["paths"]
+    if (expired := payload(event, EventKind.LOCK_EXPIRED)) is not None:
+        return [expired["path"]]
+    end = payload(event, EventKind.SESSION_ENDED)
+    return end["released"] if end is not None else []
 
 
 def _is_file(path: str) -> bool:

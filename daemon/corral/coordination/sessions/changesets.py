@@ -6,8 +6,7 @@ from typing import TypedDict
 
 from sqlalchemy import Connection
 
-from corral.coordination.sessions.automatic_handoffs import COMMITTED
-from corral.models.events import EventKind
+from corral.models.events import EventKind, payload
 from corral.models.payload import Payload
 from corral.store.rows import required
 from corral.store.rows.merges import MergeRow
@@ -27,7 +26,7 @@ def of(conn: Connection, session_id: str) -> Changesets:
     The commits are those of its shell commands; what it submitted has more (the merge requests name base and head).
     """
     seen = traces.events_of(conn, sessions.family(conn, session_id))
-    made = [row["data"] for row in seen if row["kind"] == COMMITTED]
+    made = [data for row in seen if (data := payload(row, EventKind.SESSION_COMMITTED)) is not None]
     queued = (row["merge_id"] for row in seen if row["kind"] == EventKind.MERGE_QUEUED)
     return {
         "commits": [{**commit, "branch": data["branch"]} for data in made for commit in data["commits"]],

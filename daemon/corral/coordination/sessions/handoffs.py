@@ -89,8 +89,8 @@ def store(conn: Connection, session: SessionRow, said: Columns, now: datetime, *
             "created_at": iso(now),
         },
     )
-    about = {"handoff_id": made["handoff_id"], "automatic": automatic}
-    events.record(conn, iso(now), EventKind.HANDOFF_WRITTEN, session_id=session["session_id"], data=about)
+    written = EventKind.HANDOFF_WRITTEN({"handoff_id": made["handoff_id"], "automatic": automatic})
+    events.record(conn, iso(now), written, session_id=session["session_id"])
     return made
 
 

@@ -111,8 +111,11 @@ def remember(conn: Connection, session: SessionRow, told: Memory, now: datetime)
 
 
 def _stored(conn: Connection, row: MemoryRow, session: SessionRow, now: datetime) -> MemoryRow:
-    about = picked(row, ("memory_id", "agent_name", "event_type", "times"))
-    events.record(conn, now, EventKind.MEMORY_STORED, session_id=session["session_id"], data=about)
+    memory_id, author = row["memory_id"], row["agent_name"]
+    stored = EventKind.MEMORY_STORED(
+        {"memory_id": memory_id, "agent_name": author, "event_type": row["event_type"], "times": row["times"]}
+    )
+    events.record(conn, now, stored, session_id=session["session_id"])
     return row
 
 

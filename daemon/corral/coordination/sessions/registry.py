@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection
 
@@ -28,6 +28,9 @@ from corral.store.rows.sessions import SessionRow
 from corral.store.sessions import locks as lock_rows
 from corral.store.sessions import names
 from corral.store.sessions import sessions as rows
+
+if TYPE_CHECKING:
+    from corral.models.event_payloads import SessionEnded
 
 CONNECTION = "mcp"
 """The ``agent_type`` of a session that is nothing but the connection of an MCP client."""
@@ -133,7 +136,7 @@ def register(conn: Connection, arrival: Arrival, now: datetime) -> SessionRow:
         },
     )
     _inherit(conn, name, before, arrival.session_id)
-    events.record(conn, at, EventKind.SESSION_STARTED, session_id=arrival.session_id, data={"agent_name": name})
+    events.record(conn, at, EventKind.SESSION_STARTED({"agent_name": name}), session_id=arrival.session_id)
     return row
 
 
@@ -267,12 +270,14 @@ def end(conn: Connection, session_id: str, reason: str, now: datetime, *, by: st
     if parent is not None and parent["status"] != SessionStatus.DISCONNECTED and parent["worktree"]:
         lock_rows.inherit(conn, session_id, parent["session_id"], parent["worktree"])
     for child in rows.end_children(conn, session_id, reason, at):
-        events.record(conn, at, EventKind.SESSION_ENDED, session_id=child, data={"reason": reason, "released": []})
+        events.record(conn, at, EventKind.SESSION_ENDED({"reason": reason, "released": []}), session_id=child)
     locks = lock_rows.release_all(conn, family)
     released = [lock["file_path"] for lock in locks]
-    told = {"reason": reason, "released": released, **({"by": by} if by else {})}
+    told: SessionEnded = {"reason": reason, "released": released}
+    if by:
+        told["by"] = by
     automatic_handoffs.leave(conn, row, family, locks, now)
-    events.record(conn, at, EventKind.SESSION_ENDED, session_id=session_id, data=told)
+    events.record(conn, at, EventKind.SESSION_ENDED(told), session_id=session_id)
     return {**row, "released": released}
 
 

@@ -142,10 +142,8 @@ class VerificationSlot:
         """Store the result. The next look at the queue acts on it, except where it ends the try."""
         receipt = verification_receipts.of_verdict(conn, trial, verdict, self._project.root, now)
         if trial.flaky and verdict.status is ReceiptStatus.PASSED:
-            data = {"reason": verdict.reason}
-            events.record(
-                conn, now, EventKind.MERGE_FLAKY, task_id=merge["task_id"], merge_id=merge["merge_id"], data=data
-            )
+            flaky = EventKind.MERGE_FLAKY({"reason": verdict.reason})
+            events.record(conn, now, flaky, task_id=merge["task_id"], merge_id=merge["merge_id"])
         subject, why = trial.subject, str(verdict.reason)
         of_target = subject.sha != subject.candidate_sha
         if verdict.status is not ReceiptStatus.ERROR:

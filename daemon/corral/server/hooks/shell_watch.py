@@ -10,7 +10,7 @@ import os
 import shlex
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection
 
@@ -23,11 +23,11 @@ from corral.coordination.edits.verdicts import Policy, ShellChanges, Verdict
 from corral.coordination.hook_events import HookEvent
 from corral.coordination.locks.keys import LockKey, literal_key
 from corral.coordination.locks.table import Holder
-from corral.coordination.sessions.automatic_handoffs import COMMITTED
 from corral.coordination.shell import danger as shell
 from corral.git import history
 from corral.git.checkouts import salvage, status
 from corral.git.process.command import open_checkout
+from corral.models.events import EventKind
 from corral.models.instants import iso
 from corral.server.hooks import held_files
 from corral.server.hooks.presence import Present
@@ -35,6 +35,9 @@ from corral.server.hooks.tool_targets import named_checkouts
 from corral.store import events
 from corral.store.sessions import locks as lock_rows
 from corral.store.sessions import sessions as session_rows
+
+if TYPE_CHECKING:
+    from corral.models.event_payloads import Commit, SessionCommitted
 
 MOST_ATTRIBUTED = 500
 """Files of one command and checkout that are locked or told of."""
@@ -102,7 +105,7 @@ async def after(services: Services, event: HookEvent, policy: Policy) -> list[st
         if row is None:
             return []
         if committed:
-            events.record(conn, now, COMMITTED, session_id=event.actor, data=committed)
+            events.record(conn, now, EventKind.SESSION_COMMITTED(committed), session_id=event.actor)
         kin = (event.parent,) if event.parent else ()
         holder = Holder(session_id=event.actor, task_id=row["task_id"], kin=kin)
         remarks: list[str] = []
@@ -150,7 +153,7 @@ def _restore_command(top: str, ref: str, path: str) -> str:
 
 def _traces(
     services: Services, call: ShellCall, own: Checkout | None, here: set[str]
-) -> tuple[dict[str, Changed], dict[str, Any]]:
+) -> tuple[dict[str, Changed], SessionCommitted | None]:
     """The differences in each checkout, and the session's commits in its own, where its command alone ran git."""
     call.after = {top: look(services, Path(top)) for top in call.before if Path(top).is_dir()}
     others = [other for other in services.witness.shell_calls() if other.ended is not None or other.actor in here]
@@ -158,14 +161,14 @@ def _traces(
     changed = {top: what for top, what in found.items() if what.paths}
     last = call.after.get(str(own.top)) if own is not None and call.runs_git else None
     if own is None or last is None or last.seen.head in (None, call.before[str(own.top)].seen.head):
-        return changed, {}
+        return changed, None
     if any(rival.runs_git for rival in attribution.rivals(call, str(own.top), others)):
-        return changed, {}
+        return changed, None
     began = call.began.replace(microsecond=0)  # what was merged or checked out is older
     news = history.between(last.seen.checkout, call.before[str(own.top)].seen.head, str(last.seen.head))
-    told = [{"sha": one.sha, "subject": one.subject[:200]} for one in news if one.at >= began]
+    told: list[Commit] = [{"sha": one.sha, "subject": one.subject[:200]} for one in news if one.at >= began]
     branch = (last.seen.checkout.branch() or "").removeprefix("refs/heads/") if told else ""
-    return changed, {"branch": branch or None, "commits": told} if told else {}
+    return changed, {"branch": branch or None, "commits": told} if told else None
 
 
 def _save(foreign: list[str], event: HookEvent, now: datetime) -> dict[str, str]:

@@ -121,8 +121,8 @@ class UnannouncedChanges:
             if not unannounced.is_locked(conn, changed.target, now):
                 nobodys.setdefault(changed.target.checkout, []).append(changed)
         for top, files in nobodys.items():
-            data = {"paths": [one.path for one in files][:50], "checkout": top}
-            events.record(conn, iso(now), EventKind.CHANGE_UNANNOUNCED, data=data)
+            paths = [one.path for one in files][:50]
+            events.record(conn, iso(now), EventKind.CHANGE_UNANNOUNCED({"paths": paths, "checkout": top}))
         self._services.unannounced.show(
             {
                 top: {one.target.key.match_key: (one.path, one.signature) for one in files}

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import takewhile
+from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection
 
@@ -21,7 +22,7 @@ from corral.errors import CorralError
 from corral.git import refs
 from corral.git.process.command import Git
 from corral.models.crash import crash_point
-from corral.models.events import EventKind
+from corral.models.events import EventKind, payload
 from corral.models.instants import iso, parse
 from corral.models.payload import Payload
 from corral.models.states import RETURNED_MERGES, Importance, SessionStatus, TaskStatus
@@ -32,12 +33,15 @@ from corral.store.merges import of_tasks as merge_tasks
 from corral.store.protocol import Store
 from corral.store.rows import required
 from corral.store.rows.merges import MergeRow
-from corral.store.rows.records import EventRow
+from corral.store.rows.records import AttemptEnd, EventRow
 from corral.store.rows.tasks import BatchTask, TaskRow
 from corral.store.sessions import locks as lock_rows
 from corral.store.sessions import messages as mail
 from corral.store.sessions import sessions as session_rows
 from corral.store.tasks import tasks as task_rows
+
+if TYPE_CHECKING:
+    from corral.models.event_payloads import MergeHeld, TaskCompleted
 
 AGAIN_S = 0.5
 """While something runs, events are looked for so often, seconds; otherwise only when nudged."""
@@ -49,7 +53,7 @@ _MERGED = (EventKind.MERGE_LANDED, EventKind.MERGE_CONFLICT, EventKind.MERGE_FAI
 _LOST = (EventKind.SESSION_ENDED, EventKind.TASK_RETRIED, EventKind.TASK_INTERRUPTED, *_FAILED)
 """Events that end a session, or correct an earlier message."""
 _HELD = EventKind.MERGE_HELD
-KINDS = tuple(dict.fromkeys((*_ENDED, *_MERGED, *_LOST, _HELD)))
+KINDS: tuple[str, ...] = tuple(dict.fromkeys((*_ENDED, *_MERGED, *_LOST, _HELD)))
 
 
 class Announcer:
@@ -121,9 +125,10 @@ def _tell(conn: Connection, event: EventRow, found: Payload, now: datetime) -> N
     """Send what an event calls for and move on, in one transaction."""
     if event["kind"] in _LOST:
         undeliverable.bounce(conn, event, now)
-    if event["kind"] == _HELD and event["data"].get("paths"):
+    held = payload(event, _HELD)
+    if held is not None and held.get("paths"):
         merge = merges.get(conn, required(event["merge_id"]))
-        notification_templates.send(conn, _about_hold(event, merge), _in_the_way(conn, event["data"], now), event, now)
+        notification_templates.send(conn, _about_hold(held, merge), _in_the_way(conn, held, now), event, now)
     if event["kind"] in (*_ENDED, *_MERGED):
         task = task_rows.get(conn, event["task_id"]) if event["task_id"] else None
         if event["kind"] in _ENDED[:3] and task is not None:
@@ -147,28 +152,29 @@ def _give_up(conn: Connection, event: EventRow, reason: str, now: datetime) -> N
 
 
 def _about_task(conn: Connection, event: EventRow, task: TaskRow, found: Payload) -> Letter:
-    done = event["kind"] == EventKind.TASK_COMPLETED
-    facts = _completion(event, task, found) if done else _failure(conn, event, task, found)
+    done = payload(event, EventKind.TASK_COMPLETED)
+    facts = _completion(done, task, found) if done is not None else _failure(conn, event, task, found)
     return notification_templates.written(
         event["kind"],
-        f"[{task['task_id'][:8]}] Task {'complete' if done else 'failed'}: {task['title']}",
+        f"[{task['task_id'][:8]}] Task {'failed' if done is None else 'complete'}: {task['title']}",
         {"task_id": task["task_id"], **facts, "duration_s": _duration(event, task)},
         task,
-        Importance.NORMAL if done else Importance.HIGH,
+        Importance.HIGH if done is None else Importance.NORMAL,
     )
 
 
-def _completion(event: EventRow, task: TaskRow, found: Payload) -> Payload:
+def _completion(done: TaskCompleted, task: TaskRow, found: Payload) -> Payload:
     result = task["result"] if isinstance(task["result"], dict) else {}
-    sha = event["data"].get("head_sha") or task["head_sha"] or found.get("head_sha") or result.get("commit_sha")
+    sha = done.get("head_sha") or task["head_sha"] or found.get("head_sha") or result.get("commit_sha")
     changed = found.get("files") or result.get("files_changed") or []
     return {"commit_sha": sha, "files_changed": changed}
 
 
 def _failure(conn: Connection, event: EventRow, task: TaskRow, found: Payload) -> Payload:
-    reason = {key: event["data"].get(key) or task[key] for key in ("error_code", "error_message")}
+    why = required(payload(event, *_FAILED))
+    reason = (why.get("error_code") or task["error_code"], why.get("error_message") or task["error_message"])
     tried = [
-        f"attempt {number} at {one['at']}: {one['data'].get('error_message') or one['data'].get('error_code') or one['kind']}"
+        f"attempt {number} at {one['at']}: {_cause(one)}"
         for number, one in enumerate(announcements.attempts(conn, task["task_id"], event["event_id"]), 1)
     ]
     saved = announcements.saved(conn, task["task_id"], notification_templates.SHOWN)
@@ -183,10 +189,15 @@ def _failure(conn: Connection, event: EventRow, task: TaskRow, found: Payload) -
         "result": task["result"],
     }
     return {
-        "failure_reason": ": ".join(str(part) for part in reason.values() if part),
+        "failure_reason": ": ".join(part for part in reason if part),
         "attempted_actions": tried,
         "partial_progress": {key: value for key, value in progress.items() if value is not None},
     }
+
+
+def _cause(attempt: AttemptEnd) -> str:
+    setback = required(payload(attempt, *announcements.SETBACKS))
+    return setback.get("error_message") or setback.get("error_code") or attempt["kind"]
 
 
 def _duration(event: EventRow, task: TaskRow) -> float | None:
@@ -200,7 +211,7 @@ def _duration(event: EventRow, task: TaskRow) -> float | None:
 
 def _about_merge(event: EventRow, merge: MergeRow, task: TaskRow | None) -> Letter:
     came_back = merge["state"] in RETURNED_MERGES
-    landed = event["kind"] == EventKind.MERGE_LANDED
+    landed, end = event["kind"] == EventKind.MERGE_LANDED, required(payload(event, *_MERGED))
     how = f"landed on {merge['target']}" if landed else f"did not land on {merge['target']}"
     facts = {
         "merge_id": merge["merge_id"],
@@ -208,8 +219,8 @@ def _about_merge(event: EventRow, merge: MergeRow, task: TaskRow | None) -> Lett
         "branch": merge["branch"],
         "target": merge["target"],
         "status": event["kind"].removeprefix("merge."),
-        "landed_sha": event["data"].get("landed_sha"),
-        "reason": event["data"].get("reason"),
+        "landed_sha": end.get("landed_sha"),
+        "reason": end.get("reason"),
         "conflicts": merge["conflicts"] if came_back else None,
     }
     importance = Importance.NORMAL if landed else Importance.HIGH
@@ -225,26 +236,26 @@ def _concerned(conn: Connection, merge: MergeRow, task: TaskRow | None) -> list[
     return [task["submitted_by"] if task else None, merge["session_id"] if alive or task is None else None]
 
 
-def _about_hold(event: EventRow, merge: MergeRow) -> Letter:
+def _about_hold(held: MergeHeld, merge: MergeRow) -> Letter:
     """To the session with the file that a landing waits for: only it can end the wait."""
-    paths = event["data"]["paths"]
+    paths = held["paths"]
     facts = {
         "merge_id": merge["merge_id"],
         "branch": merge["branch"],
         "target": merge["target"],
-        "checkout": event["data"]["checkout"],
+        "checkout": held["checkout"],
         "paths": paths,
         "what_to_do": "Commit your changes to these files, or put them aside; it lands by itself within seconds then.",
     }
     more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
     subject = f"{merge['branch']} cannot land on {merge['target']}: your changes to {paths[0]}{more} are not committed"
-    return notification_templates.written(event["kind"], subject, facts, None, Importance.HIGH)
+    return notification_templates.written(_HELD, subject, facts, None, Importance.HIGH)
 
 
-def _in_the_way(conn: Connection, data: Payload, now: datetime) -> list[str | None]:
+def _in_the_way(conn: Connection, held: MergeHeld, now: datetime) -> list[str | None]:
     """The sessions with a lock on one of these files in this checkout: that is the evidence that the change is theirs."""
-    keys = {key for path in data["paths"] for key in (path, path.lower())}
-    here = os.path.realpath(data["checkout"] or "")
+    keys = {key for path in held["paths"] for key in (path, path.lower())}
+    here = os.path.realpath(held["checkout"] or "")
     return [
         row["session_id"]
         for row in lock_rows.named(conn, iso(now), match_keys=sorted(keys))

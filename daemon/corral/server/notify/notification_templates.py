@@ -75,9 +75,8 @@ def send(conn: Connection, letter: Letter, to: Iterable[str | None], event: Even
 def undeliverable(conn: Connection, event: EventRow, kind: str, to: list[str], reason: str, now: datetime) -> None:
     """Record that a letter about an event reached somebody, or nobody, not; a task's history shows it."""
     log.warning("not_announced", event_id=event["event_id"], kind=kind, recipients=to[:SHOWN], reason=reason)
-    data = {"kind": kind, "recipients": to[:SHOWN], "reason": reason}
-    about = {name: event[name] for name in ("task_id", "merge_id")}
-    events.record(conn, now, EventKind.MESSAGE_BOUNCED, **about, data=data)
+    lost = EventKind.MESSAGE_BOUNCED({"kind": kind, "recipients": to[:SHOWN], "reason": reason})
+    events.record(conn, now, lost, task_id=event["task_id"], merge_id=event["merge_id"])
 
 
 def _is_reached(conn: Connection, one: str) -> bool:

@@ -36,8 +36,9 @@ def bounce(conn: Connection, event: EventRow, now: datetime) -> None:
     for writer, theirs in unseen.items():
         sent = [one["message_id"] for one in theirs if one["role"] != RecipientRole.BCC]
         if sent:
-            about = {"sender": writer, "message_ids": sent[: notification_templates.SHOWN], "count": len(sent)}
-            events.record(conn, now, EventKind.MESSAGE_BOUNCED, session_id=session_id, data=about)
+            shown = sent[: notification_templates.SHOWN]
+            bounced = EventKind.MESSAGE_BOUNCED({"sender": writer, "message_ids": shown, "count": len(sent)})
+            events.record(conn, now, bounced, session_id=session_id)
         sender = session_rows.get(conn, addresses.heir(conn, writer))
         if sender is not None and sender["status"] != SessionStatus.DISCONNECTED:
             notification_templates.send(conn, _about(row, theirs), [sender["session_id"]], event, now)

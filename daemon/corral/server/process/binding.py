@@ -12,7 +12,7 @@ import shlex
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection
 
@@ -38,6 +38,9 @@ from corral.store.rows import Columns
 from corral.store.rows.records import Identity
 from corral.store.rows.tasks import WorktreeRow
 from corral.store.tasks import worktrees as worktree_rows
+
+if TYPE_CHECKING:
+    from corral.models.event_payloads import DatabaseSetAside
 
 SET_ASIDE = "corral.db.of-"
 """Prefix of the name of a database that was set aside; the first part of its project id follows."""
@@ -229,8 +232,8 @@ def _settled(db: Database, known: Identity, project: Project, repo: Git, here: s
         identity.follow_move(conn, move.old_root, move.new_root)
         identity.bind(conn, place)
         if rows or known["root"] != place["root"]:
-            data = {"from": known["root"], "to": place["root"], "left": move.lost}
-            events.record(conn, now, EventKind.PROJECT_MOVED, data=data)
+            event = EventKind.PROJECT_MOVED({"from": known["root"], "to": place["root"], "left": move.lost})
+            events.record(conn, now, event)
 
     db.write(settle)
     log.warning("repository_moved", old=known["root"], new=place["root"], worktrees=len(rows), left=move.lost)
@@ -288,11 +291,11 @@ def _begin_anew(project: Project, known: Identity | None, here: str, now: dateti
     aside = _free(project.database.parent, f"{SET_ASIDE}{owner}")
     move_aside(project.database, aside)
     db, fresh = _open(project, here), _identity(project, here, now)
-    data = {"file": str(aside), "owner": known["root"] if known else None}
+    data: DatabaseSetAside = {"file": str(aside), "owner": known["root"] if known else None}
 
     def begin(conn: Connection) -> None:
         identity.bind(conn, fresh)
-        events.record(conn, now, EventKind.PROJECT_DATABASE_SET_ASIDE, data=data)
+        events.record(conn, now, EventKind.PROJECT_DATABASE_SET_ASIDE(data))
 
     try:
         db.write(begin)

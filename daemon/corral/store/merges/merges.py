@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, func, insert, select, update
 
 from corral.errors import InvalidInput, NotFound
-from corral.models.events import EventKind
+from corral.models.events import MERGE_ENDS, EventKind
 from corral.models.identifiers import new_id
 from corral.models.instants import iso
 from corral.models.states import OPEN_MERGES, MergeState
@@ -22,6 +22,9 @@ from corral.store.engine.fetch import fetch_all, fetch_first
 from corral.store.merges import intents
 from corral.store.rows.merges import MergeRow
 from corral.store.schema import merge_requests, tasks, worktrees
+
+if TYPE_CHECKING:
+    from corral.models.event_payloads import MergeHeld
 
 _m = merge_requests.c
 _FRESH: dict[str, Any] = {
@@ -287,8 +290,8 @@ def requeue(
     fresh = {**_FRESH, "reason": reason, "tries": tries, "not_before_at": not_before_at}
     row = _move(conn, merge_id, OPEN_MERGES, now, state=MergeState.QUEUED.value, **fresh)
     if row is not None:
-        data = {"reason": reason, "tries": tries, "not_before_at": not_before_at}
-        events.record(conn, now, EventKind.MERGE_REQUEUED, task_id=row["task_id"], merge_id=merge_id, data=data)
+        event = EventKind.MERGE_REQUEUED({"reason": reason, "tries": tries, "not_before_at": not_before_at})
+        events.record(conn, now, event, task_id=row["task_id"], merge_id=merge_id)
     return row
 
 
@@ -316,8 +319,10 @@ def hold(
         return get(conn, merge_id)
     row = _move(conn, merge_id, OPEN_MERGES, now, state=MergeState.HELD.value, reason=reason)
     if row is not None:
-        data = {"reason": reason, **({"paths": list(paths), "checkout": checkout} if paths else {})}
-        events.record(conn, now, EventKind.MERGE_HELD, task_id=row["task_id"], merge_id=merge_id, data=data)
+        why: MergeHeld = {"reason": reason}
+        if paths:
+            why |= {"paths": list(paths), "checkout": checkout}
+        events.record(conn, now, EventKind.MERGE_HELD(why), task_id=row["task_id"], merge_id=merge_id)
     return row
 
 
@@ -338,16 +343,8 @@ def finish(
         values["receipt_id"] = receipt_id
     row = _move(conn, merge_id, OPEN_MERGES, now, finished_at=iso(now), not_before_at=None, **values)
     if row is not None:
-        data = {"reason": reason, "landed_sha": landed_sha}
-        events.record(
-            conn,
-            now,
-            f"merge.{state.value}",
-            task_id=row["task_id"],
-            session_id=row["session_id"],
-            merge_id=merge_id,
-            data=data,
-        )
+        event = MERGE_ENDS[state]({"reason": reason, "landed_sha": landed_sha})
+        events.record(conn, now, event, task_id=row["task_id"], session_id=row["session_id"], merge_id=merge_id)
     return row
 
 

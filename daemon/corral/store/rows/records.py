@@ -6,7 +6,7 @@ from typing import Any, TypedDict
 
 
 class EventRow(TypedDict):
-    """Something that happened."""
+    """Something that happened; :func:`corral.models.events.payload` reads its ``data``."""
 
     event_id: int
     at: str
@@ -14,7 +14,7 @@ class EventRow(TypedDict):
     task_id: str | None
     session_id: str | None
     merge_id: str | None
-    data: dict[str, Any]
+    data: dict[str, object]
 
 
 class AttemptEnd(TypedDict):
@@ -22,16 +22,7 @@ class AttemptEnd(TypedDict):
 
     at: str
     kind: str
-    data: dict[str, Any]
-
-
-class Salvaged(TypedDict):
-    """The salvaged work of a worktree: the event's data."""
-
-    ref: str
-    files: list[str]
-    worktree: str
-    reason: str
+    data: dict[str, object]
 
 
 class HandoffRow(TypedDict):

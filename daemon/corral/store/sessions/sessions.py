@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from sqlalchemy import ColumnElement, Connection, Integer, Select, and_, bindparam, func, insert, or_, select, update
 
@@ -16,6 +16,9 @@ from corral.store.engine.prepared import Prepared
 from corral.store.rows.mail import Notice
 from corral.store.rows.sessions import SessionLife, SessionRow, SessionState, SessionTouch
 from corral.store.schema import agent_sessions, notices
+
+if TYPE_CHECKING:
+    from corral.models.event_payloads import SessionChanged
 
 Moving = TypeVar("Moving", SessionRow, SessionTouch)
 _LIVE = agent_sessions.c.status != SessionStatus.DISCONNECTED
@@ -95,9 +98,9 @@ def change(conn: Connection, session_id: str, values: Mapping[str, Any]) -> Sess
     before = get(conn, session_id) if values.keys() & _SEEN else None
     row = _change_of(tuple(values)).first(conn, {**values, "which": session_id})
     if before is not None and row is not None and before["status"] != SessionStatus.DISCONNECTED:
-        news = {name: row[name] for name in _SEEN if row[name] != before[name]}
+        news = cast("SessionChanged", {name: row[name] for name in _SEEN if row[name] != before[name]})
         if news:
-            events.record(conn, row["last_heartbeat"], EventKind.SESSION_CHANGED, session_id=session_id, data=news)
+            events.record(conn, row["last_heartbeat"], EventKind.SESSION_CHANGED(news), session_id=session_id)
     return row
 
 
@@ -125,7 +128,8 @@ def _moving(conn: Connection, row: Moving | None, at: str) -> Moving | None:
         return row
     which = agent_sessions.c.session_id == row["session_id"]
     conn.execute(update(agent_sessions).where(which).values(stalled_since_at=None))
-    events.record(conn, at, EventKind.SESSION_CHANGED, session_id=row["session_id"], data={"status": row["status"]})
+    changed = EventKind.SESSION_CHANGED({"status": row["status"]})
+    events.record(conn, at, changed, session_id=row["session_id"])
     row["stalled_since_at"] = None
     return row
 
@@ -137,8 +141,8 @@ def stall(conn: Connection, session_id: str, at: str) -> None:
     stalled = update(agent_sessions).where(which, active).values(stalled_since_at=at)
     row = conn.execute(stalled.returning(agent_sessions.c.last_heartbeat)).first()
     if row is not None:
-        told = {"last_heartbeat": row.last_heartbeat}
-        events.record(conn, at, EventKind.SESSION_STALLED, session_id=session_id, data=told)
+        told = EventKind.SESSION_STALLED({"last_heartbeat": row.last_heartbeat})
+        events.record(conn, at, told, session_id=session_id)
 
 
 def end_children(conn: Connection, session_id: str, reason: str, at: str) -> list[str]:

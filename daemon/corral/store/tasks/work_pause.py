@@ -38,7 +38,7 @@ def begin(conn: Connection, reason: str | None, now: datetime) -> WorkPause:
         return before
     row: WorkPause = {"reason": reason, "since_at": iso(now)}
     conn.execute(insert(work_pause).values(id=1, **row))
-    events.record(conn, now, EventKind.WORK_PAUSED, data={"reason": reason})
+    events.record(conn, now, EventKind.WORK_PAUSED({"reason": reason}))
     return row
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection
 
 from corral.config.model import Tasks as TaskRules
 from corral.errors import LeaseLost
 from corral.models.blame import DAEMON_DIED, WORKER_LOST
-from corral.models.events import EventKind
+from corral.models.events import TASK_SETBACKS, Event, EventKind
 from corral.models.instants import after, iso
 from corral.models.payload import Payload
 from corral.models.states import TERMINAL_TASKS, AttemptOutcome, TaskStatus
@@ -21,6 +22,9 @@ from corral.store.rows.tasks import TaskRow
 from corral.store.tasks import tasks
 from corral.work.tasks.dependencies import reconsider
 from corral.work.tasks.retry import judge, judge_crash, judge_fault
+
+if TYPE_CHECKING:
+    from corral.models.event_payloads import TaskSetback
 
 
 @dataclass(frozen=True)
@@ -108,7 +112,7 @@ def started(conn: Connection, task_id: str, token: int, now: datetime, *, pid: i
     """
     process = {"pid": pid, "pid_started": pid_started, "started_at": iso(now)}
     row = change(conn, task_id, token, {"faults": 0}, process)
-    events.record(conn, now, EventKind.TASK_STARTED, task_id=task_id, session_id=row["session_id"], data={"pid": pid})
+    events.record(conn, now, EventKind.TASK_STARTED({"pid": pid}), task_id=task_id, session_id=row["session_id"])
     return row
 
 
@@ -125,7 +129,7 @@ def end(conn: Connection, task_id: str, token: int, ending: Ending, now: datetim
         LeaseLost: The task is no longer this attempt's; nothing was changed.
     """
     before = held(conn, task_id, token)
-    values, note = _outcome(before, ending, now, rules)
+    values, event = _outcome(before, ending, now, rules)
     if values["status"] in TERMINAL_TASKS:
         values["completed_at"] = iso(now)
     attempt = ended(_outcome_of(before, ending), now, ending.error_code, ending.error_message)
@@ -135,10 +139,7 @@ def end(conn: Connection, task_id: str, token: int, ending: Ending, now: datetim
         attempt["head_sha"] = ending.to_land.head_sha
     row = change(conn, task_id, token, values, {**attempt, **_NO_PROCESS})
     status = row["status"]
-    kind = EventKind.TASK_RETRIED if status == TaskStatus.PENDING else f"task.{status}"
-    events.record(
-        conn, now, kind, task_id=task_id, session_id=row["session_id"], data={"attempt": before["attempts"], **note}
-    )
+    events.record(conn, now, event, task_id=task_id, session_id=row["session_id"])
     if status == TaskStatus.COMPLETED and ending.to_land is not None:
         _queue(conn, row, ending.to_land, now)
     if status in TERMINAL_TASKS:
@@ -185,10 +186,9 @@ def _cut_short(conn: Connection, row: TaskRow, code: str, reason: str, now: date
     attempt = ended(AttemptOutcome.INTERRUPTED, now, code, reason)
     moved = tasks.move(conn, row["task_id"], (TaskStatus.RUNNING,), values, token=row["fencing_token"], attempt=attempt)
     if moved is not None:
-        data = {"error_code": code, "error_message": reason, "crashes": moved["crashes"]}
-        events.record(
-            conn, now, EventKind.TASK_INTERRUPTED, task_id=row["task_id"], session_id=row["session_id"], data=data
-        )
+        why: TaskSetback = {"error_code": code, "error_message": reason, "crashes": moved["crashes"]}
+        event = EventKind.TASK_INTERRUPTED(why)
+        events.record(conn, now, event, task_id=row["task_id"], session_id=row["session_id"])
     return moved
 
 
@@ -207,13 +207,13 @@ def resume(conn: Connection, task_id: str, now: datetime, rules: TaskRules) -> T
     died = row["error_code"] == DAEMON_DIED
     if died and row["crashes"] > rules.max_crashes:
         end = {"status": TaskStatus.DEAD, "completed_at": iso(now), "not_before_at": None}
-        kind, data = EventKind.TASK_DEAD, {"error_code": DAEMON_DIED, "error_message": row["error_message"]}
+        event = EventKind.TASK_DEAD({"error_code": DAEMON_DIED, "error_message": row["error_message"]})
     else:
         end = {"status": TaskStatus.PENDING} if died else {"status": TaskStatus.PENDING, **_NO_ERROR}
-        kind, data = EventKind.TASK_RESUMED, {}
+        event = EventKind.TASK_RESUMED({})
     moved = tasks.move(conn, task_id, (TaskStatus.INTERRUPTED,), end, token=row["fencing_token"], attempt=_NO_PROCESS)
     if moved is not None:
-        events.record(conn, now, kind, task_id=task_id, session_id=row["session_id"], data=data)
+        events.record(conn, now, event, task_id=task_id, session_id=row["session_id"])
         if moved["status"] == TaskStatus.DEAD:
             reconsider(conn, [task_id], now, unblock_on=rules.unblock_on)
     return moved
@@ -240,9 +240,8 @@ def call_off(
         attempt={**attempt, **_NO_PROCESS},
     )
     if moved is not None:
-        data = {"reason": reason, "error_code": values["error_code"]}
-        kind = f"task.{moved['status']}"
-        events.record(conn, now, kind, task_id=row["task_id"], session_id=row["session_id"], data=data)
+        event = TASK_SETBACKS[moved["status"]]({"reason": reason, "error_code": values["error_code"]})
+        events.record(conn, now, event, task_id=row["task_id"], session_id=row["session_id"])
         reconsider(conn, [row["task_id"]], now, unblock_on=rules.unblock_on)
     return moved
 
@@ -275,21 +274,30 @@ def _called_off(reason: str, result: Payload | None, *, convention: bool) -> Col
     }
 
 
-def _outcome(before: TaskRow, ending: Ending, now: datetime, rules: TaskRules) -> tuple[Columns, Payload]:
-    """The columns to set, and what the event tells."""
-    why = {"error_code": ending.error_code, "error_message": ending.error_message}
+def _outcome(before: TaskRow, ending: Ending, now: datetime, rules: TaskRules) -> tuple[Columns, Event]:
+    """The columns to set, and the event."""
+    number = before["attempts"]
+    why: Columns = {"error_code": ending.error_code, "error_message": ending.error_message}
+    told: TaskSetback = {
+        "attempt": number,
+        "error_code": ending.error_code,
+        "error_message": ending.error_message,
+    }
     if before["cancel_reason"] is not None:
         convention = before["error_code"] == CANCELLED_BY_ORCHESTRATOR
         values = {**_called_off(before["cancel_reason"], ending.result, convention=convention), **_CLEARED}
-        return values, {"reason": before["cancel_reason"], "error_code": values["error_code"]}
+        told = {"attempt": number, "reason": before["cancel_reason"], "error_code": values["error_code"]}
+        return values, TASK_SETBACKS[values["status"]](told)
     if ending.success:
         head = ending.to_land.head_sha if ending.to_land is not None else None
         done: Columns = {"error_code": None, "error_message": None, "result": ending.result, **_CLEARED}
-        return {"status": TaskStatus.COMPLETED, **done}, {"head_sha": head}
+        values = {"status": TaskStatus.COMPLETED, **done}
+        return values, EventKind.TASK_COMPLETED({"attempt": number, "head_sha": head})
     if ending.error_code == INTERRUPTED:
-        return {"status": TaskStatus.INTERRUPTED, "attempts": max(0, before["attempts"] - 1), **why}, why
+        values = {"status": TaskStatus.INTERRUPTED, "attempts": max(0, number - 1), **why}
+        return values, EventKind.TASK_INTERRUPTED(told)
     if ending.is_fault:
-        return _fault(before, ending, now, rules)
+        return _fault(before, ending, told, now, rules)
     verdict = judge(
         before["attempts"],
         retries_left(before, ending.error_code),
@@ -300,7 +308,7 @@ def _outcome(before: TaskRow, ending: Ending, now: datetime, rules: TaskRules) -
     values = {"status": verdict.status, "result": ending.result, **why, **_CLEARED}
     if verdict.status == TaskStatus.PENDING:
         values["not_before_at"] = after(now, verdict.delay_s)
-    return values, {**why, "delay_s": verdict.delay_s}
+    return values, TASK_SETBACKS[verdict.status]({**told, "delay_s": verdict.delay_s})
 
 
 def retries_left(task: TaskRow, error_code: str | None) -> int:
@@ -312,20 +320,24 @@ def retries_left(task: TaskRow, error_code: str | None) -> int:
     return 0 if is_own_exit_code and not task["retries_chosen"] else int(task["max_retries"])
 
 
-def _fault(before: TaskRow, ending: Ending, now: datetime, rules: TaskRules) -> tuple[Columns, Payload]:
+def _fault(
+    before: TaskRow, ending: Ending, told: TaskSetback, now: datetime, rules: TaskRules
+) -> tuple[Columns, Event]:
     """The same for what the machine did. Once a worker ran, its task may be the cause of what happened to it."""
     pause = {"initial_s": rules.backoff_initial_s, "max_s": rules.backoff_max_s}
     if before["pid"] is not None or ending.error_code == WORKER_LOST:
         count = {"crashes": before["crashes"] + 1}
+        told = {**told, "crashes": count["crashes"]}
         verdict = judge_crash(count["crashes"], rules.max_crashes, **pause)
     else:
         count = {"faults": before["faults"] + 1}
+        told = {**told, "faults": count["faults"]}
         verdict = judge_fault(count["faults"], **pause)
     why: Columns = {"error_code": ending.error_code, "error_message": ending.error_message}
     values = {"status": verdict.status, "result": ending.result, **count, **why}
     if verdict.status == TaskStatus.PENDING:
         values |= {"attempts": max(0, before["attempts"] - 1), "not_before_at": after(now, verdict.delay_s)}
-    return values, {**why, **count, "is_counted": False, "delay_s": verdict.delay_s}
+    return values, TASK_SETBACKS[verdict.status]({**told, "is_counted": False, "delay_s": verdict.delay_s})
 
 
 def _queue(conn: Connection, row: TaskRow, harvest: Harvest, now: datetime) -> None:

@@ -24,12 +24,8 @@ from corral.store.tasks import dependencies, tasks
 _HOPELESS = (TaskStatus.FAILED, TaskStatus.DEAD, TaskStatus.CANCELLED)
 
 
-_KINDS = {
-    TaskStatus.PENDING: EventKind.TASK_UNBLOCKED,
-    TaskStatus.WAITING: EventKind.TASK_REVIVED,
-    TaskStatus.FAILED: EventKind.TASK_FAILED,
-}
-"""The event that is recorded when parents change a task's state."""
+_NOT_LOST = {TaskStatus.PENDING: EventKind.TASK_UNBLOCKED, TaskStatus.WAITING: EventKind.TASK_REVIVED}
+"""The event that is recorded when parents change a task's state, unless it failed."""
 
 
 class Outlook(Enum):
@@ -142,13 +138,12 @@ def _place(conn: Connection, child: ChildTask, status: TaskStatus, reason: str |
     }
     moved = tasks.move(conn, child["task_id"], (child["status"],), values)
     if moved is not None and status != child["status"]:
-        kind = {
-            "pending": EventKind.TASK_UNBLOCKED,
-            "waiting": EventKind.TASK_REVIVED,
-            "failed": EventKind.TASK_FAILED,
-        }[status.value]
-        data = {key: values[key] for key in ("error_code", "error_message")} if lost else {}
-        events.record(conn, now, kind, task_id=child["task_id"], data=data)
+        event = (
+            EventKind.TASK_FAILED({"error_code": dependencies.DEPENDENCY_FAILED, "error_message": reason})
+            if lost
+            else _NOT_LOST[status]({})
+        )
+        events.record(conn, now, event, task_id=child["task_id"])
     return moved is not None
 
 

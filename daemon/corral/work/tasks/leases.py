@@ -18,7 +18,7 @@ from corral.config.model import Tasks as TaskRules
 from corral.coordination.sessions.discovery import Capabilities
 from corral.coordination.sessions.registry import PERSON, SILENT
 from corral.errors import LeaseLost
-from corral.models.events import EventKind
+from corral.models.events import TASK_SETBACKS, EventKind
 from corral.models.instants import after, iso, parse
 from corral.models.payload import Payload, picked
 from corral.models.states import AttemptOutcome, SessionStatus, TaskStatus
@@ -240,8 +240,9 @@ def _give_back(conn: Connection, row: TaskRow, now: datetime, rules: TaskRules) 
     )
     if moved is None:
         return row
-    kind = f"task.{verdict.status}" if is_dead else EventKind.TASK_REQUEUED
-    events.record(conn, now, kind, task_id=row["task_id"], session_id=row["session_id"], data=why)
+    kind = TASK_SETBACKS[verdict.status] if is_dead else EventKind.TASK_REQUEUED
+    event = kind({"error_code": why["error_code"], "error_message": why["error_message"]})
+    events.record(conn, now, event, task_id=row["task_id"], session_id=row["session_id"])
     if is_dead:
         reconsider(conn, [row["task_id"]], now, unblock_on=rules.unblock_on)
     return moved

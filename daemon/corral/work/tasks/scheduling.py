@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from functools import cache, partial
 from itertools import islice
+from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection
 
@@ -27,6 +28,9 @@ from corral.models.states import TaskStatus
 from corral.store import events
 from corral.store.rows.tasks import ReadyTask, TaskRow
 from corral.store.tasks import tasks
+
+if TYPE_CHECKING:
+    from corral.models.event_payloads import TaskClaimed
 
 Ready = Callable[..., Iterator[ReadyTask]]
 """The tasks on offer, as :func:`corral.store.tasks.tasks.ready` tells it: ``(conn, now, priority=…)``."""
@@ -81,8 +85,10 @@ def claim(
             key=key,
         )
         if row is not None:
-            data = {"attempt": row["attempts"], "token": row["fencing_token"], **({"key": key} if key else {})}
-            events.record(conn, now, EventKind.TASK_CLAIMED, task_id=row["task_id"], session_id=session_id, data=data)
+            data: TaskClaimed = {"attempt": row["attempts"], "token": row["fencing_token"]}
+            if key:
+                data["key"] = key
+            events.record(conn, now, EventKind.TASK_CLAIMED(data), task_id=row["task_id"], session_id=session_id)
             return row
     return None
 

@@ -227,7 +227,7 @@ def cancel(
             asked["error_code"] = attempts.CANCELLED_BY_ORCHESTRATOR
         moved = tasks.move(conn, row["task_id"], (TaskStatus.RUNNING,), asked, cancelled=None if convention else False)
         if moved is not None:
-            events.record(conn, now, EventKind.TASK_CANCEL_REQUESTED, task_id=row["task_id"], data={"reason": reason})
+            events.record(conn, now, EventKind.TASK_CANCEL_REQUESTED({"reason": reason}), task_id=row["task_id"])
         return moved or row
     # A dependent whose dependency failed has failed already, but would live again with it: now it does not.
     may_revive = row["status"] == TaskStatus.FAILED and row["error_code"] == dependencies.DEPENDENCY_FAILED
@@ -268,7 +268,7 @@ def retry(conn: Connection, task_id: str, now: datetime, rules: TaskRules) -> Ta
     moved = tasks.move(conn, row["task_id"], (row["status"],), {**fresh, **counts, "status": TaskStatus.WAITING})
     if moved is None:
         raise Conflict(f"Task {row['task_id']} has moved on.")
-    events.record(conn, now, EventKind.TASK_RETRY_REQUESTED, task_id=row["task_id"], data={"was": row["status"]})
+    events.record(conn, now, EventKind.TASK_RETRY_REQUESTED({"was": row["status"]}), task_id=row["task_id"])
     settle(conn, [moved], now, unblock_on=rules.unblock_on)
     reconsider(conn, [row["task_id"]], now, unblock_on=rules.unblock_on)
     return _known(conn, row["task_id"])
@@ -290,8 +290,8 @@ def reprioritize(conn: Connection, task_id: str, priority: int, now: datetime) -
     moved = tasks.move(conn, row["task_id"], _NOT_STARTED, {"priority": priority})
     if moved is None:
         raise Conflict(f"Task {row['task_id']} is {row['status']}: its priority no longer matters.")
-    data = {"from": row["priority"], "to": priority}
-    events.record(conn, now, EventKind.TASK_REPRIORITIZED, task_id=row["task_id"], data=data)
+    event = EventKind.TASK_REPRIORITIZED({"from": row["priority"], "to": priority})
+    events.record(conn, now, event, task_id=row["task_id"])
     return moved
 
 

@@ -237,9 +237,10 @@ def _moved_in(
     )
     sessions.register(conn, arrival, now)
     if post.agent is not None:
-        given = {"agent": post.agent.name, "runner": post.agent.runner, "model": post.agent.model}
-        agent_mailboxes.take(conn, post.agent.name, session_id, now)
-        events.record(conn, now, EventKind.TASK_ASSIGNED, task_id=task["task_id"], session_id=session_id, data=given)
+        agent = post.agent
+        agent_mailboxes.take(conn, agent.name, session_id, now)
+        assigned = EventKind.TASK_ASSIGNED({"agent": agent.name, "runner": agent.runner, "model": agent.model})
+        events.record(conn, now, assigned, task_id=task["task_id"], session_id=session_id)
     return moved, worktree
 
 

@@ -338,11 +338,8 @@ class Supervisor:
         if started is not None and started.is_fault:
             first = self._pause.start_failed(attempt.task["task_id"], started, now, self._settings().tasks)
             if first:
-                self._db.write(
-                    lambda conn: events.record(
-                        conn, now, EventKind.SUPERVISOR_PAUSED, data={"reason": started.error_message}
-                    )
-                )
+                paused = EventKind.SUPERVISOR_PAUSED({"reason": started.error_message})
+                self._db.write(lambda conn: events.record(conn, now, paused))
 
     def _finishing(self, attempt: Attempt, seen: Observation) -> Callable[[], None]:
         assert attempt.started is not None and seen.finished is not None

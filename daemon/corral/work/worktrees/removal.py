@@ -83,12 +83,7 @@ def _preserve(grounds: Grounds, row: WorktreeRow, reason: str, *, always: bool) 
 def _salvaged(conn: Connection, grounds: Grounds, row: WorktreeRow, found: salvage.Snapshot, reason: str) -> None:
     live = (WorktreeState.ALLOCATING, WorktreeState.READY, WorktreeState.RECLAIMING)
     rows.move(conn, row["worktree_id"], live, {"salvage_ref": found.ref})
-    data = {"ref": found.ref, "files": found.files[:50], "reason": reason, "worktree": row["name"]}
-    events.record(
-        conn,
-        grounds.clock(),
-        EventKind.WORKTREE_SALVAGED,
-        task_id=row["task_id"],
-        session_id=row["session_id"],
-        data=data,
+    event = EventKind.WORKTREE_SALVAGED(
+        {"ref": found.ref, "files": found.files[:50], "reason": reason, "worktree": row["name"]}
     )
+    events.record(conn, grounds.clock(), event, task_id=row["task_id"], session_id=row["session_id"])

@@ -14,11 +14,12 @@ from corral.coordination.locks.table import Holder
 from corral.coordination.mail import messages
 from corral.coordination.mail.addresses import Identity
 from corral.coordination.mail.messages import Letter
-from corral.coordination.sessions import automatic_handoffs, handoffs
+from corral.coordination.sessions import handoffs
 from corral.coordination.sessions import registry as sessions
 from corral.coordination.sessions.briefing import LIMIT, briefing
 from corral.coordination.sessions.registry import Arrival
 from corral.errors import InvalidInput, NotFound
+from corral.models.events import EventKind
 from corral.store import events, schema
 from corral.store.merges import merges as merge_rows
 from corral.store.sessions import handoffs as rows
@@ -53,7 +54,7 @@ def talk(conn: Connection, who: str, minute: float = 0) -> None:
     """A connection that registers itself and sends a message, and does nothing else."""
     me = Identity(who, arrive(conn, who, minute, agent_type="mcp", worktree=MAIN)["agent_name"])
     letter = Letter(subject="Hello", body="Who is there?", to=(me.name,))
-    events.record(conn, at(minute), "agent.registered", session_id=who)
+    events.record(conn, at(minute), EventKind.AGENT_REGISTERED({"agent_name": who}), session_id=who)
     messages.send(conn, me, letter, at(minute))
 
 
@@ -146,13 +147,8 @@ def test_a_session_that_ends_leaves_what_is_known_of_it(conn: Connection, reason
     hold(conn, "a", "src/login.py", "api:GET /login")
     session_rows.change(conn, "a", {"last_words": "The reset still fails."})
     merge = _merge(conn, "a", "conflict", "src/login.py was changed by B")
-    events.record(
-        conn,
-        at(3),
-        automatic_handoffs.COMMITTED,
-        session_id="a",
-        data={"branch": "x", "commits": [{"sha": "c" * 40, "subject": "Reset"}]},
-    )
+    commits = [{"sha": "c" * 40, "subject": "Reset"}]
+    events.record(conn, at(3), EventKind.SESSION_COMMITTED({"branch": "x", "commits": commits}), session_id="a")
     end(conn, "a", 5, reason)
     left = newest(conn)
     assert (left["agent_name"], left["automatic"], left["worktree"]) == ("A", True, MAIN)

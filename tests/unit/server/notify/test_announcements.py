@@ -13,6 +13,7 @@ from corral.coordination.mail import mailbox
 from corral.coordination.sessions import registry as sessions
 from corral.coordination.sessions.registry import Arrival
 from corral.git.process.command import open_repository
+from corral.models.events import EventKind
 from corral.models.instants import iso
 from corral.models.tasks import read_submissions
 from corral.server.notify.announcements import Announcer
@@ -39,7 +40,8 @@ def test_a_branch_that_shares_no_history_with_its_target_stops_no_letter(tmp_pat
         conn.execute(update(task_table).values(status="completed", completed_at=iso(NOW)))
         about: dict[str, Any] = {"session_id": None, "title": "t", "priority": 5, "target": "main", "base_sha": None}
         merges.submit(conn, task_id=task, branch="side", head_sha=head, now=NOW, **about)
-        events.record(conn, NOW, "task.completed", task_id=task)
+        completed = EventKind.TASK_COMPLETED({"attempt": 1, "head_sha": None})
+        events.record(conn, NOW, completed, task_id=task)
 
     try:
         db.write(complete)

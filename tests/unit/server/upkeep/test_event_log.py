@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from corral.models.events import Event, EventKind
 from corral.observe import logs
 from corral.server.upkeep import event_log
 from corral.server.upkeep.event_log import EventLog
@@ -17,6 +18,7 @@ from corral.store import events, migrate
 from corral.store.engine.database import Database
 
 NOW = datetime(2031, 3, 1, 12, tzinfo=timezone.utc)
+RELEASED = EventKind.LOCK_RELEASED({"paths": ["src/a.py"]})
 
 
 @pytest.fixture
@@ -34,10 +36,10 @@ def file(tmp_path: Path) -> Iterator[Path]:
     logs.close()
 
 
-def record(db: Database, count: int, kind: str = "lock.acquired") -> None:
+def record(db: Database, count: int, event: Event = RELEASED) -> None:
     def write(conn: Any) -> None:
-        for number in range(count):
-            events.record(conn, NOW, kind, data={"paths": [f"src/{number}.py"]})
+        for _ in range(count):
+            events.record(conn, NOW, event)
 
     db.write(write)
 
@@ -80,6 +82,6 @@ def test_a_day_with_too_much_keeps_what_is_grave_and_says_so_once(
     monkeypatch.setattr(event_log, "MOST_OF_A_DAY", file.stat().st_size - 1)
     for _round in range(2):
         record(db, 1)
-        record(db, 1, "task.dead")
+        record(db, 1, EventKind.TASK_DEAD({"error_code": "x"}))
         step(NOW)
-    assert [line["event"] for line in lines(file)] == ["lock_acquired", "log_full", "task_dead", "task_dead"]
+    assert [line["event"] for line in lines(file)] == ["lock_released", "log_full", "task_dead", "task_dead"]
