@@ -87,7 +87,7 @@ POINTS = (
     "worktree.added",
     "task.start",
     "task.started",
-    "task.harvested",
+    "task.collected",
     "task.closed",
     "worktree.reclaiming",
     "worktree.salvaged",

@@ -28,7 +28,7 @@ from corral.store.migrate import open_schema
 from corral.store.tasks import tasks as task_rows
 from corral.work.tasks import tasks
 from corral.work.workers.supervisor import Supervisor
-from corral.work.worktrees.allocation import Grounds
+from corral.work.worktrees.allocation import WorktreeContext
 from corral.work.worktrees.worktrees import Worktrees
 
 Row = dict[str, Any]
@@ -59,7 +59,7 @@ class House:
         self.nudged = threading.Event()
         self.landing_nudges = 0
         self.failures: list[BaseException] = []
-        self.grounds = Grounds(
+        self.grounds = WorktreeContext(
             self.db, self.project, open_repository(self.project.common_dir), lambda: self.settings, utc_now, "house"
         )
         self.worktrees = Worktrees(self.grounds)

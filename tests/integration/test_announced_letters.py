@@ -154,7 +154,7 @@ def test_a_failure_tells_all_that_was_tried_and_all_that_is_left_of_it(db: Datab
         said = {"error_code": "tests_failed", "error_message": "Two tests fail."}
         ended = {"status": "failed", "completed_at": iso(now), "result": {"parsed": 3}, **said}
         task_rows.lease(conn, task, session_id="w", now=iso(now), lease_expires_at=iso(now))
-        task_rows.move(conn, task, ("running",), ended, attempt=left)
+        task_rows.transition(conn, task, ("running",), ended, attempt=left)
         events.record(conn, now, EventKind.TASK_RETRIED({**said, "error_message": "One test fails."}), task_id=task)
         events.record(conn, now, EventKind.TASK_FAILED(said), task_id=task)
 

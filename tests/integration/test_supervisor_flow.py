@@ -339,9 +339,9 @@ def test_a_worktree_that_cannot_go_stays_with_a_note(house: Open, repo: Path) ->
     git(repo, "worktree", "unlock", made["path"])
     row = one.db.read(lambda conn: worktree_rows.live_by_name(conn, "mine"))
     assert row is not None
-    from corral.work.worktrees.allocation import put_right
+    from corral.work.worktrees.allocation import roll_back
 
-    assert put_right(one.grounds, row) and not Path(made["path"]).exists()
+    assert roll_back(one.grounds, row) and not Path(made["path"]).exists()
 
 
 def test_one_worker_that_cannot_be_looked_at_does_not_keep_the_others_from_ending(

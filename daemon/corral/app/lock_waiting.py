@@ -42,7 +42,7 @@ class Taken:
 
 
 async def acquire(
-    actor: Actor, wish: LockRequest, wait_s: float, hung_up: Callable[[], Awaitable[Any]] | None = None
+    actor: Actor, lock_request: LockRequest, wait_s: float, hung_up: Callable[[], Awaitable[Any]] | None = None
 ) -> Taken:
     """Reserve all the keys, now or when it is this request's turn.
 
@@ -57,9 +57,9 @@ async def acquire(
     """
     if not 0 <= wait_s <= MAX_WAIT_S:
         raise InvalidInput(f"Waiting for {wait_s:g} s is not possible.", remedy=f"Use 0 to {MAX_WAIT_S:g} s.")
-    if wait_s and len(wish.keys) > MAX_AWAITED:
+    if wait_s and len(lock_request.keys) > MAX_AWAITED:
         raise InvalidInput(
-            f"{len(wish.keys)} paths are too many to wait for.",
+            f"{len(lock_request.keys)} paths are too many to wait for.",
             cause=f"Each later request is compared with all of them; at most {MAX_AWAITED} are allowed.",
             remedy="Name a folder or a glob that covers them.",
         )
@@ -69,11 +69,18 @@ async def acquire(
     def ask(conn: Connection, me: Speaker) -> tuple[str, list[LockRow] | Wait]:
         holder = me.holder
         taken, refused = locks.acquire_each(
-            conn, wish.keys, holder, now, ttl_s=wish.ttl_s, exclusive=wish.exclusive, reason=wish.reason, whole=True
+            conn,
+            lock_request.keys,
+            holder,
+            now,
+            ttl_s=lock_request.ttl_s,
+            exclusive=lock_request.exclusive,
+            reason=lock_request.reason,
+            whole=True,
         )
         if refused and not wait_s:
             raise locks.held([row for found in refused.values() for row in found])
-        return me.name, lock_waits.enter(conn, wish, holder, now) if refused else taken
+        return me.name, lock_waits.enter(conn, lock_request, holder, now) if refused else taken
 
     name, entered = await actor.write_as(ask)
     if not isinstance(entered, Wait):
@@ -96,7 +103,7 @@ async def _turn(services: Services, wait: Wait, wait_s: float, gone: asyncio.Fut
         change = asyncio.create_task(services.changes.next(SIGN_OF_LIFE_S))
         try:
             now = services.now()
-            found = await services.store.read(partial(lock_waits.obstacles, wait=wait, now=now))
+            found = await services.store.read(partial(lock_waits.blockers, wait=wait, now=now))
             if services.stopping:
                 raise DaemonUnreachable(
                     "The daemon stops.", remedy="Ask again: the next command starts it, and the queue goes on."

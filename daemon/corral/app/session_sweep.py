@@ -19,7 +19,7 @@ from corral.models.states import SessionStatus
 from corral.observe.logs import logger
 from corral.store.rows.sessions import SessionLife
 from corral.store.sessions import sessions as rows
-from corral.work.workers import departures
+from corral.work.workers import session_end
 
 LOOK_EVERY_S = 3.0
 """Between two looks at the processes of live sessions; without a live session nothing is looked at."""
@@ -100,7 +100,7 @@ def sweep(
         for session_id, _reason in some:
             if words := said.get(session_id):
                 rows.change(conn, session_id, {"last_words": words})
-        return departures.end_all(conn, some, now, services.settings().tasks)
+        return session_end.end_all(conn, some, now, services.settings().tasks)
 
     ended: list[EndedSession] = []
     failed: set[str] = set()  # one whose end fails must not keep the others from theirs

@@ -214,8 +214,8 @@ def verify_landed(repo: Git, now: datetime) -> tuple[list[datetime], dict[str, s
             continue
         if found is None:
             due.append(now + AGAIN)
-        elif found.put_right:
-            log.warning("landing_put_right", checkout=str(checkout.work_tree), paths=found.put_right)
+        elif found.repaired:
+            log.warning("landing_put_right", checkout=str(checkout.work_tree), paths=found.repaired)
         elif found.differ:
             log.warning("landing_differs", checkout=str(checkout.work_tree), paths=found.differ)
     return due, stuck

@@ -16,7 +16,7 @@ from corral.models.tasks import read_submissions
 from corral.store.engine.database import Database
 from corral.store.migrate import open_schema
 from corral.work.tasks import attempts, scheduling, tasks
-from corral.work.tasks.attempts import Ending, Harvest
+from corral.work.tasks.attempts import CollectedWork, Ending
 
 T = TypeVar("T")
 Row = dict[str, Any]
@@ -59,7 +59,7 @@ class Board:
         return self.end(row, now, success=False, error_code="broken", error_message="It broke.", retryable=retryable)
 
     def finish_with_work(self, row: Row, merge_id: str = "m1", now: datetime = START) -> Row:
-        return self.end(row, now, to_land=Harvest(merge_id, f"corral/{merge_id}", "main", "a" * 40, "b" * 40))
+        return self.end(row, now, to_land=CollectedWork(merge_id, f"corral/{merge_id}", "main", "a" * 40, "b" * 40))
 
     def cancel(self, task_id: str, now: datetime = START) -> Row:
         return self.do(lambda conn: tasks.cancel(conn, task_id, now, self.rules))

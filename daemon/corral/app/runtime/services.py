@@ -65,7 +65,7 @@ class Services:
     stopping: bool = False
     unwatched: bool = True
     """Whether nobody looks at the sessions' processes, since there is no live session; who brings one asks for a look."""
-    making: WeakValueDictionary[tuple[str, str], asyncio.Lock] = field(default_factory=WeakValueDictionary)
+    creation_locks: WeakValueDictionary[tuple[str, str], asyncio.Lock] = field(default_factory=WeakValueDictionary)
     """Worktrees that are being made, by session and name: one request at a time for each."""
     changes: Changes = field(default_factory=Changes)
     store: StoreAccess = field(init=False)

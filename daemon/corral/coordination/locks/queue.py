@@ -117,7 +117,7 @@ class Ahead:
         return any(key_covers(held, key) for held in self._held)
 
 
-def find_deadlock(first: str, obstacles: Callable[[str], Sequence[Payload]]) -> list[Payload]:
+def find_deadlock(first: str, blockers: Callable[[str], Sequence[Payload]]) -> list[Payload]:
     """The obstacles by which a session waits for itself, one for each session on the way round; empty if it does not.
 
     Args:
@@ -127,7 +127,7 @@ def find_deadlock(first: str, obstacles: Callable[[str], Sequence[Payload]]) -> 
     seen = {first}
     while ways:
         way = ways.pop()
-        for obstacle in obstacles(way[-1]["session_id"] if way else first):
+        for obstacle in blockers(way[-1]["session_id"] if way else first):
             whose = obstacle["session_id"]
             if whose == first:
                 return [*way, obstacle]

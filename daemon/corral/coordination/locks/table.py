@@ -84,7 +84,7 @@ def standing(conn: Connection, keys: Sequence[LockKey], holder: Holder, now: dat
     return told
 
 
-def obstacles(
+def blockers(
     conn: Connection,
     keys: Sequence[LockKey],
     holder: Holder,
@@ -157,7 +157,7 @@ def acquire_each(
 
     Args:
         whole: None of them unless all are free.
-        before: See :func:`obstacles`.
+        before: See :func:`blockers`.
 
     Returns:
         The locks, and for each key that was not free what stands in its way.
@@ -165,7 +165,7 @@ def acquire_each(
     if not keys:
         raise InvalidInput("No path was given.", remedy="Name at least one path, glob or logical key.")
     check_ttl(ttl_s)
-    refused = obstacles(conn, keys, holder, now, exclusive=exclusive, before=before)
+    refused = blockers(conn, keys, holder, now, exclusive=exclusive, before=before)
     free = [] if whole and refused else [key for key in keys if key not in refused]
     taken = _take(conn, free, holder, now, EVERYWHERE, ttl_s, exclusive, False, reason)
     if any(row["is_pattern"] for row in taken) and rows.count_globs(conn) > MOST_GLOBS:

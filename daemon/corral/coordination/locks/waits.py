@@ -50,17 +50,17 @@ class Wait:
     wait_id: str
     seq: int
     holder: Holder
-    wish: LockRequest
+    lock_request: LockRequest
 
 
-def enter(conn: Connection, wish: LockRequest, holder: Holder, now: datetime) -> Wait:
+def enter(conn: Connection, lock_request: LockRequest, holder: Holder, now: datetime) -> Wait:
     """Join the queue; those who hold what is waited for are told, once. The place is kept by :func:`stay`.
 
     Raises:
         LockHeld: The session would wait for itself, by way of others; ``details['circle']`` names them.
         InvalidInput: More than one glob that may mean anything, anywhere.
     """
-    anywhere = [key.file_path for key in wish.keys if not reach(key)]
+    anywhere = [key.file_path for key in lock_request.keys if not reach(key)]
     if len(anywhere) > 1:
         raise InvalidInput(
             f"{len(anywhere)} globs that begin with a wildcard are too many to wait for.",
@@ -73,33 +73,33 @@ def enter(conn: Connection, wish: LockRequest, holder: Holder, now: datetime) ->
         {
             "wait_id": new_id(),
             "session_id": holder.session_id,
-            "keys": [vars(key) for key in wish.keys],
-            "exclusive": wish.exclusive,
-            "ttl_s": wish.ttl_s,
-            "reason": wish.reason,
+            "keys": [vars(key) for key in lock_request.keys],
+            "exclusive": lock_request.exclusive,
+            "ttl_s": lock_request.ttl_s,
+            "reason": lock_request.reason,
             "created_at": iso(now),
             "expires_at": after(now, PLACE_S),
         },
     )
-    wait = Wait(row["wait_id"], row["seq"], holder, wish)
-    in_the_way = obstacles(conn, wait, now)
+    wait = Wait(row["wait_id"], row["seq"], holder, lock_request)
+    in_the_way = blockers(conn, wait, now)
     _refuse_circle(conn, wait, now)
     asker = session_rows.get(conn, holder.session_id)
     name = asker["agent_name"] if asker is not None else None
-    paths = [key.file_path for key in wish.keys]
+    paths = [key.file_path for key in lock_request.keys]
     events.record(conn, iso(now), EventKind.LOCK_AWAITED({"paths": paths}), session_id=holder.session_id)
     for told in {found["session_id"]: found for found in in_the_way if not found["waiting"]}.values():
-        what = f" ({embedded(wish.reason)})" if wish.reason else ""
+        what = f" ({embedded(lock_request.reason)})" if lock_request.reason else ""
         wanted, held = embedded(told["requested"]), embedded(told["file_path"])
         text = f"{name} waits for {wanted}{what}, which you hold. Release {held} when you can."
         session_rows.notify(conn, told["session_id"], text, iso(now))
     return wait
 
 
-def obstacles(conn: Connection, wait: Wait, now: datetime) -> list[Payload]:
+def blockers(conn: Connection, wait: Wait, now: datetime) -> list[Payload]:
     """The blockers of a session that waits, as :func:`corral.coordination.locks.table.conflict` tells it."""
-    wish = wait.wish
-    found = locks.obstacles(conn, wish.keys, wait.holder, now, exclusive=wish.exclusive, before=wait.seq)
+    lock_request = wait.lock_request
+    found = locks.blockers(conn, lock_request.keys, wait.holder, now, exclusive=lock_request.exclusive, before=wait.seq)
     return [row for of_key in found.values() for row in of_key]
 
 
@@ -115,15 +115,15 @@ def take(conn: Connection, wait: Wait, now: datetime) -> list[LockRow] | None:
         Conflict: The session has ended.
     """
     _alive(conn, wait, now)
-    wish = wait.wish
+    lock_request = wait.lock_request
     taken, refused = locks.acquire_each(
         conn,
-        wish.keys,
+        lock_request.keys,
         wait.holder,
         now,
-        ttl_s=wish.ttl_s,
-        exclusive=wish.exclusive,
-        reason=wish.reason,
+        ttl_s=lock_request.ttl_s,
+        exclusive=lock_request.exclusive,
+        reason=lock_request.reason,
         whole=True,
         before=wait.seq,
     )
@@ -162,7 +162,7 @@ def _refuse_circle(conn: Connection, wait: Wait, now: datetime) -> None:
     def ways(session_id: str) -> list[Payload]:
         # Only of whom a way leads to: as a rule those who hold something wait for nothing.
         mine = [row for row in waits if row["session_id"] == session_id]
-        return [{**one, "who": row["agent_name"]} for row in mine for one in obstacles(conn, _stored(row), now)]
+        return [{**one, "who": row["agent_name"]} for row in mine for one in blockers(conn, _stored(row), now)]
 
     around = find_deadlock(wait.holder.session_id, ways)
     members = {one["session_id"] for one in around}
@@ -180,5 +180,7 @@ def _refuse_circle(conn: Connection, wait: Wait, now: datetime) -> None:
 
 def _stored(row: WaitingSession) -> Wait:
     kin = (row["parent_session_id"],) if row["parent_session_id"] else ()
-    wish = LockRequest(tuple(stored_key(key) for key in row["keys"]), row["ttl_s"], row["exclusive"], row["reason"])
-    return Wait(row["wait_id"], row["seq"], Holder(row["session_id"], kin=kin), wish)
+    lock_request = LockRequest(
+        tuple(stored_key(key) for key in row["keys"]), row["ttl_s"], row["exclusive"], row["reason"]
+    )
+    return Wait(row["wait_id"], row["seq"], Holder(row["session_id"], kin=kin), lock_request)

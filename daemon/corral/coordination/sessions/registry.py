@@ -1,7 +1,7 @@
 """Sessions: arrival, heartbeat, end.
 
 A session is known by Claude Code's own ``session_id`` (a subagent by its ``agent_id``). Its end (its own goodbye, the
-death of its process, silence) goes through :mod:`corral.work.workers.departures`, which also takes its tasks from it.
+death of its process, silence) goes through :mod:`corral.work.workers.session_end`, which also takes its tasks from it.
 """
 
 from __future__ import annotations
@@ -252,7 +252,7 @@ def find(conn: Connection, who: str) -> SessionRow:
 
 
 def end(conn: Connection, session_id: str, reason: str, now: datetime, *, by: str | None = None) -> EndedSession | None:
-    """The part of :mod:`corral.work.workers.departures` that this package knows: the session and its subagents end, their locks
+    """The part of :mod:`corral.work.workers.session_end` that this package knows: the session and its subagents end, their locks
     come free, and its automatic handoff is written.
 
     Args:

@@ -37,7 +37,7 @@ _SET_BACK_S = 120.0
 class Verified:
     """The result of the check: paths that were repaired, and landed paths that differ and were left alone."""
 
-    put_right: list[str]
+    repaired: list[str]
     differ: list[str]
 
 
@@ -91,7 +91,7 @@ def verify(checkout: Git) -> Verified | None:
             found = _repair_undone(checkout, note)
         finally:
             index_lock.release(checkout)
-            _write(checkout, _signature(checkout) if found.put_right else "", _VERIFIED)
+            _write(checkout, _signature(checkout) if found.repaired else "", _VERIFIED)
     else:
         _write(checkout, left[0], _VERIFIED)
     return found

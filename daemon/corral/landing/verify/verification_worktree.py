@@ -137,7 +137,7 @@ class VerificationWorktree:
     def _set(self, **values: Any) -> None:
         row = self._row()
         if row is not None:
-            self.db.write(lambda conn: rows.move(conn, row["worktree_id"], _LIVE, values))
+            self.db.write(lambda conn: rows.transition(conn, row["worktree_id"], _LIVE, values))
 
     def _new_row(self, sha: str, now: datetime) -> Columns:
         return {

@@ -41,7 +41,7 @@ from corral.store.sessions import locks as lock_rows
 from corral.store.sessions import messages as mail_rows
 from corral.store.sessions import sessions as session_rows
 from corral.store.tasks import worktrees as worktree_rows
-from corral.work.workers import departures
+from corral.work.workers import session_end
 
 OF_SUBAGENT = "agent-"
 """The client calls a subagent's worktree so, with the subagent's id behind it."""
@@ -181,7 +181,7 @@ async def _session_start(services: Services, event: HookEvent) -> Payload:
     behind = await services.work(lambda: services.worktrees.commits_behind(newcomer.cwd))
 
     def begin(conn: Connection) -> Payload:
-        me = departures.arrive(conn, newcomer, now, rules)
+        me = session_end.arrive(conn, newcomer, now, rules)
         _note_errand(conn, event, me["task_id"])
         if event.begins_at_rest and me["task_id"] is None:
             session_rows.change(conn, event.actor, {"status": SessionStatus.IDLE})
@@ -207,7 +207,7 @@ async def _session_end(services: Services, event: HookEvent) -> Payload:
     def over(conn: Connection) -> None:
         if said:
             session_rows.change(conn, event.actor, {"last_words": said})
-        departures.end(conn, event.actor, event.reason or "ended", now, rules)
+        session_end.end(conn, event.actor, event.reason or "ended", now, rules)
 
     await services.store.write(over)
     services.nudge("supervisor")
@@ -312,7 +312,7 @@ async def _subagent_stop(services: Services, event: HookEvent) -> Payload:
     def finish(conn: Connection) -> str | None:
         urgent = _holding(services, conn, event)
         if urgent is None:
-            departures.end(conn, event.actor, "finished", now, rules)
+            session_end.end(conn, event.actor, "finished", now, rules)
         return urgent
 
     if (urgent := await services.store.write(finish)) is not None:
@@ -354,7 +354,7 @@ async def _worktree_create(services: Services, event: HookEvent) -> Payload:
             sessions.alive(conn, Arrival(subagent, "subagent", parent_session_id=event.actor), now)
 
     await services.store.write(arrive)
-    async with services.making.setdefault((owner, name), asyncio.Lock()):
+    async with services.creation_locks.setdefault((owner, name), asyncio.Lock()):
         made = await services.work(
             lambda: services.worktrees.create(name, session_id=owner, base=None, now=services.now())
         )

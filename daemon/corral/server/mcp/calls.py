@@ -29,7 +29,7 @@ from corral.models.states import SessionStatus
 from corral.server.failures import failure
 from corral.server.mcp.replays import Replays
 from corral.store.sessions import sessions as session_rows
-from corral.work.workers import departures
+from corral.work.workers import session_end
 
 T = TypeVar("T")
 Function = Callable[..., Awaitable[Any]]
@@ -69,7 +69,7 @@ class Call(Actor):
         if who is not None and who == self.connection:
             known = session_rows.get(conn, who)
             if known is None or known["status"] == SessionStatus.DISCONNECTED:
-                departures.arrive(conn, self.arrival(who), now, self.services.settings().tasks)
+                session_end.arrive(conn, self.arrival(who), now, self.services.settings().tasks)
         return speaker(conn, who, now)
 
     def arrival(self, session_id: str) -> Arrival:

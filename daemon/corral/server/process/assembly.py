@@ -43,7 +43,7 @@ from corral.server.upkeep.timers import SessionKeeper
 from corral.store.sessions import sessions as session_rows
 from corral.work.workers.supervisor import Supervisor
 from corral.work.worktrees import residue
-from corral.work.worktrees.allocation import Grounds, environment, make_usable, wanted
+from corral.work.worktrees.allocation import WorktreeContext, environment, make_usable, wanted
 from corral.work.worktrees.worktrees import Worktrees
 
 FIRST_FREE_PORT = 1024
@@ -104,7 +104,7 @@ def assemble(project: Project, pool: ThreadPoolExecutor) -> Assembly:
         settings.reload()
         teams.reload()
 
-    grounds = Grounds(
+    grounds = WorktreeContext(
         db=db,
         project=project,
         repo=git,
@@ -204,7 +204,7 @@ def assemble(project: Project, pool: ThreadPoolExecutor) -> Assembly:
     return Assembly(services, bound, jobs, event_log, reloader)
 
 
-def _made_usable(grounds: Grounds, path: Path) -> Mapping[str, str]:
+def _made_usable(grounds: WorktreeContext, path: Path) -> Mapping[str, str]:
     """Make a verification worktree usable like any other.
 
     Its ports lie just below those of the allocated ones, a dry run's below these: both may run at once.

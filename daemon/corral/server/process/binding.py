@@ -228,7 +228,7 @@ def _settled(db: Database, known: Identity, project: Project, repo: Git, here: s
 
     def settle(conn: Connection) -> None:
         for worktree_id, values in changes.items():
-            worktree_rows.move(conn, worktree_id, _LIVE, values)
+            worktree_rows.transition(conn, worktree_id, _LIVE, values)
         identity.follow_move(conn, move.old_root, move.new_root)
         identity.bind(conn, place)
         if rows or known["root"] != place["root"]:

@@ -1,4 +1,4 @@
-"""SQL for tasks. Every change of a state goes through :func:`move`: it names the states it may come from."""
+"""SQL for tasks. Every change of a state goes through :func:`transition`: it names the states it may come from."""
 
 from __future__ import annotations
 
@@ -270,10 +270,10 @@ def claims_in(conn: Connection, status: str) -> dict[str, list[str]]:
     return found
 
 
-def move(
+def transition(
     conn: Connection,
     task_id: str,
-    come_from: Sequence[str],
+    from_states: Sequence[str],
     values: Mapping[str, Any],
     *,
     token: int | None = None,
@@ -291,16 +291,16 @@ def move(
     Returns:
         The row as it is now; None if the guard did not hold, and nothing was changed.
     """
-    change = _transition(tuple(values), tuple(come_from), token is not None, cancelled)
+    change = _transition(tuple(values), tuple(from_states), token is not None, cancelled)
     row = change.first(conn, {**values, "which": task_id, **({} if token is None else {"token": token})})
     return None if row is None else attempts.join(conn, row, attempt)
 
 
 @lru_cache(maxsize=256)
 def _transition(
-    columns: tuple[str, ...], come_from: tuple[str, ...], by_token: bool, cancelled: bool | None
+    columns: tuple[str, ...], from_states: tuple[str, ...], by_token: bool, cancelled: bool | None
 ) -> Prepared[StoredTask]:
-    states = or_(*(tasks.c.status == state for state in come_from))
+    states = or_(*(tasks.c.status == state for state in from_states))
     query = update(tasks).where(tasks.c.task_id == bindparam("which"), states)
     if by_token:
         query = query.where(tasks.c.fencing_token == bindparam("token"))

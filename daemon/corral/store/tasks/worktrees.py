@@ -86,9 +86,11 @@ def port_bases(conn: Connection) -> set[int]:
     return {int(row.port_base) for row in conn.execute(query)}
 
 
-def move(conn: Connection, worktree_id: str, come_from: Sequence[str], values: Mapping[str, Any]) -> WorktreeRow | None:
+def transition(
+    conn: Connection, worktree_id: str, from_states: Sequence[str], values: Mapping[str, Any]
+) -> WorktreeRow | None:
     """The guarded update: set columns if the worktree is in one of these states; None if it is not."""
-    query = update(worktrees).where(worktrees.c.worktree_id == worktree_id, worktrees.c.state.in_(come_from))
+    query = update(worktrees).where(worktrees.c.worktree_id == worktree_id, worktrees.c.state.in_(from_states))
     return fetch_first(conn, query.values(**values).returning(worktrees), WorktreeRow)
 
 

@@ -22,7 +22,7 @@ from corral.store.rows.tasks import TaskDoer
 
 
 @dataclass(frozen=True)
-class Post:
+class ResolvedAgent:
     """The agent and the runner for a task.
 
     Attributes:
@@ -71,7 +71,7 @@ def checked(runners: Mapping[str, Runner]) -> Check:
     return check
 
 
-def appoint(task: TaskDoer, roster: Roster, check: Check) -> Post:
+def resolve_agent(task: TaskDoer, roster: Roster, check: Check) -> ResolvedAgent:
     """Find out who does a task, and that it can be started here.
 
     A task that names an agent is that agent's. One that requires capabilities, and has a prompt, goes to the first member of
@@ -90,12 +90,12 @@ def appoint(task: TaskDoer, roster: Roster, check: Check) -> Post:
     if task["agent"] is not None:
         return _named(task, roster.find(task["agent"]), required, check)
     if task["runner"] is None:
-        return Post(None)
+        return ResolvedAgent(None)
     if required and task["command"] is None and roster.has_runners:
         return _capable(roster, required, check)
     runner = RunnerName(task["runner"])
     check(runner, ())
-    return Post(runner)
+    return ResolvedAgent(runner)
 
 
 def settle(submissions: Sequence[TaskSubmission], roster: Roster, check: Check) -> list[TaskSubmission]:
@@ -117,7 +117,7 @@ def settle(submissions: Sequence[TaskSubmission], roster: Roster, check: Check) 
             "agent": item.agent, "agent_requirements": required, "runner": item.runner, "command": item.command
         }  # fmt: skip
         try:
-            post = appoint(wanted, roster, check)
+            post = resolve_agent(wanted, roster, check)
         except RunnerUnavailable:
             raise
         except CorralError as error:
@@ -132,7 +132,7 @@ def settle(submissions: Sequence[TaskSubmission], roster: Roster, check: Check) 
     return settled
 
 
-def _named(task: TaskDoer, agent: Agent, required: Sequence[str], check: Check) -> Post:
+def _named(task: TaskDoer, agent: Agent, required: Sequence[str], check: Check) -> ResolvedAgent:
     if lacking := agent.lacks(required):
         able = ", ".join(agent.capabilities) or "nothing in particular"
         raise InvalidInput(f"The agent {agent.name} is not capable of {', '.join(lacking)}, but of {able}.")
@@ -141,10 +141,10 @@ def _named(task: TaskDoer, agent: Agent, required: Sequence[str], check: Check) 
     if runner is RunnerName.COMMAND and task["command"] is None and not program:
         raise InvalidInput(f"The agent {agent.name} has no command of its own: the task needs one.")
     check(runner, program)
-    return Post(runner, agent, program)
+    return ResolvedAgent(runner, agent, program)
 
 
-def _capable(roster: Roster, required: Sequence[str], check: Check) -> Post:
+def _capable(roster: Roster, required: Sequence[str], check: Check) -> ResolvedAgent:
     unavailable: RunnerUnavailable | None = None
     for agent in roster.with_runner():
         if agent.lacks(required) or (agent.runner_name is RunnerName.COMMAND and not agent.program):
@@ -154,7 +154,7 @@ def _capable(roster: Roster, required: Sequence[str], check: Check) -> Post:
         except RunnerUnavailable as error:
             unavailable = unavailable or error
             continue
-        return Post(agent.runner_name, agent, agent.program)
+        return ResolvedAgent(agent.runner_name, agent, agent.program)
     if unavailable is not None:
         raise unavailable
     raise InvalidInput(

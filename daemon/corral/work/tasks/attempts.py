@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Harvest:
+class CollectedWork:
     """The commits of an attempt that should land; a ref of the merge request to be holds ``head_sha`` already."""
 
     merge_id: str
@@ -57,7 +57,7 @@ class Ending:
     retryable: bool = True
     result: Payload | None = None
     usage: Payload = field(default_factory=dict)
-    to_land: Harvest | None = None
+    to_land: CollectedWork | None = None
     is_fault: bool = False
     remedy: str | None = None
 
@@ -98,7 +98,7 @@ def change(conn: Connection, task_id: str, token: int, values: Columns, attempt:
     Raises:
         LeaseLost: The task is no longer this attempt's.
     """
-    row = tasks.move(conn, task_id, (TaskStatus.RUNNING,), values, token=token, attempt=attempt)
+    row = tasks.transition(conn, task_id, (TaskStatus.RUNNING,), values, token=token, attempt=attempt)
     if row is None:
         raise _lost(task_id, token, tasks.get(conn, task_id))
     return row
@@ -184,7 +184,9 @@ def _cut_short(conn: Connection, row: TaskRow, code: str, reason: str, now: date
         **more,
     }
     attempt = ended(AttemptOutcome.INTERRUPTED, now, code, reason)
-    moved = tasks.move(conn, row["task_id"], (TaskStatus.RUNNING,), values, token=row["fencing_token"], attempt=attempt)
+    moved = tasks.transition(
+        conn, row["task_id"], (TaskStatus.RUNNING,), values, token=row["fencing_token"], attempt=attempt
+    )
     if moved is not None:
         why: TaskSetback = {"error_code": code, "error_message": reason, "crashes": moved["crashes"]}
         event = EventKind.TASK_INTERRUPTED(why)
@@ -211,7 +213,9 @@ def resume(conn: Connection, task_id: str, now: datetime, rules: TaskRules) -> T
     else:
         end = {"status": TaskStatus.PENDING} if died else {"status": TaskStatus.PENDING, **_NO_ERROR}
         event = EventKind.TASK_RESUMED({})
-    moved = tasks.move(conn, task_id, (TaskStatus.INTERRUPTED,), end, token=row["fencing_token"], attempt=_NO_PROCESS)
+    moved = tasks.transition(
+        conn, task_id, (TaskStatus.INTERRUPTED,), end, token=row["fencing_token"], attempt=_NO_PROCESS
+    )
     if moved is not None:
         events.record(conn, now, event, task_id=task_id, session_id=row["session_id"])
         if moved["status"] == TaskStatus.DEAD:
@@ -231,7 +235,7 @@ def call_off(
     gone = {**values, "not_before_at": None, "cancel_reason": reason, "completed_at": iso(now)}
     is_running = row["status"] == TaskStatus.RUNNING
     attempt = ended(AttemptOutcome.CANCELLED, now, None, reason) if is_running else {}
-    moved = tasks.move(
+    moved = tasks.transition(
         conn,
         row["task_id"],
         (row["status"],),
@@ -340,18 +344,18 @@ def _fault(
     return values, TASK_SETBACKS[verdict.status]({**told, "is_counted": False, "delay_s": verdict.delay_s})
 
 
-def _queue(conn: Connection, row: TaskRow, harvest: Harvest, now: datetime) -> None:
+def _queue(conn: Connection, row: TaskRow, collected: CollectedWork, now: datetime) -> None:
     merges.submit(
         conn,
-        merge_id=harvest.merge_id,
+        merge_id=collected.merge_id,
         task_id=row["task_id"],
         session_id=row["session_id"],
         title=row["title"],
         priority=row["priority"],
-        branch=harvest.branch,
-        target=harvest.target,
-        base_sha=harvest.base_sha,
-        head_sha=harvest.head_sha,
+        branch=collected.branch,
+        target=collected.target,
+        base_sha=collected.base_sha,
+        head_sha=collected.head_sha,
         now=now,
     )
 

@@ -136,7 +136,7 @@ def _place(conn: Connection, child: ChildTask, status: TaskStatus, reason: str |
         "error_code": dependencies.DEPENDENCY_FAILED if lost else None,
         "error_message": reason,
     }
-    moved = tasks.move(conn, child["task_id"], (child["status"],), values)
+    moved = tasks.transition(conn, child["task_id"], (child["status"],), values)
     if moved is not None and status != child["status"]:
         event = (
             EventKind.TASK_FAILED({"error_code": dependencies.DEPENDENCY_FAILED, "error_message": reason})

@@ -1,7 +1,7 @@
 """Work that no runner executes: sessions claim it, hold it under a lease, and complete it.
 
 The lease is as good as its holder: it lasts while the session lives, however long a machine slept or a daemon was away, and
-when the session ends the task is on offer again (:mod:`corral.work.workers.departures`). A person's session falls silent
+when the session ends the task is on offer again (:mod:`corral.work.workers.session_end`). A person's session falls silent
 while they work, so their lease lasts for its time.
 """
 
@@ -230,7 +230,7 @@ def _give_back(conn: Connection, row: TaskRow, now: datetime, rules: TaskRules) 
     }
     values: Columns = {"status": verdict.status}
     values |= {**why, "completed_at": iso(now)} if is_dead else {"current_attempt": None}
-    moved = tasks.move(
+    moved = tasks.transition(
         conn,
         row["task_id"],
         (TaskStatus.RUNNING,),

@@ -225,7 +225,9 @@ def cancel(
         asked: Columns = {"cancel_reason": reason}
         if convention:
             asked["error_code"] = attempts.CANCELLED_BY_ORCHESTRATOR
-        moved = tasks.move(conn, row["task_id"], (TaskStatus.RUNNING,), asked, cancelled=None if convention else False)
+        moved = tasks.transition(
+            conn, row["task_id"], (TaskStatus.RUNNING,), asked, cancelled=None if convention else False
+        )
         if moved is not None:
             events.record(conn, now, EventKind.TASK_CANCEL_REQUESTED({"reason": reason}), task_id=row["task_id"])
         return moved or row
@@ -265,7 +267,7 @@ def retry(conn: Connection, task_id: str, now: datetime, rules: TaskRules) -> Ta
     )  # fmt: skip
     # One that was given up because the daemon died with it stays under suspicion: it runs beside no other suspect.
     counts = {"attempts": 0, "faults": 0, "crashes": min(row["crashes"], 1)}
-    moved = tasks.move(conn, row["task_id"], (row["status"],), {**fresh, **counts, "status": TaskStatus.WAITING})
+    moved = tasks.transition(conn, row["task_id"], (row["status"],), {**fresh, **counts, "status": TaskStatus.WAITING})
     if moved is None:
         raise Conflict(f"Task {row['task_id']} has moved on.")
     events.record(conn, now, EventKind.TASK_RETRY_REQUESTED({"was": row["status"]}), task_id=row["task_id"])
@@ -287,7 +289,7 @@ def reprioritize(conn: Connection, task_id: str, priority: int, now: datetime) -
     if isinstance(priority, bool) or not 0 <= priority <= 10:
         raise InvalidInput(f"{priority} is not a priority.", remedy="Use 0 to 10; 10 is first.")
     row = find(conn, task_id)
-    moved = tasks.move(conn, row["task_id"], _NOT_STARTED, {"priority": priority})
+    moved = tasks.transition(conn, row["task_id"], _NOT_STARTED, {"priority": priority})
     if moved is None:
         raise Conflict(f"Task {row['task_id']} is {row['status']}: its priority no longer matters.")
     event = EventKind.TASK_REPRIORITIZED({"from": row["priority"], "to": priority})

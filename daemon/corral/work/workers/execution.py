@@ -38,19 +38,27 @@ from corral.store.rows.tasks import TaskRow, WorktreeRow
 from corral.store.tasks import tasks
 from corral.store.tasks import worktrees as worktree_rows
 from corral.work.tasks import attempts
-from corral.work.tasks.agents import Post, appoint, checked
+from corral.work.tasks.agents import ResolvedAgent, checked, resolve_agent
 from corral.work.tasks.attempts import INTERRUPTED, Ending
 from corral.work.tasks.trust import TrustGate
-from corral.work.workers import departures
+from corral.work.workers import session_end
+from corral.work.workers.collect import collect, committer
 from corral.work.workers.disk import is_full, met_the_end
-from corral.work.workers.harvest import committer, harvest
 from corral.work.worktrees import ownership
-from corral.work.worktrees.allocation import Grounds, Plan, allocate, environment, landing_target, mark_ready, reclaim
+from corral.work.worktrees.allocation import (
+    Plan,
+    WorktreeContext,
+    allocate,
+    environment,
+    landing_target,
+    mark_ready,
+    reclaim,
+)
 from corral.work.worktrees.provision import Provisioned
 
 
 @dataclass(frozen=True)
-class Site:
+class AttemptContext:
     """Services and settings that every attempt uses.
 
     Attributes:
@@ -61,7 +69,7 @@ class Site:
         awake: Turns an instant of the wall clock into the one that a worker's limits are measured by.
     """
 
-    grounds: Grounds
+    grounds: WorktreeContext
     runners: Mapping[str, Runner]
     nudge: Callable[[str], None]
     is_stopping: Callable[[], bool]
@@ -83,7 +91,7 @@ class Started:
     worktree: WorktreeRow
 
 
-def launch(site: Site, task: TaskRow) -> Started | Ending:
+def launch(site: AttemptContext, task: TaskRow) -> Started | Ending:
     """Start a claimed task.
 
     Args:
@@ -96,7 +104,7 @@ def launch(site: Site, task: TaskRow) -> Started | Ending:
     worktree: WorktreeRow | None = None
     running: Running | None = None
     try:
-        post, runner = _appointed(site, task)
+        post, runner = _resolved_agent(site, task)
         target, base_sha = landing_target(site.grounds, task["target"])
         name = f"task-{task['task_id'][:13]}-{token}"
         plan = Plan(
@@ -126,17 +134,17 @@ def launch(site: Site, task: TaskRow) -> Started | Ending:
         return _closed(site, task, worktree, stopped if site.is_stopping() else _failure(site, error))
 
 
-def _closed(site: Site, task: TaskRow, worktree: WorktreeRow | None, ending: Ending) -> Ending:
+def _closed(site: AttemptContext, task: TaskRow, worktree: WorktreeRow | None, ending: Ending) -> Ending:
     conclude(site, task, worktree, ending)
     return ending
 
 
-def _is_cancelled(site: Site, task: TaskRow) -> bool:
+def _is_cancelled(site: AttemptContext, task: TaskRow) -> bool:
     row = site.grounds.db.read(lambda conn: tasks.get(conn, task["task_id"]))
     return row is None or row["cancel_reason"] is not None
 
 
-def _kill(site: Site, task: TaskRow, running: Running) -> None:
+def _kill(site: AttemptContext, task: TaskRow, running: Running) -> None:
     """End a worker that could not be recorded: only once nothing of it is alive may another one start."""
     marks = task_marks(site.grounds, task["task_id"])
     while end_leftovers(marks, running.pid, running.pid_started):
@@ -144,12 +152,12 @@ def _kill(site: Site, task: TaskRow, running: Running) -> None:
     running.observe(site.grounds.clock())  # reaps it
 
 
-def task_marks(grounds: Grounds, task_id: str) -> dict[str, str]:
+def task_marks(grounds: WorktreeContext, task_id: str) -> dict[str, str]:
     """The mark in the environment of every process of a task, and of no process of another project."""
     return {PROJECT_MARK: grounds.project_id, TASK_MARK: task_id}
 
 
-def finish(site: Site, task: TaskRow, worktree: WorktreeRow, finished: Finished, usage: Payload) -> None:
+def finish(site: AttemptContext, task: TaskRow, worktree: WorktreeRow, finished: Finished, usage: Payload) -> None:
     """Bring in what a worker has made, and close its attempt.
 
     Args:
@@ -172,14 +180,14 @@ def finish(site: Site, task: TaskRow, worktree: WorktreeRow, finished: Finished,
             ending = replace(ending, error_code=DISK_FULL, error_message=text, is_fault=True)
     else:
         try:
-            ending = harvest(site.grounds, task, worktree, finished.result, usage)
-            crash_point("task.harvested")
+            ending = collect(site.grounds, task, worktree, finished.result, usage)
+            crash_point("task.collected")
         except (CorralError, OSError) as error:
             ending = _failure(site, error, usage)
     conclude(site, task, worktree, ending)
 
 
-def conclude(site: Site, task: TaskRow, worktree: WorktreeRow | None, ending: Ending) -> None:
+def conclude(site: AttemptContext, task: TaskRow, worktree: WorktreeRow | None, ending: Ending) -> None:
     """Close an attempt in one transaction, then give its worktree back.
 
     An attempt that lost its lease changes nothing of its task; its worktree is salvaged all the same.
@@ -194,22 +202,28 @@ def conclude(site: Site, task: TaskRow, worktree: WorktreeRow | None, ending: En
         site.nudge("landing")  # a branch that has landed can go once no worktree has it
 
 
-def _close(conn: Connection, site: Site, task: TaskRow, worktree: WorktreeRow | None, ending: Ending) -> str:
+def _close(conn: Connection, site: AttemptContext, task: TaskRow, worktree: WorktreeRow | None, ending: Ending) -> str:
     now = site.grounds.clock()
     rules = site.grounds.settings().tasks
     try:
         status = str(attempts.end(conn, task["task_id"], task["fencing_token"], ending, now, rules)["status"])
     except LeaseLost:
         status = "lost"
-    departures.end_attempt(conn, required(task["session_id"]), status, now, rules)
+    session_end.end_attempt(conn, required(task["session_id"]), status, now, rules)
     if worktree is not None:
-        come_from = (WorktreeState.ALLOCATING, WorktreeState.READY)
-        worktree_rows.move(conn, worktree["worktree_id"], come_from, {"state": WorktreeState.RECLAIMING})
+        from_states = (WorktreeState.ALLOCATING, WorktreeState.READY)
+        worktree_rows.transition(conn, worktree["worktree_id"], from_states, {"state": WorktreeState.RECLAIMING})
     return status
 
 
 def _moved_in(
-    conn: Connection, site: Site, task: TaskRow, worktree: WorktreeRow, provided: Provisioned, target: str, post: Post
+    conn: Connection,
+    site: AttemptContext,
+    task: TaskRow,
+    worktree: WorktreeRow,
+    provided: Provisioned,
+    target: str,
+    post: ResolvedAgent,
 ) -> tuple[TaskRow, WorktreeRow]:
     now = site.grounds.clock()
     worktree = mark_ready(conn, worktree["worktree_id"], provided)
@@ -250,10 +264,10 @@ def _running(conn: Connection, task: TaskRow, token: int, running: Running, now:
     sessions.change(conn, required(task["session_id"]), process)
 
 
-def _appointed(site: Site, task: TaskRow) -> tuple[Post, Runner]:
+def _resolved_agent(site: AttemptContext, task: TaskRow) -> tuple[ResolvedAgent, Runner]:
     """The agent that does it now, and the runner that starts it."""
     roster = Roster(site.grounds.project, site.grounds.team().agents)
-    post = appoint(task, roster, checked(site.runners))
+    post = resolve_agent(task, roster, checked(site.runners))
     agent = post.agent.name if post.agent else None
     given: TaskRow = {**task, "runner": post.runner, "agent": agent}
     if missing := site.gate().needed(given):
@@ -261,7 +275,9 @@ def _appointed(site: Site, task: TaskRow) -> tuple[Post, Runner]:
     return post, site.runners[str(post.runner)]
 
 
-def _assignment(site: Site, task: TaskRow, worktree: WorktreeRow, provided: Provisioned, post: Post) -> Assignment:
+def _assignment(
+    site: AttemptContext, task: TaskRow, worktree: WorktreeRow, provided: Provisioned, post: ResolvedAgent
+) -> Assignment:
     grounds = site.grounds
     settings = grounds.settings()
     claude = post.runner is RunnerName.CLAUDE
@@ -305,7 +321,7 @@ def _assignment(site: Site, task: TaskRow, worktree: WorktreeRow, provided: Prov
     )
 
 
-def _model(site: Site, post: Post) -> str | None:
+def _model(site: AttemptContext, post: ResolvedAgent) -> str | None:
     """The model that its worker asks for; None: it runs none, or the client's own default."""
     return (post.model or site.grounds.settings().runners.claude.model) if post.runner is RunnerName.CLAUDE else None
 
@@ -314,7 +330,7 @@ def _said(task: TaskRow) -> str:
     return str(task["description"] or task["title"])
 
 
-def _failure(site: Site, error: CorralError | OSError, usage: Payload | None = None) -> Ending:
+def _failure(site: AttemptContext, error: CorralError | OSError, usage: Payload | None = None) -> Ending:
     """How an attempt ends by an error of ours: the task's fault, or the machine's."""
     root = site.grounds.root
     if met_the_end(error) or is_full(root):

@@ -17,7 +17,7 @@ _MOVES = ("checkout:", "reset:")
 """How entries of the HEAD's log begin that say where it went; every other one tells of a commit that was made."""
 
 
-def come_home(checkout: Git, ref: str) -> None:
+def reattach_head(checkout: Git, ref: str) -> None:
     """Take HEAD off any branch but ``ref``: onto ``ref`` if that is at the same commit, else off all branches.
 
     No file, no index and no branch changes.

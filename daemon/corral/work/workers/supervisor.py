@@ -36,12 +36,12 @@ from corral.work.tasks import attempts, leases, scheduling
 from corral.work.tasks.agents import checked
 from corral.work.tasks.attempts import INTERRUPTED, Ending
 from corral.work.tasks.trust import TrustGate
-from corral.work.workers import departures
-from corral.work.workers.at_work import Attempt, bring_mail, record
+from corral.work.workers import session_end
 from corral.work.workers.claim_pause import ClaimPause, Pause
-from corral.work.workers.execution import Site, Started, finish, launch, task_marks
+from corral.work.workers.execution import AttemptContext, Started, finish, launch, task_marks
+from corral.work.workers.in_flight import Attempt, bring_mail, record
 from corral.work.workers.sweeping import Sweeper
-from corral.work.worktrees.allocation import Grounds
+from corral.work.worktrees.allocation import WorktreeContext
 
 LOOK_EVERY_S = 1.0
 """Between two looks at workers; an end is seen at once, by the nudge that the process's exit causes."""
@@ -66,7 +66,7 @@ class Supervisor:
 
     def __init__(
         self,
-        grounds: Grounds,
+        grounds: WorktreeContext,
         runners: Mapping[str, Runner],
         *,
         spawn: Callable[[Callable[[], None]], None],
@@ -78,7 +78,7 @@ class Supervisor:
         self._spawn = spawn
         self._nudge = nudge
         self._watch_exit = watch_exit
-        self._site = Site(grounds, runners, nudge, grounds.stopping.is_set)
+        self._site = AttemptContext(grounds, runners, nudge, grounds.stopping.is_set)
         self._attempts: dict[tuple[str, int], Attempt] = {}
         self._reports: deque[Callable[[datetime], None]] = deque()
         self._resuming: set[str] = set()
@@ -222,7 +222,7 @@ class Supervisor:
 
         def requeue(conn: Connection) -> None:
             attempts.end(conn, row["task_id"], row["fencing_token"], ending, now, rules)
-            departures.end_attempt(conn, required(row["session_id"]), WORKER_LOST, now, rules)
+            session_end.end_attempt(conn, required(row["session_id"]), WORKER_LOST, now, rules)
 
         self._db.write(requeue)
         for worktree in self._sweeper.of_task(row["task_id"]):
@@ -381,13 +381,13 @@ def _mark_crashed(conn: Connection, now: datetime, rules: TaskRules) -> None:
     """A regular stop leaves nothing ``running``: the daemon died with these."""
     for row in tasks.in_status(conn, TaskStatus.RUNNING):
         attempts.crash(conn, row, now, rules)
-        departures.end_attempt(conn, required(row["session_id"]), INTERRUPTED, now, rules)
+        session_end.end_attempt(conn, required(row["session_id"]), INTERRUPTED, now, rules)
 
 
 def _interrupt_all(conn: Connection, now: datetime, rules: TaskRules) -> None:
     for row in tasks.in_status(conn, TaskStatus.RUNNING):
         attempts.interrupt(conn, row, "The daemon was stopped before it had ended.", now)
-        departures.end_attempt(conn, required(row["session_id"]), INTERRUPTED, now, rules)
+        session_end.end_attempt(conn, required(row["session_id"]), INTERRUPTED, now, rules)
 
 
 def _record_end_of_pause(conn: Connection, now: datetime) -> None:

@@ -9,7 +9,7 @@ from corral.models.states import WorktreePurpose, WorktreeState
 from corral.store.rows.tasks import WorktreeRow
 from corral.store.tasks import worktrees as rows
 from corral.work.worktrees import ownership
-from corral.work.worktrees.allocation import Grounds, put_right, tidy_branches
+from corral.work.worktrees.allocation import WorktreeContext, roll_back, tidy_branches
 
 Report = Callable[[Callable[[datetime], None]], None]
 
@@ -28,7 +28,7 @@ class Sweeper:
 
     def __init__(
         self,
-        grounds: Grounds,
+        grounds: WorktreeContext,
         *,
         spawn: Callable[[Callable[[], None]], None],
         report: Report,
@@ -95,9 +95,9 @@ class Sweeper:
         def right() -> None:
             gone = False
             try:
-                gone = put_right(self._grounds, worktree)
+                gone = roll_back(self._grounds, worktree)
             finally:
-                self._report(lambda now: self._was_put_right(worktree_id, gone, now))
+                self._report(lambda now: self._was_rolled_back(worktree_id, gone, now))
 
         return right
 
@@ -110,7 +110,7 @@ class Sweeper:
 
         self._spawn(check)
 
-    def _was_put_right(self, worktree_id: str, gone: bool, now: datetime) -> None:
+    def _was_rolled_back(self, worktree_id: str, gone: bool, now: datetime) -> None:
         self._righting.discard(worktree_id)
         if gone:
             self._nudge("landing")  # a branch that has landed may have waited for this

@@ -3,7 +3,7 @@
 Invariants:
     * A folder below ``worktrees.root`` that Corral made has a row that is not ``removed``.
     * A folder goes only when what is in it is committed on a ref, or was just salvaged.
-    * After a kill at any point :func:`put_right` finishes or undoes what was begun.
+    * After a kill at any point :func:`roll_back` finishes or undoes what was begun.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def wanted() -> bool:
 
 
 @dataclass(frozen=True)
-class Grounds:
+class WorktreeContext:
     """Services and settings for allocating and reclaiming; shared by threads.
 
     Attributes:
@@ -109,7 +109,7 @@ class Plan:
     session_id: str | None = None
 
 
-def landing_target(grounds: Grounds, named: str | None) -> tuple[str, str]:
+def landing_target(grounds: WorktreeContext, named: str | None) -> tuple[str, str]:
     """The branch that work lands on, and its present tip.
 
     Args:
@@ -135,7 +135,7 @@ def landing_target(grounds: Grounds, named: str | None) -> tuple[str, str]:
 
 
 def allocate(
-    grounds: Grounds,
+    grounds: WorktreeContext,
     plan: Plan,
     restore: Callable[[Path, worktrees.Remake], None] | None = None,
     is_unwanted: Callable[[], bool] = wanted,
@@ -168,13 +168,13 @@ def allocate(
         else:
             worktrees.add(grounds.repo, path, plan.branch, plan.base_sha, remake)
     except PathReplaced:
-        put_right(grounds, row)
+        roll_back(grounds, row)
         raise
     except (Conflict, NotFound, InvalidInput):  # nothing was begun: what stands in the way is somebody else's
         ownership.forget_folder(grounds, row)
         raise
     except (CorralError, OSError):
-        put_right(grounds, row)
+        roll_back(grounds, row)
         raise
     crash_point("worktree.added")
     try:
@@ -182,7 +182,7 @@ def allocate(
         usable = make_usable(grounds, path, row["port_base"], mark, is_unwanted, lambda: ownership.prove(grounds, row))
         return row, usable
     except (CorralError, OSError):
-        put_right(grounds, row)
+        roll_back(grounds, row)
         raise
 
 
@@ -192,7 +192,7 @@ def mark_ready(conn: Connection, worktree_id: str, provided: Provisioned) -> Wor
     Raises:
         Conflict: It is being removed.
     """
-    row = rows.move(
+    row = rows.transition(
         conn,
         worktree_id,
         (WorktreeState.ALLOCATING,),
@@ -203,14 +203,14 @@ def mark_ready(conn: Connection, worktree_id: str, provided: Provisioned) -> Wor
     return row
 
 
-def begin_reclaim(grounds: Grounds, row: WorktreeRow) -> WorktreeRow | None:
+def begin_reclaim(grounds: WorktreeContext, row: WorktreeRow) -> WorktreeRow | None:
     """Store that a worktree shall go; None if it is going or gone already."""
-    come_from = (WorktreeState.ALLOCATING, WorktreeState.READY)
+    from_states = (WorktreeState.ALLOCATING, WorktreeState.READY)
     values = {"state": WorktreeState.RECLAIMING}
-    return grounds.db.write(lambda conn: rows.move(conn, row["worktree_id"], come_from, values))
+    return grounds.db.write(lambda conn: rows.transition(conn, row["worktree_id"], from_states, values))
 
 
-def reclaim(grounds: Grounds, worktree_id: str, *, reason: str) -> bool:
+def reclaim(grounds: WorktreeContext, worktree_id: str, *, reason: str) -> bool:
     """Remove a worktree that is ``reclaiming``; safe to repeat.
 
     A worktree that cannot be removed stays, with a note on its row that says why; it is tried again later.
@@ -232,11 +232,11 @@ def reclaim(grounds: Grounds, worktree_id: str, *, reason: str) -> bool:
         return False
     crash_point("worktree.removed")
     gone = {"state": WorktreeState.REMOVED, "removed_at": iso(grounds.clock()), "note": None}
-    grounds.db.write(lambda conn: rows.move(conn, worktree_id, (WorktreeState.RECLAIMING,), gone))
+    grounds.db.write(lambda conn: rows.transition(conn, worktree_id, (WorktreeState.RECLAIMING,), gone))
     return True
 
 
-def put_right(grounds: Grounds, row: WorktreeRow) -> bool:
+def roll_back(grounds: WorktreeContext, row: WorktreeRow) -> bool:
     """Give back a worktree that nobody works in: a half-made one, one that was going, one whose worker is gone.
 
     Returns:
@@ -245,7 +245,7 @@ def put_right(grounds: Grounds, row: WorktreeRow) -> bool:
     return give_up(grounds, row, reason="its worker is gone")
 
 
-def give_up(grounds: Grounds, row: WorktreeRow, *, reason: str) -> bool:
+def give_up(grounds: WorktreeContext, row: WorktreeRow, *, reason: str) -> bool:
     """Remove a worktree that nobody needs any more; one that something else has taken the place of stays as it is, with a note.
 
     Returns:
@@ -260,7 +260,7 @@ def give_up(grounds: Grounds, row: WorktreeRow, *, reason: str) -> bool:
     return reclaim(grounds, row["worktree_id"], reason=reason)
 
 
-def tidy_branches(grounds: Grounds) -> None:
+def tidy_branches(grounds: WorktreeContext) -> None:
     """Delete branches of tasks that nothing needs any more: a git that outlived its daemon may have made one after all.
 
     Raises:
@@ -272,7 +272,7 @@ def tidy_branches(grounds: Grounds) -> None:
             worktrees.drop_branch(grounds.repo, ref.name)
 
 
-def _intend(conn: Connection, grounds: Grounds, plan: Plan) -> WorktreeRow:
+def _intend(conn: Connection, grounds: WorktreeContext, plan: Plan) -> WorktreeRow:
     check_name(plan.name, "worktree")
     if rows.live_by_name(conn, plan.name) is not None:
         raise Conflict(
@@ -308,7 +308,7 @@ def _intend(conn: Connection, grounds: Grounds, plan: Plan) -> WorktreeRow:
 
 
 def make_usable(
-    grounds: Grounds,
+    grounds: WorktreeContext,
     path: Path,
     port_base: int | None,
     mark: Mapping[str, str],
@@ -367,7 +367,7 @@ def _ignored(checkout: Git, paths: list[str]) -> set[str]:
     return {path for path in found.text.split("\0") if path}
 
 
-def environment(grounds: Grounds, worktree: Path, made: Provisioned) -> dict[str, str]:
+def environment(grounds: WorktreeContext, worktree: Path, made: Provisioned) -> dict[str, str]:
     """Variables for a process in an allocated worktree, on top of its own environment."""
     own = str(grounds.project.run_dir / "bin")
     path = os.pathsep.join([*made.path_prefixes, own, os.environ.get("PATH", os.defpath)])

@@ -20,13 +20,13 @@ from corral.store.rows.tasks import WorktreeRow
 from corral.store.tasks import worktrees as rows
 
 if TYPE_CHECKING:
-    from corral.work.worktrees.allocation import Grounds
+    from corral.work.worktrees.allocation import WorktreeContext
 
 
 _LIVE = (WorktreeState.ALLOCATING, WorktreeState.READY, WorktreeState.RECLAIMING)
 
 
-def make_folder(grounds: Grounds, row: WorktreeRow) -> WorktreeRow:
+def make_folder(grounds: WorktreeContext, row: WorktreeRow) -> WorktreeRow:
     """Make the empty folder of a worktree that is ``allocating`` and record which folder it is; returns the row.
 
     Raises:
@@ -43,7 +43,7 @@ def make_folder(grounds: Grounds, row: WorktreeRow) -> WorktreeRow:
     return _record(grounds, row, made)
 
 
-def make_folder_again(grounds: Grounds, row: WorktreeRow) -> WorktreeRow:
+def make_folder_again(grounds: WorktreeContext, row: WorktreeRow) -> WorktreeRow:
     """The same once git, which failed to make a worktree of it, has taken the folder away. The row stays if that fails.
 
     Raises:
@@ -54,7 +54,7 @@ def make_folder_again(grounds: Grounds, row: WorktreeRow) -> WorktreeRow:
     return _record(grounds, row, worktree_identity.make_folder(Path(row["path"]), grounds.project.root))
 
 
-def forget_folder(grounds: Grounds, row: WorktreeRow) -> None:
+def forget_folder(grounds: WorktreeContext, row: WorktreeRow) -> None:
     """Take an empty folder that :func:`make_folder` made away again; its row is ``removed``."""
     path = Path(row["path"])
     worktree_identity.prove_remains(grounds.repo, _recorded(grounds, row))
@@ -62,7 +62,7 @@ def forget_folder(grounds: Grounds, row: WorktreeRow) -> None:
     _forget(grounds, row)
 
 
-def prove(grounds: Grounds, row: WorktreeRow) -> Git:
+def prove(grounds: WorktreeContext, row: WorktreeRow) -> Git:
     """The checkout of a whole worktree, if it is provably Corral's; call it right before each effect.
 
     Raises:
@@ -74,7 +74,7 @@ def prove(grounds: Grounds, row: WorktreeRow) -> Git:
     return checkout
 
 
-def prove_remains(grounds: Grounds, row: WorktreeRow) -> None:
+def prove_remains(grounds: WorktreeContext, row: WorktreeRow) -> None:
     """The same for one that may be half made, damaged or gone.
 
     Raises:
@@ -83,7 +83,7 @@ def prove_remains(grounds: Grounds, row: WorktreeRow) -> None:
     worktree_identity.prove_remains(grounds.repo, _recorded(grounds, row))
 
 
-def check_ready(grounds: Grounds, row: WorktreeRow) -> bool:
+def check_ready(grounds: WorktreeContext, row: WorktreeRow) -> bool:
     """Look at a worktree in use: note on its row what stands in its place; take the note away once that is over.
 
     Returns:
@@ -95,29 +95,29 @@ def check_ready(grounds: Grounds, row: WorktreeRow) -> bool:
         note(grounds, row, error)
         return False
     if row["note"] is not None:
-        grounds.db.write(lambda conn: rows.move(conn, row["worktree_id"], (WorktreeState.READY,), {"note": None}))
+        grounds.db.write(lambda conn: rows.transition(conn, row["worktree_id"], (WorktreeState.READY,), {"note": None}))
     return True
 
 
-def note(grounds: Grounds, row: WorktreeRow, error: CorralError | OSError) -> None:
+def note(grounds: WorktreeContext, row: WorktreeRow, error: CorralError | OSError) -> None:
     """Say on a row why its worktree stays, and in a second line what to type; its state stays too."""
     if isinstance(error, CorralError):
         cause = "" if error.cause == error.default_cause else f" {error.cause}"
         text = f"{error.message}{cause}\n{error.remedy}"
     else:
         text = str(error)
-    grounds.db.write(lambda conn: rows.move(conn, row["worktree_id"], _LIVE, {"note": text}))
+    grounds.db.write(lambda conn: rows.transition(conn, row["worktree_id"], _LIVE, {"note": text}))
 
 
-def _recorded(grounds: Grounds, row: WorktreeRow) -> OwnWorktree:
+def _recorded(grounds: WorktreeContext, row: WorktreeRow) -> OwnWorktree:
     return OwnWorktree(Path(row["path"]), grounds.project.root, row["folder_id"], row["branch"])
 
 
-def _record(grounds: Grounds, row: WorktreeRow, made: str | None) -> WorktreeRow:
-    moved = grounds.db.write(lambda conn: rows.move(conn, row["worktree_id"], _LIVE, {"folder_id": made}))
+def _record(grounds: WorktreeContext, row: WorktreeRow, made: str | None) -> WorktreeRow:
+    moved = grounds.db.write(lambda conn: rows.transition(conn, row["worktree_id"], _LIVE, {"folder_id": made}))
     return moved or {**row, "folder_id": made}
 
 
-def _forget(grounds: Grounds, row: WorktreeRow) -> None:
+def _forget(grounds: WorktreeContext, row: WorktreeRow) -> None:
     gone = {"state": WorktreeState.REMOVED, "removed_at": iso(grounds.clock())}
-    grounds.db.write(lambda conn: rows.move(conn, row["worktree_id"], (WorktreeState.ALLOCATING,), gone))
+    grounds.db.write(lambda conn: rows.transition(conn, row["worktree_id"], (WorktreeState.ALLOCATING,), gone))

@@ -17,14 +17,14 @@ from corral.store import events
 from corral.store.rows import required
 from corral.store.rows.tasks import WorktreeRow
 from corral.store.tasks import worktrees as rows
-from corral.work.workers.heads import come_home
+from corral.work.workers.heads import reattach_head
 from corral.work.worktrees import ownership
 
 if TYPE_CHECKING:
-    from corral.work.worktrees.allocation import Grounds
+    from corral.work.worktrees.allocation import WorktreeContext
 
 
-def take_down(grounds: Grounds, row: WorktreeRow, reason: str) -> None:
+def take_down(grounds: WorktreeContext, row: WorktreeRow, reason: str) -> None:
     """Remove a worktree that is ``reclaiming``, and its branch where nothing needs that; safe to repeat.
 
     Raises:
@@ -43,10 +43,10 @@ def take_down(grounds: Grounds, row: WorktreeRow, reason: str) -> None:
         worktrees.repair(repo, path, row["branch"], lambda: ownership.prove_remains(grounds, row))
 
 
-def _remove_preserved(grounds: Grounds, row: WorktreeRow, reason: str, *, submitted: bool) -> None:
+def _remove_preserved(grounds: WorktreeContext, row: WorktreeRow, reason: str, *, submitted: bool) -> None:
     repo, path, ref = grounds.repo, Path(row["path"]), refs.branch_ref(required(row["branch"]))
     # the branch that HEAD is on goes with the worktree; another one is somebody's
-    come_home(ownership.prove(grounds, row), ref)
+    reattach_head(ownership.prove(grounds, row), ref)
     found = _preserve(grounds, row, reason, always=row["purpose"] == WorktreePurpose.TASK and not submitted)
     crash_point("worktree.salvaged")
     if found is None:
@@ -56,7 +56,7 @@ def _remove_preserved(grounds: Grounds, row: WorktreeRow, reason: str, *, submit
     worktrees.remove_salvaged(repo, path, found, keep_branch=submitted, check=lambda: ownership.prove(grounds, row))
 
 
-def _removed_clean(grounds: Grounds, row: WorktreeRow) -> bool:
+def _removed_clean(grounds: WorktreeContext, row: WorktreeRow) -> bool:
     """The usual end: all that was made is on a branch that waits to be merged."""
     try:
         worktrees.remove(grounds.repo, Path(row["path"]), lambda: ownership.prove(grounds, row))
@@ -65,7 +65,7 @@ def _removed_clean(grounds: Grounds, row: WorktreeRow) -> bool:
     return True
 
 
-def _preserve(grounds: Grounds, row: WorktreeRow, reason: str, *, always: bool) -> salvage.Snapshot | None:
+def _preserve(grounds: WorktreeContext, row: WorktreeRow, reason: str, *, always: bool) -> salvage.Snapshot | None:
     """Put a worktree's whole state on a salvage ref; None where refs hold all of it already.
 
     Args:
@@ -80,9 +80,11 @@ def _preserve(grounds: Grounds, row: WorktreeRow, reason: str, *, always: bool) 
     return found
 
 
-def _salvaged(conn: Connection, grounds: Grounds, row: WorktreeRow, found: salvage.Snapshot, reason: str) -> None:
+def _salvaged(
+    conn: Connection, grounds: WorktreeContext, row: WorktreeRow, found: salvage.Snapshot, reason: str
+) -> None:
     live = (WorktreeState.ALLOCATING, WorktreeState.READY, WorktreeState.RECLAIMING)
-    rows.move(conn, row["worktree_id"], live, {"salvage_ref": found.ref})
+    rows.transition(conn, row["worktree_id"], live, {"salvage_ref": found.ref})
     event = EventKind.WORKTREE_SALVAGED(
         {"ref": found.ref, "files": found.files[:50], "reason": reason, "worktree": row["name"]}
     )

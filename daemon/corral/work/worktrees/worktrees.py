@@ -20,7 +20,7 @@ from corral.store.rows.tasks import WorktreeRow
 from corral.store.sessions import sessions
 from corral.store.tasks import worktrees as rows
 from corral.work.worktrees import ownership
-from corral.work.worktrees.allocation import Grounds, Plan, allocate, give_up, landing_target, mark_ready
+from corral.work.worktrees.allocation import Plan, WorktreeContext, allocate, give_up, landing_target, mark_ready
 
 WIRE_FIELDS = ("worktree_id", "name", "path", "branch", "base_sha", "purpose", "state", "task_id", "session_id",
                "port_base", "note", "salvage_ref", "created_at")  # fmt: skip
@@ -37,7 +37,7 @@ class Worktrees:
         grounds: Shared with the supervisor.
     """
 
-    def __init__(self, grounds: Grounds) -> None:
+    def __init__(self, grounds: WorktreeContext) -> None:
         self._grounds = grounds
 
     def listing(self) -> list[Payload]:

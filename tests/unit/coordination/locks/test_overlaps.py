@@ -148,8 +148,8 @@ def test_a_path_is_compared_with_the_globs_that_begin_as_it_does(conn: Connectio
 @only_sqlite
 def test_globs_that_may_be_anywhere_read_all_locks_once(conn: Connection) -> None:
     hold(conn, [f"src/d{number % 97}/f{number}.py" for number in range(2000)])
-    one = steps(conn, lambda: locks.obstacles(conn, _wild(1), Holder("a"), NOW, exclusive=True))
-    ten = steps(conn, lambda: locks.obstacles(conn, _wild(10), Holder("a"), NOW, exclusive=True))
+    one = steps(conn, lambda: locks.blockers(conn, _wild(1), Holder("a"), NOW, exclusive=True))
+    ten = steps(conn, lambda: locks.blockers(conn, _wild(10), Holder("a"), NOW, exclusive=True))
     assert ten < one + 500
 
 

@@ -38,7 +38,7 @@ from corral.store.sessions import handoffs as handoff_rows
 from corral.store.sessions import locks as lock_rows
 from corral.store.sessions import sessions as rows
 from corral.work.tasks import leases, tasks
-from corral.work.workers import departures
+from corral.work.workers import session_end
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=timezone.utc)
 MINUTE = timedelta(minutes=1)
@@ -200,7 +200,7 @@ def test_a_crowd_that_dies_beside_those_who_claim_leaves_every_task_to_one(fleet
     def arrive(conn: Connection) -> None:
         tasks.submit_batch(conn, read_submissions([{"description": f"t{n}"} for n in range(crowd)]), NOW, rules)
         for number in range(crowd):
-            departures.arrive(
+            session_end.arrive(
                 conn, Arrival(f"s{number}", client_pid=2**22 - 1 - number, client_started=1.0), NOW, rules
             )
             assert leases.claim(conn, leases.Claimant(f"s{number}"), NOW, Settings()) is not None
@@ -234,7 +234,7 @@ def test_a_crowd_that_dies_beside_those_who_claim_leaves_every_task_to_one(fleet
 def test_one_session_whose_end_fails_does_not_keep_the_others_from_theirs(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    end = departures.end
+    end = session_end.end
 
     def fails_for_one(conn: Connection, session_id: str, *rest: Any, **more: Any) -> Any:
         if session_id == "broken":
@@ -244,7 +244,7 @@ def test_one_session_whose_end_fails_does_not_keep_the_others_from_theirs(
     fleet.arrive("broken", "dead", "gone")
     fleet.passes(16 * MINUTE)
     with monkeypatch.context() as patched:
-        patched.setattr(departures, "end", fails_for_one)
+        patched.setattr(session_end, "end", fails_for_one)
         assert clean(fleet) == Cleaned(agents=2, locks=2)
     assert fleet.alive() == {"broken"}
     assert clean(fleet) == Cleaned(agents=1, locks=1)

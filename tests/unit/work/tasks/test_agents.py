@@ -14,7 +14,7 @@ from corral.config.teams import TeamAgent
 from corral.errors import ConfigInvalid, InvalidInput, NotFound, RunnerUnavailable
 from corral.models.states import RunnerName
 from corral.models.tasks import read_submissions
-from corral.work.tasks.agents import Post, appoint, settle
+from corral.work.tasks.agents import ResolvedAgent, resolve_agent, settle
 
 Make = Callable[..., Roster]
 PYTHON = {"capabilities": ["python"]}
@@ -49,7 +49,7 @@ def task(**said: Any) -> dict[str, Any]:
     return {"agent": None, "agent_requirements": None, "runner": None, "command": None, **said}
 
 
-def who(post: Post) -> tuple[str | None, str | None]:
+def who(post: ResolvedAgent) -> tuple[str | None, str | None]:
     return (str(post.runner) if post.runner else None), (post.agent.name if post.agent else None)
 
 
@@ -68,36 +68,38 @@ SHELL = {"name": "Shell", "capabilities": ["python"], "runner": "command"}
 @pytest.mark.req("TEAM-1")
 def test_what_is_required_decides_only_where_the_team_declares_runners_and_there_is_a_prompt(roster: Make) -> None:
     prompted = task(runner="claude", agent_requirements=PYTHON)
-    assert who(appoint(prompted, roster(TALKER), anything)) == ("claude", None)
-    assert who(appoint(prompted, roster(TALKER, SHELL, MASON, SMITH), anything)) == ("command", "Mason")
-    assert who(appoint(prompted, roster(TALKER, MASON, SMITH), without("mine"))) == ("claude", "Smith")
-    assert who(appoint(task(runner="claude"), roster(MASON), anything)) == ("claude", None)
+    assert who(resolve_agent(prompted, roster(TALKER), anything)) == ("claude", None)
+    assert who(resolve_agent(prompted, roster(TALKER, SHELL, MASON, SMITH), anything)) == ("command", "Mason")
+    assert who(resolve_agent(prompted, roster(TALKER, MASON, SMITH), without("mine"))) == ("claude", "Smith")
+    assert who(resolve_agent(task(runner="claude"), roster(MASON), anything)) == ("claude", None)
     by_hand = task(runner="command", command="true", agent_requirements=PYTHON)
-    assert who(appoint(by_hand, roster(MASON), anything)) == ("command", None)
-    assert who(appoint(task(agent_requirements=PYTHON), roster(MASON), anything)) == (None, None)
+    assert who(resolve_agent(by_hand, roster(MASON), anything)) == ("command", None)
+    assert who(resolve_agent(task(agent_requirements=PYTHON), roster(MASON), anything)) == (None, None)
 
 
 def test_nobody_who_can_is_told_apart_from_nobody_who_is_there(roster: Make) -> None:
     prompted = task(runner="claude", agent_requirements=PYTHON)
     with pytest.raises(RunnerUnavailable):
-        appoint(prompted, roster(MASON), without("mine"))
+        resolve_agent(prompted, roster(MASON), without("mine"))
     with pytest.raises(InvalidInput, match="capable of python, sql"):
-        appoint(task(runner="claude", agent_requirements={"capabilities": ["python", "sql"]}), roster(MASON), anything)
+        resolve_agent(
+            task(runner="claude", agent_requirements={"capabilities": ["python", "sql"]}), roster(MASON), anything
+        )
     with pytest.raises(InvalidInput, match="Talker is not capable of sql, but of python"):
-        appoint(task(agent="Talker", agent_requirements={"capabilities": ["sql"]}), roster(TALKER), anything)
+        resolve_agent(task(agent="Talker", agent_requirements={"capabilities": ["sql"]}), roster(TALKER), anything)
 
 
 def test_what_it_is_told_and_runs_on_is_that_of_the_runner_that_executes_it(roster: Make) -> None:
-    own = appoint(task(agent="mine"), roster(), anything)
+    own = resolve_agent(task(agent="mine"), roster(), anything)
     assert (own.program, own.definition, own.instructions) == (("mine",), None, "MINE")
-    inside = appoint(task(agent="mine", runner="claude"), roster(), without("mine"))
+    inside = resolve_agent(task(agent="mine", runner="claude"), roster(), without("mine"))
     assert inside.definition is not None and inside.definition.instructions == "MINE"
     assert (inside.program, inside.instructions, inside.model) == ((), None, "haiku")
-    member = appoint(task(agent="smith"), roster(SMITH), anything)
+    member = resolve_agent(task(agent="smith"), roster(SMITH), anything)
     assert (member.definition, member.instructions, member.model) == (None, "IRON", "opus")
-    both = appoint(task(agent="MINE"), roster({"name": "Mine", "instructions": "MORE"}), anything)
+    both = resolve_agent(task(agent="MINE"), roster({"name": "Mine", "instructions": "MORE"}), anything)
     assert (both.program, both.instructions) == (("mine",), "MINE\n\nMORE")
-    by_hand = appoint(task(agent="mine", runner="command", command="true"), roster(), without("mine"))
+    by_hand = resolve_agent(task(agent="mine", runner="command", command="true"), roster(), without("mine"))
     assert who(by_hand) == ("command", "mine") and by_hand.program == ()
 
 
@@ -130,13 +132,13 @@ def test_what_executes_a_task_is_settled_by_its_agent_unless_it_says_so(roster: 
 
 def test_a_definition_that_went_is_told_when_it_is_looked_up_again(roster: Make, repo: Path) -> None:
     file = repo / ".claude" / "agents" / "mine.md"
-    assert who(appoint(task(agent="mine"), roster(), anything)) == ("command", "mine")
+    assert who(resolve_agent(task(agent="mine"), roster(), anything)) == ("command", "mine")
     file.write_text("---\nname: mine\ndescription: d\n---\nx")
     with pytest.raises(InvalidInput, match="has no command of its own"):
-        appoint(task(agent="mine", runner="command"), roster(), anything)
+        resolve_agent(task(agent="mine", runner="command"), roster(), anything)
     file.write_text("---\nname: mine\ndescription: d\nrunner: mine\n---\nx")
     with pytest.raises(ConfigInvalid):
-        appoint(task(agent="mine"), roster(), anything)
+        resolve_agent(task(agent="mine"), roster(), anything)
     file.unlink()
     with pytest.raises(NotFound):
-        appoint(task(agent="mine"), roster(), anything)
+        resolve_agent(task(agent="mine"), roster(), anything)

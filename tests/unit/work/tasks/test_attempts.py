@@ -94,7 +94,7 @@ def test_an_attempt_that_ended_takes_no_more_news(board: Board) -> None:
 def test_a_task_has_one_open_attempt_at_most(board: Board) -> None:
     task_id = board.one()
     claimed(board)
-    moved = board.do(lambda conn: task_rows.move(conn, task_id, ("running",), {"status": "pending"}))
+    moved = board.do(lambda conn: task_rows.transition(conn, task_id, ("running",), {"status": "pending"}))
     assert moved is not None  # wrongly: its attempt was not ended
     with pytest.raises(Exception, match=r"UNIQUE|unique"):
         board.claim(at(1))

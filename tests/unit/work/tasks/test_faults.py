@@ -124,7 +124,9 @@ def test_a_plain_commands_own_exit_code_is_tried_again_only_where_somebody_said_
         row = board.claim()
         assert row is not None
         board.end(row, success=False, error_code=code, error_message="x")
-        board.do(lambda conn: rows.move(conn, task_id, ("pending",), {"status": "cancelled", "completed_at": "x"}))
+        board.do(
+            lambda conn: rows.transition(conn, task_id, ("pending",), {"status": "cancelled", "completed_at": "x"})
+        )
         history = board.detail(task_id)["history"]
         return [event["kind"] for event in history if event["kind"] in ("task.retried", "task.dead")]
 

@@ -123,7 +123,7 @@ def test_a_task_without_a_runner_is_left_to_sessions(board: Board) -> None:
     from corral.store.tasks import tasks as rows
 
     task_id = board.one()
-    board.do(lambda conn: rows.move(conn, task_id, ("pending",), {"runner": None}))
+    board.do(lambda conn: rows.transition(conn, task_id, ("pending",), {"runner": None}))
     assert board.claim() is None
 
 

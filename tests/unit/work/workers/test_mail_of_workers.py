@@ -15,7 +15,7 @@ from corral.coordination.sessions import registry as sessions
 from corral.coordination.sessions.registry import Arrival
 from corral.coordination.sessions.teams import Teams
 from corral.store import announcements
-from corral.work.workers import departures
+from corral.work.workers import session_end
 from tests.unit.work.conftest import START, Board, at
 
 Row = dict[str, Any]
@@ -45,7 +45,7 @@ class Office(Board):
         return [part.partition('"')[0] for part in text.split(' subject="')[1:]]
 
     def end(self, worker: str, status: str) -> None:  # type: ignore[override]
-        self.do(lambda conn: departures.end_attempt(conn, worker, status, at(2), self.rules))
+        self.do(lambda conn: session_end.end_attempt(conn, worker, status, at(2), self.rules))
 
     def undelivered(self, worker: str) -> list[str]:
         """What its senders are going to hear of."""
@@ -100,7 +100,7 @@ def test_what_a_worker_has_not_seen_waits_for_the_next_and_what_it_was_told_too_
     assert own == ["w1"] and office.told("w1") == ["told", "told by name"]
     office.write("unseen", "Boulder")
     office.write("unseen by name", "w1")
-    office.do(lambda conn: departures.end(conn, "w1", "other", at(2), office.rules))  # its client says so first
+    office.do(lambda conn: session_end.end(conn, "w1", "other", at(2), office.rules))  # its client says so first
     office.end("w1", status)
     lost = status not in ("completed", "cancelled")
     assert office.undelivered("w1") == ["told by name"] * lost + ["unseen by name"]

@@ -21,7 +21,7 @@ from corral.errors import DaemonUnreachable
 from corral.server.hooks import events as hooks
 from corral.server.http.routing import Routes
 from corral.store.sessions import sessions as session_rows
-from corral.work.workers import departures
+from corral.work.workers import session_end
 
 PAUSE_S = 0.5
 LOST = timedelta(seconds=2)
@@ -126,5 +126,5 @@ def _connection_ended(conn: Connection, session_id: str, now: datetime, rules: T
     return (
         row is not None
         and row["agent_type"] == sessions.CONNECTION
-        and departures.end(conn, session_id, "closed", now, rules) is not None
+        and session_end.end(conn, session_id, "closed", now, rules) is not None
     )

@@ -109,9 +109,9 @@ async def listing(
 @router.post("/acquire", status_code=201, hot=True)
 async def acquire(services: Services, request: Request, wanted: Acquisition) -> dict[str, Any]:
     """Reserve all the keys or none of them, or each that is free; with ``wait_s`` when it is one's turn."""
-    wish, actor = _wish(services, wanted), Actor(services, wanted.session_id)
+    lock_request, actor = _lock_request(services, wanted), Actor(services, wanted.session_id)
     if not wanted.each:
-        whole = await lock_waiting.acquire(actor, wish, wanted.wait_s, partial(_hung_up, request))
+        whole = await lock_waiting.acquire(actor, lock_request, wanted.wait_s, partial(_hung_up, request))
         return _told(whole.name, whole.rows)
     if wanted.wait_s:
         raise InvalidInput("One waits for all or nothing.", remedy="Leave out `each`, or `wait_s`.")
@@ -119,7 +119,13 @@ async def acquire(services: Services, request: Request, wanted: Acquisition) -> 
 
     def take(conn: Connection, me: Speaker) -> tuple[str, list[LockRow], list[dict[str, Any]]]:
         taken, refused = locks.acquire_each(
-            conn, wish.keys, me.holder, now, ttl_s=wish.ttl_s, exclusive=wish.exclusive, reason=wish.reason
+            conn,
+            lock_request.keys,
+            me.holder,
+            now,
+            ttl_s=lock_request.ttl_s,
+            exclusive=lock_request.exclusive,
+            reason=lock_request.reason,
         )
         return me.name, taken, [row for found in refused.values() for row in found]
 
@@ -132,7 +138,7 @@ def _told(name: str, taken: Sequence[LockRow], conflicts: Sequence[dict[str, Any
     return {"success": not conflicts, "locks": own, **({"conflicts": list(conflicts)} if conflicts else {})}
 
 
-def _wish(services: Services, wanted: Acquisition) -> LockRequest:
+def _lock_request(services: Services, wanted: Acquisition) -> LockRequest:
     ttl_s = wanted.ttl_s if wanted.ttl_s is not None else services.settings().locks.ttl_s
     return LockRequest(tuple(parse(services, wanted.paths)), ttl_s, wanted.exclusive, wanted.reason)
 

@@ -226,7 +226,7 @@ async def check_file_reservation_conflicts(paths: Texts, project_key: Text = "",
     me = await act(project_key, agent_name, lambda conn, me, _now: _holder(conn, me))
 
     def look(conn: Connection) -> Payload:
-        found = locks.obstacles(conn, list(keys.values()), me, now, exclusive=True)
+        found = locks.blockers(conn, list(keys.values()), me, now, exclusive=True)
         nobody = Holder("")
         touched = {row["lock_id"]: row for key in keys.values() for row in locks.overlapping(conn, key, nobody, now)}
         conflicts = [*_conflicts(conn, keys, found), *wrong]

@@ -36,7 +36,7 @@ from corral.store.rows.merges import MergeRow
 from corral.store.rows.sessions import NameRow, SessionRow
 from corral.store.sessions import names
 from corral.store.sessions import sessions as session_rows
-from corral.work.workers import departures
+from corral.work.workers import session_end
 
 router = Routes("sessions", "/sessions")
 MOST_MERGES, MOST_COMMITS = 50, 500
@@ -150,7 +150,7 @@ async def register(services: Services, said: Registration) -> dict[str, Any]:
     def enter(conn: Connection) -> SessionRow:
         known = session_rows.get(conn, newcomer.session_id) if said.agent_type is None else None
         kind = said.agent_type or (known["agent_type"] if known else newcomer.agent_type)
-        return departures.arrive(conn, replace(newcomer, agent_type=kind), now, rules)
+        return session_end.arrive(conn, replace(newcomer, agent_type=kind), now, rules)
 
     row = await services.store.write(enter)
     services.nudge("sessions")
@@ -227,7 +227,7 @@ async def end(services: Services, session_id: SessionId, asked: End | None = Non
 
     def over(conn: Connection) -> EndedSession | None:
         by = addresses.acting_for(conn, session_id, caller, person())
-        return departures.end(conn, session_id, "ended", now, rules, by=by)
+        return session_end.end(conn, session_id, "ended", now, rules, by=by)
 
     row = await audit.write(services, caller, over)
     services.nudge("supervisor")

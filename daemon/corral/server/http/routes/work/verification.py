@@ -36,7 +36,7 @@ async def dry_run(services: Services, request: Request, wanted: Wanted) -> dict[
     the commands pass; ``suspected``: they fail still. Each is ``{path, ignored}``.
     """
     await services.work(lambda: refuse_own_work(services.project, request))
-    lock = services.making.setdefault(_ONE, asyncio.Lock())
+    lock = services.creation_locks.setdefault(_ONE, asyncio.Lock())
     if lock.locked():
         raise Conflict("A dry run of the verification is in progress.", remedy="Wait for its end, then try again.")
     async with lock:

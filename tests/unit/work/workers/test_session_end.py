@@ -20,7 +20,7 @@ from corral.store.sessions import handoffs as handoff_rows
 from corral.store.sessions import locks as lock_rows
 from corral.store.sessions import sessions as session_rows
 from corral.work.tasks import leases
-from corral.work.workers import departures
+from corral.work.workers import session_end
 from tests.unit.work.conftest import START, Board, at
 
 SETTINGS = Settings()
@@ -31,7 +31,7 @@ class Inn(Board):
     """The queue, and sessions that come, take work, and go."""
 
     def arrive(self, who: str, **about: Any) -> None:
-        self.do(lambda conn: departures.arrive(conn, Arrival(session_id=who, **about), START, self.rules))
+        self.do(lambda conn: session_end.arrive(conn, Arrival(session_id=who, **about), START, self.rules))
 
     def take(self, who: str, **work: Any) -> str:
         task_id = self.submit({"title": None, "command": None, "description": f"for {who}", **work})[0]
@@ -41,7 +41,7 @@ class Inn(Board):
         return task_id
 
     def leave(self, who: str, reason: str = "ended", seconds: float = 1) -> Row | None:
-        return self.do(lambda conn: departures.end(conn, who, reason, at(seconds), self.rules))
+        return self.do(lambda conn: session_end.end(conn, who, reason, at(seconds), self.rules))
 
     def session(self, who: str) -> Row:
         row = self.db.read(lambda conn: session_rows.get(conn, who))
@@ -129,6 +129,6 @@ def test_a_person_who_fell_silent_keeps_his_task_and_one_who_left_does_not(inn: 
 
 
 def test_nothing_ends_a_session_by_another_way() -> None:
-    package = Path(departures.__file__).parents[2]
+    package = Path(session_end.__file__).parents[2]
     ending = [path.name for path in package.rglob("*.py") if re.search(r"\bsessions\.end\(", path.read_text())]
-    assert ending == ["departures.py"]
+    assert ending == ["session_end.py"]

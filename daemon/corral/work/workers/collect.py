@@ -16,15 +16,17 @@ from corral.models.identifiers import new_id
 from corral.models.payload import Payload
 from corral.store.rows import required
 from corral.store.rows.tasks import TaskRow, WorktreeRow
-from corral.work.tasks.attempts import Ending, Harvest
-from corral.work.workers.heads import come_home, detach, left_behind
+from corral.work.tasks.attempts import CollectedWork, Ending
+from corral.work.workers.heads import detach, left_behind, reattach_head
 from corral.work.worktrees import ownership
-from corral.work.worktrees.allocation import Grounds
+from corral.work.worktrees.allocation import WorktreeContext
 
 TRAILER = "Corral-Task"
 
 
-def harvest(grounds: Grounds, task: TaskRow, worktree: WorktreeRow, result: Payload | None, usage: Payload) -> Ending:
+def collect(
+    grounds: WorktreeContext, task: TaskRow, worktree: WorktreeRow, result: Payload | None, usage: Payload
+) -> Ending:
     """Bring a finished worker's work into a state that can land: committed, on the task's branch, and held.
 
     The commit that counts is the worktree's HEAD, wherever the worker switched to, if it descends from what the
@@ -68,7 +70,7 @@ def harvest(grounds: Grounds, task: TaskRow, worktree: WorktreeRow, result: Payl
         _move_branch(grounds, worktree, ref, tip, head)
     merge_id = new_id()
     candidates.hold(grounds.repo, merge_id, head)
-    landing = Harvest(merge_id, branch, target, base, head)
+    landing = CollectedWork(merge_id, branch, target, base, head)
     return Ending(True, result=result, usage=usage, to_land=landing)
 
 
@@ -76,14 +78,14 @@ def _committed(checkout: Git, task: TaskRow, worktree: WorktreeRow, ref: str) ->
     """Commit what was left over, on no branch but the task's; returns what HEAD is at then."""
     if checkout.head() is None:
         return None
-    come_home(checkout, ref)
+    reattach_head(checkout, ref)
     exclude = worktree["provision"].get("exclude", ())
     who = committer(checkout, task)
     made = commit_leftovers(checkout, task["title"], {TRAILER: task["task_id"]}, who, exclude=exclude)
     return made or checkout.head()
 
 
-def _left_elsewhere(grounds: Grounds, worktree: WorktreeRow, left: list[str], ending: Ending) -> Ending:
+def _left_elsewhere(grounds: WorktreeContext, worktree: WorktreeRow, left: list[str], ending: Ending) -> Ending:
     """Say where the work is that nobody can choose from; what no ref holds gets one."""
     places = [refs.holder(grounds.repo, sha) or _set_aside(grounds, worktree, sha) for sha in left]
     named = ", ".join(f"{sha[:12]} ({place})" for sha, place in zip(left, places, strict=True))
@@ -97,7 +99,7 @@ def committer(git: Git, task: TaskRow) -> Identity:
     return effective(git, Identity(name, email) if name and email else None)
 
 
-def _move_branch(grounds: Grounds, worktree: WorktreeRow, ref: str, tip: str | None, head: str) -> None:
+def _move_branch(grounds: WorktreeContext, worktree: WorktreeRow, ref: str, tip: str | None, head: str) -> None:
     """Point the task's branch at what counts; what it held besides stays on a salvage ref."""
     if tip is not None and not refs.is_ancestor(grounds.repo, tip, head):
         _set_aside(grounds, worktree, tip)
@@ -105,7 +107,7 @@ def _move_branch(grounds: Grounds, worktree: WorktreeRow, ref: str, tip: str | N
         raise GitFailed(f"{worktree['branch']} moved while its task was being finished.")
 
 
-def _set_aside(grounds: Grounds, worktree: WorktreeRow, sha: str) -> str:
+def _set_aside(grounds: WorktreeContext, worktree: WorktreeRow, sha: str) -> str:
     """Put commits on a salvage ref of their own; returns its name."""
     aside = f"{PREFIX}{worktree['name']}/{grounds.clock():%Y%m%dT%H%M%S%fZ}"
     if not refs.compare_and_swap(grounds.repo, aside, sha, ""):

@@ -18,8 +18,8 @@ from corral.coordination.sessions.registry import Arrival
 from corral.runners.protocol import Observation, Usage
 from corral.store.engine.database import Database
 from corral.store.migrate import open_schema
-from corral.work.workers.at_work import PATIENCE_S, Attempt, bring_mail
 from corral.work.workers.execution import Started
+from corral.work.workers.in_flight import PATIENCE_S, Attempt, bring_mail
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=timezone.utc)
 LATER = NOW + timedelta(seconds=PATIENCE_S)
