@@ -107,13 +107,13 @@ def test_a_daemon_killed_at_a_named_point_is_followed_by_one_that_puts_all_right
     house = coordinate(verify=("test -f README.md",), config=CONFIG)
     storm = Storm(house, 0, branches=0)
     house.run("daemon", "start", CORRAL_CRASH_AT=point)
-    doomed = psutil.Process(house.daemon_pid() or 0)
+    find_stale = psutil.Process(house.daemon_pid() or 0)
     once = f"[ -e {tmp_path}/failed ] || {{ echo half > half.txt; touch {tmp_path}/failed; exit 1; }}"
     task = house.submit(
         "task-0-7.txt", f"{once}; echo 7 > task-0-7.txt; git add . && git commit -q -m 7; echo x > left.txt"
     )
     storm.tasks[task] = "task-0-7.txt"
-    eventually(lambda: not doomed.is_running() or doomed.status() == psutil.STATUS_ZOMBIE)
+    eventually(lambda: not find_stale.is_running() or find_stale.status() == psutil.STATUS_ZOMBIE)
     storm.check()
     assert git(house.root, "show", "main:left.txt") == "x"
     log = git(house.root, "log", "-1", "--format=%(trailers:key=Corral-Task,valueonly)", "main", "--", "left.txt")

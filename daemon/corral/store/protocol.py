@@ -32,7 +32,7 @@ class Store(Protocol):
     def read(self, operation: Callable[[Connection], T]) -> T:
         """Run a query on a consistent snapshot, in the caller's thread."""
 
-    def glance(self, operation: Callable[[Connection], T]) -> T:
+    def read_inline(self, operation: Callable[[Connection], T]) -> T:
         """Run a query that is short, always in the same thread.
 
         Raises:

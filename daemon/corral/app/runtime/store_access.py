@@ -33,7 +33,7 @@ class StoreAccess:
         self._asked: list[tuple[Write[Any], asyncio.Future[None]]] = []
         # More of them would spend their time waiting for the interpreter, which SQLite gives back after every row.
         self._readers = ThreadPoolExecutor(2, thread_name_prefix="read")
-        self._glances = FairQueue()
+        self._inline_reads = FairQueue()
 
     async def write(self, operation: Callable[[Connection], T]) -> T:
         """Run a write; the answer comes when it is durable. One whose request went away meanwhile is not run."""
@@ -68,19 +68,19 @@ class StoreAccess:
         """Run a query off the event loop, and never behind something slow."""
         return await asyncio.get_running_loop().run_in_executor(self._readers, self._db.read, operation)
 
-    async def glance(self, operation: Callable[[Connection], T]) -> T:
+    async def read_inline(self, operation: Callable[[Connection], T]) -> T:
         """Run a query that as a rule finds little by an index: here and now, since a thread and back takes longer than it does.
 
         One that is not short is broken off, and made again in a thread.
         """
-        await self._glances.take()
+        await self._inline_reads.take()
         try:
-            return self._db.glance(operation)
+            return self._db.read_inline(operation)
         except TooLong:
             return await self.read(operation)
 
     async def search(self, table: str, operation: Callable[[Connection], T]) -> T:
         """Run a query that searches a table by words, once its index has learned all that was there when it was asked for."""
-        for _part in range(0, await self.glance(partial(search.behind, table=table)), search.AT_ONCE):
+        for _part in range(0, await self.read_inline(partial(search.behind, table=table)), search.AT_ONCE):
             await self.write(partial(search.learn, table=table))
         return await self.read(operation)

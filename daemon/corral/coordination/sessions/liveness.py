@@ -76,7 +76,7 @@ def judge(
             rows.stall(conn, session_id, iso(now))
     silent = sum(reason == SILENT for reason in over.values())
     if cautious and len(living) >= LARGE_FLEET and silent * 2 > len(living):
-        raise _massacre(silent, len(living), end_after_s)
+        raise _refuse_mass_expiry(silent, len(living), end_after_s)
     return over
 
 
@@ -111,7 +111,7 @@ def _has_client(row: SessionLife, seen: Seen) -> bool:
     return row["client_pid"] is not None or row["session_id"] in seen.connected
 
 
-def _massacre(silent: int, living: int, stale_after_s: float) -> Conflict:
+def _refuse_mass_expiry(silent: int, living: int, stale_after_s: float) -> Conflict:
     return Conflict(
         f"{silent} of {living} sessions were silent for {stale_after_s / 60:g} minutes; none was ended.",
         cause="So many do not die at once: rather something keeps them from being heard.",

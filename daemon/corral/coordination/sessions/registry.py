@@ -217,7 +217,7 @@ def rest(conn: Connection, session_id: str, now: datetime, **values: Any) -> Non
     lock_rows.shorten(conn, session_id, after(now, IDLE_LOCKS_S))
 
 
-def errand(prompt: str) -> str:
+def prompt_summary(prompt: str) -> str:
     """The request of a prompt, in a line for others; empty for a command, or where the client talks to its own model."""
     lines = (line.strip() for line in prompt.splitlines())
     first = next((line for line in lines if line and not line.startswith("<pasted_content")), "")

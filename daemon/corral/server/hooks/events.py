@@ -228,7 +228,7 @@ async def _prompt(services: Services, event: HookEvent) -> Payload:
 
 
 def _note_errand(conn: Connection, event: HookEvent, task_id: str | None) -> None:
-    if task_id is None and (asked := sessions.errand(event.prompt)):
+    if task_id is None and (asked := sessions.prompt_summary(event.prompt)):
         session_rows.change(conn, event.actor, {"current_task": asked})
 
 

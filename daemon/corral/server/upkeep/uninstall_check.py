@@ -70,11 +70,11 @@ def retire(services: Services) -> list[dict[str, str]]:
         if not after["removed"]:
             stayed.append({"what": f"worktree {row['name']}", "why": after["note"] or "it could not be removed"})
     if not stayed:
-        _take_down_bench(services)
+        _take_down_verification_worktree(services)
     return stayed
 
 
-def _take_down_bench(services: Services) -> None:
+def _take_down_verification_worktree(services: Services) -> None:
     """The verification worktree goes too: nothing in it is anybody's work, and git forgets it."""
     tip = refs.read(services.git, services.settings.target())
     if tip is not None:

@@ -150,7 +150,7 @@ class Database:
         except DRIVER_ERRORS as error:
             raise self._named(error) from error
 
-    def glance(self, operation: Operation[T]) -> T:
+    def read_inline(self, operation: Operation[T]) -> T:
         """Run a query that is short, as :meth:`read` does, always in the same thread; one that is not is broken off.
 
         Raises:

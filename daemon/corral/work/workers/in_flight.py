@@ -87,7 +87,7 @@ def record(conn: Connection, news: Iterable[tuple[Attempt, Columns]], now: datet
             session_rows.beat(conn, attempt.session_id, iso(now))
 
 
-class _Deaf(Exception):
+class _NotListening(Exception):
     """A worker that can be told nothing any more."""
 
 
@@ -100,7 +100,7 @@ def bring_mail(db: Store, attempts: Iterable[Attempt], now: datetime) -> None:
     for session_id in db.read(lambda conn: mail_rows.kept_waiting(conn, list(listeners), long_ago)):
         try:
             db.write(partial(_tell, session_id=session_id, worker=listeners[session_id], now=now))
-        except _Deaf:  # it waits on, and is sent back when the session ends
+        except _NotListening:  # it waits on, and is sent back when the session ends
             continue
 
 
@@ -108,4 +108,4 @@ def _tell(conn: Connection, session_id: str, worker: Running, now: datetime) -> 
     """Told is marked, and marked is told: a worker that does not take it undoes the marks, and nothing here waits for it."""
     texts = mailing.deliver(conn, session_id, now)
     if texts and not worker.tell("\n".join(texts)):
-        raise _Deaf
+        raise _NotListening

@@ -288,33 +288,33 @@ def test_a_folder_that_cannot_be_written_to_takes_no_promise_and_heals(db: Datab
 
 def test_a_glance_answers_what_is_short_and_breaks_off_what_is_not(db: Database) -> None:
     db.write(_insert)
-    assert db.glance(lambda conn: conn.execute(select(schema.events.c.kind)).scalar()) == "k"
+    assert db.read_inline(lambda conn: conn.execute(select(schema.events.c.kind)).scalar()) == "k"
     far = text("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 90000) SELECT count(*) FROM n")
     with pytest.raises(TooLong):
-        db.glance(lambda conn: conn.execute(far).scalar())
+        db.read_inline(lambda conn: conn.execute(far).scalar())
     assert db.read(lambda conn: conn.execute(far).scalar()) == 90000, "the connection reads on, as long as it takes"
 
 
 def test_a_glance_at_what_is_not_there_is_the_databases_error(db: Database) -> None:
     with pytest.raises(DatabaseUnavailable) as caught:
-        db.glance(lambda conn: conn.execute(text("SELECT 1 FROM nowhere")))
+        db.read_inline(lambda conn: conn.execute(text("SELECT 1 FROM nowhere")))
     assert "no such table" in caught.value.cause
 
 
 def test_a_glance_sees_the_file_that_was_put_back(db: Database) -> None:
     kinds = select(schema.events.c.kind)
     db.write(_insert)
-    assert db.glance(lambda conn: conn.execute(kinds).scalars().all()) == ["k"]
+    assert db.read_inline(lambda conn: conn.execute(kinds).scalars().all()) == ["k"]
     db.path.unlink()
     db.write(lambda conn: _insert(conn, "after"))
-    assert db.glance(lambda conn: conn.execute(kinds).scalars().all()) == ["k", "after"]
+    assert db.read_inline(lambda conn: conn.execute(kinds).scalars().all()) == ["k", "after"]
 
 
 @pytest.mark.req("D8")
 def test_once_damage_is_found_nothing_is_answered_any_more_even_where_it_could_be(db: Database) -> None:
     db.write(_insert)
     found = db.found_damaged("row 3 missing from index")
-    for ask in (db.read, db.glance, db.write):
+    for ask in (db.read, db.read_inline, db.write):
         with pytest.raises(DatabaseDamaged) as refused:
             ask(lambda conn: conn.execute(text("SELECT 1")).scalar())
         assert refused.value is found

@@ -199,7 +199,7 @@ async def check(services: Services, asked: Keys) -> list[dict[str, Any]]:
     """For each key: whether an edit of it would be free, and who holds what overlaps it."""
     now, keys = services.now(), parse(services, asked.paths)
     me = Holder(session_id=asked.session_id or person())
-    return await services.store.glance(lambda conn: locks.standing(conn, keys, me, now))
+    return await services.store.read_inline(lambda conn: locks.standing(conn, keys, me, now))
 
 
 @router.post("/release", hot=True)

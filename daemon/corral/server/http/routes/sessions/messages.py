@@ -131,7 +131,7 @@ async def inbox(services: Services, request: Request, asked: Inbox) -> Response:
 
     deadline = time.monotonic() + asked.wait_s
     while True:
-        found = await services.store.glance(fetch)
+        found = await services.store.read_inline(fetch)
         left = deadline - time.monotonic()
         if found.rows or left <= 0 or services.stopping:
             return answer(request, found, lambda row: {"before": row["id"], "before_to": row["to"]})
