@@ -226,7 +226,7 @@ def test_a_file_that_somebody_removes_is_back_with_the_next_write_and_nothing_is
     again.close()
 
 
-@pytest.mark.parametrize("look", ["read", "glance"])
+@pytest.mark.parametrize("look", ["read", "read_inline"])
 @pytest.mark.parametrize("instead", ["nothing", "another database"])
 def test_a_reader_sees_neither_an_empty_nor_a_foreign_database_where_the_file_is_gone(
     db: Database, tmp_path: Path, instead: str, look: str
