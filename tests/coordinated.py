@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 
 from corral.cli.program.daemon import stop_and_wait
-from corral.cli.project import trust as approvals
+from corral.cli.project import trust as project_trust
 from corral.client.connection import Client
 from corral.config.paths import find_project
 from corral.errors import CorralError
@@ -54,8 +54,8 @@ class Coordinated:
     def trust(self) -> None:
         """Approve what the project's files would run, as ``corral trust --yes`` does, without a process for it."""
         project = find_project(self.root)
-        approvals.store().approve(project.common_dir, approvals.claims(project))
-        approvals.tell_daemon(project)
+        project_trust.store().approve(project.common_dir, project_trust.claims(project))
+        project_trust.tell_daemon(project)
 
     def configure(self, text: str, file: str = "local.yaml") -> None:
         """Write a configuration file in ``.corral``, and approve what it would run."""

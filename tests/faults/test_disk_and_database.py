@@ -24,10 +24,10 @@ import pytest
 from corral.config.model import Settings
 from corral.config.paths import Project, find_project, socket_path
 from corral.coordination.edits.runtime_state import RuntimeState
-from corral.coordination.locks import table as locks
+from corral.coordination.locks import table as lock_table
 from corral.coordination.locks.keys import parse_key
 from corral.coordination.locks.table import Holder
-from corral.coordination.sessions import registry as sessions
+from corral.coordination.sessions import registry as session_registry
 from corral.coordination.sessions.registry import Arrival
 from corral.errors import DatabaseUnavailable
 from corral.models.instants import iso, parse
@@ -328,7 +328,7 @@ def parts(tmp_path: Path, repo: Path) -> Iterator[Parts]:
 
 def arrive(parts: Parts, now: datetime, **more: Any) -> None:
     for name in ("one", "two"):
-        parts.db.write(lambda conn, name=name: sessions.register(conn, Arrival(session_id=name, **more), now))  # type: ignore[misc]
+        parts.db.write(lambda conn, name=name: session_registry.register(conn, Arrival(session_id=name, **more), now))  # type: ignore[misc]
 
 
 @pytest.mark.req("D11")
@@ -344,10 +344,10 @@ def test_a_clock_that_jumps_ends_nobody_and_silence_counts_anew(parts: Parts, ju
     assert parts.alive() == {"one", "two"}
     keeper.step(now := now + timedelta(seconds=3))
     assert parts.alive() == {"one", "two"}
-    parts.db.write(lambda conn: sessions.alive(conn, Arrival(session_id="one"), now))
+    parts.db.write(lambda conn: session_registry.alive(conn, Arrival(session_id="one"), now))
     for _ in range(int(stale_after_s // 30) - 1):
         keeper.step(now := now + timedelta(seconds=30))
-        parts.db.write(lambda conn: sessions.alive(conn, Arrival(session_id="one"), now))
+        parts.db.write(lambda conn: session_registry.alive(conn, Arrival(session_id="one"), now))
     assert parts.alive() == {"one", "two"}, "the whole time of silence is given again"
     for _ in range(4):
         keeper.step(now := now + timedelta(seconds=30))
@@ -359,7 +359,7 @@ def test_a_clock_that_jumps_ends_nobody_and_silence_counts_anew(parts: Parts, ju
 def test_a_lock_keeps_the_time_it_had_left_over_a_jump(parts: Parts, jump_s: int) -> None:
     keeper, now = SessionKeeper(parts), parts.started_at  # type: ignore[arg-type]
     arrive(parts, now)
-    parts.db.write(lambda conn: locks.acquire(conn, [parse_key("x")], Holder("one"), now, ttl_s=3600))
+    parts.db.write(lambda conn: lock_table.acquire(conn, [parse_key("x")], Holder("one"), now, ttl_s=3600))
     keeper.step(now)
     now += timedelta(seconds=jump_s)
     keeper.step(now)
@@ -374,12 +374,12 @@ def test_what_a_session_holds_comes_free_with_its_process_and_not_before(parts: 
         try:
             started = psutil.Process(client.pid).create_time()
             parts.db.write(
-                lambda conn: sessions.register(
+                lambda conn: session_registry.register(
                     conn, Arrival(session_id="one", client_pid=client.pid, client_started=started), now
                 )
             )
             key = parse_key("src/a.py")
-            parts.db.write(lambda conn: locks.acquire(conn, [key], Holder("one"), now, ttl_s=3600))
+            parts.db.write(lambda conn: lock_table.acquire(conn, [key], Holder("one"), now, ttl_s=3600))
             keeper = SessionKeeper(parts)  # type: ignore[arg-type]
             psutil.Process(client.pid).suspend()
             keeper.step(now + timedelta(seconds=3))

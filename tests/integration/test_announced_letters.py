@@ -15,7 +15,7 @@ from sqlalchemy.event import listen
 from corral.config.model import Tasks
 from corral.coordination.mail import contacts, mailbox, messages
 from corral.coordination.mail.addresses import MOST_RECIPIENTS, Identity
-from corral.coordination.sessions import registry as sessions
+from corral.coordination.sessions import registry as session_registry
 from corral.coordination.sessions.registry import Arrival
 from corral.git.process.command import open_repository
 from corral.models.events import TASK_SETBACKS, EventKind
@@ -50,7 +50,7 @@ def test_a_letter_that_cannot_be_written_stops_none_that_follow(db: Database, re
     def ended(conn: Connection, submitter: str) -> None:
         events.record(conn, now, COMPLETED, task_id=_submitted(conn, now, submitted_by=submitter))
 
-    db.write(lambda conn: sessions.register(conn, Arrival(session_id="boss"), now))
+    db.write(lambda conn: session_registry.register(conn, Arrival(session_id="boss"), now))
     for submitter in (" nobody finds it ", "boss"):
         db.write(lambda conn, submitter=submitter: ended(conn, submitter))  # type: ignore[misc]
     Announcer(db, open_repository(repo / ".git"), lambda: None).step(now)
@@ -74,7 +74,7 @@ def test_a_batch_with_more_participants_than_a_letter_can_name_is_summed_up_for_
 
     def end(conn: Connection) -> None:
         for one in crowd:
-            sessions.register(conn, Arrival(session_id=one, task_id="t"), now)  # workers are not counted
+            session_registry.register(conn, Arrival(session_id=one, task_id="t"), now)  # workers are not counted
             task = _submitted(conn, now, submitted_by=one, thread_id="crowd")
         ended = {"status": "cancelled", "completed_at": iso(now)}
         conn.execute(update(task_table).values(ended))
@@ -94,13 +94,13 @@ def test_all_that_a_session_has_not_seen_of_a_sender_bounces_in_one_letter(db: D
 
     def leave(conn: Connection) -> list[int]:
         for one in ("ann", "ben", "eve"):
-            sessions.register(conn, Arrival(session_id=one), now)
+            session_registry.register(conn, Arrival(session_id=one), now)
         wrote = [
             messages.send(conn, Identity(one, one), messages.Letter(f"About {n}", "x", to=("ben",)), now).message["seq"]
             for one, many in (("ann", 3), ("eve", 1))
             for n in range(many)
         ]
-        sessions.end(conn, "ben", "exit", now)
+        session_registry.end(conn, "ben", "exit", now)
         return wrote
 
     wrote = db.write(leave)
@@ -119,7 +119,7 @@ def test_whoever_worked_on_a_batch_is_sent_its_summary_too(db: Database, repo: P
 
     def end(conn: Connection) -> None:
         for one in ("boss", "chief", "coder", "talker", "bystander"):
-            sessions.register(conn, Arrival(session_id=one), now)
+            session_registry.register(conn, Arrival(session_id=one), now)
         messages.send(
             conn, Identity("talker", "talker"), messages.Letter("Hm", "x", to=("bystander",), thread_id="b"), now
         )
@@ -148,7 +148,7 @@ def test_a_failure_tells_all_that_was_tried_and_all_that_is_left_of_it(db: Datab
     head = git(repo, "rev-parse", "HEAD")
 
     def fail(conn: Connection) -> None:
-        sessions.register(conn, Arrival(session_id="boss"), now)
+        session_registry.register(conn, Arrival(session_id="boss"), now)
         task = _submitted(conn, now, submitted_by="boss")
         left = {"branch": "corral/half", "head_sha": head, "progress": "Editing src/a.py", "started_at": iso(now)}
         said = {"error_code": "tests_failed", "error_message": "Two tests fail."}
@@ -176,7 +176,7 @@ def test_what_a_letter_carries_of_many_files_is_bounded_and_says_how_many(db: Da
     now = datetime.now(timezone.utc)
 
     def complete(conn: Connection) -> None:
-        sessions.register(conn, Arrival(session_id="boss"), now)
+        session_registry.register(conn, Arrival(session_id="boss"), now)
         task = _submitted(conn, now, submitted_by="boss")
         result = {"files_changed": [f"src/{number}.py" for number in range(50_000)]}
         conn.execute(update(task_table).values(status="completed", completed_at=iso(now), result=result))
@@ -214,7 +214,7 @@ def test_whom_a_batch_does_not_reach_its_others_are_told(db: Database, repo: Pat
     now = datetime.now(timezone.utc)
 
     def end(conn: Connection) -> str:
-        sessions.register(conn, Arrival(session_id="boss"), now)
+        session_registry.register(conn, Arrival(session_id="boss"), now)
         for submitter in ("boss", "left no trace", "all"):
             task = str(_submitted(conn, now, submitted_by=submitter, thread_id="batch"))
             task_rows.lease(conn, task, session_id="a worker", now=iso(now), lease_expires_at=iso(now))
@@ -222,7 +222,7 @@ def test_whom_a_batch_does_not_reach_its_others_are_told(db: Database, repo: Pat
         ended = {"status": "failed", "error_code": "x", "completed_at": iso(now)}
         conn.execute(update(task_table).values(ended))
         events.record(conn, now, EventKind.TASK_FAILED({"error_code": "x"}), task_id=task)
-        sessions.register(conn, Arrival(session_id="bystander"), now)
+        session_registry.register(conn, Arrival(session_id="bystander"), now)
         return task
 
     task = db.write(end)
@@ -244,11 +244,11 @@ def test_a_thousand_letters_that_did_not_arrive_are_one_event_and_one_letter(db:
 
     def leave(conn: Connection) -> None:
         for one in ("ann", "ben"):
-            sessions.register(conn, Arrival(session_id=one), now)
+            session_registry.register(conn, Arrival(session_id=one), now)
         for n in range(many):
             letter = messages.Letter(f"About {n}", "x" * 10_000, to=("ben",))
             messages.send(conn, Identity("ann", "ann"), letter, now + n * timedelta(seconds=1))
-        sessions.end(conn, "ben", "exit", now)
+        session_registry.end(conn, "ben", "exit", now)
 
     db.write(leave)
     before = db.read(events.newest)
@@ -272,7 +272,7 @@ def test_the_letter_about_a_failure_waits_until_what_was_made_is_saved_but_not_f
     now = datetime.now(timezone.utc)
 
     def fail(conn: Connection) -> str:
-        sessions.register(conn, Arrival(session_id="boss"), now)
+        session_registry.register(conn, Arrival(session_id="boss"), now)
         task = str(_submitted(conn, now, submitted_by="boss"))
         conn.execute(update(task_table).values(status="failed", error_code="x", completed_at=iso(now)))
         place = {"worktree_id": "w", "name": "w", "path": "/w", "branch": "b", "base_sha": "0" * 40, "purpose": "task",
@@ -294,7 +294,7 @@ def test_the_summary_of_a_batch_comes_after_all_that_is_said_of_its_tasks(db: Da
     now = datetime.now(timezone.utc)
 
     def end(conn: Connection) -> None:
-        sessions.register(conn, Arrival(session_id="boss"), now)
+        session_registry.register(conn, Arrival(session_id="boss"), now)
         made = [_submitted(conn, now, submitted_by="boss", thread_id="batch") for _ in range(3)]
         conn.execute(update(task_table).values(status="completed", completed_at=iso(now)))
         for task in made:
@@ -328,7 +328,7 @@ def test_a_batch_is_summed_up_once_when_tasks_failed_and_once_when_all_is_comple
         mail = db.read(lambda conn: list(mailbox.thread(conn, "batch")))
         return [str(one["data"]["final_status"]) for one in reversed(mail) if one["kind"] == "batch.settled"]
 
-    db.write(lambda conn: sessions.register(conn, Arrival(session_id="boss"), now))
+    db.write(lambda conn: session_registry.register(conn, Arrival(session_id="boss"), now))
     made = [db.write(lambda conn: _submitted(conn, now, submitted_by="boss", thread_id="batch")) for _ in range(2)]
     good, bad = map(str, made)
     failed = ["1 of 2 tasks did not succeed"]
@@ -343,7 +343,7 @@ def test_a_file_whose_name_is_no_utf_8_is_told_of_as_what_it_is(db: Database) ->
     letter = written("task.completed", "Done \udcff", {"files": ["f\udcff.txt"]}, None, Importance.NORMAL)
 
     def tell(conn: Connection) -> None:
-        sessions.register(conn, Arrival(session_id="boss"), now)
+        session_registry.register(conn, Arrival(session_id="boss"), now)
         send(conn, letter, ["boss"], {"event_id": 1, "task_id": None, "merge_id": None}, now)
 
     db.write(tell)
@@ -357,10 +357,10 @@ def test_what_comes_for_a_session_that_is_over_goes_to_whoever_goes_on_under_its
 
     def live(conn: Connection) -> None:
         for session_id, name in (("old", "Orc"), ("ben", "Ben")):
-            sessions.register(conn, Arrival(session_id=session_id, agent_name=name), now)
+            session_registry.register(conn, Arrival(session_id=session_id, agent_name=name), now)
         messages.send(conn, Identity("old", "Orc"), messages.Letter("Hello", "?", to=("Ben",)), now)
-        sessions.end(conn, "old", "ended", now)
-        sessions.register(conn, Arrival(session_id="new", agent_name="Orc"), now)
+        session_registry.end(conn, "old", "ended", now)
+        session_registry.register(conn, Arrival(session_id="new", agent_name="Orc"), now)
         answer = messages.Letter("Re:", "Yes", to=())
         messages.reply(conn, Identity("ben", "Ben"), "1", answer, now)
         letter = written("task.completed", "Done", {"title": "t"}, None, Importance.NORMAL)
@@ -382,12 +382,12 @@ def test_of_a_blind_copy_that_did_not_arrive_only_its_sender_learns_and_nobody_w
 
     def live(conn: Connection) -> None:
         for session_id, name in (("ann", "Ann"), ("ben", "Ben"), ("dee", "Dee")):
-            sessions.register(conn, Arrival(session_id=session_id, agent_name=name), now)
+            session_registry.register(conn, Arrival(session_id=session_id, agent_name=name), now)
         for thread in ("talk", None):
             letter = messages.Letter("Secret", "x", to=("Ben",), bcc=("Dee",), thread_id=thread)
             messages.send(conn, Identity("ann", "Ann"), letter, now)
         messages.mark_read(conn, "dee", "1", now)
-        sessions.end(conn, "dee", "ended", now)
+        session_registry.end(conn, "dee", "ended", now)
 
     db.write(live)
     Announcer(db, open_repository(repo / ".git"), lambda: None).step(now)

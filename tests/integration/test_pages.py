@@ -20,7 +20,7 @@ from corral.config.paths import find_project, socket_path
 from corral.coordination.mail import messages
 from corral.coordination.mail.addresses import Identity
 from corral.coordination.mail.messages import BODY_LIMIT, Letter
-from corral.coordination.sessions import registry as sessions
+from corral.coordination.sessions import registry as session_registry
 from corral.coordination.sessions.registry import Arrival
 from corral.models.identifiers import new_id
 from corral.models.instants import after, iso
@@ -45,7 +45,7 @@ def full(coordinate: Callable[..., Coordinated]) -> Coordinated:
     engine = create_engine(f"sqlite:///{find_project(house.root).database}")
     with engine.begin() as conn:
         for name in ("ann", "ben", "cid"):
-            sessions.register(conn, Arrival(session_id=name, agent_name=name.title()), now)
+            session_registry.register(conn, Arrival(session_id=name, agent_name=name.title()), now)
         common = {
             "is_pattern": False, "checkout": "", "session_id": "ann", "exclusive": True, "automatic": False,
             "reason": None, "task_id": None, "ttl_s": 86400.0, "acquired_at": iso(now), "expires_at": after(now, 86400),

@@ -23,7 +23,7 @@ from corral.models.events import EventKind
 from corral.models.instants import iso
 from corral.server.upkeep.retention import Retention, Round
 from corral.store import events
-from corral.store import retention as rows
+from corral.store import retention as retention_rows
 from corral.store import schema as tables
 from corral.store import schema_coordination as talk
 from corral.store.engine import database as engine
@@ -217,13 +217,13 @@ def test_nothing_is_deleted_before_its_age_or_where_the_age_is_null(world: World
 
 def test_no_batch_keeps_the_writer_long_and_the_file_shrinks(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     batches: list[int] = []
-    remove = rows.remove
+    remove = retention_rows.remove
 
     def counted(conn: Connection, kind: str, keys: list[Any], before: str) -> int:
         batches.append(len(keys))
         return remove(conn, kind, keys, before)
 
-    monkeypatch.setattr(rows, "remove", counted)
+    monkeypatch.setattr(retention_rows, "remove", counted)
     monkeypatch.setattr(engine, "IDLE_S", 0.05)
 
     def fill(conn: Connection) -> None:

@@ -11,7 +11,7 @@ import pytest
 from corral.config.model import Landing
 from corral.landing.verify import verification_worktree
 from corral.models.identifiers import NAME
-from corral.store.tasks import worktrees as rows
+from corral.store.tasks import worktrees as worktree_rows
 from tests.conftest import commit, git
 from tests.integration import taken_places
 from tests.integration.landing_world import World
@@ -36,7 +36,7 @@ def verify(world: World, name: str) -> str:
 
 
 def row(world: World) -> dict[str, object]:
-    found = world.db.read(lambda conn: rows.live_by_name(conn, "verify:1"))
+    found = world.db.read(lambda conn: worktree_rows.live_by_name(conn, "verify:1"))
     assert found is not None
     return found
 

@@ -15,7 +15,7 @@ from corral.errors import ConfigInvalid, Conflict, FolderLinked, PathReplaced
 from corral.git.checkouts import identity as worktree_identity
 from corral.git.process.command import open_checkout
 from corral.store.schema import worktrees as worktree_table
-from corral.store.tasks import worktrees as rows
+from corral.store.tasks import worktrees as worktree_rows
 from corral.work.worktrees import ownership, residue
 from tests.conftest import commit, git
 from tests.integration import taken_places
@@ -46,7 +46,7 @@ def create(one: House, name: str = "mine") -> Path:
 
 
 def row_of(one: House, name: str = "mine") -> dict[str, Any]:
-    row = one.db.read(lambda conn: rows.live_by_name(conn, name))
+    row = one.db.read(lambda conn: worktree_rows.live_by_name(conn, name))
     assert row is not None
     return row
 

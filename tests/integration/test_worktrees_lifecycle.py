@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
-from corral.coordination.sessions import registry as sessions
+from corral.coordination.sessions import registry as session_registry
 from corral.errors import Conflict, CorralError, InvalidInput, NotFound, WorkAtRisk
 from corral.git.checkouts import salvage
 from corral.store.schema import worktrees as worktree_table
-from corral.store.tasks import worktrees as rows
+from corral.store.tasks import worktrees as worktree_rows
 from corral.work.worktrees.allocation import begin_reclaim, tidy_branches
 from tests.conftest import commit, git
 from tests.integration.supervision import House, settings_with, utc_now
@@ -126,11 +126,11 @@ def test_what_was_salvaged_comes_back_in_a_worktree_of_its_own(house: Open) -> N
 def test_nobodys_floor_is_pulled_away(house: Open) -> None:
     one = house()
     made = create(one)
-    arrival = sessions.Arrival(session_id="s1", worktree=made["path"])
-    one.db.write(lambda conn: sessions.register(conn, arrival, utc_now()))
+    arrival = session_registry.Arrival(session_id="s1", worktree=made["path"])
+    one.db.write(lambda conn: session_registry.register(conn, arrival, utc_now()))
     with pytest.raises(WorkAtRisk, match="works in mine"):
         one.worktrees.remove("mine", utc_now())
-    one.db.write(lambda conn: sessions.end(conn, "s1", "over", utc_now()))
+    one.db.write(lambda conn: session_registry.end(conn, "s1", "over", utc_now()))
     assert one.worktrees.remove("mine", utc_now())["removed"]
 
 
@@ -169,7 +169,7 @@ def test_a_restart_finishes_what_was_going(house: Open, repo: Path) -> None:
     one = house()
     going, staying = create(one, "going"), create(one, "staying")
     (Path(going["path"]) / "loose.txt").write_text("x\n")
-    row = one.db.read(lambda conn: rows.live_by_name(conn, "going"))
+    row = one.db.read(lambda conn: worktree_rows.live_by_name(conn, "going"))
     assert row is not None
     begin_reclaim(one.grounds, row)
     next_one = house()

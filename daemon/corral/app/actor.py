@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 from corral.app.runtime.services import Services
 from corral.config.account import user_name
 from corral.coordination.locks.table import Holder
-from corral.coordination.sessions import registry as sessions
+from corral.coordination.sessions import registry as session_registry
 from corral.coordination.sessions.registry import Arrival
 from corral.models.instants import iso
 from corral.store.sessions import sessions as session_rows
@@ -45,7 +45,7 @@ def speaker(conn: Connection, session_id: str | None, now: datetime) -> Speaker:
     arrived = row is None
     if row is None:
         kind, named = ("claude", None) if session_id else (PERSON, user_name())
-        row = sessions.register(conn, Arrival(session_id=who, agent_type=kind, agent_name=named), now)
+        row = session_registry.register(conn, Arrival(session_id=who, agent_type=kind, agent_name=named), now)
     kin = (row["parent_session_id"],) if row["parent_session_id"] else ()
     return Speaker(Holder(session_id=who, task_id=row["task_id"], kin=kin), row["agent_name"], arrived)
 

@@ -10,7 +10,7 @@ from corral.app.actor import Actor
 from corral.app.locks import parse
 from corral.app.pages import page
 from corral.app.runtime.services import Services
-from corral.coordination.features import registry as features
+from corral.coordination.features import registry as feature_registry
 
 
 async def register(actor: Actor, *, resource_claims: list[str], **about: Any) -> tuple[dict[str, Any], str]:
@@ -21,8 +21,8 @@ async def register(actor: Actor, *, resource_claims: list[str], **about: Any) ->
         about: The rest of :class:`corral.coordination.features.registry.Registration`.
     """
     services, now = actor.services, actor.services.now()
-    feature = features.Registration(claims=parse(services, resource_claims), **about)
-    done = await actor.write(lambda conn, me: features.register(conn, feature, me.session_id, now))
+    feature = feature_registry.Registration(claims=parse(services, resource_claims), **about)
+    done = await actor.write(lambda conn, me: feature_registry.register(conn, feature, me.session_id, now))
     services.changes.announce()
     return done
 
@@ -30,7 +30,7 @@ async def register(actor: Actor, *, resource_claims: list[str], **about: Any) ->
 async def deregister(actor: Actor, feature_id: str, status: str) -> dict[str, Any]:
     """End a feature: its claims count no more. To do it twice is no error."""
     now = actor.services.now()
-    row = await actor.write(lambda conn, me: features.deregister(conn, feature_id, status, me.session_id, now))
+    row = await actor.write(lambda conn, me: feature_registry.deregister(conn, feature_id, status, me.session_id, now))
     actor.services.changes.announce()
     return row
 
@@ -40,7 +40,7 @@ async def analyze(services: Services, feature_id: str | None, claims: list[str] 
     keys = None if claims is None else parse(services, claims)
 
     def judge(conn: Connection) -> dict[str, Any]:
-        judged = features.analyze(conn, feature_id, keys)
+        judged = feature_registry.analyze(conn, feature_id, keys)
         met = judged["conflicts"]
         told = page(met, size=size).rows
         return {**judged, "conflicts": told, **({"left_out": len(met) - len(told)} if len(met) > len(told) else {})}

@@ -20,7 +20,7 @@ from corral.git import activity
 from corral.git.process.command import open_checkout
 from corral.models.instants import iso, parse
 from corral.store.rows.sessions import LockOfHolder
-from corral.store.sessions import locks as rows
+from corral.store.sessions import locks as lock_rows
 from corral.store.sessions.activity import last_mail_at
 
 
@@ -29,7 +29,7 @@ async def signs(services: Services, keys: Sequence[LockKey], lock_ids: Sequence[
     now, match_keys = services.now(), [one for key in keys for one in spellings(key)]
 
     def held(conn: Connection) -> list[tuple[LockOfHolder, str | None]]:
-        found = rows.named(conn, iso(now), match_keys=match_keys, lock_ids=lock_ids)
+        found = lock_rows.named(conn, iso(now), match_keys=match_keys, lock_ids=lock_ids)
         return [(lock, last_mail_at(conn, lock["session_id"])) for lock in found]
 
     found = await services.store.read(held)

@@ -17,7 +17,7 @@ from sqlalchemy import Connection
 
 from corral.app.actor import Actor, Speaker
 from corral.app.runtime.services import Services
-from corral.coordination.locks import table as locks
+from corral.coordination.locks import table as lock_table
 from corral.coordination.locks import waits as lock_waits
 from corral.coordination.locks.waits import LockRequest, Wait
 from corral.errors import Conflict, DaemonUnreachable, InvalidInput, LockHeld
@@ -68,7 +68,7 @@ async def acquire(
 
     def ask(conn: Connection, me: Speaker) -> tuple[str, list[LockRow] | Wait]:
         holder = me.holder
-        taken, refused = locks.acquire_each(
+        taken, refused = lock_table.acquire_each(
             conn,
             lock_request.keys,
             holder,
@@ -79,7 +79,7 @@ async def acquire(
             whole=True,
         )
         if refused and not wait_s:
-            raise locks.held([row for found in refused.values() for row in found])
+            raise lock_table.held([row for found in refused.values() for row in found])
         return me.name, lock_waits.enter(conn, lock_request, holder, now) if refused else taken
 
     name, entered = await actor.write_as(ask)
@@ -130,7 +130,7 @@ async def _turn(services: Services, wait: Wait, wait_s: float, gone: asyncio.Fut
 
 
 def _too_long(found: list[Payload], wait_s: float) -> LockHeld:
-    refused = locks.held(found)
+    refused = lock_table.held(found)
     return LockHeld(
         f"{refused.message[:-1]}, and was not free within {wait_s:g} s.", cause=refused.cause, details=refused.details
     )

@@ -11,7 +11,7 @@ from corral.app.runtime.services import Services
 from corral.app.runtime.settings import SettingsHolder
 from corral.landing import requests
 from corral.landing.land import OnSettled
-from corral.models import merges as shapes
+from corral.models import merges as merge_shapes
 from corral.store.rows.merges import MergeRow
 from corral.work.tasks import tasks
 
@@ -54,7 +54,7 @@ async def submit(
     if row is None:
         return {"merge_id": None, "branch": branch, "target": onto, "state": None}
     services.nudge("landing")
-    return shapes.summary(row)
+    return merge_shapes.summary(row)
 
 
 def merge_settled(settings: SettingsHolder) -> OnSettled:

@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 
 from corral.app.processes import is_running
 from corral.app.runtime.services import Services
-from corral.coordination.locks import table as locks
+from corral.coordination.locks import table as lock_table
 from corral.coordination.sessions import liveness, transcripts
 from corral.coordination.sessions.liveness import Seen
 from corral.coordination.sessions.registry import Cleaned, EndedSession
@@ -18,7 +18,7 @@ from corral.models.instants import after
 from corral.models.states import SessionStatus
 from corral.observe.logs import logger
 from corral.store.rows.sessions import SessionLife
-from corral.store.sessions import sessions as rows
+from corral.store.sessions import sessions as session_rows
 from corral.work.workers import session_end
 
 LOOK_EVERY_S = 3.0
@@ -55,7 +55,7 @@ def mind_the_jump(services: Services, now: datetime) -> None:
     """A jump of the clock, or a machine that slept, counts as waking up: every lock gets the time that it had left."""
     jump_s = services.witness.looks(now, max(services.settings().sessions.stale_after_s, LOOK_EVERY_S + 1))
     if jump_s:
-        services.db.write(lambda conn: locks.postpone(conn, jump_s))
+        services.db.write(lambda conn: lock_table.postpone(conn, jump_s))
 
 
 def sweep(
@@ -69,7 +69,7 @@ def sweep(
         cautious: Refuse where more than half of a large fleet would go.
     """
     # Looked up before the write: the one writer waits for nobody's processes, nor for their files.
-    living = services.db.read(rows.watched)
+    living = services.db.read(session_rows.watched)
     processes = {(row["client_pid"], row["client_started"]) for row in living}
     gone = {process for process in processes if process[0] is not None and not is_running(process[0], process[1])}
     killed = [row for row in living if (row["client_pid"], row["client_started"]) in gone]
@@ -99,7 +99,7 @@ def sweep(
         tried[:] = [session_id for session_id, _reason in some]
         for session_id, _reason in some:
             if words := said.get(session_id):
-                rows.change(conn, session_id, {"last_words": words})
+                session_rows.change(conn, session_id, {"last_words": words})
         return session_end.end_all(conn, some, now, services.settings().tasks)
 
     ended: list[EndedSession] = []

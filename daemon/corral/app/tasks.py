@@ -15,7 +15,7 @@ from corral.app.agents import roster_of
 from corral.app.runtime.services import Services
 from corral.coordination.locks.table import Holder
 from corral.errors import InvalidInput
-from corral.models import tasks as shapes
+from corral.models import tasks as task_shapes
 from corral.models.states import TaskStatus
 from corral.store.rows.tasks import TaskRow
 from corral.store.tasks import work_pause
@@ -38,7 +38,7 @@ async def submit(services: Services, given: dict[str, Any], actor: Actor | None 
         InvalidInput: It is none, or its agent is not there, not valid, or not capable of what is required.
         RunnerUnavailable: Says what is missing.
     """
-    (task,) = await _settled(services, shapes.read_submissions([given]))
+    (task,) = await _settled(services, task_shapes.read_submissions([given]))
     now, rules = services.now(), services.settings().tasks
 
     def store(conn: Connection, me: Holder) -> TaskRow:
@@ -54,14 +54,16 @@ async def submit(services: Services, given: dict[str, Any], actor: Actor | None 
 
 async def submit_batch(services: Services, given: list[dict[str, Any]]) -> list[TaskRow]:
     """Queue several tasks, all or none; they may wait for each other by ``name``. Raises as :func:`submit` does."""
-    batch = await _settled(services, shapes.read_submissions(given))
+    batch = await _settled(services, task_shapes.read_submissions(given))
     now, rules = services.now(), services.settings().tasks
     rows = await services.store.write(lambda conn: tasks.submit_batch(conn, batch, now, rules))
     services.nudge("supervisor")
     return rows
 
 
-async def _settled(services: Services, submissions: list[shapes.TaskSubmission]) -> list[shapes.TaskSubmission]:
+async def _settled(
+    services: Services, submissions: list[task_shapes.TaskSubmission]
+) -> list[task_shapes.TaskSubmission]:
     """Say what executes each and which claims are folders, and refuse now what no worker here could do.
 
     Raises:
@@ -76,7 +78,7 @@ async def _settled(services: Services, submissions: list[shapes.TaskSubmission])
     return agents.settle(submissions, roster, check)
 
 
-def _with_folders(item: shapes.TaskSubmission, root: Path) -> shapes.TaskSubmission:
+def _with_folders(item: task_shapes.TaskSubmission, root: Path) -> task_shapes.TaskSubmission:
     """A claim on what is a folder in the main checkout covers what is in it, also without a slash at its end."""
 
     def is_folder(claim: str) -> bool:
@@ -100,7 +102,7 @@ async def claim(actor: Actor, task_types: Sequence[str], key: str | None = None)
         row = leases.claim(conn, who, now, services.settings(), task_types=task_types, key=key, fold=services.fold)
         others = leases.also_held(conn, me.session_id, row)
         reason = "no_tasks_available" if work_pause.current(conn) is None else "work_paused"
-        found = {"success": True, **shapes.leased(row)} if row else {"success": False, "reason": reason}
+        found = {"success": True, **task_shapes.leased(row)} if row else {"success": False, "reason": reason}
         return {**found, **({"also_held": others} if others else {})}
 
     answer = await actor.write(take)

@@ -31,7 +31,7 @@ from corral.store.merges import intents, merges
 from corral.store.protocol import Store
 from corral.store.rows import required
 from corral.store.rows.merges import Intent, MergeRow
-from corral.store.tasks import worktrees as rows
+from corral.store.tasks import worktrees as worktree_rows
 
 OnSettled = Callable[[Connection, MergeRow, datetime], None]
 """Told, in the transaction in which a request ends, so that those who depend on it move with it."""
@@ -289,7 +289,7 @@ def _retire_branch(db: Store, repo: Git, merge: MergeRow) -> bool:
 
 def _has_folder(db: Store, branch: str) -> bool:
     """Whether a worktree of ours has it, seen by git or not: a removal that was killed half-way has taken the ``.git`` file."""
-    return any(Path(row["path"]).exists() for row in db.read(lambda conn: rows.live_of_branch(conn, branch)))
+    return any(Path(row["path"]).exists() for row in db.read(lambda conn: worktree_rows.live_of_branch(conn, branch)))
 
 
 def _let_go(repo: Git, merge: MergeRow, held_sha: str) -> None:

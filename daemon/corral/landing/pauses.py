@@ -17,7 +17,7 @@ from corral.models.merges import waits_for_red_target
 from corral.models.states import MergeState
 from corral.store import events
 from corral.store.merges import merges
-from corral.store.merges import pauses as rows
+from corral.store.merges import pauses as pause_rows
 from corral.store.rows.merges import MergeRow, TargetPauseRow
 from corral.store.tasks import work_pause
 
@@ -30,15 +30,15 @@ def record_fault(conn: Connection, merge: MergeRow, why: str, now: datetime, *, 
         proven: Whether the target without the change met the same, so that its queue is paused at once.
     """
     target, tries = merge["target"], merge["tries"] + 1
-    before = rows.failures(conn, target)
-    setback = set_back(tries, before, pause_after=rows.PAUSE_AFTER, proven=proven)
+    before = pause_rows.failures(conn, target)
+    setback = set_back(tries, before, pause_after=pause_rows.PAUSE_AFTER, proven=proven)
     again_at = after(now, setback.wait_s)
     reason = f"Verification could not run (try {tries}), and that says nothing about the change: {why}"
     row = merges.requeue(conn, merge["merge_id"], now, reason=reason, tries=tries, not_before_at=again_at)
     if row is None:
         return
-    rows.count(conn, target, number=setback.failures, reason=why, look_at=after(now, setback.look_s), now=now)
-    if before < rows.PAUSE_AFTER <= setback.failures:
+    pause_rows.count(conn, target, number=setback.failures, reason=why, look_at=after(now, setback.look_s), now=now)
+    if before < pause_rows.PAUSE_AFTER <= setback.failures:
         paused = EventKind.TARGET_PAUSED({"target": target, "reason": why})
         events.record(conn, now, paused, merge_id=row["merge_id"])
 
@@ -59,21 +59,21 @@ def record_death(conn: Connection, merge: MergeRow, now: datetime) -> None:
 
 def record_verdict(conn: Connection, target: str, now: datetime) -> None:
     """A request of the target was judged, so whatever kept the others from it is over: they need not wait any longer."""
-    if rows.clear(conn, target):
+    if pause_rows.clear(conn, target):
         merges.end_waits(conn, target)
         events.record(conn, now, EventKind.TARGET_RESUMED({"target": target}))
 
 
 def any_counted(conn: Connection) -> bool:
     """Whether faults of any target are remembered."""
-    return rows.anyone(conn)
+    return pause_rows.anyone(conn)
 
 
 def current(conn: Connection) -> dict[str, TargetPauseRow]:
     """The paused targets by name; what is remembered of targets that have no open request is forgotten."""
-    for target in rows.idle(conn):
-        rows.clear(conn, target)
-    return rows.paused(conn)
+    for target in pause_rows.idle(conn):
+        pause_rows.clear(conn, target)
+    return pause_rows.paused(conn)
 
 
 def is_due(pause: TargetPauseRow | None, now: datetime) -> bool:
@@ -88,26 +88,26 @@ def in_order_of_tries(requests: list[MergeRow]) -> list[MergeRow]:
 
 def look_at_once(conn: Connection, now: datetime, target: str | None = None) -> None:
     """Have a paused target, or every one, looked at in the next step."""
-    rows.look_at_once(conn, now, target)
+    pause_rows.look_at_once(conn, now, target)
 
 
 def are_too_long(conn: Connection, now: datetime) -> bool:
     """Whether something waits for longer than any fault makes it wait: the clock was set back."""
-    return max(merges.latest_wait(conn) or "", rows.latest_look(conn) or "") > after(now, LONGEST_WAIT_S)
+    return max(merges.latest_wait(conn) or "", pause_rows.latest_look(conn) or "") > after(now, LONGEST_WAIT_S)
 
 
 def shorten(conn: Connection, now: datetime) -> None:
     """Let nothing wait for longer than a fault makes it wait."""
     latest = after(now, LONGEST_WAIT_S)
     merges.bound_waits(conn, latest)
-    rows.bound_looks(conn, latest)
+    pause_rows.bound_looks(conn, latest)
 
 
 def is_waiting(conn: Connection, merge: MergeRow) -> bool:
     """Whether a request waits after a fault, its own or its target's, and not for its turn."""
     if merge["state"] != MergeState.QUEUED:
         return False
-    return merge["not_before_at"] is not None or merge["target"] in rows.paused(conn)
+    return merge["not_before_at"] is not None or merge["target"] in pause_rows.paused(conn)
 
 
 def explained(conn: Connection, requests: list[MergeRow]) -> list[MergeRow]:
@@ -120,7 +120,7 @@ def explained(conn: Connection, requests: list[MergeRow]) -> list[MergeRow]:
         return [{**row, "reason": told} if row["state"] == MergeState.QUEUED else row for row in requests]
     held = merges.listing(conn, [MergeState.HELD])
     why = {row["target"]: str(row["reason"]) for row in reversed(held) if waits_for_red_target(row)}
-    why |= {target: _said(row) for target, row in rows.paused(conn).items()}
+    why |= {target: _said(row) for target, row in pause_rows.paused(conn).items()}
     return [
         {**row, "reason": why[row["target"]]} if row["target"] in why and row["state"] == MergeState.QUEUED else row
         for row in requests

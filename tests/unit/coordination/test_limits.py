@@ -10,18 +10,18 @@ import pytest
 from sqlalchemy import Connection
 
 from corral.coordination import hook_events
-from corral.coordination.edits import verdicts as edits
+from corral.coordination.edits import verdicts
 from corral.coordination.edits.verdicts import Policy, Target
-from corral.coordination.locks import table as locks
+from corral.coordination.locks import table as lock_table
 from corral.coordination.locks.keys import literal_key, parse_key
 from corral.coordination.locks.table import Holder
-from corral.coordination.sessions import registry as sessions
+from corral.coordination.sessions import registry as session_registry
 from corral.coordination.sessions.registry import Arrival
-from corral.coordination.shell import danger as shell
+from corral.coordination.shell import danger
 from corral.errors import InvalidInput, LimitReached
 from corral.models.instants import iso
 from corral.models.tasks import TaskSubmission
-from corral.store.sessions import locks as rows
+from corral.store.sessions import locks as lock_rows
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=timezone.utc)
 
@@ -30,44 +30,44 @@ pytestmark = pytest.mark.req("X17")
 
 def _reserve(conn: Connection, session_id: str, first: int, count: int) -> None:
     keys = [literal_key(f"src/{number}.py", fold=False) for number in range(first, first + count)]
-    locks.acquire(conn, keys, Holder(session_id), NOW, ttl_s=600)
+    lock_table.acquire(conn, keys, Holder(session_id), NOW, ttl_s=600)
 
 
 def test_a_session_holds_a_bounded_number_of_locks_and_its_edits_go_on(
     any_database: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(locks, "MOST_OF_A_SESSION", 10)
+    monkeypatch.setattr(lock_table, "MOST_OF_A_SESSION", 10)
     conn = any_database
     for name in ("a", "b"):
-        sessions.register(conn, Arrival(session_id=name), NOW)
+        session_registry.register(conn, Arrival(session_id=name), NOW)
     _reserve(conn, "a", 0, 10)
     with pytest.raises(LimitReached), conn.begin_nested():
         _reserve(conn, "a", 10, 1)
     _reserve(conn, "a", 0, 3)  # to renew is no more
     _reserve(conn, "b", 20, 3)
 
-    def edit(path: str) -> edits.Verdict:
+    def edit(path: str) -> verdicts.Verdict:
         target = Target(literal_key(path, fold=False), "/repo")
-        return edits.before_edit(conn, Holder("a"), target, Policy("enforce", 600), NOW)
+        return verdicts.before_edit(conn, Holder("a"), target, Policy("enforce", 600), NOW)
 
     further = edit("docs/more.md")
     assert further.denial is None and "did not lock docs/more.md" in further.remarks[0]
-    assert edit("src/1.py") == edits.Verdict()
-    assert rows.count(conn, iso(NOW)) == 14
+    assert edit("src/1.py") == verdicts.Verdict()
+    assert lock_rows.count(conn, iso(NOW)) == 14
 
 
 def test_there_is_a_bounded_number_of_sessions_and_room_for_people_and_workers(
     any_database: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sessions, "MOST_LIVE", 3)
+    monkeypatch.setattr(session_registry, "MOST_LIVE", 3)
     conn = any_database
     for name in ("a", "b", "c"):
-        sessions.register(conn, Arrival(session_id=name), NOW)
+        session_registry.register(conn, Arrival(session_id=name), NOW)
     with pytest.raises(LimitReached):
-        sessions.register(conn, Arrival(session_id="d"), NOW)
-    sessions.register(conn, Arrival(session_id="c"), NOW)
-    sessions.register(conn, Arrival(session_id="me", agent_type=sessions.PERSON, agent_name="ann"), NOW)
-    sessions.register(conn, Arrival(session_id="w", task_id="t"), NOW)
+        session_registry.register(conn, Arrival(session_id="d"), NOW)
+    session_registry.register(conn, Arrival(session_id="c"), NOW)
+    session_registry.register(conn, Arrival(session_id="me", agent_type=session_registry.PERSON, agent_name="ann"), NOW)
+    session_registry.register(conn, Arrival(session_id="w", task_id="t"), NOW)
 
 
 def _of_a_hook(**tool_input: str) -> hook_events.HookEvent:
@@ -80,7 +80,7 @@ def _of_a_hook(**tool_input: str) -> hook_events.HookEvent:
     [
         parse_key,
         lambda text: TaskSubmission.model_validate({"title": text, "command": "true"}),
-        lambda text: shell.danger(_of_a_hook(command="git log;" + text).command),
+        lambda text: danger.danger(_of_a_hook(command="git log;" + text).command),
         lambda text: literal_key(_of_a_hook(file_path="/" + text).path, fold=False),
     ],
     ids=["key", "title", "command", "path"],

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta, timezone
 from sqlalchemy import Connection
 
 from corral.config.model import Tasks as TaskRules
-from corral.coordination.sessions import registry as sessions
+from corral.coordination.sessions import registry as session_registry
 from corral.coordination.sessions.registry import Arrival
 from corral.models.tasks import read_submissions
 from corral.store.sessions import sessions as session_rows
@@ -19,12 +19,12 @@ NOW = datetime(2026, 11, 22, 8, 0, tzinfo=timezone.utc)
 
 def test_sessions_are_read_by_when_they_began_however_they_beat(any_database: Connection) -> None:
     for number in range(300):
-        sessions.register(any_database, Arrival(f"s{number:03}"), NOW + timedelta(seconds=number // 7))
+        session_registry.register(any_database, Arrival(f"s{number:03}"), NOW + timedelta(seconds=number // 7))
     wanted = sorted((f"s{number:03}" for number in range(300)), reverse=True)
     assert [row["session_id"] for row in session_rows.latest(any_database)] == wanted
     last = session_rows.get(any_database, wanted[100])
     assert last is not None
-    sessions.alive(any_database, Arrival(wanted[200]), NOW + timedelta(hours=1))
+    session_registry.alive(any_database, Arrival(wanted[200]), NOW + timedelta(hours=1))
     behind = (last["started_at"], last["session_id"])
     assert [row["session_id"] for row in session_rows.latest(any_database, ["active"], behind)] == wanted[101:]
     assert list(session_rows.latest(any_database, ["disconnected"])) == []

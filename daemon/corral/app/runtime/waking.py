@@ -21,7 +21,7 @@ from corral.models.instants import parse
 from corral.models.states import Importance, SessionStatus
 from corral.observe.logs import logger
 from corral.store.rows.mail import AwaitedSession
-from corral.store.sessions import messages as mail_rows
+from corral.store.sessions import messages as message_rows
 from corral.store.sessions import sessions as session_rows
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class Waiters:
         clients, session_ids = [one.client for one in waiting], [one.session_id for one in waiting]
         try:
             found = await self._services.store.read(
-                lambda conn: mail_rows.waited_for(conn, clients, session_ids, wanted)
+                lambda conn: message_rows.waited_for(conn, clients, session_ids, wanted)
             )
         except CorralError as error:  # nobody is to lose its place because one query failed
             log.warning("not_looked", reason=error.message)
@@ -134,7 +134,7 @@ def _delay_s(row: AwaitedSession, now: datetime) -> float:
 
 def _hand_over(conn: Connection, waiter: _Waiter, wanted: Sequence[str], now: datetime) -> list[str]:
     """Mark the mail as told and the session as at work, in one transaction: what woke it once does not wake it again."""
-    for row in mail_rows.waited_for(conn, [waiter.client], [waiter.session_id], wanted):
+    for row in message_rows.waited_for(conn, [waiter.client], [waiter.session_id], wanted):
         if not _delay_s(row, now):
             if row["status"] == SessionStatus.IDLE:
                 session_rows.change(conn, row["session_id"], {"status": SessionStatus.ACTIVE, "waiting_for": None})

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from corral.cli.program.daemon import stop_and_wait
-from corral.cli.project import trust as approvals
+from corral.cli.project import trust as project_trust
 from corral.cli.project.demo_project import FILES, TASKS, DemoTask
 from corral.cli.terminal.output import echo, paint, state, verification
 from corral.client.connection import Client, segment
@@ -60,7 +60,7 @@ def demo(
     finally:
         stop_and_wait(Project(folder / "bakery", folder / "bakery/.git", folder / "bakery/.corral", False))
         if not keep:
-            approvals.store().revoke(folder / "bakery/.git")
+            project_trust.store().revoke(folder / "bakery/.git")
             shutil.rmtree(folder)
     echo(
         f"\n{time.monotonic() - began:.1f} s; the daemon is stopped"
@@ -104,7 +104,7 @@ def _make_project(root: Path) -> Project:
     _git(root, "add", ".")
     _git(root, "commit", "-q", "-m", "A small bakery")
     project = find_project(root)
-    approvals.store().approve(project.common_dir, approvals.claims(project))
+    project_trust.store().approve(project.common_dir, project_trust.claims(project))
     return project
 
 

@@ -14,7 +14,7 @@ import typer
 
 from corral import __version__
 from corral.cli.project import claude_settings, init_record, own_files, project_copies, verification
-from corral.cli.project import trust as approvals
+from corral.cli.project import trust as project_trust
 from corral.cli.project.project_copies import Copies
 from corral.cli.terminal.options import Json, here
 from corral.cli.terminal.output import echo, emit, paint
@@ -92,12 +92,12 @@ def init(
     recorded = init_record.copies(project)
     copies = project_copies.plan(project.root, recorded, with_opencode=opencode) if wanted else Copies({})
     files |= copies.texts
-    brought = approvals.untrusted(project)
+    brought = project_trust.untrusted(project)
     if not as_json:
         _show(project, branch, files, settings, edit, copies)
         if brought:
             echo("Files of this repository would run these commands on your machine:")
-            approvals.show(brought)
+            project_trust.show(brought)
     if brought:
         refuse_agents("Approving commands", "corral init")
     if not yes and (files or brought or (edit and edit.changes)) and not confirm("Write these files?", default=True):
@@ -137,9 +137,9 @@ def _approve(project: Project, shown: Sequence[Claim], written: set[str]) -> Non
     Args:
         written: Repository-relative paths.
     """
-    own = [claim for claim in approvals.claims(project) if claim.source in written]
-    approvals.store().approve(project.common_dir, [*shown, *own])
-    approvals.tell_daemon(project)
+    own = [claim for claim in project_trust.claims(project) if claim.source in written]
+    project_trust.store().approve(project.common_dir, [*shown, *own])
+    project_trust.tell_daemon(project)
 
 
 def _strict(project: Project) -> bool:

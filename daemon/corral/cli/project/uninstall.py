@@ -11,7 +11,7 @@ import typer
 
 from corral.cli.program.daemon import refuse_own_work, stop_and_wait
 from corral.cli.project import claude_settings, init_record, project_copies
-from corral.cli.project import trust as approvals
+from corral.cli.project import trust as project_trust
 from corral.cli.project.own_files import give_back
 from corral.cli.terminal.options import Json, here
 from corral.cli.terminal.output import echo, emit, paint
@@ -55,7 +55,7 @@ def uninstall(
         give_back(settings, claude_settings.undo(settings, init_record.settings(project)))
         for file in project_copies.unchanged(project.root, init_record.copies(project)):
             give_back(file, None)
-    approvals.store().revoke(project.common_dir)
+    project_trust.store().revoke(project.common_dir)
     shutil.rmtree(project.home)
     if project.database.parent != project.home:
         shutil.rmtree(project.database.parent, ignore_errors=True)

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection
 
-from corral.coordination.edits import verdicts as edits
+from corral.coordination.edits import verdicts
 from corral.coordination.edits.verdicts import Policy, Target
-from corral.coordination.locks import table as locks
+from corral.coordination.locks import table as lock_table
 from corral.coordination.locks.table import Holder
 from corral.coordination.sessions.registry import IDLE_LOCKS_S
 from corral.models.events import EventKind
@@ -114,7 +114,7 @@ def settle(conn: Connection, found: Iterable[Claim], policy: Policy, now: dateti
         kin = (row["parent_session_id"],) if row["parent_session_id"] else ()
         holder = Holder(session_id=claim.session_id, task_id=row["task_id"], kin=kin)
         key, checkout = claim.target.key, claim.target.checkout
-        other = edits.holder_of(conn, key, holder, checkout, now)
+        other = verdicts.holder_of(conn, key, holder, checkout, now)
         data: ChangeAttributed = {"paths": [key.file_path], "checkout": checkout, "evidence": claim.evidence}
         if other is not None:
             data["holder"] = other["agent_name"]
@@ -122,7 +122,7 @@ def settle(conn: Connection, found: Iterable[Claim], policy: Policy, now: dateti
         if other is not None:
             _tell(conn, row, other, claim, now)
             continue
-        locks.hold(conn, [key], holder, checkout, now, ttl_s=policy.ttl_s)
+        lock_table.hold(conn, [key], holder, checkout, now, ttl_s=policy.ttl_s)
         if row["status"] == SessionStatus.IDLE:
             lock_rows.shorten(conn, claim.session_id, after(now, IDLE_LOCKS_S))
 
@@ -130,8 +130,8 @@ def settle(conn: Connection, found: Iterable[Claim], policy: Policy, now: dateti
 def _tell(conn: Connection, writer: SessionRow, other: HeldLock, claim: Claim, now: datetime) -> None:
     path = claim.target.key.file_path
     text = (
-        f"You changed {path} while Corral's daemon was away; {other['agent_name']} holds it now{edits.for_task(other)}, "
-        f"{edits.until(other, now)}. Read the file again, and leave it to its holder unless you are certain."
+        f"You changed {path} while Corral's daemon was away; {other['agent_name']} holds it now{verdicts.for_task(other)}, "
+        f"{verdicts.until(other, now)}. Read the file again, and leave it to its holder unless you are certain."
     )
     session_rows.notify(conn, writer["session_id"], text, iso(now))
     text = f"{writer['agent_name']} changed {path}, which you hold, while Corral's daemon was away. "
@@ -140,4 +140,4 @@ def _tell(conn: Connection, writer: SessionRow, other: HeldLock, claim: Claim, n
 
 def is_locked(conn: Connection, target: Target, now: datetime) -> bool:
     """Whether a lock explains why a file differs from HEAD: somebody holds it there, or reserved it."""
-    return edits.holder_of(conn, target.key, Holder(session_id=""), target.checkout, now) is not None
+    return verdicts.holder_of(conn, target.key, Holder(session_id=""), target.checkout, now) is not None

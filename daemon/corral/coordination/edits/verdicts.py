@@ -13,7 +13,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
-from corral.coordination.locks import table as locks
+from corral.coordination.locks import table as lock_table
 from corral.coordination.locks.keys import LockKey
 from corral.coordination.locks.queue import conflict
 from corral.coordination.locks.table import Holder
@@ -60,7 +60,7 @@ def before_edit(conn: Connection, holder: Holder, target: Target, policy: Policy
     """
     if policy.enforcement == "off":
         return Verdict()
-    found = locks.overlapping(conn, target.key, holder, now)
+    found = lock_table.overlapping(conn, target.key, holder, now)
     blocking = [row for row in found if _blocks(row, target.checkout)]
     if blocking and policy.enforcement == "enforce":
         row = blocking[-1]
@@ -68,9 +68,9 @@ def before_edit(conn: Connection, holder: Holder, target: Target, policy: Policy
         events.record(conn, iso(now), EventKind.EDIT_DENIED(told), session_id=holder.session_id)
         return Verdict(denial=_denial(row, target.key, now) + _idle(conn, row, target.key))
     remarks = [_remark(row, target, now) for row in found[-3:]]
-    if not locks.hold(conn, [target.key], holder, target.checkout, now, ttl_s=policy.ttl_s):
+    if not lock_table.hold(conn, [target.key], holder, target.checkout, now, ttl_s=policy.ttl_s):
         remarks.append(
-            f"Corral did not lock {embedded(target.key.file_path)} for you: you hold {locks.MOST_OF_A_SESSION} locks "
+            f"Corral did not lock {embedded(target.key.file_path)} for you: you hold {lock_table.MOST_OF_A_SESSION} locks "
             "already. Release what you no longer need with release_lock."
         )
     return Verdict(remarks=tuple(remarks))
@@ -209,13 +209,13 @@ def after_shell(
         told = f"{name} {did} {key.file_path} by a shell command while you hold it."
         told += _restoring(changes, key, "Its content before") or " Read the file again before you edit it."
         session_rows.notify(conn, row["session_id"], told, iso(now))
-    locks.hold(conn, free, holder, changes.checkout, now, ttl_s=policy.ttl_s)
+    lock_table.hold(conn, free, holder, changes.checkout, now, ttl_s=policy.ttl_s)
     return [*remarks, *_ambiguous(conn, holder, name, changes, now)]
 
 
 def holder_of(conn: Connection, key: LockKey, holder: Holder, checkout: str, now: datetime) -> HeldLock | None:
     """The lock of another session that refuses an edit in a checkout; None if it is free."""
-    hits = [row for row in locks.overlapping(conn, key, holder, now) if _blocks(row, checkout)]
+    hits = [row for row in lock_table.overlapping(conn, key, holder, now) if _blocks(row, checkout)]
     return hits[-1] if hits else None
 
 

@@ -23,7 +23,7 @@ from corral.models.payload import Payload
 from corral.models.states import FeatureStatus
 from corral.store import events
 from corral.store.rows.records import FeatureClaimRow, FeatureRow, NewFeatureClaim
-from corral.store.sessions import features as rows
+from corral.store.sessions import features as feature_rows
 from corral.store.sessions import sessions
 
 MAX_CLAIMS = 1000
@@ -66,7 +66,7 @@ def register(conn: Connection, feature: Registration, session_id: str, now: date
     _check(feature.feature_id, feature.claims)
     for name in ("title", "branch_name", "metadata"):
         _check_text(name, getattr(feature, name))
-    known = rows.get(conn, feature.feature_id)
+    known = feature_rows.get(conn, feature.feature_id)
     goes_on = known is not None and known["status"] == FeatureStatus.ACTIVE
     described = {
         "title": feature.title,
@@ -79,14 +79,14 @@ def register(conn: Connection, feature: Registration, session_id: str, now: date
         "ended_at": None,
     }
     if known is None:
-        rows.create(conn, {"feature_id": feature.feature_id, **described})
+        feature_rows.create(conn, {"feature_id": feature.feature_id, **described})
     else:
-        rows.change(conn, feature.feature_id, described)
+        feature_rows.change(conn, feature.feature_id, described)
     keys = {key.file_path: key for key in feature.claims}.values()
     claims: list[NewFeatureClaim] = [
         {"claim": key.file_path, "match_key": key.match_key, "is_pattern": key.is_pattern} for key in keys
     ]
-    rows.replace_claims(conn, feature.feature_id, claims)
+    feature_rows.replace_claims(conn, feature.feature_id, claims)
     kind = EventKind.FEATURE_UPDATED if goes_on else EventKind.FEATURE_REGISTERED
     events.record(conn, now, kind({"feature_id": feature.feature_id, "claims": len(claims)}), session_id=session_id)
     return detail(conn, feature.feature_id), "updated" if goes_on else "registered"
@@ -104,7 +104,7 @@ def deregister(conn: Connection, feature_id: str, status: str, session_id: str, 
     """
     if status not in (FeatureStatus.COMPLETED, FeatureStatus.CANCELLED):
         raise InvalidInput(f"A feature cannot end as {status[:40]!r}.", remedy="Use completed or cancelled.")
-    ended = rows.end(conn, feature_id, status, iso(now))
+    ended = feature_rows.end(conn, feature_id, status, iso(now))
     if ended is not None:
         event = EventKind.FEATURE_DEREGISTERED({"feature_id": feature_id, "status": status})
         events.record(conn, now, event, session_id=session_id)
@@ -117,18 +117,18 @@ def detail(conn: Connection, feature_id: str) -> Payload:
     Raises:
         NotFound: It was never registered.
     """
-    row = rows.get(conn, feature_id)
+    row = feature_rows.get(conn, feature_id)
     if row is None:
         raise NotFound(
             f"There is no feature {feature_id[:80]!r}.", remedy="`corral feature list` shows the active ones."
         )
-    return wire(row, [claim["claim"] for claim in rows.claims_of(conn, feature_id)])
+    return wire(row, [claim["claim"] for claim in feature_rows.claims_of(conn, feature_id)])
 
 
 def active(conn: Connection) -> list[Payload]:
     """Every active feature as it is shown, oldest first."""
-    claims = rows.active_claims(conn)
-    return [wire(row, [claim["claim"] for claim in claims[row["feature_id"]]]) for row in rows.active(conn)]
+    claims = feature_rows.active_claims(conn)
+    return [wire(row, [claim["claim"] for claim in claims[row["feature_id"]]]) for row in feature_rows.active(conn)]
 
 
 def analyze(conn: Connection, feature_id: str | None, candidate: Sequence[LockKey] | None) -> Payload:
@@ -147,7 +147,7 @@ def analyze(conn: Connection, feature_id: str | None, candidate: Sequence[LockKe
         InvalidInput: Neither a feature nor claims; or no usable claims.
         NotFound: No such feature, and no claims given.
     """
-    claimed = rows.active_claims(conn)
+    claimed = feature_rows.active_claims(conn)
     mine = list(candidate) if candidate is not None else _own(conn, feature_id)
     _check(feature_id or "candidate", mine)
     others = {name: [_key(row) for row in found] for name, found in claimed.items() if name != feature_id}
@@ -193,7 +193,7 @@ def _own(conn: Connection, feature_id: str | None) -> list[LockKey]:
     if feature_id is None:
         raise InvalidInput("Say what is to be judged.", remedy="Name a registered feature, or give claims.")
     detail(conn, feature_id)
-    return [_key(row) for row in rows.claims_of(conn, feature_id)]
+    return [_key(row) for row in feature_rows.claims_of(conn, feature_id)]
 
 
 def _key(row: FeatureClaimRow) -> LockKey:

@@ -26,7 +26,7 @@ from corral.coordination.locks.keys import (
 from corral.errors import InvalidInput
 from corral.models.instants import iso
 from corral.store.rows.sessions import HeldLock
-from corral.store.sessions import locks as rows
+from corral.store.sessions import locks as lock_rows
 
 MOST_COMPARED = 10_000_000
 """Characters of the keys of locks that the globs of one call are compared with, if those may be anywhere."""
@@ -59,9 +59,9 @@ class Overlaps:
         below = reach(key)
         near: Iterable[HeldLock]
         if meets_all(key):
-            near = rows.by_expiry(self._conn, self._now)
+            near = lock_rows.by_expiry(self._conn, self._now)
         elif below:
-            near = rows.candidates(self._conn, below, ancestors(below), first_character(below), now=self._now)
+            near = lock_rows.candidates(self._conn, below, ancestors(below), first_character(below), now=self._now)
         else:
             near = [*self._globs, *self._on_paths(key, most)]
         met = (row for row in self._others(near) if keys_overlap(key, stored_key(row)))
@@ -75,11 +75,11 @@ class Overlaps:
 
     @cached_property
     def _globs(self) -> list[HeldLock]:
-        return rows.globs(self._conn, self._now)
+        return lock_rows.globs(self._conn, self._now)
 
     @cached_property
     def _plain(self) -> PathIndex:
-        return PathIndex(rows.plain_keys(self._conn, self._now, self._mine, exclusive_only=self._exclusive_only))
+        return PathIndex(lock_rows.plain_keys(self._conn, self._now, self._mine, exclusive_only=self._exclusive_only))
 
     def _on_paths(self, key: LockKey, most: int | None) -> Sequence[HeldLock]:
         self._compared += len(self._plain.text)
@@ -90,4 +90,4 @@ class Overlaps:
                 remedy="Begin it with a folder, or name fewer such globs at once.",
             )
         met = list(islice(self._plain.met(key), most))
-        return rows.named(self._conn, self._now, match_keys=met) if met else []
+        return lock_rows.named(self._conn, self._now, match_keys=met) if met else []

@@ -16,7 +16,7 @@ from sqlalchemy import Connection
 from corral.coordination.locks.keys import LockKey, key_covers, keys_overlap, stored_key
 from corral.models.instants import iso, parse
 from corral.models.payload import Payload
-from corral.store.sessions import lock_waits as rows
+from corral.store.sessions import lock_waits as lock_wait_rows
 from corral.store.sessions import locks as lock_rows
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class Ahead:
         self._held: list[LockKey] | None = None
         self._waits = [
             (wait, [stored_key(key) for key in wait["keys"]])
-            for wait in rows.waiting(conn, iso(now))
+            for wait in lock_wait_rows.waiting(conn, iso(now))
             if wait["session_id"] != session_id
             and wait["session_id"] not in kin
             and (exclusive or wait["exclusive"])

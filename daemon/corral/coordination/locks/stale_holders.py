@@ -19,7 +19,7 @@ from corral.models.states import SessionStatus
 from corral.models.visible import embedded
 from corral.store import events
 from corral.store.rows.sessions import LockOfHolder
-from corral.store.sessions import locks as rows
+from corral.store.sessions import locks as lock_rows
 from corral.store.sessions import sessions as session_rows
 
 INACTIVE_S = 1800.0
@@ -117,7 +117,9 @@ def force_release(
     Raises:
         ReservationActive: A holder is active; ``details`` says which, and by what activity.
     """
-    found = rows.named(conn, iso(now), match_keys=[one for key in keys for one in spellings(key)], lock_ids=lock_ids)
+    found = lock_rows.named(
+        conn, iso(now), match_keys=[one for key in keys for one in spellings(key)], lock_ids=lock_ids
+    )
     others = [row for row in found if row["session_id"] != by.session_id]
     told = []
     for lock in others:
@@ -128,7 +130,7 @@ def force_release(
         if not judged.stale:
             raise _active(lock, judged)
         told.append({**wire(lock), **_seen(lock, activity or Activity()), "stale_reasons": list(judged.reasons)})
-    rows.release_these(conn, [lock["lock_id"] for lock in others])
+    lock_rows.release_these(conn, [lock["lock_id"] for lock in others])
     taker = session_rows.get(conn, by.session_id)
     who = taker["agent_name"] if taker is not None else None
     for lock, facts in zip(others, told, strict=True):

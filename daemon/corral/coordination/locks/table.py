@@ -25,7 +25,7 @@ from corral.models.instants import after, iso, parse
 from corral.models.payload import Payload
 from corral.store import events
 from corral.store.rows.sessions import HeldLock, LockRow, LockTerms, NamedLock, RenewedLock
-from corral.store.sessions import locks as rows
+from corral.store.sessions import locks as lock_rows
 
 if TYPE_CHECKING:
     from corral.models.event_payloads import LockReleased
@@ -168,13 +168,13 @@ def acquire_each(
     refused = blockers(conn, keys, holder, now, exclusive=exclusive, before=before)
     free = [] if whole and refused else [key for key in keys if key not in refused]
     taken = _take(conn, free, holder, now, EVERYWHERE, ttl_s, exclusive, False, reason)
-    if any(row["is_pattern"] for row in taken) and rows.count_globs(conn) > MOST_GLOBS:
+    if any(row["is_pattern"] for row in taken) and lock_rows.count_globs(conn) > MOST_GLOBS:
         raise Conflict(
             f"{MOST_GLOBS} globs are locked already.",
             cause="Every edit is compared with each of them.",
             remedy="Reserve a folder or files, or release globs: `corral lock list` shows them.",
         )
-    if taken and rows.has_more_than(conn, holder.session_id, MOST_OF_A_SESSION):
+    if taken and lock_rows.has_more_than(conn, holder.session_id, MOST_OF_A_SESSION):
         raise LimitReached(
             f"A session can hold {MOST_OF_A_SESSION} locks.",
             remedy="Reserve a folder or a glob instead of its files, or release what is not needed any more.",
@@ -208,8 +208,8 @@ def hold(
 
     A session that holds too many gets no more of them, and its edits go on: the files are reported, and not locked.
     """
-    if rows.has_more_than(conn, holder.session_id, MOST_OF_A_SESSION - len(keys)):
-        found = rows.named(conn, iso(now), match_keys=[key.match_key for key in keys])
+    if lock_rows.has_more_than(conn, holder.session_id, MOST_OF_A_SESSION - len(keys)):
+        found = lock_rows.named(conn, iso(now), match_keys=[key.match_key for key in keys])
         own = {row["match_key"] for row in found if row["session_id"] == holder.session_id}
         keys = [key for key in keys if key.match_key in own]
     return _take(conn, keys, holder, now, checkout, ttl_s, True, True, None)
@@ -247,7 +247,7 @@ def _take(
             "match_key": key.match_key,
             "is_pattern": key.is_pattern,
         }
-        row = rows.upsert(conn, wanted)
+        row = lock_rows.upsert(conn, wanted)
         taken.append(row)
         if row["lock_id"] == wanted["lock_id"]:
             new.append(key.file_path)
@@ -281,11 +281,11 @@ def renew(
     check_ttl(extend_s)
     found: Sequence[HeldLock]
     if keys or lock_ids:
-        found = rows.named(
+        found = lock_rows.named(
             conn, iso(now), match_keys=[one for key in keys for one in spellings(key)], lock_ids=lock_ids
         )
     else:
-        found = rows.listing(conn, iso(now), [holder.session_id])
+        found = lock_rows.listing(conn, iso(now), [holder.session_id])
     mine = [row for row in found if row["session_id"] == holder.session_id and not row["automatic"]]
     there = {row["match_key"] for row in mine}
     missing = [key.file_path for key in keys if there.isdisjoint(spellings(key))]
@@ -295,7 +295,7 @@ def renew(
     for row in mine:
         expires_at = max(row["expires_at"], min(latest, after(parse(row["expires_at"]), extend_s)))
         renewed.append({**row, "expires_at": expires_at, "old_expires_at": row["expires_at"]})
-    rows.prolong(conn, {row["lock_id"]: row["expires_at"] for row in renewed})
+    lock_rows.prolong(conn, {row["lock_id"]: row["expires_at"] for row in renewed})
     return renewed
 
 
@@ -315,13 +315,13 @@ def release(
     """
     if keys or lock_ids:
         released = (
-            rows.release(conn, holder.session_id, [one for key in keys for one in spellings(key)]) if keys else []
+            lock_rows.release(conn, holder.session_id, [one for key in keys for one in spellings(key)]) if keys else []
         )
-        named = rows.named(conn, iso(now), lock_ids=lock_ids) if lock_ids else []
+        named = lock_rows.named(conn, iso(now), lock_ids=lock_ids) if lock_ids else []
         mine = [row["lock_id"] for row in named if row["session_id"] == holder.session_id]
-        released += rows.release_these(conn, mine) if mine else []
+        released += lock_rows.release_these(conn, mine) if mine else []
     else:
-        released = rows.release_all(conn, [holder.session_id])
+        released = lock_rows.release_all(conn, [holder.session_id])
     if released:
         told: LockReleased = {"paths": [row["file_path"] for row in released]}
         if by:
@@ -332,15 +332,15 @@ def release(
 
 def postpone(conn: Connection, seconds: float) -> None:
     """Move every expiry: the machine slept, or its clock was set, and nobody could renew anything meanwhile."""
-    rows.reschedule(conn, lambda expires_at: after(parse(expires_at), seconds))
+    lock_rows.reschedule(conn, lambda expires_at: after(parse(expires_at), seconds))
 
 
 def expire(conn: Connection, now: datetime) -> datetime | None:
     """Remove what is over; returns when the next lock expires."""
-    for row in rows.expire(conn, iso(now)):
+    for row in lock_rows.expire(conn, iso(now)):
         expired = EventKind.LOCK_EXPIRED({"path": row["file_path"]})
         events.record(conn, iso(now), expired, session_id=row["session_id"])
-    upcoming = rows.next_expiry(conn)
+    upcoming = lock_rows.next_expiry(conn)
     return parse(upcoming) if upcoming else None
 
 
@@ -366,7 +366,7 @@ def listing(conn: Connection, now: datetime, *, after: str | None, limit: int) -
     if after and not comma:
         raise InvalidInput(f"{after[:80]!r} is an invalid cursor.", remedy="Take it from the answer before.")
     behind = (acquired_at, lock_id) if after else None
-    return [wire(row) for row in rows.listing(conn, iso(now), after=behind, limit=limit)]
+    return [wire(row) for row in lock_rows.listing(conn, iso(now), after=behind, limit=limit)]
 
 
 def wire(row: NamedLock) -> Payload:

@@ -12,7 +12,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
-from corral.coordination.locks import table as locks
+from corral.coordination.locks import table as lock_table
 from corral.coordination.locks.keys import LockKey, reach, stored_key
 from corral.coordination.locks.queue import find_deadlock
 from corral.coordination.locks.table import Holder
@@ -24,7 +24,7 @@ from corral.models.payload import Payload
 from corral.models.visible import embedded
 from corral.store import events
 from corral.store.rows.sessions import LockRow, WaitingSession
-from corral.store.sessions import lock_waits as rows
+from corral.store.sessions import lock_waits as lock_wait_rows
 from corral.store.sessions import sessions as session_rows
 
 PLACE_S = 60.0
@@ -67,8 +67,8 @@ def enter(conn: Connection, lock_request: LockRequest, holder: Holder, now: date
             cause="Each is compared with every lock whenever anybody's turn is decided; one is taken.",
             remedy="Begin them with a folder, or wait for one glob that covers them.",
         )
-    rows.forget(conn, after(now, -FORGOTTEN_S))
-    row = rows.enter(
+    lock_wait_rows.forget(conn, after(now, -FORGOTTEN_S))
+    row = lock_wait_rows.enter(
         conn,
         {
             "wait_id": new_id(),
@@ -99,7 +99,9 @@ def enter(conn: Connection, lock_request: LockRequest, holder: Holder, now: date
 def blockers(conn: Connection, wait: Wait, now: datetime) -> list[Payload]:
     """The blockers of a session that waits, as :func:`corral.coordination.locks.table.conflict` tells it."""
     lock_request = wait.lock_request
-    found = locks.blockers(conn, lock_request.keys, wait.holder, now, exclusive=lock_request.exclusive, before=wait.seq)
+    found = lock_table.blockers(
+        conn, lock_request.keys, wait.holder, now, exclusive=lock_request.exclusive, before=wait.seq
+    )
     return [row for of_key in found.values() for row in of_key]
 
 
@@ -116,7 +118,7 @@ def take(conn: Connection, wait: Wait, now: datetime) -> list[LockRow] | None:
     """
     _alive(conn, wait, now)
     lock_request = wait.lock_request
-    taken, refused = locks.acquire_each(
+    taken, refused = lock_table.acquire_each(
         conn,
         lock_request.keys,
         wait.holder,
@@ -129,7 +131,7 @@ def take(conn: Connection, wait: Wait, now: datetime) -> list[LockRow] | None:
     )
     if refused:
         return None
-    rows.leave(conn, wait.wait_id)
+    lock_wait_rows.leave(conn, wait.wait_id)
     return taken
 
 
@@ -141,7 +143,7 @@ def stay(conn: Connection, wait: Wait, now: datetime) -> None:
         LockHeld: An edit closed a circle since; see :func:`enter`.
     """
     _alive(conn, wait, now)
-    rows.prolong(conn, wait.wait_id, after(now, PLACE_S))
+    lock_wait_rows.prolong(conn, wait.wait_id, after(now, PLACE_S))
     _refuse_circle(conn, wait, now)
 
 
@@ -152,12 +154,12 @@ def _alive(conn: Connection, wait: Wait, now: datetime) -> None:
 
 def leave(conn: Connection, wait: Wait) -> None:
     """Wait no more; no harm where the wait is over already."""
-    rows.leave(conn, wait.wait_id)
+    lock_wait_rows.leave(conn, wait.wait_id)
 
 
 def _refuse_circle(conn: Connection, wait: Wait, now: datetime) -> None:
     """Raise LockHeld where sessions wait for each other and this one is the last who came."""
-    waits = rows.waiting(conn, iso(now))
+    waits = lock_wait_rows.waiting(conn, iso(now))
 
     def ways(session_id: str) -> list[Payload]:
         # Only of whom a way leads to: as a rule those who hold something wait for nothing.

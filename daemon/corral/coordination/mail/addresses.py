@@ -20,8 +20,8 @@ from corral.models.instants import iso
 from corral.models.states import RecipientRole, SessionStatus
 from corral.store import events
 from corral.store.rows.sessions import CalledSession, NameRow, SessionRow
-from corral.store.sessions import messages as mail
-from corral.store.sessions import names as rows
+from corral.store.sessions import messages as message_rows
+from corral.store.sessions import names as name_rows
 from corral.store.sessions import sessions as session_rows
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def known(conn: Connection, name: str) -> CalledSession:
     Raises:
         AgentNotFound: None does.
     """
-    row = rows.resolve(conn, name)
+    row = name_rows.resolve(conn, name)
     if row is None:
         raise AgentNotFound(f"There is no agent {name[:80]!r}.")
     return row
@@ -146,9 +146,9 @@ def check_name(name: str) -> str:
 
 def unused(conn: Connection, wish: str | None) -> str:
     """The name that is wished for if nobody has it, else one that is found."""
-    if wish and rows.resolve(conn, wish) is None:
+    if wish and name_rows.resolve(conn, wish) is None:
         return wish
-    return agent_name(lambda name: rows.resolve(conn, name) is not None, new_id())
+    return agent_name(lambda name: name_rows.resolve(conn, name) is not None, new_id())
 
 
 def bind(conn: Connection, session_id: str, name: str, now: datetime, **about: str | None) -> NameRow:
@@ -162,11 +162,11 @@ def bind(conn: Connection, session_id: str, name: str, now: datetime, **about: s
         InvalidInput: The name cannot be one, or means everybody.
         Conflict: A living session has it, or it is the id of another one.
     """
-    known = rows.resolve(conn, name)
+    known = name_rows.resolve(conn, name)
     if known is not None and known["session_id"] == session_id:
         name = known["called"]
     succeed(conn, name, freed(conn, name, session_id), session_id)
-    row = rows.bind(conn, {"name": name, "session_id": session_id, "registered_at": iso(now), **about})
+    row = name_rows.bind(conn, {"name": name, "session_id": session_id, "registered_at": iso(now), **about})
     events.record(conn, now, EventKind.AGENT_REGISTERED({"agent_name": name}), session_id=session_id)
     return row
 
@@ -174,7 +174,7 @@ def bind(conn: Connection, session_id: str, name: str, now: datetime, **about: s
 def succeed(conn: Connection, name: str, before: Sequence[SessionRow], session_id: str) -> None:
     """A session goes on under a name: what waits for those that had it is its own, and so is what comes for them."""
     for row in before:
-        mail.move(conn, name, row["session_id"], session_id)
+        message_rows.move(conn, name, row["session_id"], session_id)
         session_rows.change(conn, row["session_id"], {"heir_session_id": session_id})
 
 
@@ -198,7 +198,7 @@ def freed(conn: Connection, name: str, session_id: str) -> list[SessionRow]:
         Conflict: A living session has it, or it is the id of another one.
     """
     check_name(name)
-    before = [row for row in rows.holders(conn, name) if row["session_id"] != session_id]
+    before = [row for row in name_rows.holders(conn, name) if row["session_id"] != session_id]
     for row in before:
         if row["status"] != SessionStatus.DISCONNECTED or row["session_id"].lower() == name.lower():
             raise Conflict(
@@ -209,7 +209,7 @@ def freed(conn: Connection, name: str, session_id: str) -> list[SessionRow]:
     for row in before:
         if row["agent_name"].lower() == name.lower():
             former = next(
-                past for past in map(f"{name}.{{}}".format, itertools.count(1)) if not rows.holders(conn, past)
+                past for past in map(f"{name}.{{}}".format, itertools.count(1)) if not name_rows.holders(conn, past)
             )
             session_rows.change(conn, row["session_id"], {"agent_name": former})
     return before
@@ -266,7 +266,7 @@ def _sessions(
     """
     if address.lower() == EVERYBODY:
         others = (row for row in session_rows.live(conn) if row["session_id"] != sender)
-        return [rows.called(row, row["agent_name"]) for row in others]
+        return [name_rows.called(row, row["agent_name"]) for row in others]
     if not address:
         return None
     named = agent_mailboxes.holders(conn, address)

@@ -14,9 +14,9 @@ from corral.models.identifiers import new_id
 from corral.models.instants import iso
 from corral.models.states import SessionStatus
 from corral.store.rows.sessions import CalledSession
-from corral.store.sessions import messages as mail
+from corral.store.sessions import messages as message_rows
 from corral.store.sessions import names
-from corral.store.sessions import sessions as rows
+from corral.store.sessions import sessions as session_rows
 
 SEAT = "seat"
 """The ``agent_type`` of the session that nobody is."""
@@ -36,7 +36,7 @@ def make(conn: Connection, agent: str, now: datetime) -> CalledSession:
     at = iso(now)
     about = {"session_id": f"{SEAT}-{new_id()}", "agent_name": agent, "agent_type": SEAT, "capabilities": []}
     over = {"status": SessionStatus.DISCONNECTED, "ended_at": at, "end_reason": "vacant"}
-    return names.called(rows.create(conn, {**about, **over, "started_at": at, "last_heartbeat": at}), agent)
+    return names.called(session_rows.create(conn, {**about, **over, "started_at": at, "last_heartbeat": at}), agent)
 
 
 def take(conn: Connection, agent: str, session_id: str, now: datetime) -> None:
@@ -46,13 +46,13 @@ def take(conn: Connection, agent: str, session_id: str, now: datetime) -> None:
         make(conn, agent, now)
     for row in had:
         if row["status"] == SessionStatus.DISCONNECTED:
-            mail.move(conn, agent, row["session_id"], session_id)
+            message_rows.move(conn, agent, row["session_id"], session_id)
 
 
 def leave(conn: Connection, session_id: str, now: datetime) -> None:
     """A worker ended: unseen mail to its agent goes to the session that has the agent's name now."""
-    row = rows.get(conn, session_id)
+    row = session_rows.get(conn, session_id)
     if row is None or row["agent"] is None:
         return
     heir = names.resolve(conn, row["agent"]) or make(conn, row["agent"], now)
-    mail.pass_on(conn, row["agent"], session_id, heir["session_id"], iso(now))
+    message_rows.pass_on(conn, row["agent"], session_id, heir["session_id"], iso(now))

@@ -14,7 +14,7 @@ from corral.errors import InvalidInput
 from corral.models.instants import after
 from corral.models.payload import Payload
 from corral.models.states import SessionStatus
-from corral.store.sessions import messages as mail
+from corral.store.sessions import messages as message_rows
 from corral.store.sessions import sessions
 
 Policy = Literal["open", "auto", "contacts_only", "block_all"]
@@ -51,7 +51,7 @@ def listing(conn: Connection, session_id: str, *, blind: bool = True) -> Iterato
     Args:
         blind: Blind copies among it: for itself only.
     """
-    for partner in mail.last_between(conn, session_id, blind=blind):
+    for partner in message_rows.last_between(conn, session_id, blind=blind):
         row = sessions.get(conn, partner["session_id"])
         assert row is not None
         alive = row["status"] != SessionStatus.DISCONNECTED

@@ -12,7 +12,7 @@ from corral.models.instants import UTC, iso
 from corral.models.states import Importance
 from corral.store.engine import search
 from corral.store.rows.mail import InboxMessage, MessageRow, WrittenMessage
-from corral.store.sessions import mailbox as rows
+from corral.store.sessions import mailbox as mailbox_rows
 from corral.store.sessions import messages
 
 MOST_AT_ONCE = 1000
@@ -64,7 +64,7 @@ def inbox(
     _check_limit(limit, MOST_AT_ONCE)
     if before is not None and before[0] > LARGEST:
         raise InvalidInput("No message has such a number.", remedy="Name one that the list told, or none.")
-    return rows.inbox(
+    return mailbox_rows.inbox(
         conn,
         session_id,
         blind=blind and session_id is not None,
@@ -98,12 +98,12 @@ def thread(
     meant = thread_of(conn, thread_id)
     if meant is None:
         raise NotFound(f"There is no thread {thread_id[:128]!r}.", remedy=_FOUND)
-    return rows.thread(conn, meant, before=before, limit=limit)
+    return mailbox_rows.thread(conn, meant, before=before, limit=limit)
 
 
 def thread_of(conn: Connection, reference: str) -> str | None:
     """The thread of that name, or else the one that the message of that number or id is in; None: neither is there."""
-    first = next(rows.thread(conn, reference, limit=1), None) or messages.find(conn, reference)
+    first = next(mailbox_rows.thread(conn, reference, limit=1), None) or messages.find(conn, reference)
     return first["thread_id"] if first is not None else None
 
 
@@ -122,7 +122,7 @@ def find(
     if session_id is not None:
         theirs = messages.addressed_to(conn, session_id, found, asker)
         found = [number for number in found if number in theirs]
-    return rows.numbered(conn, found[:limit])
+    return mailbox_rows.numbered(conn, found[:limit])
 
 
 def _instant(text: str) -> str:

@@ -17,13 +17,13 @@ from corral.models.payload import Payload
 from corral.models.states import RecipientRole
 from corral.models.visible import visible
 from corral.store.rows.mail import RecipientState, WaitingMessage
-from corral.store.sessions import messages as rows
+from corral.store.sessions import messages as message_rows
 
 AT_ONCE = 6000
 """Characters of mail in one answer of a hook; what is left over comes with the next one."""
 ACK_WITHIN_S = 1800
 """An acknowledgement that was asked for and has not come within so many seconds is overdue."""
-OF_ONE = rows.BEGINNING - 1
+OF_ONE = message_rows.BEGINNING - 1
 """Characters of one body in it."""
 OF_ATTRIBUTE = 500
 """Characters of one of the facts about it."""
@@ -35,25 +35,25 @@ _HEAD = "Mail from other sessions, brought by Corral. It is what they say, and n
 
 def deliver(conn: Connection, session_id: str, now: datetime) -> list[str]:
     """Hand over the mail that waits for a session, the oldest first, as much as fits; once."""
-    return _told(conn, session_id, rows.waiting(conn, session_id), now, urgent=False)[1]
+    return _told(conn, session_id, message_rows.waiting(conn, session_id), now, urgent=False)[1]
 
 
 def hold(conn: Connection, session_id: str, now: datetime) -> str | None:
     """Why a session must not stop yet: urgent mail that it has not read, and that has not held it before."""
-    urgent = rows.holding(conn, session_id)
+    urgent = message_rows.holding(conn, session_id)
     if not urgent:
         return None
     told, texts = _told(conn, session_id, [row for row in urgent if row["injected_at"] is None], now, urgent=True)
     known = [row for row in urgent if row["injected_at"] is not None][:KNOWN_AT_ONCE]
     texts += [f"Still unread: urgent message {row['seq']} of {_attribute(row['sender_name'])}." for row in known]
-    rows.mark(conn, session_id, [*told, *(row["seq"] for row in known)], ("held_at",), iso(now))
+    message_rows.mark(conn, session_id, [*told, *(row["seq"] for row in known)], ("held_at",), iso(now))
     texts.append("Before you stop: deal with what is urgent, or answer it. `corral message ack ID` marks it as read.")
     return "\n".join(texts)
 
 
 def waits(conn: Connection, session_id: str) -> str | None:
     """How much mail waits for a session, in a line."""
-    waiting, urgent = rows.how_many_wait(conn, session_id)
+    waiting, urgent = message_rows.how_many_wait(conn, session_id)
     if not waiting:
         return None
     marked = f", {urgent} of them urgent" if urgent else ""
@@ -75,8 +75,8 @@ def _told(
         taken.append(row["seq"])
     if not taken:
         return [], []
-    rows.mark(conn, session_id, taken, ("injected_at",), iso(now))
-    left = rows.how_many_wait(conn, session_id)[urgent]
+    message_rows.mark(conn, session_id, taken, ("injected_at",), iso(now))
+    left = message_rows.how_many_wait(conn, session_id)[urgent]
     return taken, [_HEAD, *texts, *([f"{left} more will follow."] if left else [])]
 
 

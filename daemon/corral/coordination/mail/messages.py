@@ -28,7 +28,7 @@ from corral.models.payload import Payload
 from corral.models.states import Importance, RecipientRole, SessionStatus
 from corral.store import events
 from corral.store.rows.mail import MessageRow, NewRecipient, RecipientState
-from corral.store.sessions import messages as rows
+from corral.store.sessions import messages as message_rows
 
 BODY_LIMIT = 64 * 1024
 """Bytes of a body, as UTF-8."""
@@ -121,17 +121,17 @@ def send(conn: Connection, sender: Identity | None, letter: Letter, now: datetim
     _check(letter)
     author = sender.session_id if sender is not None else None
     if letter.idempotency_key is not None:
-        known = rows.by_key(conn, author, letter.idempotency_key)
+        known = message_rows.by_key(conn, author, letter.idempotency_key)
         if known is not None:
             if known["digest"] != letter.digest:
                 raise IdempotencyKeyConflict(f"The key {letter.idempotency_key!r} was used for another message.")
-            return Sent(known, rows.recipients(conn, known["seq"]), replayed=True)
+            return Sent(known, message_rows.recipients(conn, known["seq"]), replayed=True)
     if author is not None:
         _within_quota(conn, author, now)
     wanted = [(address, role) for role, addresses in _addressed(letter) for address in addresses]
     reached = recipients(conn, author, wanted, roles, now)
     at, message_id = iso(now), ordered_id(now)
-    row, receipts = rows.create(
+    row, receipts = message_rows.create(
         conn,
         {
             "message_id": message_id,
@@ -212,7 +212,7 @@ def get(conn: Connection, reference: str | int) -> MessageRow:
     Raises:
         NotFound: No such message.
     """
-    row = rows.find(conn, str(reference))
+    row = message_rows.find(conn, str(reference))
     if row is None:
         raise NotFound(f"There is no message {str(reference)[:80]!r}.", remedy=_LISTED)
     return row
@@ -240,16 +240,16 @@ def _mark(
     conn: Connection, session_id: str, reference: str | int, columns: Sequence[ReadColumn], now: datetime
 ) -> RecipientState:
     message = get(conn, reference)
-    before = rows.receipt(conn, session_id, message["seq"])
+    before = message_rows.receipt(conn, session_id, message["seq"])
     if before is None:
         raise NotFound(
             f"Message {message['seq']} is not in your inbox.", cause="Only a recipient can mark it.", remedy=_LISTED
         )
-    rows.mark(conn, session_id, [message["seq"]], columns, iso(now))
+    message_rows.mark(conn, session_id, [message["seq"]], columns, iso(now))
     if before[columns[-1]] is None and before["role"] != RecipientRole.BCC:
         kind = EventKind.MESSAGE_ACKNOWLEDGED if "acknowledged_at" in columns else EventKind.MESSAGE_READ
         events.record(conn, now, kind({"message_id": message["message_id"]}), session_id=session_id)
-    receipt = rows.receipt(conn, session_id, message["seq"])
+    receipt = message_rows.receipt(conn, session_id, message["seq"])
     assert receipt is not None
     return receipt
 
@@ -296,7 +296,7 @@ def _check_attachment(path: str) -> None:
 
 
 def _within_quota(conn: Connection, session_id: str, now: datetime) -> None:
-    before = rows.sent_at(conn, session_id, PER_MINUTE - 1)
+    before = message_rows.sent_at(conn, session_id, PER_MINUTE - 1)
     if before is not None and before > iso(now - timedelta(minutes=1)):
         raise QuotaExceeded(f"More than {PER_MINUTE} messages within a minute; this one was not sent.")
 

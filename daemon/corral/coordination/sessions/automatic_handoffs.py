@@ -22,7 +22,7 @@ from corral.models.states import OPEN_MERGES, MergeState, TaskStatus
 from corral.store.rows import Columns, required
 from corral.store.rows.records import EventRow, HandoffRow
 from corral.store.rows.sessions import LockRow, SessionRow
-from corral.store.sessions import handoffs as rows
+from corral.store.sessions import handoffs as handoff_rows
 from corral.store.sessions import traces
 from corral.store.tasks import tasks as task_rows
 
@@ -59,7 +59,7 @@ def leave(
     was_cut_off = session["end_reason"] == "process_gone" and session["last_words"]
     if not (released or done or was_cut_off):
         return None
-    own = rows.own(conn, session["session_id"])
+    own = handoff_rows.own(conn, session["session_id"])
     if own is not None and own["created_at"] >= max(map(_touched, released), default=""):
         return None
     return handoffs.store(conn, session, _account(conn, session, done, released, own), now, automatic=True)

@@ -11,7 +11,7 @@ from corral.models.payload import Payload
 from corral.models.states import ShownStatus
 from corral.store.rows.sessions import SessionRow
 from corral.store.sessions import names
-from corral.store.sessions import sessions as rows
+from corral.store.sessions import sessions as session_rows
 
 Capabilities = Callable[[str], Sequence[str]]
 MAX_CAPABILITIES = 64
@@ -38,7 +38,7 @@ def discover(
         raise InvalidInput(
             f"There is no status {status[:80]!r}.", remedy=f"It is one of {', '.join(ShownStatus.values())}."
         )
-    found = rows.listing(conn, [status]) if status else rows.live(conn)
+    found = session_rows.listing(conn, [status]) if status else session_rows.live(conn)
     return [row for row in able(conn, found, of_team) if not capability or _can(row, capability)]
 
 
@@ -63,7 +63,7 @@ def everyone(
         raise InvalidInput(
             f"{after[:80]!r} is an invalid cursor.", remedy="Follow the `Link` header of the answer before."
         )
-    found = able(conn, rows.latest(conn, statuses, (began, session_id) if comma else None), of_team)
+    found = able(conn, session_rows.latest(conn, statuses, (began, session_id) if comma else None), of_team)
     return (row for row in found if not capability or _can(row, capability))
 
 

@@ -22,7 +22,7 @@ from corral.store import events
 from corral.store.rows import Columns
 from corral.store.rows.records import HandoffRow
 from corral.store.rows.sessions import SessionRow
-from corral.store.sessions import handoffs as rows
+from corral.store.sessions import handoffs as handoff_rows
 from corral.store.sessions import sessions as session_rows
 from corral.store.sessions import traces
 
@@ -76,7 +76,7 @@ def write(conn: Connection, session_id: str, summary: str, lists: Mapping[str, L
 
 def store(conn: Connection, session: SessionRow, said: Columns, now: datetime, *, automatic: bool) -> HandoffRow:
     """Write a handoff in a session's name, with where it was at work."""
-    made = rows.create(
+    made = handoff_rows.create(
         conn,
         {
             **said,
@@ -102,7 +102,7 @@ def recent(conn: Connection, agent_name: str | None, limit: int) -> list[Payload
     """
     if not 1 <= limit <= MAX_SHOWN:
         raise InvalidInput(f"A limit of {limit} is not possible.", remedy=f"Ask for 1 to {MAX_SHOWN}.")
-    return [wire(row) for row in rows.listing(conn, agent_name or None, limit)]
+    return [wire(row) for row in handoff_rows.listing(conn, agent_name or None, limit)]
 
 
 def for_newcomer(conn: Connection, me: SessionRow) -> str | None:
@@ -115,13 +115,13 @@ def for_newcomer(conn: Connection, me: SessionRow) -> str | None:
         me: The newcomer's row.
     """
     who = me["session_id"]
-    found = rows.of_name(conn, me["agent_name"], besides=who)
+    found = handoff_rows.of_name(conn, me["agent_name"], besides=who)
     if found is None and me["task_id"]:
-        found = rows.of_task(conn, me["task_id"], besides=who)
+        found = handoff_rows.of_task(conn, me["task_id"], besides=who)
     if found is None:
         branch = me["branch"] or traces.branch_of(conn, me["worktree"])
-        found = rows.of_place(conn, me["worktree"], branch, besides=who)
-        if found is not None and rows.was_followed(conn, found, besides=who, passers=UNBRIEFED):
+        found = handoff_rows.of_place(conn, me["worktree"], branch, besides=who)
+        if found is not None and handoff_rows.was_followed(conn, found, besides=who, passers=UNBRIEFED):
             found = None
     return _brief(found) if found is not None else None
 

@@ -19,7 +19,7 @@ from corral.models.instants import iso, parse
 from corral.models.states import SessionStatus
 from corral.store.rows.sessions import SessionLife
 from corral.store.sessions import locks as lock_rows
-from corral.store.sessions import sessions as rows
+from corral.store.sessions import sessions as session_rows
 
 LARGE_FLEET = 8
 
@@ -59,7 +59,7 @@ def judge(
     Raises:
         Conflict: It was cautious.
     """
-    living = rows.watched(conn)
+    living = session_rows.watched(conn)
     asking = {_family(row) for row in living if row["waiting_for"] is not None}
     over: dict[str, str] = {}
     for row in living:
@@ -73,7 +73,7 @@ def judge(
         if silent_s > end_after_s or not _has_client(row, seen):
             over[session_id] = SILENT
         else:
-            rows.stall(conn, session_id, iso(now))
+            session_rows.stall(conn, session_id, iso(now))
     silent = sum(reason == SILENT for reason in over.values())
     if cautious and len(living) >= LARGE_FLEET and silent * 2 > len(living):
         raise _refuse_mass_expiry(silent, len(living), end_after_s)
@@ -85,7 +85,7 @@ def _silent_s(conn: Connection, row: SessionLife, seen: Seen, now: datetime) -> 
     sign = parse(row["last_heartbeat"])
     output = seen.output_at.get(row["session_id"])
     if output is not None and sign < output <= now:
-        rows.beat(conn, row["session_id"], iso(output))
+        session_rows.beat(conn, row["session_id"], iso(output))
         sign = output
     return (now - max(sign, seen.awake_since)).total_seconds()
 
@@ -102,7 +102,7 @@ def _may_be_silent(conn: Connection, row: SessionLife, seen: Seen, now: datetime
     if not _has_client(row, seen):
         return False
     if row["status"] == SessionStatus.ACTIVE and session_id in seen.resting:
-        rows.change(conn, session_id, {"status": SessionStatus.IDLE, "stalled_since_at": None})
+        session_rows.change(conn, session_id, {"status": SessionStatus.IDLE, "stalled_since_at": None})
         return True
     return row["status"] == SessionStatus.IDLE or _family(row) in asking
 

@@ -33,7 +33,7 @@ from corral.store import events
 from corral.store.rows import Columns
 from corral.store.rows.records import MemoryRow
 from corral.store.rows.sessions import SessionRow
-from corral.store.sessions import memories as rows
+from corral.store.sessions import memories as memory_rows
 from corral.store.sessions import traces
 
 SAME_FOR_S = 3600.0
@@ -94,9 +94,11 @@ def remember(conn: Connection, session: SessionRow, told: Memory, now: datetime)
     told = _checked(told)
     name = traces.called(conn, session)
     digest = hashlib.sha256("\0".join((name, told.event_type, " ".join(told.summary.split()))).encode()).hexdigest()
-    twin = rows.recent_twin(conn, digest, iso(now - timedelta(seconds=SAME_FOR_S)))
+    twin = memory_rows.recent_twin(conn, digest, iso(now - timedelta(seconds=SAME_FOR_S)))
     if twin is not None:
-        return _stored(conn, rows.tell_again(conn, twin["memory_id"], _merged(twin, told, now)), session, now), False
+        return _stored(
+            conn, memory_rows.tell_again(conn, twin["memory_id"], _merged(twin, told, now)), session, now
+        ), False
     values = {
         **vars(told),
         "memory_id": new_id(),
@@ -107,7 +109,7 @@ def remember(conn: Connection, session: SessionRow, told: Memory, now: datetime)
         "created_at": iso(now),
         "seen_at": iso(now),
     }
-    return _stored(conn, rows.create(conn, values), session, now), True
+    return _stored(conn, memory_rows.create(conn, values), session, now), True
 
 
 def _stored(conn: Connection, row: MemoryRow, session: SessionRow, now: datetime) -> MemoryRow:
@@ -133,10 +135,10 @@ def recall(conn: Connection, asked: Question, now: datetime) -> list[Payload]:
     tags = _plain_tags(asked.tags)
     shares = _shares(conn, asked.query) if asked.query.strip() else None
     event_type = asked.event_type.strip().lower() if asked.event_type else None
-    limit = rows.LOOKED_AT if tags[1:] or shares is not None else asked.limit
+    limit = memory_rows.LOOKED_AT if tags[1:] or shares is not None else asked.limit
     relevant: dict[int, float] = {}
     alike: Counter[float] = Counter()
-    for seq, seen_at, had in rows.candidates(conn, seqs=shares, tags=tags, event_type=event_type, limit=limit):
+    for seq, seen_at, had in memory_rows.candidates(conn, seqs=shares, tags=tags, event_type=event_type, limit=limit):
         fits = (shares[seq] if shares is not None else 1.0) * (had / len(tags) if tags else 1.0)
         alike[fits] += 1
         if alike[fits] > asked.limit:
@@ -146,7 +148,7 @@ def recall(conn: Connection, asked: Question, now: datetime) -> list[Payload]:
         if relevance >= asked.min_relevance:
             relevant[seq] = relevance
     best = sorted(relevant, key=lambda seq: relevant[seq], reverse=True)[: asked.limit]
-    whole = rows.whole(conn, best)
+    whole = memory_rows.whole(conn, best)
     return [wire({**whole[seq], "relevance": round(relevant[seq], 4)}) for seq in best]
 
 
@@ -162,10 +164,12 @@ def wire(row: Mapping[str, Any]) -> Payload:
 def _shares(conn: Connection, query: str) -> dict[int, float]:
     """By ``seq``: the share of the query's words that occur in a memory."""
     words = sorted(dict.fromkeys(_WORD.findall(query.lower())), key=len, reverse=True)[:MAX_WORDS]
-    found = Counter(seq for word in words for seq in rows.with_words(conn, word))
+    found = Counter(seq for word in words for seq in memory_rows.with_words(conn, word))
     # A memory with all of them may be older than the newest with one.
-    found.update({seq: len(words) - found[seq] for seq in rows.with_words(conn, " ".join(words))} if words[1:] else {})
-    best = heapq.nlargest(rows.LOOKED_AT, ((count, seq) for seq, count in found.items()))
+    found.update(
+        {seq: len(words) - found[seq] for seq in memory_rows.with_words(conn, " ".join(words))} if words[1:] else {}
+    )
+    best = heapq.nlargest(memory_rows.LOOKED_AT, ((count, seq) for seq, count in found.items()))
     return {seq: count / len(words) for count, seq in best}
 
 

@@ -27,7 +27,7 @@ from corral.store.rows import Columns
 from corral.store.rows.sessions import SessionRow
 from corral.store.sessions import locks as lock_rows
 from corral.store.sessions import names
-from corral.store.sessions import sessions as rows
+from corral.store.sessions import sessions as session_rows
 
 if TYPE_CHECKING:
     from corral.models.event_payloads import SessionEnded
@@ -101,7 +101,7 @@ def register(conn: Connection, arrival: Arrival, now: datetime) -> SessionRow:
         LimitReached: There are too many sessions.
     """
     at = iso(now)
-    known = rows.get(conn, check_session_id(arrival.session_id))
+    known = session_rows.get(conn, check_session_id(arrival.session_id))
     if known is None:
         _check_room(conn, arrival)
     name, before = _name(conn, arrival, known)
@@ -117,13 +117,13 @@ def register(conn: Connection, arrival: Arrival, now: datetime) -> SessionRow:
     if known is not None:
         is_back = known["status"] == SessionStatus.DISCONNECTED
         anew = {"waiting_for": None, **({"last_words": None} if is_back else {})}
-        row = rows.change(conn, arrival.session_id, {**said, **alive, **anew, "agent_name": name})
+        row = session_rows.change(conn, arrival.session_id, {**said, **alive, **anew, "agent_name": name})
         assert row is not None
         _inherit(conn, name, before, arrival.session_id)
         if is_back:
             events.record(conn, at, EventKind.SESSION_RESUMED, session_id=arrival.session_id)
         return row
-    row = rows.create(
+    row = session_rows.create(
         conn,
         {
             "capabilities": [],
@@ -141,7 +141,11 @@ def register(conn: Connection, arrival: Arrival, now: datetime) -> SessionRow:
 
 
 def _check_room(conn: Connection, arrival: Arrival) -> None:
-    if arrival.agent_type == PERSON or arrival.task_id is not None or not rows.more_live_than(conn, MOST_LIVE - 1):
+    if (
+        arrival.agent_type == PERSON
+        or arrival.task_id is not None
+        or not session_rows.more_live_than(conn, MOST_LIVE - 1)
+    ):
         return
     raise LimitReached(
         f"There are {MOST_LIVE} sessions already.",
@@ -175,7 +179,7 @@ def predecessors(conn: Connection, arrival: Arrival) -> list[str]:
     process = (arrival.client_pid, arrival.client_started)
     return [
         other["session_id"]
-        for other in rows.of_process(conn, arrival.client_pid)
+        for other in session_rows.of_process(conn, arrival.client_pid)
         if (other["client_pid"], other["client_started"]) == process
         and other["session_id"] != arrival.session_id
         and other["parent_session_id"] is None
@@ -187,15 +191,15 @@ def alive(conn: Connection, arrival: Arrival, now: datetime) -> SessionRow:
 
     It ends nobody: a late event of the session before a ``/clear`` must not end the one after it.
     """
-    return rows.beat(conn, arrival.session_id, iso(now)) or register(conn, arrival, now)
+    return session_rows.beat(conn, arrival.session_id, iso(now)) or register(conn, arrival, now)
 
 
 def unguard(conn: Connection, session_ids: Iterable[str], now: datetime) -> None:
     """Note that no hook of these sessions is heard, so that their edits are not checked; one that is over edits nothing."""
     for session_id in session_ids:
-        row = rows.get(conn, session_id)
+        row = session_rows.get(conn, session_id)
         if row is not None and row["status"] != SessionStatus.DISCONNECTED and row["unguarded_since_at"] is None:
-            rows.change(conn, session_id, {"unguarded_since_at": iso(now)})
+            session_rows.change(conn, session_id, {"unguarded_since_at": iso(now)})
 
 
 def over_http(conn: Connection, name: str, now: datetime) -> SessionRow:
@@ -213,7 +217,7 @@ def over_http(conn: Connection, name: str, now: datetime) -> SessionRow:
 
 def rest(conn: Connection, session_id: str, now: datetime, **values: Any) -> None:
     """A session is idle: its automatic locks last no longer than :data:`IDLE_LOCKS_S` from now, unless it goes on."""
-    rows.change(conn, session_id, {"status": SessionStatus.IDLE, **values})
+    session_rows.change(conn, session_id, {"status": SessionStatus.IDLE, **values})
     lock_rows.shorten(conn, session_id, after(now, IDLE_LOCKS_S))
 
 
@@ -232,7 +236,7 @@ def change(conn: Connection, session_id: str, values: Columns) -> SessionRow:
     Raises:
         NotFound: No such session.
     """
-    row = rows.change(conn, session_id, values)
+    row = session_rows.change(conn, session_id, values)
     if row is None:
         raise NotFound(f"There is no session {session_id}.", remedy="`corral session list` shows all.")
     return row
@@ -245,7 +249,7 @@ def find(conn: Connection, who: str) -> SessionRow:
         NotFound: No such session.
     """
     meant = names.resolve(conn, who)
-    row = rows.get(conn, meant["session_id"]) if meant is not None else None
+    row = session_rows.get(conn, meant["session_id"]) if meant is not None else None
     if row is None:
         raise NotFound(f"There is no session {who[:80]!r}.", remedy="`corral session list` shows all.")
     return row
@@ -262,14 +266,14 @@ def end(conn: Connection, session_id: str, reason: str, now: datetime, *, by: st
         Its row, with the paths that came free as ``released``; None if it had ended before.
     """
     at = iso(now)
-    family = rows.family(conn, session_id)
-    row = rows.end(conn, session_id, reason, at)
+    family = session_rows.family(conn, session_id)
+    row = session_rows.end(conn, session_id, reason, at)
     if row is None:
         return None
-    parent = rows.get(conn, row["parent_session_id"]) if row["parent_session_id"] else None
+    parent = session_rows.get(conn, row["parent_session_id"]) if row["parent_session_id"] else None
     if parent is not None and parent["status"] != SessionStatus.DISCONNECTED and parent["worktree"]:
         lock_rows.inherit(conn, session_id, parent["session_id"], parent["worktree"])
-    for child in rows.end_children(conn, session_id, reason, at):
+    for child in session_rows.end_children(conn, session_id, reason, at):
         events.record(conn, at, EventKind.SESSION_ENDED({"reason": reason, "released": []}), session_id=child)
     locks = lock_rows.release_all(conn, family)
     released = [lock["file_path"] for lock in locks]
@@ -288,7 +292,7 @@ def wire(row: SessionRow) -> Payload:
         "agent_id": row["agent_name"],
         "agent_name": row["agent_name"],
         "agent_type": row["agent_type"],
-        "status": rows.shown_status(row),
+        "status": session_rows.shown_status(row),
         "current_task": row["current_task"],
         "task_id": row["task_id"],
         "worktree": row["worktree"],

@@ -28,7 +28,7 @@ from corral.models.states import WorktreePurpose, WorktreeState
 from corral.store.protocol import Store
 from corral.store.rows import Columns
 from corral.store.rows.tasks import WorktreeRow
-from corral.store.tasks import worktrees as rows
+from corral.store.tasks import worktrees as worktree_rows
 
 FORMER_NAME = "verify-1"
 """The folder that earlier versions used, below ``worktrees.root`` among everybody's, and without a row."""
@@ -84,7 +84,7 @@ class VerificationWorktree:
             OSError: The damaged folder could not be removed.
         """
         if self._row() is None:
-            self.db.write(lambda conn: rows.create(conn, self._new_row(sha, now)))
+            self.db.write(lambda conn: worktree_rows.create(conn, self._new_row(sha, now)))
         crash_point("verification.intended")
         try:
             return self._pointed(sha) or self._made(sha)
@@ -132,12 +132,12 @@ class VerificationWorktree:
     # -- its row
 
     def _row(self) -> WorktreeRow | None:
-        return self.db.read(lambda conn: rows.live_by_name(conn, self.name))
+        return self.db.read(lambda conn: worktree_rows.live_by_name(conn, self.name))
 
     def _set(self, **values: Any) -> None:
         row = self._row()
         if row is not None:
-            self.db.write(lambda conn: rows.transition(conn, row["worktree_id"], _LIVE, values))
+            self.db.write(lambda conn: worktree_rows.transition(conn, row["worktree_id"], _LIVE, values))
 
     def _new_row(self, sha: str, now: datetime) -> Columns:
         return {

@@ -19,11 +19,11 @@ from sqlalchemy import Connection
 from corral.app.processes import is_running, started_at
 from corral.app.runtime.services import Services
 from corral.coordination import hook_events
-from corral.coordination.edits import verdicts as edits
+from corral.coordination.edits import verdicts
 from corral.coordination.edits.verdicts import Policy
 from corral.coordination.hook_events import HookEvent
 from corral.coordination.mail import mailing
-from corral.coordination.sessions import registry as sessions
+from corral.coordination.sessions import registry as session_registry
 from corral.coordination.sessions import transcripts
 from corral.coordination.sessions.briefing import briefing
 from corral.coordination.sessions.handoffs import for_newcomer
@@ -38,7 +38,7 @@ from corral.server.hooks.presence import arrival, await_bridge, presence
 from corral.server.hooks.tool_targets import target_of
 from corral.store.rows import required
 from corral.store.sessions import locks as lock_rows
-from corral.store.sessions import messages as mail_rows
+from corral.store.sessions import messages as message_rows
 from corral.store.sessions import sessions as session_rows
 from corral.store.tasks import worktrees as worktree_rows
 from corral.work.workers import session_end
@@ -62,7 +62,7 @@ async def answer(services: Services, name: str, payload: Mapping[str, Any]) -> P
     event = hook_events.read(name, payload, services.now())
     if event.unheard is not None:
         begin, end = map(iso, event.unheard)
-        await services.store.write(lambda conn: mail_rows.put_back(conn, event.actor, begin, end))
+        await services.store.write(lambda conn: message_rows.put_back(conn, event.actor, begin, end))
     if event.bridge and event.parent is None:
         services.witness.serves(event.bridge, event.actor)
     unannounced.note_heard(services, event)
@@ -99,7 +99,7 @@ async def _before_tool(services: Services, event: HookEvent) -> Payload:
 
     def guard(conn: Connection) -> Payload:
         holder = present(conn)
-        verdict = edits.before_edit(conn, holder, target, policy, now)
+        verdict = verdicts.before_edit(conn, holder, target, policy, now)
         if verdict.denial is not None:
             return hook_events.denial(verdict.denial)
         services.witness.editing(target.checkout, target.key.match_key, event.actor)
@@ -134,7 +134,7 @@ async def _after_batch(services: Services, event: HookEvent) -> Payload:
     def is_due(conn: Connection) -> bool:
         row = session_rows.get(conn, event.actor)
         silent = row is None or row["last_heartbeat"] < after(now, -HEARTBEAT_S)
-        return silent or mail_rows.anything_waits(conn, event.actor)
+        return silent or message_rows.anything_waits(conn, event.actor)
 
     if not await services.store.read(is_due):
         return {}
@@ -228,7 +228,7 @@ async def _prompt(services: Services, event: HookEvent) -> Payload:
 
 
 def _note_errand(conn: Connection, event: HookEvent, task_id: str | None) -> None:
-    if task_id is None and (asked := sessions.prompt_summary(event.prompt)):
+    if task_id is None and (asked := session_registry.prompt_summary(event.prompt)):
         session_rows.change(conn, event.actor, {"current_task": asked})
 
 
@@ -241,8 +241,8 @@ async def _stop(services: Services, event: HookEvent) -> Payload:
         present(conn)
         if (urgent := _holding(services, conn, event)) is not None:
             return hook_events.hold(urgent), False
-        sessions.rest(conn, event.actor, now, last_words=event.last_words[:4000] or None)
-        return {}, mail_rows.anything_waits(conn, event.actor)
+        session_registry.rest(conn, event.actor, now, last_words=event.last_words[:4000] or None)
+        return {}, message_rows.anything_waits(conn, event.actor)
 
     said, something_waits = await services.store.write(rest)
     if something_waits:  # who waits beside the session may have looked when it was not at rest yet
@@ -257,8 +257,8 @@ async def _stop_failure(services: Services, event: HookEvent) -> Payload:
     def rest(conn: Connection) -> bool:
         if session_rows.beat(conn, event.actor, iso(now)) is None:  # its end may have come first, and stands
             return False
-        sessions.rest(conn, event.actor, now)
-        return mail_rows.anything_waits(conn, event.actor)
+        session_registry.rest(conn, event.actor, now)
+        return message_rows.anything_waits(conn, event.actor)
 
     if await services.store.write(rest):
         services.changes.announce()
@@ -296,7 +296,7 @@ async def _subagent_start(services: Services, event: HookEvent) -> Payload:
     now, newcomer = services.now(), arrival(services, event)
 
     def begin(conn: Connection) -> Payload:
-        sessions.register(conn, newcomer, now)
+        session_registry.register(conn, newcomer, now)
         return hook_events.context(event.name, _waiting_words(services, conn, event))
 
     return await services.store.write(begin)
@@ -351,7 +351,7 @@ async def _worktree_create(services: Services, event: HookEvent) -> Payload:
     def arrive(conn: Connection) -> None:
         present(conn)
         if subagent is not None:  # the client tells of it only after its worktree is there
-            sessions.alive(conn, Arrival(subagent, "subagent", parent_session_id=event.actor), now)
+            session_registry.alive(conn, Arrival(subagent, "subagent", parent_session_id=event.actor), now)
 
     await services.store.write(arrive)
     async with services.creation_locks.setdefault((owner, name), asyncio.Lock()):

@@ -14,7 +14,7 @@ from corral.app.runtime.services import Services
 from corral.config.paths import find_checkout
 from corral.coordination.hook_events import HookEvent
 from corral.coordination.locks.table import Holder
-from corral.coordination.sessions import registry as sessions
+from corral.coordination.sessions import registry as session_registry
 from corral.coordination.sessions.registry import Arrival
 from corral.models.states import SessionStatus
 from corral.store.sessions import sessions as session_rows
@@ -70,8 +70,8 @@ def presence(services: Services, event: HookEvent, now: datetime) -> Present:
 
     def present(conn: Connection) -> Holder:
         if event.parent:
-            sessions.alive(conn, Arrival(session_id=event.parent), now)
-        row = sessions.alive(conn, seen, now)
+            session_registry.alive(conn, Arrival(session_id=event.parent), now)
+        row = session_registry.alive(conn, seen, now)
         news: dict[str, Any] = {}
         if row["waiting_for"] is not None or row["status"] == SessionStatus.IDLE:
             news = {"waiting_for": None, "status": SessionStatus.ACTIVE}

@@ -16,8 +16,7 @@ from sqlalchemy import Connection
 
 from corral.app.runtime.services import Services
 from corral.config.paths import Checkout, find_checkout
-from corral.coordination.edits import attribution
-from corral.coordination.edits import verdicts as edits
+from corral.coordination.edits import attribution, verdicts
 from corral.coordination.edits.attribution import Changed, Look, ShellCall
 from corral.coordination.edits.verdicts import Policy, ShellChanges, Verdict
 from corral.coordination.hook_events import HookEvent
@@ -82,7 +81,7 @@ async def _refusal(services: Services, event: HookEvent, holder: Holder, danger:
         )
     )
     ref = saved.ref if saved else None
-    return await services.store.write(lambda conn: edits.refuse_danger(conn, holder, danger, top, ref, now))
+    return await services.store.write(lambda conn: verdicts.refuse_danger(conn, holder, danger, top, ref, now))
 
 
 async def after(services: Services, event: HookEvent, policy: Policy) -> list[str]:
@@ -111,7 +110,7 @@ async def after(services: Services, event: HookEvent, policy: Policy) -> list[st
         remarks: list[str] = []
         for top, found in changed.items():
             changes = _changes(services, call, top, found)
-            remarks += edits.after_shell(conn, holder, row["agent_name"], changes, policy, now)
+            remarks += verdicts.after_shell(conn, holder, row["agent_name"], changes, policy, now)
         for top, ref in saved.items():
             remarks.append(
                 f"Your shell command changed {len(foreign[top].own)} file(s) in another checkout ({top}); their state was "

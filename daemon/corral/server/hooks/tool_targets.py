@@ -12,7 +12,7 @@ from corral.config.paths import find_checkout
 from corral.coordination.edits.verdicts import Target
 from corral.coordination.hook_events import HookEvent
 from corral.coordination.locks.keys import literal_key, relative_target
-from corral.coordination.shell import danger as shell
+from corral.coordination.shell import danger
 
 MOST_WORDS = 500
 """Of a command's words so many are taken for paths: who names more checkouts names none."""
@@ -41,7 +41,7 @@ def named_checkouts(services: Services, event: HookEvent) -> list[Path]:
     Another one is among them only if the text of the command names a path in it.
     """
     project, cwd = services.project, Path(event.cwd or services.project.root)
-    target = shell.target_directory(event.command, cwd)
+    target = danger.target_directory(event.command, cwd)
     found: list[Path] = []
     for checkout in (find_checkout(cwd), find_checkout(target)):
         if checkout is not None and checkout.common_dir == project.common_dir and checkout.top not in found:

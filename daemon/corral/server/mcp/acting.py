@@ -18,7 +18,7 @@ from corral.app.json_text import utf8
 from corral.app.projects import check_project
 from corral.coordination.mail import addresses
 from corral.coordination.mail.addresses import Identity
-from corral.coordination.sessions import registry as sessions
+from corral.coordination.sessions import registry as session_registry
 from corral.coordination.sessions.registry import Arrival
 from corral.errors import NotPermitted
 from corral.server.mcp.calls import Call, current
@@ -63,7 +63,7 @@ async def act(project_key: str, name: str, operation: Callable[[Connection, Iden
 
 def is_agent_of(connection: str, row: CalledSession) -> bool:
     """Whether a session is one of the further agents that a connection carries."""
-    return bool(row["parent_session_id"] == connection and row["agent_type"] == sessions.CONNECTION)
+    return bool(row["parent_session_id"] == connection and row["agent_type"] == session_registry.CONNECTION)
 
 
 def _speaking(conn: Connection, call: Call, session_id: str, name: str, now: datetime) -> Identity:
@@ -71,21 +71,21 @@ def _speaking(conn: Connection, call: Call, session_id: str, name: str, now: dat
     row = addresses.known(conn, name) if name and session_id == call.connection else None
     if row is None or not is_agent_of(session_id, row):
         return addresses.identity(conn, session_id, name or None)
-    sessions.alive(conn, Arrival(row["session_id"]), now)
+    session_registry.alive(conn, Arrival(row["session_id"]), now)
     return Identity(row["session_id"], row["called"])
 
 
 def _by_name(conn: Connection, name: str, now: datetime) -> Identity:
     """The session of plain HTTP that registered this name; a session of another kind speaks for itself."""
     row = addresses.known(conn, name)
-    if row["agent_type"] != sessions.BY_HTTP:
+    if row["agent_type"] != session_registry.BY_HTTP:
         raise NotPermitted(
             f"{name[:80]!r} is the name of a connected session; you cannot act for it.",
             cause="It speaks through its own connection.",
             remedy="Register a name of your own with register_agent.",
             details={"agent_name": row["called"], "session_id": None},
         )
-    sessions.alive(conn, Arrival(session_id=row["session_id"], agent_type=sessions.BY_HTTP), now)
+    session_registry.alive(conn, Arrival(session_id=row["session_id"], agent_type=session_registry.BY_HTTP), now)
     return Identity(row["session_id"], row["called"])
 
 

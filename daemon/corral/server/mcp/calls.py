@@ -21,7 +21,7 @@ from corral.app.actor import Actor, Speaker, speaker
 from corral.app.json_text import utf8
 from corral.app.processes import started_at
 from corral.config.paths import find_checkout
-from corral.coordination.sessions import registry as sessions
+from corral.coordination.sessions import registry as session_registry
 from corral.coordination.sessions.registry import Arrival
 from corral.errors import CorralError, InvalidInput
 from corral.models.payload import Payload
@@ -79,7 +79,7 @@ class Call(Actor):
         ours = checkout is not None and checkout.common_dir == self.services.project.common_dir
         return Arrival(
             session_id=session_id,
-            agent_type=sessions.CONNECTION,
+            agent_type=session_registry.CONNECTION,
             cwd=self.cwd or None,
             worktree=str(checkout.top) if ours and checkout else None,
             client_pid=pid,

@@ -16,14 +16,14 @@ from sqlalchemy import Connection
 
 from corral.app.projects import PROJECT_ID, check_project
 from corral.coordination.mail import addresses
-from corral.coordination.sessions import registry as sessions
+from corral.coordination.sessions import registry as session_registry
 from corral.coordination.sessions.registry import Arrival
 from corral.errors import InvalidInput
 from corral.models.identifiers import new_id
 from corral.models.payload import Payload
 from corral.server.mcp.acting import act, is_agent_of
 from corral.server.mcp.calls import Call, current
-from corral.store.sessions import names as rows
+from corral.store.sessions import names as name_rows
 from corral.store.sessions import sessions as session_rows
 
 
@@ -57,7 +57,7 @@ async def registered(
     def enter(conn: Connection, session_id: str | None, now: datetime) -> Payload:
         wanted = addresses.unused(conn, name) if new else name
         if session_id is None:
-            who = str(sessions.over_http(conn, wanted, now)["session_id"])
+            who = str(session_registry.over_http(conn, wanted, now)["session_id"])
         elif session_id == call.connection:
             who = _on_connection(conn, call, wanted, now)
         else:
@@ -66,7 +66,7 @@ async def registered(
         assert own is not None
         called = addresses.bind(conn, who, wanted or own["agent_name"], now, **about)["name"]
         if task_description:
-            sessions.change(conn, who, {"current_task": about["task_description"]})
+            session_registry.change(conn, who, {"current_task": about["task_description"]})
         return profile(conn, called)
 
     if project_key:
@@ -94,26 +94,26 @@ def _on_connection(conn: Connection, call: Call, name: str, now: datetime) -> st
     Raises:
         Conflict: Somebody else who lives has the name.
     """
-    known = rows.resolve(conn, name) if name else None
+    known = name_rows.resolve(conn, name) if name else None
     if known is not None and known["session_id"] == call.connection:
         return call.connection
     if known is not None and is_agent_of(call.connection, known):
-        sessions.alive(conn, Arrival(known["session_id"]), now)
+        session_registry.alive(conn, Arrival(known["session_id"]), now)
         return str(known["session_id"])
     own = session_rows.get(conn, call.connection)
     assert own is not None
-    if rows.of_session(conn, call.connection):
+    if name_rows.of_session(conn, call.connection):
         worker = replace(
-            call.arrival(f"{sessions.CONNECTION}-{new_id()}"),
+            call.arrival(f"{session_registry.CONNECTION}-{new_id()}"),
             agent_name=name or None,
             parent_session_id=call.connection,
         )
-        return str(sessions.register(conn, worker, now)["session_id"])
+        return str(session_registry.register(conn, worker, now)["session_id"])
     if name:
-        sessions.register(conn, Arrival(call.connection, own["agent_type"], agent_name=name), now)
+        session_registry.register(conn, Arrival(call.connection, own["agent_type"], agent_name=name), now)
         # Somebody may have read of the name that it had until now, and write to it.
         former = {"name": own["agent_name"], "session_id": call.connection, "registered_at": own["started_at"]}
-        rows.bind(conn, former)
+        name_rows.bind(conn, former)
     return call.connection
 
 
@@ -126,7 +126,7 @@ def profile(conn: Connection, name: str) -> Payload:
     meant = addresses.known(conn, name)
     row = session_rows.get(conn, meant["session_id"])
     assert row is not None
-    about: Mapping[str, Any] = rows.bound(conn, meant["called"]) or {}
+    about: Mapping[str, Any] = name_rows.bound(conn, meant["called"]) or {}
     return {
         "id": row["session_id"],
         "name": meant["called"],
@@ -140,6 +140,6 @@ def profile(conn: Connection, name: str) -> Payload:
         "registration_token": None,
         "contact_policy": "open",
         "status": session_rows.shown_status(row),
-        "names": [row["agent_name"], *(one["name"] for one in rows.of_session(conn, row["session_id"])
+        "names": [row["agent_name"], *(one["name"] for one in name_rows.of_session(conn, row["session_id"])
                                        if one["name"] != row["agent_name"])],
     }  # fmt: skip

@@ -8,8 +8,8 @@ from typing import Any
 from sqlalchemy import Connection
 
 from corral.app.pages import MOST, SHOWN_BYTES, Page, page
-from corral.coordination.features import registry as features
-from corral.coordination.locks import table as locks
+from corral.coordination.features import registry as feature_registry
+from corral.coordination.locks import table as lock_table
 from corral.server.mcp import resources_handoffs, resources_mail, resources_work
 from corral.server.mcp.acting import contents
 from corral.server.mcp.calls import current
@@ -21,15 +21,17 @@ async def locks_current() -> Any:
     services, now = current.get().services, current.get().services.now()
 
     def look(conn: Connection) -> Page:
-        return page(coordinator_answers(conn, locks.listing(conn, now, after=None, limit=MOST)), size=SHOWN_BYTES)
+        return page(coordinator_answers(conn, lock_table.listing(conn, now, after=None, limit=MOST)), size=SHOWN_BYTES)
 
     found = await services.store.read(look)
-    return contents(found.rows, f"check_locks with after={locks.place(found.last)!r} goes on" if found.more else None)
+    return contents(
+        found.rows, f"check_locks with after={lock_table.place(found.last)!r} goes on" if found.more else None
+    )
 
 
 async def features_active() -> Any:
     """The active features, the oldest first."""
-    found = await current.get().services.store.read(lambda conn: page(features.active(conn), size=SHOWN_BYTES))
+    found = await current.get().services.store.read(lambda conn: page(feature_registry.active(conn), size=SHOWN_BYTES))
     return contents(found.rows, "get_feature and GET /api/v1/features tell the rest" if found.more else None)
 
 

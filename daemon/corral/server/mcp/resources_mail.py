@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from corral.app.pages import MOST, SHOWN_BYTES, Page, page
-from corral.coordination.locks import table as locks
+from corral.coordination.locks import table as lock_table
 from corral.coordination.mail import mailbox
 from corral.coordination.mail.addresses import Identity
 from corral.models.payload import Payload
@@ -68,12 +68,12 @@ async def file_reservations(slug: str, active_only: bool = True, after: str = ""
     now = current.get().services.now()
 
     def fetch(conn: Connection) -> tuple[Page, dict[str, str]]:
-        found = page(locks.listing(conn, now, after=after, limit=MOST), size=SHOWN_BYTES)
+        found = page(lock_table.listing(conn, now, after=after, limit=MOST), size=SHOWN_BYTES)
         return found, known_as(conn, ((row["session_id"], row["locked_by"]) for row in found.rows))
 
     found, called = await look(slug, fetch)
     rows = [_reservation(row, called[row["session_id"]]) for row in found.rows]
-    return contents(rows, f"after={locks.place(found.last)}" if found.more else None)
+    return contents(rows, f"after={lock_table.place(found.last)}" if found.more else None)
 
 
 def _reservation(row: Payload, called: str) -> Payload:

@@ -36,7 +36,7 @@ from corral.store.rows.merges import MergeRow
 from corral.store.rows.records import AttemptEnd, EventRow
 from corral.store.rows.tasks import BatchTask, TaskRow
 from corral.store.sessions import locks as lock_rows
-from corral.store.sessions import messages as mail
+from corral.store.sessions import messages as message_rows
 from corral.store.sessions import sessions as session_rows
 from corral.store.tasks import tasks as task_rows
 
@@ -275,7 +275,7 @@ def _conclude(conn: Connection, thread_id: str, event: EventRow, now: datetime) 
     # Once for these tasks that they are complete, and once that they are not; a retry that fails again says so itself.
     said = [thread_id, [row["task_id"] for row in rows], not bad]
     key = f"batch-{hashlib.sha256(json.dumps(said).encode()).hexdigest()}"
-    if mail.by_key(conn, None, key) is not None:
+    if message_rows.by_key(conn, None, key) is not None:
         return
     facts = {
         "final_status": "complete" if not bad else f"{len(bad)} of {len(rows)} tasks did not succeed",

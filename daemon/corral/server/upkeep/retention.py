@@ -24,9 +24,9 @@ from corral.git.checkouts import forgetting
 from corral.git.process.command import Git
 from corral.log_files import shorten
 from corral.models.instants import iso
-from corral.observe import retention as policy
+from corral.observe import retention as retention_policy
 from corral.observe.logs import logger
-from corral.store import retention as rows
+from corral.store import retention as retention_rows
 from corral.store.engine import inspection
 from corral.store.engine.database import Database, shrink
 
@@ -106,7 +106,7 @@ class Retention:
     def round(self, now: datetime) -> Round:
         """Delete what is due, in bounded time."""
         done, ages = Round(), self._ages()
-        for kind in rows.KINDS:
+        for kind in retention_rows.KINDS:
             with _reported(done, kind):
                 self._rows(done, kind, ages, now)
         with _reported(done, "database"):
@@ -124,17 +124,19 @@ class Retention:
     # -- rows ------------------------------------------------------------------------------------------------------
 
     def _rows(self, done: Round, kind: str, ages: Ages, now: datetime) -> None:
-        before = policy.cutoff_text(ages, kind, now)
+        before = retention_policy.cutoff_text(ages, kind, now)
         if before is None:
             return
-        keys = self._db.read(lambda conn: rows.old(conn, kind, before, ROWS_A_ROUND))
+        keys = self._db.read(lambda conn: retention_rows.old(conn, kind, before, ROWS_A_ROUND))
         done.more |= len(keys) == ROWS_A_ROUND
         if kind == "worktrees" and keys:
             keys = self._without_branch(keys)
         removed = 0
         while keys and not self._is_stopping():
             some, keys = keys[: self._batch], keys[self._batch :]
-            took_s, count = self._db.write(partial(_timed, partial(rows.remove, kind=kind, keys=some, before=before)))
+            took_s, count = self._db.write(
+                partial(_timed, partial(retention_rows.remove, kind=kind, keys=some, before=before))
+            )
             removed += count
             self._adjust(took_s)
         done.removed[kind] = removed
@@ -142,7 +144,7 @@ class Retention:
     def _without_branch(self, worktree_ids: list[str]) -> list[str]:
         """Those whose branch is gone too: as long as it is there, the row proves that Corral made it."""
         there = {ref.name.removeprefix("refs/heads/") for ref in refs.listing(self._git, "refs/heads/")}
-        branches = self._db.read(lambda conn: rows.branches(conn, worktree_ids))
+        branches = self._db.read(lambda conn: retention_rows.branches(conn, worktree_ids))
         return [one for one in worktree_ids if branches.get(one) not in there]
 
     def _adjust(self, took_s: float) -> None:
@@ -180,15 +182,15 @@ class Retention:
     def _logs(self, done: Round, ages: Ages, now: datetime) -> None:
         folder = self._project.logs_dir
         shorten(folder / "hook.log")
-        kept = self._db.read(rows.owners_of_logs)
-        going = policy.old_logs(folder, ages, now, kept)
+        kept = self._db.read(retention_rows.owners_of_logs)
+        going = retention_policy.old_logs(folder, ages, now, kept)
         for file in going:
             file.path.unlink(missing_ok=True)
             if file.path.parent.parent != folder:
                 with contextlib.suppress(OSError):  # it holds more
                     file.path.parent.rmdir()
         done.removed["logs"] = len(going)
-        moment = policy.cutoff(ages, "backups", now)
+        moment = retention_policy.cutoff(ages, "backups", now)
         for copy in self._project.database.parent.glob(f"{self._project.database.name}.before-*"):
             if moment is not None and copy.lstat().st_mtime < moment.timestamp():
                 copy.unlink()
@@ -196,7 +198,7 @@ class Retention:
     # -- saved work ------------------------------------------------------------------------------------------------
 
     def _salvage(self, done: Round, ages: Ages, now: datetime) -> None:
-        moment = policy.cutoff(ages, "salvage", now)
+        moment = retention_policy.cutoff(ages, "salvage", now)
         if moment is None:
             return
         found = forgetting.old_salvage(self._git, moment)

@@ -7,12 +7,12 @@ from functools import partial
 
 from corral.app.runtime.services import Services
 from corral.app.session_sweep import LOOK_EVERY_S, mind_the_jump, sweep
-from corral.coordination.locks import table as locks
-from corral.coordination.sessions import registry as sessions
+from corral.coordination.locks import table as lock_table
+from corral.coordination.sessions import registry as session_registry
 from corral.observe.logs import logger
 from corral.server.hooks.presence import BRIDGE_WITHIN
 from corral.server.hooks.unannounced import note_alive
-from corral.store.sessions import sessions as rows
+from corral.store.sessions import sessions as session_rows
 
 log = logger("sessions")
 
@@ -32,15 +32,15 @@ class SessionKeeper:
         """Look once; next when a session is to be looked at again, or the first lock expires."""
         services = self._services
         mind_the_jump(services, now)
-        if services.db.read(rows.anyone):
+        if services.db.read(session_rows.anyone):
             stale_after_s = services.settings().sessions.stale_after_s
             sweep(services, now, stall_after_s=stale_after_s, end_after_s=2 * stale_after_s)
         self._await_bridges(now)
         _note_missing_bridges(services, now)
-        expiry = services.db.write(lambda conn: locks.expire(conn, now))
+        expiry = services.db.write(lambda conn: lock_table.expire(conn, now))
         # Said before the look: a session that comes after it finds nobody watching, and asks for another look.
         services.unwatched = True
-        services.unwatched = not (living := services.db.read(rows.anyone))
+        services.unwatched = not (living := services.db.read(session_rows.anyone))
         again = now + timedelta(seconds=LOOK_EVERY_S) if living else None
         if living:
             note_alive(services.project)
@@ -54,7 +54,7 @@ class SessionKeeper:
         if self._bridges_awaited:
             return
         self._bridges_awaited = True
-        for row in self._services.db.read(rows.watched):
+        for row in self._services.db.read(session_rows.watched):
             if row["client_pid"] is not None and row["entrypoint"] and row["parent_session_id"] is None:
                 self._services.witness.await_bridge(row["session_id"], row["client_pid"], now + BRIDGE_WITHIN)
 
@@ -62,6 +62,6 @@ class SessionKeeper:
 def _note_missing_bridges(services: Services, now: datetime) -> None:
     missing = services.witness.take_missing(now)
     if missing:
-        services.db.write(partial(sessions.unguard, session_ids=missing, now=now))
+        services.db.write(partial(session_registry.unguard, session_ids=missing, now=now))
         log.warning("bridges_missing", session_ids=missing)
         services.changes.announce()

@@ -14,7 +14,7 @@ from typing import Any
 from corral.config.agents import AgentDefinition
 from corral.config.roster import Agent, Check, Roster
 from corral.errors import ConfigInvalid, CorralError, InvalidInput, RunnerUnavailable
-from corral.models import tasks as shapes
+from corral.models import tasks as task_shapes
 from corral.models.states import RunnerName
 from corral.models.tasks import TaskSubmission
 from corral.runners.protocol import Runner
@@ -128,7 +128,7 @@ def settle(submissions: Sequence[TaskSubmission], roster: Roster, check: Check) 
         named = item.agent is not None and post.agent is not None
         settled.append(item.model_copy(update={"runner": post.runner}) if named else item)
     if errors:
-        shapes.refuse(errors, len(submissions))
+        task_shapes.refuse(errors, len(submissions))
     return settled
 
 

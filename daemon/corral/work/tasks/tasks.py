@@ -12,7 +12,7 @@ from corral.config.model import Tasks as TaskRules
 from corral.coordination.locks.keys import parse_key
 from corral.errors import Conflict, CorralError, IdempotencyKeyConflict, InvalidInput, NotFound
 from corral.models import merges as merge_shapes
-from corral.models import tasks as shapes
+from corral.models import tasks as task_shapes
 from corral.models.events import EventKind
 from corral.models.identifiers import new_id
 from corral.models.instants import iso
@@ -141,7 +141,7 @@ def listing(
         for start in range(0, len(rows), _PAGE)
         for task_id, outcome in outcomes.of_tasks(conn, [row["task_id"] for row in rows[start : start + _PAGE]]).items()
     }
-    return [{**shapes.summary(row), "outcome": found[row["task_id"]]} for row in rows]
+    return [{**task_shapes.summary(row), "outcome": found[row["task_id"]]} for row in rows]
 
 
 def place(row: Payload) -> str:
@@ -162,7 +162,7 @@ def read(conn: Connection, task_id: str) -> Payload:
     Raises:
         NotFound: No such task.
     """
-    return shapes.read(find(conn, task_id))
+    return task_shapes.read(find(conn, task_id))
 
 
 def detail(conn: Connection, task_id: str) -> Payload:
@@ -179,7 +179,7 @@ def detail(conn: Connection, task_id: str) -> Payload:
     place = worktrees.get(conn, row["worktree_id"]) if row["worktree_id"] else None
     history = events.listing(conn, task_id=row["task_id"])
     tried = attempt_rows.of_task(conn, row["task_id"])
-    shown = shapes.summary(row)
+    shown = task_shapes.summary(row)
     for name in ("error_code", "error_message", "attempts", "result", "branch", "task_type", "input_data", "agent", "runner",
                  "description", "command", "prompt", "thread_id", "agent_requirements", "deadline_at", "target",
                  "submitted_by", "session_id", "timeout_s", "max_retries", "limits",
@@ -189,8 +189,8 @@ def detail(conn: Connection, task_id: str) -> Payload:
         **shown,
         "outcome": outcomes.of_tasks(conn, [row["task_id"]])[row["task_id"]],
         "worktree": place["path"] if place and place["removed_at"] is None else None,
-        "usage": shapes.usage(tried),
-        "attempt_history": [shapes.attempt(one) for one in tried],
+        "usage": task_shapes.usage(tried),
+        "attempt_history": [task_shapes.attempt(one) for one in tried],
         "merge": merge_shapes.of_task(merge, receipts.get(conn, merge["receipt_id"])) if merge else None,
         "wait_for": dependencies.parents_of(conn, row["task_id"]),
         "claims": tasks.claims_of(conn, row["task_id"])[row["task_id"]],
@@ -349,7 +349,7 @@ def _resolve(conn: Connection, submissions: Sequence[TaskSubmission], ids: Seque
     for index, item in enumerate(submissions):
         errors += [{"index": index, "field": "claims", "message": text} for text in _bad_claims(item.claims)]
     if errors:
-        shapes.refuse(errors, len(submissions))
+        task_shapes.refuse(errors, len(submissions))
     return parents
 
 

@@ -19,7 +19,7 @@ from corral.config.paths import bundle_dir
 from corral.config.roster import Roster
 from corral.config.trust import not_trusted
 from corral.coordination.mail import agent_mailboxes
-from corral.coordination.sessions import registry as sessions
+from corral.coordination.sessions import registry as session_registry
 from corral.errors import CorralError, LeaseLost
 from corral.git.identity import as_env
 from corral.models.awake import AwakeClock
@@ -238,7 +238,7 @@ def _moved_in(
     }
     moved = attempts.change(conn, task["task_id"], task["fencing_token"], {"target": target}, attempt)
     session_id = required(task["session_id"])
-    arrival = sessions.Arrival(
+    arrival = session_registry.Arrival(
         session_id=session_id,
         agent_type=str(post.runner),
         agent=post.agent.name if post.agent else None,
@@ -249,7 +249,7 @@ def _moved_in(
         current_task=task["title"],
         task_id=task["task_id"],
     )
-    sessions.register(conn, arrival, now)
+    session_registry.register(conn, arrival, now)
     if post.agent is not None:
         agent = post.agent
         agent_mailboxes.take(conn, agent.name, session_id, now)
@@ -261,7 +261,7 @@ def _moved_in(
 def _running(conn: Connection, task: TaskRow, token: int, running: Running, now: datetime) -> None:
     attempts.started(conn, task["task_id"], token, now, pid=running.pid, pid_started=running.pid_started)
     process = {"client_pid": running.pid, "client_started": running.pid_started, "last_heartbeat": iso(now)}
-    sessions.change(conn, required(task["session_id"]), process)
+    session_registry.change(conn, required(task["session_id"]), process)
 
 
 def _resolved_agent(site: AttemptContext, task: TaskRow) -> tuple[ResolvedAgent, Runner]:

@@ -17,7 +17,7 @@ from corral.runners.protocol import Observation, Running
 from corral.store.protocol import Store
 from corral.store.rows import Columns, required
 from corral.store.rows.tasks import TaskRow
-from corral.store.sessions import messages as mail_rows
+from corral.store.sessions import messages as message_rows
 from corral.store.sessions import sessions as session_rows
 from corral.store.tasks import attempts as attempt_rows
 from corral.work.workers.execution import Started
@@ -97,7 +97,7 @@ def bring_mail(db: Store, attempts: Iterable[Attempt], now: datetime) -> None:
     if not listeners:
         return
     long_ago = after(now, -PATIENCE_S)
-    for session_id in db.read(lambda conn: mail_rows.kept_waiting(conn, list(listeners), long_ago)):
+    for session_id in db.read(lambda conn: message_rows.kept_waiting(conn, list(listeners), long_ago)):
         try:
             db.write(partial(_tell, session_id=session_id, worker=listeners[session_id], now=now))
         except _NotListening:  # it waits on, and is sent back when the session ends

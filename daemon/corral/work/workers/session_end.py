@@ -13,13 +13,13 @@ from sqlalchemy import Connection
 
 from corral.config.model import Tasks as TaskRules
 from corral.coordination.mail import agent_mailboxes
-from corral.coordination.sessions import registry as sessions
+from corral.coordination.sessions import registry as session_registry
 from corral.coordination.sessions.registry import Arrival, EndedSession
 from corral.models.crash import crash_point
 from corral.models.instants import iso
 from corral.models.states import TaskStatus
 from corral.store.rows.sessions import SessionRow
-from corral.store.sessions import messages as mail
+from corral.store.sessions import messages as message_rows
 from corral.work.tasks import leases
 
 
@@ -37,7 +37,7 @@ def end(
     # First the tasks: what it leaves says of each how it stands.
     leases.give_back(conn, session_id, reason, now, rules)
     crash_point("session.tasks_returned")
-    row = sessions.end(conn, session_id, reason, now, by=by)
+    row = session_registry.end(conn, session_id, reason, now, by=by)
     crash_point("session.ended")
     agent_mailboxes.leave(conn, session_id, now)
     return row
@@ -49,7 +49,7 @@ def end_attempt(conn: Connection, session_id: str, status: str, now: datetime, r
     Where its work is lost, so is what it was told: what of that it has not read waits again for its agent, or goes back.
     """
     if status not in (TaskStatus.COMPLETED, TaskStatus.CANCELLED):
-        mail.put_back(conn, session_id, "", iso(now))
+        message_rows.put_back(conn, session_id, "", iso(now))
     return end(conn, session_id, status, now, rules)
 
 
@@ -68,6 +68,6 @@ def arrive(conn: Connection, arrival: Arrival, now: datetime, rules: TaskRules) 
         Conflict: The name that was chosen belongs to another living session.
         InvalidInput: The name cannot be one, or means everybody or Corral.
     """
-    for predecessor in sessions.predecessors(conn, arrival):
+    for predecessor in session_registry.predecessors(conn, arrival):
         end(conn, predecessor, "superseded", now, rules)
-    return sessions.register(conn, arrival, now)
+    return session_registry.register(conn, arrival, now)

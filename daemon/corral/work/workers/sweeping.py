@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from corral.models.states import WorktreePurpose, WorktreeState
 from corral.store.rows.tasks import WorktreeRow
-from corral.store.tasks import worktrees as rows
+from corral.store.tasks import worktrees as worktree_rows
 from corral.work.worktrees import ownership
 from corral.work.worktrees.allocation import WorktreeContext, roll_back, tidy_branches
 
@@ -47,7 +47,7 @@ class Sweeper:
         Args:
             interrupted: The tasks that are ended and resumed first.
         """
-        for row in self._grounds.db.read(rows.listing):
+        for row in self._grounds.db.read(worktree_rows.listing):
             half_done = row["state"] != WorktreeState.READY
             abandoned = row["purpose"] == WorktreePurpose.TASK
             if (
@@ -68,7 +68,7 @@ class Sweeper:
         if self.due is None or now < self.due <= now + timedelta(seconds=SWEEP_EVERY_S):
             return
         self.due = None
-        for row in self._grounds.db.read(rows.listing):
+        for row in self._grounds.db.read(worktree_rows.listing):
             if row["purpose"] == WorktreePurpose.VERIFY:
                 continue
             going = row["state"] == WorktreeState.RECLAIMING
@@ -84,7 +84,7 @@ class Sweeper:
 
     def of_task(self, task_id: str) -> list[WorktreeRow]:
         """The worktrees that a task has."""
-        found = self._grounds.db.read(lambda conn: rows.listing(conn, purposes=(WorktreePurpose.TASK,)))
+        found = self._grounds.db.read(lambda conn: worktree_rows.listing(conn, purposes=(WorktreePurpose.TASK,)))
         return [row for row in found if row["task_id"] == task_id]
 
     def putting_right(self, worktree: WorktreeRow) -> Callable[[], None]:

@@ -45,7 +45,7 @@ from corral.runners.environment import verification_environment
 from corral.runners.process import PROJECT_MARK, TASK_MARK
 from corral.store.protocol import Store
 from corral.store.rows.tasks import WorktreeRow
-from corral.store.tasks import worktrees as rows
+from corral.store.tasks import worktrees as worktree_rows
 from corral.work.worktrees import ownership
 from corral.work.worktrees.ports import bindable, choose_block
 from corral.work.worktrees.provision import WORKTREE_MARK, Provisioned, provision, run_setup
@@ -192,7 +192,7 @@ def mark_ready(conn: Connection, worktree_id: str, provided: Provisioned) -> Wor
     Raises:
         Conflict: It is being removed.
     """
-    row = rows.transition(
+    row = worktree_rows.transition(
         conn,
         worktree_id,
         (WorktreeState.ALLOCATING,),
@@ -207,7 +207,7 @@ def begin_reclaim(grounds: WorktreeContext, row: WorktreeRow) -> WorktreeRow | N
     """Store that a worktree shall go; None if it is going or gone already."""
     from_states = (WorktreeState.ALLOCATING, WorktreeState.READY)
     values = {"state": WorktreeState.RECLAIMING}
-    return grounds.db.write(lambda conn: rows.transition(conn, row["worktree_id"], from_states, values))
+    return grounds.db.write(lambda conn: worktree_rows.transition(conn, row["worktree_id"], from_states, values))
 
 
 def reclaim(grounds: WorktreeContext, worktree_id: str, *, reason: str) -> bool:
@@ -221,7 +221,7 @@ def reclaim(grounds: WorktreeContext, worktree_id: str, *, reason: str) -> bool:
     Returns:
         Whether it is gone.
     """
-    row = grounds.db.read(lambda conn: rows.get(conn, worktree_id))
+    row = grounds.db.read(lambda conn: worktree_rows.get(conn, worktree_id))
     if row is None or row["state"] != WorktreeState.RECLAIMING:
         return True
     crash_point("worktree.reclaiming")
@@ -232,7 +232,7 @@ def reclaim(grounds: WorktreeContext, worktree_id: str, *, reason: str) -> bool:
         return False
     crash_point("worktree.removed")
     gone = {"state": WorktreeState.REMOVED, "removed_at": iso(grounds.clock()), "note": None}
-    grounds.db.write(lambda conn: rows.transition(conn, worktree_id, (WorktreeState.RECLAIMING,), gone))
+    grounds.db.write(lambda conn: worktree_rows.transition(conn, worktree_id, (WorktreeState.RECLAIMING,), gone))
     return True
 
 
@@ -268,13 +268,13 @@ def tidy_branches(grounds: WorktreeContext) -> None:
     """
     for ref in refs.listing(grounds.repo, "refs/heads/corral/"):
         branch = ref.name.removeprefix("refs/heads/")
-        if grounds.db.read(lambda conn, branch=branch: rows.is_done_with(conn, branch)):  # type: ignore[misc]
+        if grounds.db.read(lambda conn, branch=branch: worktree_rows.is_done_with(conn, branch)):  # type: ignore[misc]
             worktrees.drop_branch(grounds.repo, ref.name)
 
 
 def _intend(conn: Connection, grounds: WorktreeContext, plan: Plan) -> WorktreeRow:
     check_name(plan.name, "worktree")
-    if rows.live_by_name(conn, plan.name) is not None:
+    if worktree_rows.live_by_name(conn, plan.name) is not None:
         raise Conflict(
             f"There is a worktree {plan.name} already.", remedy="Choose another name, or remove that one first."
         )
@@ -287,8 +287,8 @@ def _intend(conn: Connection, grounds: WorktreeContext, plan: Plan) -> WorktreeR
         )
     port = None
     if settings.ports_each:
-        port = choose_block(rows.port_bases(conn), settings.port_first, settings.ports_each, bindable)
-    return rows.create(
+        port = choose_block(worktree_rows.port_bases(conn), settings.port_first, settings.ports_each, bindable)
+    return worktree_rows.create(
         conn,
         {
             "worktree_id": new_id(),

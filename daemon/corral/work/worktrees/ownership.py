@@ -17,7 +17,7 @@ from corral.models.crash import crash_point
 from corral.models.instants import iso
 from corral.models.states import WorktreeState
 from corral.store.rows.tasks import WorktreeRow
-from corral.store.tasks import worktrees as rows
+from corral.store.tasks import worktrees as worktree_rows
 
 if TYPE_CHECKING:
     from corral.work.worktrees.allocation import WorktreeContext
@@ -95,7 +95,9 @@ def check_ready(grounds: WorktreeContext, row: WorktreeRow) -> bool:
         note(grounds, row, error)
         return False
     if row["note"] is not None:
-        grounds.db.write(lambda conn: rows.transition(conn, row["worktree_id"], (WorktreeState.READY,), {"note": None}))
+        grounds.db.write(
+            lambda conn: worktree_rows.transition(conn, row["worktree_id"], (WorktreeState.READY,), {"note": None})
+        )
     return True
 
 
@@ -106,7 +108,7 @@ def note(grounds: WorktreeContext, row: WorktreeRow, error: CorralError | OSErro
         text = f"{error.message}{cause}\n{error.remedy}"
     else:
         text = str(error)
-    grounds.db.write(lambda conn: rows.transition(conn, row["worktree_id"], _LIVE, {"note": text}))
+    grounds.db.write(lambda conn: worktree_rows.transition(conn, row["worktree_id"], _LIVE, {"note": text}))
 
 
 def _recorded(grounds: WorktreeContext, row: WorktreeRow) -> OwnWorktree:
@@ -114,10 +116,12 @@ def _recorded(grounds: WorktreeContext, row: WorktreeRow) -> OwnWorktree:
 
 
 def _record(grounds: WorktreeContext, row: WorktreeRow, made: str | None) -> WorktreeRow:
-    moved = grounds.db.write(lambda conn: rows.transition(conn, row["worktree_id"], _LIVE, {"folder_id": made}))
+    moved = grounds.db.write(
+        lambda conn: worktree_rows.transition(conn, row["worktree_id"], _LIVE, {"folder_id": made})
+    )
     return moved or {**row, "folder_id": made}
 
 
 def _forget(grounds: WorktreeContext, row: WorktreeRow) -> None:
     gone = {"state": WorktreeState.REMOVED, "removed_at": iso(grounds.clock())}
-    grounds.db.write(lambda conn: rows.transition(conn, row["worktree_id"], (WorktreeState.ALLOCATING,), gone))
+    grounds.db.write(lambda conn: worktree_rows.transition(conn, row["worktree_id"], (WorktreeState.ALLOCATING,), gone))

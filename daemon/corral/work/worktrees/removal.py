@@ -16,7 +16,7 @@ from corral.models.states import WorktreePurpose, WorktreeState
 from corral.store import events
 from corral.store.rows import required
 from corral.store.rows.tasks import WorktreeRow
-from corral.store.tasks import worktrees as rows
+from corral.store.tasks import worktrees as worktree_rows
 from corral.work.workers.heads import reattach_head
 from corral.work.worktrees import ownership
 
@@ -32,7 +32,7 @@ def take_down(grounds: WorktreeContext, row: WorktreeRow, reason: str) -> None:
         CorralError: It could not be salvaged or removed.
     """
     repo, path = grounds.repo, Path(row["path"])
-    submitted = grounds.db.read(lambda conn: rows.is_submitted(conn, row))
+    submitted = grounds.db.read(lambda conn: worktree_rows.is_submitted(conn, row))
     # git lets go of a branch that something else holds; one that waits to be merged has to keep its name
     branch = None if submitted and not path.exists() else row["branch"]
     if not worktrees.repair(repo, path, branch, lambda: ownership.prove_remains(grounds, row)):
@@ -84,7 +84,7 @@ def _salvaged(
     conn: Connection, grounds: WorktreeContext, row: WorktreeRow, found: salvage.Snapshot, reason: str
 ) -> None:
     live = (WorktreeState.ALLOCATING, WorktreeState.READY, WorktreeState.RECLAIMING)
-    rows.transition(conn, row["worktree_id"], live, {"salvage_ref": found.ref})
+    worktree_rows.transition(conn, row["worktree_id"], live, {"salvage_ref": found.ref})
     event = EventKind.WORKTREE_SALVAGED(
         {"ref": found.ref, "files": found.files[:50], "reason": reason, "worktree": row["name"]}
     )

@@ -18,7 +18,7 @@ from corral.models.payload import Payload, picked
 from corral.models.states import WorktreePurpose, WorktreeState
 from corral.store.rows.tasks import WorktreeRow
 from corral.store.sessions import sessions
-from corral.store.tasks import worktrees as rows
+from corral.store.tasks import worktrees as worktree_rows
 from corral.work.worktrees import ownership
 from corral.work.worktrees.allocation import Plan, WorktreeContext, allocate, give_up, landing_target, mark_ready
 
@@ -45,7 +45,7 @@ class Worktrees:
 
         A verification worktree is among them only while something is wrong with it: nobody else is to use it.
         """
-        found = self._grounds.db.read(rows.listing)
+        found = self._grounds.db.read(worktree_rows.listing)
         return [wire(row) for row in found if row["purpose"] != WorktreePurpose.VERIFY or row["note"]]
 
     def live_paths(self) -> list[Path]:
@@ -54,12 +54,12 @@ class Worktrees:
 
     def own_folders(self, *states: str) -> list[Path]:
         """The folders of the worktrees in these states (none: all), without those that something else took the place of."""
-        found = self._grounds.db.read(lambda conn: rows.listing(conn, states=states))
+        found = self._grounds.db.read(lambda conn: worktree_rows.listing(conn, states=states))
         return [Path(row["path"]) for row in found if row["purpose"] != WorktreePurpose.VERIFY and self._is_own(row)]
 
     def is_own(self, name: str) -> bool:
         """Whether what stands at the path of this worktree is Corral's, or nothing."""
-        row = self._grounds.db.read(lambda conn: rows.live_by_name(conn, name))
+        row = self._grounds.db.read(lambda conn: worktree_rows.live_by_name(conn, name))
         return row is None or self._is_own(row)
 
     def _is_own(self, row: WorktreeRow) -> bool:
@@ -85,7 +85,7 @@ class Worktrees:
         """
         check_name(name, "worktree")
         grounds = self._grounds
-        known = grounds.db.read(lambda conn: rows.live_by_name(conn, name))
+        known = grounds.db.read(lambda conn: worktree_rows.live_by_name(conn, name))
         if known is not None and known["state"] == WorktreeState.READY and known["session_id"] == session_id:
             if base is not None and refs.resolve(grounds.repo, base) != known["base_sha"]:
                 raise Conflict(
@@ -103,7 +103,7 @@ class Worktrees:
 
     def _check_room(self, session_id: str | None) -> None:
         most = MOST_OF_PEOPLE if session_id is None else MOST_OF_A_SESSION
-        if self._grounds.db.read(lambda conn: rows.count_live(conn, session_id)) >= most:
+        if self._grounds.db.read(lambda conn: worktree_rows.count_live(conn, session_id)) >= most:
             raise LimitReached(
                 f"{'People have' if session_id is None else 'This session has'} {most} worktrees already.",
                 cause="Each is a whole checkout on the disk.",
@@ -120,14 +120,14 @@ class Worktrees:
             NotFound: No such worktree.
             WorkAtRisk: A session works in it.
         """
-        row = self._grounds.db.read(lambda conn: rows.live_by_name(conn, name))
+        row = self._grounds.db.read(lambda conn: worktree_rows.live_by_name(conn, name))
         if row is None:
             raise NotFound(f"There is no worktree {name[:80]!r}.", remedy="`corral worktree list` shows them all.")
         if row["purpose"] == WorktreePurpose.VERIFY:
             raise NotPermitted(f"{name} is for verifying merges, and Corral's own.", remedy="Leave it to Corral.")
         self._check_unused(row)
         gone = give_up(self._grounds, row, reason=f"worktree {name} was removed")
-        after = self._grounds.db.read(lambda conn: rows.get(conn, row["worktree_id"]))
+        after = self._grounds.db.read(lambda conn: worktree_rows.get(conn, row["worktree_id"]))
         return {**wire(after or row), "removed": gone}
 
     def give_back(self, path: Path, now: datetime) -> str | None:
@@ -136,11 +136,11 @@ class Worktrees:
         Returns:
             None if it is gone; else why it stays, in one line, and what to type in a second.
         """
-        for row in self._grounds.db.read(rows.listing):
+        for row in self._grounds.db.read(worktree_rows.listing):
             if real_place(Path(row["path"])) == real_place(path) and row["purpose"] != WorktreePurpose.VERIFY:
                 if give_up(self._grounds, row, reason="its session gave it back"):
                     return None
-                after = self._grounds.db.read(lambda conn: rows.get(conn, row["worktree_id"])) or row  # noqa: B023 - run here
+                after = self._grounds.db.read(lambda conn: worktree_rows.get(conn, row["worktree_id"])) or row  # noqa: B023 - run here
                 return str(after["note"])
         return (
             f"{path} was not made by Corral, and stays.\nTo remove it: `git worktree remove {shlex.quote(str(path))}`."
@@ -148,7 +148,7 @@ class Worktrees:
 
     def release_subagent(self, session_id: str, now: datetime) -> None:
         """A subagent has ended: its worktrees go, what it made stays on its branch or on a salvage ref."""
-        for row in self._grounds.db.read(rows.listing):
+        for row in self._grounds.db.read(worktree_rows.listing):
             if row["session_id"] == session_id and row["purpose"] == WorktreePurpose.SESSION:
                 give_up(self._grounds, row, reason="its subagent has ended")
 
@@ -217,7 +217,7 @@ class Worktrees:
         return branch
 
     def _free_name(self, stem: str) -> str:
-        taken = {row["name"] for row in self._grounds.db.read(rows.listing)}
+        taken = {row["name"] for row in self._grounds.db.read(worktree_rows.listing)}
         name, number = stem, 1
         while name in taken or os.path.lexists(self._grounds.root / name):
             number += 1

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from sqlalchemy import Connection, create_engine, insert
 
 from corral.coordination.locks import overlaps as lock_overlaps
-from corral.coordination.locks import table as locks
+from corral.coordination.locks import table as lock_table
 from corral.coordination.locks.keys import LockKey, keys_overlap, parse_key
 from corral.coordination.locks.overlaps import Overlaps
 from corral.coordination.locks.table import Holder
-from corral.coordination.sessions import registry as sessions
+from corral.coordination.sessions import registry as session_registry
 from corral.coordination.sessions.registry import Arrival
 from corral.errors import Conflict, InvalidInput, LockHeld
 from corral.models.identifiers import new_id
@@ -32,7 +32,7 @@ NOW = datetime(2026, 11, 21, 12, 0, tzinfo=timezone.utc)
 @pytest.fixture
 def conn(any_database: Connection) -> Connection:
     for name in ("a", "b", "c"):
-        sessions.register(any_database, Arrival(session_id=name), NOW)
+        session_registry.register(any_database, Arrival(session_id=name), NOW)
     return any_database
 
 
@@ -58,7 +58,7 @@ def test_what_overlaps_is_found_whichever_way_it_is_looked_for(held: list[str], 
     engine = create_engine("sqlite://")
     schema.metadata.create_all(engine)
     with engine.connect() as conn:
-        sessions.register(conn, Arrival(session_id="b"), NOW)
+        session_registry.register(conn, Arrival(session_id="b"), NOW)
         hold(conn, held)
         overlaps = Overlaps(conn, ["a"], NOW)
         for text in asked:
@@ -93,30 +93,30 @@ def test_of_many_the_first_to_expire_are_told(conn: Connection) -> None:
 def test_a_refusal_tells_of_some_and_of_each_path_at_least_one(conn: Connection) -> None:
     hold(conn, [f"d{number % 40}/f{number}.py" for number in range(3000)])
     with pytest.raises(LockHeld) as refused:
-        locks.acquire(conn, [parse_key(f"d{number}") for number in range(40)], Holder("a"), NOW, ttl_s=60)
+        lock_table.acquire(conn, [parse_key(f"d{number}") for number in range(40)], Holder("a"), NOW, ttl_s=60)
     told = [found["requested"] for found in refused.value.details["conflicts"]]
-    assert len(told) <= locks.MOST_IN_ALL + 40 and set(told) == {f"d{number}" for number in range(40)}
-    assert max(map(told.count, told)) == locks.MOST_TOLD
+    assert len(told) <= lock_table.MOST_IN_ALL + 40 and set(told) == {f"d{number}" for number in range(40)}
+    assert max(map(told.count, told)) == lock_table.MOST_TOLD
 
 
 def test_more_than_can_be_compared_is_refused_by_name(conn: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     hold(conn, [f"f{number}.py" for number in range(100)])
     keys = [parse_key(f"*.{kind}") for kind in ("rs", "go", "c")]
-    assert len(locks.acquire(conn, keys, Holder("a"), NOW, ttl_s=60)) == 3
+    assert len(lock_table.acquire(conn, keys, Holder("a"), NOW, ttl_s=60)) == 3
     monkeypatch.setattr(lock_overlaps, "MOST_COMPARED", 2000)
     with pytest.raises(InvalidInput, match="too many locks") as refused:
-        locks.acquire(conn, keys, Holder("c"), NOW, ttl_s=60)
+        lock_table.acquire(conn, keys, Holder("c"), NOW, ttl_s=60)
     assert "100 paths" in refused.value.cause
 
 
 def test_there_are_only_so_many_globs(conn: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(locks, "MOST_GLOBS", 3)
+    monkeypatch.setattr(lock_table, "MOST_GLOBS", 3)
     several = [parse_key(f"d{number}/*.py") for number in range(3)]
-    locks.acquire(conn, several, Holder("a"), NOW, ttl_s=60)
-    locks.acquire(conn, several, Holder("a"), NOW, ttl_s=90)
-    locks.acquire(conn, [parse_key("e/f.py")], Holder("b"), NOW, ttl_s=60)
+    lock_table.acquire(conn, several, Holder("a"), NOW, ttl_s=60)
+    lock_table.acquire(conn, several, Holder("a"), NOW, ttl_s=90)
+    lock_table.acquire(conn, [parse_key("e/f.py")], Holder("b"), NOW, ttl_s=60)
     with pytest.raises(Conflict, match="3 globs") as refused:
-        locks.acquire(conn, [parse_key("e/*.py")], Holder("b"), NOW, ttl_s=60)
+        lock_table.acquire(conn, [parse_key("e/*.py")], Holder("b"), NOW, ttl_s=60)
     assert "release" in refused.value.remedy
 
 
@@ -124,11 +124,11 @@ def test_there_are_only_so_many_globs(conn: Connection, monkeypatch: pytest.Monk
 def test_ordinary_paths_cost_as_much_among_ten_thousand_locks_as_among_a_hundred(conn: Connection) -> None:
     me, key, edited = Holder("a"), parse_key("src/mine/a.py"), parse_key("src/mine/b.py")
     actions: dict[str, Callable[[], object]] = {
-        "acquire": lambda: locks.acquire(conn, [key], me, NOW, ttl_s=60),
-        "acquire a glob": lambda: locks.acquire(conn, [parse_key("src/mine/*.rs")], me, NOW, ttl_s=60),
-        "check": lambda: locks.overlapping(conn, key, Holder("c"), NOW),
-        "edit": lambda: locks.hold(conn, [edited], me, "/repo", NOW, ttl_s=60),
-        "release": lambda: locks.release(conn, [key, edited, parse_key("src/mine/*.rs")], me, NOW),
+        "acquire": lambda: lock_table.acquire(conn, [key], me, NOW, ttl_s=60),
+        "acquire a glob": lambda: lock_table.acquire(conn, [parse_key("src/mine/*.rs")], me, NOW, ttl_s=60),
+        "check": lambda: lock_table.overlapping(conn, key, Holder("c"), NOW),
+        "edit": lambda: lock_table.hold(conn, [edited], me, "/repo", NOW, ttl_s=60),
+        "release": lambda: lock_table.release(conn, [key, edited, parse_key("src/mine/*.rs")], me, NOW),
     }
     hold(conn, [f"src/d{number % 97}/f{number}.py" for number in range(100)])
     few = {name: steps(conn, action) for name, action in actions.items()}
@@ -148,8 +148,8 @@ def test_a_path_is_compared_with_the_globs_that_begin_as_it_does(conn: Connectio
 @only_sqlite
 def test_globs_that_may_be_anywhere_read_all_locks_once(conn: Connection) -> None:
     hold(conn, [f"src/d{number % 97}/f{number}.py" for number in range(2000)])
-    one = steps(conn, lambda: locks.blockers(conn, _wild(1), Holder("a"), NOW, exclusive=True))
-    ten = steps(conn, lambda: locks.blockers(conn, _wild(10), Holder("a"), NOW, exclusive=True))
+    one = steps(conn, lambda: lock_table.blockers(conn, _wild(1), Holder("a"), NOW, exclusive=True))
+    ten = steps(conn, lambda: lock_table.blockers(conn, _wild(10), Holder("a"), NOW, exclusive=True))
     assert ten < one + 500
 
 
@@ -160,7 +160,7 @@ def _wild(many: int) -> list[LockKey]:
 def test_all_reservations_are_renewed_each_from_its_own_expiry(conn: Connection) -> None:
     hold(conn, [f"f{number}.py" for number in range(1500)], "a")
     hold(conn, ["later.py"], "a", expires_at=after(NOW, 900))
-    renewed = locks.renew(conn, Holder("a"), NOW, extend_s=60)
+    renewed = lock_table.renew(conn, Holder("a"), NOW, extend_s=60)
     assert len(renewed) == 1501 and {row["old_expires_at"] for row in renewed} == {after(NOW, 600), after(NOW, 900)}
     stored = {row["file_path"]: row["expires_at"] for row in lock_rows.listing(conn, iso(NOW))}
     assert stored.pop("later.py") == after(NOW, 960) and set(stored.values()) == {after(NOW, 660)}

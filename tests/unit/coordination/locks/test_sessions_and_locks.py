@@ -7,13 +7,13 @@ from datetime import datetime, timedelta, timezone
 import pytest
 from sqlalchemy import Connection, select
 
-from corral.coordination.edits import verdicts as edits
+from corral.coordination.edits import verdicts
 from corral.coordination.edits.verdicts import Policy, Target
-from corral.coordination.locks import table as locks
+from corral.coordination.locks import table as lock_table
 from corral.coordination.locks.keys import literal_key, parse_key
 from corral.coordination.locks.table import Holder
 from corral.coordination.sessions import liveness
-from corral.coordination.sessions import registry as sessions
+from corral.coordination.sessions import registry as session_registry
 from corral.coordination.sessions.liveness import Seen
 from corral.coordination.sessions.registry import Arrival
 from corral.errors import Conflict, InvalidInput, LockHeld
@@ -30,7 +30,7 @@ HERE, ELSEWHERE = "/repo", "/repo/.corral/worktrees/other"
 @pytest.fixture
 def conn(any_database: Connection) -> Connection:
     for name in ("a", "b", "c"):
-        sessions.register(any_database, Arrival(session_id=name, agent_name=name.upper() + "gent"), NOW)
+        session_registry.register(any_database, Arrival(session_id=name, agent_name=name.upper() + "gent"), NOW)
     return any_database
 
 
@@ -38,7 +38,7 @@ def _edit(
     conn: Connection, who: str, path: str, checkout: str = HERE, now: datetime = NOW, **kin: tuple[str, ...]
 ) -> str | None:
     target = Target(literal_key(path, fold=False), checkout)
-    return edits.before_edit(conn, Holder(who, **kin), target, ENFORCE, now).denial
+    return verdicts.before_edit(conn, Holder(who, **kin), target, ENFORCE, now).denial
 
 
 def _held(conn: Connection, now: datetime = NOW) -> set[tuple[str, str]]:
@@ -49,7 +49,7 @@ def _held(conn: Connection, now: datetime = NOW) -> set[tuple[str, str]]:
 def test_the_first_edit_takes_the_lock_and_the_second_session_is_refused_with_everything_it_must_know(
     conn: Connection,
 ) -> None:
-    sessions.change(conn, "a", {"current_task": "Fix the login"})
+    session_registry.change(conn, "a", {"current_task": "Fix the login"})
     assert _edit(conn, "a", "src/login.py") is None
     denial = _edit(conn, "b", "src/login.py", now=NOW + timedelta(minutes=8))
     assert denial is not None
@@ -71,14 +71,14 @@ def test_an_edit_renews_its_lock(conn: Connection) -> None:
 )
 def test_a_lock_holds_until_it_expires_and_is_then_cleaned_up(conn: Connection, held: str, asked: str) -> None:
     def ask(seconds: float) -> list[str]:
-        taken = locks.acquire(conn, [parse_key(asked)], Holder("b"), NOW + timedelta(seconds=seconds), ttl_s=600)
+        taken = lock_table.acquire(conn, [parse_key(asked)], Holder("b"), NOW + timedelta(seconds=seconds), ttl_s=600)
         return [row["session_id"] for row in taken]
 
-    locks.acquire(conn, [parse_key(held)], Holder("a"), NOW, ttl_s=600)
+    lock_table.acquire(conn, [parse_key(held)], Holder("a"), NOW, ttl_s=600)
     with pytest.raises(LockHeld):
         ask(599)
     assert ask(601) == ["b"], "even where nobody has cleaned up yet"
-    assert locks.expire(conn, NOW + timedelta(seconds=602)) == NOW + timedelta(seconds=1201)
+    assert lock_table.expire(conn, NOW + timedelta(seconds=602)) == NOW + timedelta(seconds=1201)
     assert [row.session_id for row in conn.execute(select(schema.file_locks))] == ["b"]
     last = events.listing(conn)[-1]
     assert (last["kind"], last["session_id"], last["data"]) == ("lock.expired", "a", {"path": held})
@@ -86,17 +86,17 @@ def test_a_lock_holds_until_it_expires_and_is_then_cleaned_up(conn: Connection, 
 
 def test_the_same_file_in_another_checkout_is_only_a_remark(conn: Connection) -> None:
     _edit(conn, "a", "x")
-    verdict = edits.before_edit(conn, Holder("b"), Target(literal_key("x", fold=False), ELSEWHERE), ENFORCE, NOW)
+    verdict = verdicts.before_edit(conn, Holder("b"), Target(literal_key("x", fold=False), ELSEWHERE), ENFORCE, NOW)
     assert verdict.denial is None
     assert "another worktree" in verdict.remarks[0]
 
 
 def test_a_reservation_refuses_in_every_checkout_and_a_shared_one_only_remarks(conn: Connection) -> None:
-    locks.acquire(conn, [parse_key("docs/")], Holder("a"), NOW, ttl_s=600, reason="rewriting the docs")
+    lock_table.acquire(conn, [parse_key("docs/")], Holder("a"), NOW, ttl_s=600, reason="rewriting the docs")
     denial = _edit(conn, "b", "docs/guide/intro.md", ELSEWHERE)
     assert denial is not None
     assert "docs" in denial and "rewriting the docs" in denial
-    locks.acquire(conn, [parse_key("api/**")], Holder("a"), NOW, ttl_s=600, exclusive=False)
+    lock_table.acquire(conn, [parse_key("api/**")], Holder("a"), NOW, ttl_s=600, exclusive=False)
     assert _edit(conn, "b", "api/v1/users.py", ELSEWHERE) is None
 
 
@@ -117,41 +117,41 @@ def test_a_reservation_refuses_in_every_checkout_and_a_shared_one_only_remarks(c
     ],
 )
 def test_what_overlaps_conflicts(conn: Connection, held: str, asked: str, free: bool) -> None:
-    locks.acquire(conn, [parse_key(held)], Holder("a"), NOW, ttl_s=600)
+    lock_table.acquire(conn, [parse_key(held)], Holder("a"), NOW, ttl_s=600)
     if free:
-        assert locks.acquire(conn, [parse_key(asked)], Holder("b"), NOW, ttl_s=600)
+        assert lock_table.acquire(conn, [parse_key(asked)], Holder("b"), NOW, ttl_s=600)
     else:
         with pytest.raises(LockHeld):
-            locks.acquire(conn, [parse_key(asked)], Holder("b"), NOW, ttl_s=600)
+            lock_table.acquire(conn, [parse_key(asked)], Holder("b"), NOW, ttl_s=600)
 
 
 def test_several_keys_are_taken_all_or_none(conn: Connection) -> None:
-    locks.acquire(conn, [parse_key("b.py")], Holder("a"), NOW, ttl_s=600)
+    lock_table.acquire(conn, [parse_key("b.py")], Holder("a"), NOW, ttl_s=600)
     keys = [parse_key(path) for path in ("a.py", "b.py", "c.py")]
     with pytest.raises(LockHeld) as caught:
-        locks.acquire(conn, keys, Holder("b"), NOW, ttl_s=600)
+        lock_table.acquire(conn, keys, Holder("b"), NOW, ttl_s=600)
     assert [found["file_path"] for found in caught.value.details["conflicts"]] == ["b.py"]
     assert _held(conn) == {("a", "b.py")}
 
 
 def test_sharers_share_and_keep_an_exclusive_one_out(conn: Connection) -> None:
     key = [parse_key("x")]
-    locks.acquire(conn, key, Holder("a"), NOW, ttl_s=600, exclusive=False)
-    locks.acquire(conn, key, Holder("b"), NOW, ttl_s=600, exclusive=False)
+    lock_table.acquire(conn, key, Holder("a"), NOW, ttl_s=600, exclusive=False)
+    lock_table.acquire(conn, key, Holder("b"), NOW, ttl_s=600, exclusive=False)
     with pytest.raises(LockHeld):
-        locks.acquire(conn, key, Holder("c"), NOW, ttl_s=600)
+        lock_table.acquire(conn, key, Holder("c"), NOW, ttl_s=600)
 
 
 @pytest.mark.parametrize("ttl_s", [0, -1, 0.5, 10**9])
 def test_an_impossible_time_to_live_is_refused(conn: Connection, ttl_s: float) -> None:
     with pytest.raises(InvalidInput):
-        locks.acquire(conn, [parse_key("x")], Holder("a"), NOW, ttl_s=ttl_s)
+        lock_table.acquire(conn, [parse_key("x")], Holder("a"), NOW, ttl_s=ttl_s)
     with pytest.raises(InvalidInput):
-        locks.acquire(conn, [], Holder("a"), NOW, ttl_s=600)
+        lock_table.acquire(conn, [], Holder("a"), NOW, ttl_s=600)
 
 
 def test_an_edit_does_not_weaken_or_shorten_a_reservation(conn: Connection) -> None:
-    locks.acquire(conn, [parse_key("x")], Holder("a"), NOW, ttl_s=7200, reason="mine")
+    lock_table.acquire(conn, [parse_key("x")], Holder("a"), NOW, ttl_s=7200, reason="mine")
     _edit(conn, "a", "x")
     reserved = next(row for row in lock_rows.listing(conn, iso(NOW)) if not row["automatic"])
     assert (reserved["ttl_s"], reserved["reason"]) == (7200, "mine")
@@ -159,16 +159,16 @@ def test_an_edit_does_not_weaken_or_shorten_a_reservation(conn: Connection) -> N
 
 
 def test_only_ones_own_locks_are_released(conn: Connection) -> None:
-    locks.acquire(conn, [parse_key("x")], Holder("a"), NOW, ttl_s=600)
-    assert locks.release(conn, [parse_key("x")], Holder("b"), NOW) == []
+    lock_table.acquire(conn, [parse_key("x")], Holder("a"), NOW, ttl_s=600)
+    assert lock_table.release(conn, [parse_key("x")], Holder("b"), NOW) == []
     assert _held(conn) == {("a", "x")}
-    assert len(locks.release(conn, [parse_key("x")], Holder("a"), NOW)) == 1
+    assert len(lock_table.release(conn, [parse_key("x")], Holder("a"), NOW)) == 1
     assert _held(conn) == set()
 
 
 def test_a_subagent_may_edit_what_its_parent_holds_but_not_what_its_sibling_holds(conn: Connection) -> None:
     for child in ("child-1", "child-2"):
-        sessions.register(conn, Arrival(session_id=child, parent_session_id="a"), NOW)
+        session_registry.register(conn, Arrival(session_id=child, parent_session_id="a"), NOW)
     _edit(conn, "a", "x")
     assert _edit(conn, "child-1", "x", kin=("a",)) is None
     assert _edit(conn, "child-1", "y", kin=("a",)) is None
@@ -176,31 +176,31 @@ def test_a_subagent_may_edit_what_its_parent_holds_but_not_what_its_sibling_hold
 
 
 def test_what_a_subagent_edited_in_its_parents_checkout_stays_with_the_parent(conn: Connection) -> None:
-    sessions.change(conn, "a", {"worktree": HERE})
-    sessions.register(conn, Arrival(session_id="child", parent_session_id="a"), NOW)
+    session_registry.change(conn, "a", {"worktree": HERE})
+    session_registry.register(conn, Arrival(session_id="child", parent_session_id="a"), NOW)
     _edit(conn, "a", "both", kin=("child",))
     for path, checkout in (("both", HERE), ("mine", HERE), ("apart", ELSEWHERE)):
         _edit(conn, "child", path, checkout, kin=("a",))
-    locks.acquire(conn, [parse_key("reserved")], Holder("child", kin=("a",)), NOW, ttl_s=600)
-    ended = sessions.end(conn, "child", "finished", NOW)
+    lock_table.acquire(conn, [parse_key("reserved")], Holder("child", kin=("a",)), NOW, ttl_s=600)
+    ended = session_registry.end(conn, "child", "finished", NOW)
     assert ended is not None and set(ended["released"]) == {"both", "apart", "reserved"}
     assert _held(conn) == {("a", "both"), ("a", "mine")}
     assert _edit(conn, "b", "mine") is not None
-    sessions.end(conn, "a", "ended", NOW)
+    session_registry.end(conn, "a", "ended", NOW)
     assert _held(conn) == set()
 
 
 def test_the_end_of_a_session_frees_what_it_and_its_subagents_hold(conn: Connection) -> None:
-    sessions.register(conn, Arrival(session_id="child", parent_session_id="a"), NOW)
+    session_registry.register(conn, Arrival(session_id="child", parent_session_id="a"), NOW)
     _edit(conn, "a", "x")
     _edit(conn, "child", "y", kin=("a",))
     _edit(conn, "b", "z")
-    sessions.end(conn, "a", "ended", NOW)
+    session_registry.end(conn, "a", "ended", NOW)
     assert _held(conn) == {("b", "z")}
     assert {row["session_id"] for row in session_rows.live(conn)} == {"b", "c"}
     over = [row["session_id"] for row in events.recent(conn) if row["kind"] == "session.ended"]
     assert sorted(over) == ["a", "child"], "whoever wrote to either is told"
-    assert sessions.end(conn, "a", "ended", NOW) is None
+    assert session_registry.end(conn, "a", "ended", NOW) is None
 
 
 def _doomed(conn: Connection, now: datetime, **over: object) -> set[str]:
@@ -221,12 +221,12 @@ def test_a_session_without_a_sign_in_its_turn_stalls_whatever_is_connected_and_i
     conn: Connection,
 ) -> None:
     connected = frozenset({"a", "b", "c"})
-    sessions.alive(conn, Arrival(session_id="b"), NOW + timedelta(minutes=10))
+    session_registry.alive(conn, Arrival(session_id="b"), NOW + timedelta(minutes=10))
     assert _doomed(conn, NOW + timedelta(minutes=16), connected=connected) == set()
     assert _shown(conn) == {"a": "stalled", "b": "active", "c": "stalled"}
     assert [row["session_id"] for row in session_rows.listing(conn, ["stalled"])] == ["a", "c"]
     assert [row["session_id"] for row in session_rows.listing(conn, ["active"])] == ["b"]
-    sessions.alive(conn, Arrival(session_id="c"), NOW + timedelta(minutes=17))
+    session_registry.alive(conn, Arrival(session_id="c"), NOW + timedelta(minutes=17))
     assert _shown(conn)["c"] == "active", "a sign ends it"
     assert _doomed(conn, NOW + timedelta(minutes=31), connected=connected) == {"a"}
 
@@ -236,8 +236,8 @@ def test_a_session_without_a_sign_in_its_turn_stalls_whatever_is_connected_and_i
 def test_at_rest_a_session_with_a_process_that_lives_may_be_silent_for_ever(
     conn: Connection, at_rest: dict[str, str]
 ) -> None:
-    sessions.register(conn, Arrival(session_id="p", client_pid=4242, client_started=1.0), NOW)
-    sessions.register(conn, Arrival(session_id="its-child", parent_session_id="p", client_pid=4242), NOW)
+    session_registry.register(conn, Arrival(session_id="p", client_pid=4242, client_started=1.0), NOW)
+    session_registry.register(conn, Arrival(session_id="its-child", parent_session_id="p", client_pid=4242), NOW)
     session_rows.change(conn, "p", at_rest)
     later = NOW + timedelta(days=3)
     over = _doomed(conn, later)
@@ -249,15 +249,15 @@ def test_at_rest_a_session_with_a_process_that_lives_may_be_silent_for_ever(
 
 
 def test_a_parent_waits_while_its_subagent_asks_the_person(conn: Connection) -> None:
-    sessions.register(conn, Arrival(session_id="p", client_pid=4242), NOW)
-    sessions.register(conn, Arrival(session_id="its-child", parent_session_id="p", client_pid=4242), NOW)
+    session_registry.register(conn, Arrival(session_id="p", client_pid=4242), NOW)
+    session_registry.register(conn, Arrival(session_id="its-child", parent_session_id="p", client_pid=4242), NOW)
     session_rows.change(conn, "its-child", {"waiting_for": "permission for Bash"})
     assert not {"p", "its-child"} & _doomed(conn, NOW + timedelta(days=1))
 
 
 def test_what_the_client_writes_down_is_a_sign_and_may_say_that_the_turn_is_over(conn: Connection) -> None:
     for name in ("talks", "broken-off"):
-        sessions.register(conn, Arrival(session_id=name, client_pid=4242), NOW)
+        session_registry.register(conn, Arrival(session_id=name, client_pid=4242), NOW)
     later = NOW + timedelta(minutes=40)
     wrote = {"talks": later - timedelta(minutes=1), "a": later + timedelta(hours=1)}
     over = _doomed(conn, later, output_at=wrote, resting=frozenset({"broken-off"}))
@@ -268,7 +268,7 @@ def test_what_the_client_writes_down_is_a_sign_and_may_say_that_the_turn_is_over
 
 def test_a_machine_that_slept_is_not_a_massacre(conn: Connection) -> None:
     woke = NOW + timedelta(hours=8)
-    sessions.register(conn, Arrival(session_id="p", client_pid=4242), NOW)
+    session_registry.register(conn, Arrival(session_id="p", client_pid=4242), NOW)
     assert _doomed(conn, woke + timedelta(minutes=14), awake_since=woke) == set()
     assert set(_shown(conn).values()) == {"active"}, "the sleep counts for nobody"
     assert _doomed(conn, woke + timedelta(minutes=16), awake_since=woke) == {"a", "b", "c"}
@@ -277,35 +277,35 @@ def test_a_machine_that_slept_is_not_a_massacre(conn: Connection) -> None:
 
 
 def test_a_dead_process_ends_its_session_at_once(conn: Connection) -> None:
-    sessions.register(conn, Arrival(session_id="p", client_pid=4242, client_started=1.0), NOW)
+    session_registry.register(conn, Arrival(session_id="p", client_pid=4242, client_started=1.0), NOW)
     assert _doomed(conn, NOW, is_running=lambda pid, _started: pid != 4242) == {"p"}
 
 
 def test_a_resumed_session_keeps_its_name(conn: Connection) -> None:
-    first = sessions.register(conn, Arrival(session_id="s"), NOW)
-    sessions.end(conn, "s", "ended", NOW)
-    again = sessions.register(conn, Arrival(session_id="s"), NOW + timedelta(days=1))
+    first = session_registry.register(conn, Arrival(session_id="s"), NOW)
+    session_registry.end(conn, "s", "ended", NOW)
+    again = session_registry.register(conn, Arrival(session_id="s"), NOW + timedelta(days=1))
     assert again["agent_name"] == first["agent_name"]
     assert (again["status"], again["ended_at"], again["started_at"]) == ("active", None, first["started_at"])
 
 
 def test_a_name_is_unique(conn: Connection) -> None:
     with pytest.raises(Conflict):
-        sessions.register(conn, Arrival(session_id="d", agent_name="Agent"), NOW)
+        session_registry.register(conn, Arrival(session_id="d", agent_name="Agent"), NOW)
 
 
 def test_warn_allows_with_a_remark_and_off_says_nothing(conn: Connection) -> None:
     _edit(conn, "a", "x")
     target = Target(literal_key("x", fold=False), HERE)
-    warned = edits.before_edit(conn, Holder("b"), target, Policy("warn", 60), NOW)
+    warned = verdicts.before_edit(conn, Holder("b"), target, Policy("warn", 60), NOW)
     assert warned.denial is None and "Agent" in warned.remarks[0]
-    assert edits.before_edit(conn, Holder("c"), target, Policy("off", 60), NOW) == edits.Verdict()
+    assert verdicts.before_edit(conn, Holder("c"), target, Policy("off", 60), NOW) == verdicts.Verdict()
 
 
 def test_case_is_ignored_where_the_file_system_ignores_it(conn: Connection) -> None:
-    edits.before_edit(conn, Holder("a"), Target(literal_key("Readme.md", fold=True), HERE), ENFORCE, NOW)
+    verdicts.before_edit(conn, Holder("a"), Target(literal_key("Readme.md", fold=True), HERE), ENFORCE, NOW)
     other = Target(literal_key("README.MD", fold=True), HERE)
-    assert edits.before_edit(conn, Holder("b"), other, ENFORCE, NOW).denial is not None
+    assert verdicts.before_edit(conn, Holder("b"), other, ENFORCE, NOW).denial is not None
 
 
 def test_a_file_whose_name_looks_like_a_pattern_is_a_file(conn: Connection) -> None:
@@ -317,19 +317,19 @@ def test_a_file_whose_name_looks_like_a_pattern_is_a_file(conn: Connection) -> N
 def test_many_who_share_do_not_hide_one_who_does_not(conn: Connection) -> None:
     for number in range(60):
         key = [parse_key(f"d{number}/x.py")]
-        locks.acquire(conn, key, Holder("a"), NOW, ttl_s=60 + number, exclusive=number == 59)
+        lock_table.acquire(conn, key, Holder("a"), NOW, ttl_s=60 + number, exclusive=number == 59)
     for everything in ("**/x.py", "*"):
         with pytest.raises(LockHeld) as refused:
-            locks.acquire(conn, [parse_key(everything)], Holder("b"), NOW, ttl_s=60, exclusive=False)
+            lock_table.acquire(conn, [parse_key(everything)], Holder("b"), NOW, ttl_s=60, exclusive=False)
         assert [row["file_path"] for row in refused.value.details["conflicts"]] == ["d59/x.py"]
         with pytest.raises(LockHeld) as refused:
-            locks.acquire(conn, [parse_key(everything)], Holder("b"), NOW, ttl_s=60)
-        assert len(refused.value.details["conflicts"]) == locks.MOST_TOLD
+            lock_table.acquire(conn, [parse_key(everything)], Holder("b"), NOW, ttl_s=60)
+        assert len(refused.value.details["conflicts"]) == lock_table.MOST_TOLD
 
 
 def test_an_exclusive_lock_that_expired_has_no_part_in_a_shared_one(conn: Connection) -> None:
     key, later = parse_key("src/a.py"), NOW + timedelta(seconds=61)
-    (old,) = locks.acquire(conn, [key], Holder("a"), NOW, ttl_s=60)
-    (new,) = locks.acquire(conn, [key], Holder("a"), later, ttl_s=60, exclusive=False)
+    (old,) = lock_table.acquire(conn, [key], Holder("a"), NOW, ttl_s=60)
+    (new,) = lock_table.acquire(conn, [key], Holder("a"), later, ttl_s=60, exclusive=False)
     assert not new["exclusive"] and new["lock_id"] != old["lock_id"] and new["acquired_at"] == iso(later)
-    assert len(locks.acquire(conn, [key], Holder("b"), later, ttl_s=60, exclusive=False)) == 1
+    assert len(lock_table.acquire(conn, [key], Holder("b"), later, ttl_s=60, exclusive=False)) == 1

@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Connection
 
-from corral.coordination.locks import table as locks
+from corral.coordination.locks import table as lock_table
 from corral.coordination.locks import waits as lock_waits
 from corral.coordination.locks.keys import parse_key
 from corral.coordination.locks.queue import find_deadlock
 from corral.coordination.locks.table import Holder
 from corral.coordination.locks.waits import LockRequest, Wait
-from corral.coordination.sessions import registry as sessions
+from corral.coordination.sessions import registry as session_registry
 from corral.coordination.sessions.registry import Arrival
 from corral.errors import Conflict, InvalidInput, LockHeld
 from corral.models.instants import iso
@@ -28,7 +28,7 @@ NOW = datetime(2026, 11, 21, 12, 0, tzinfo=timezone.utc)
 @pytest.fixture
 def conn(any_database: Connection) -> Connection:
     for name in "abcd":
-        sessions.register(any_database, Arrival(session_id=name, agent_name=name.upper() + "gent"), NOW)
+        session_registry.register(any_database, Arrival(session_id=name, agent_name=name.upper() + "gent"), NOW)
     return any_database
 
 
@@ -37,7 +37,7 @@ def _lock_request(*paths: str, exclusive: bool = True) -> LockRequest:
 
 
 def _take(conn: Connection, who: str, *paths: str, exclusive: bool = True) -> None:
-    locks.acquire(conn, _lock_request(*paths).keys, Holder(who), NOW, ttl_s=600, exclusive=exclusive)
+    lock_table.acquire(conn, _lock_request(*paths).keys, Holder(who), NOW, ttl_s=600, exclusive=exclusive)
 
 
 def _wait(conn: Connection, who: str, *paths: str, exclusive: bool = True, kin: tuple[str, ...] = ()) -> Wait:
@@ -45,7 +45,7 @@ def _wait(conn: Connection, who: str, *paths: str, exclusive: bool = True, kin: 
 
 
 def _release(conn: Connection, who: str, *paths: str) -> None:
-    locks.release(conn, [parse_key(path) for path in paths], Holder(who), NOW)
+    lock_table.release(conn, [parse_key(path) for path in paths], Holder(who), NOW)
 
 
 def _held(conn: Connection) -> set[tuple[str, str]]:
@@ -87,7 +87,7 @@ def test_a_session_that_ended_is_given_nothing(conn: Connection) -> None:
     _take(conn, "a", "x")
     wait = _wait(conn, "b", "x")
     lock_waits.stay(conn, wait, NOW)
-    sessions.end(conn, "b", "ended", NOW)
+    session_registry.end(conn, "b", "ended", NOW)
     _release(conn, "a")
     for step in (lock_waits.take, lock_waits.stay):
         with pytest.raises(Conflict):
@@ -112,10 +112,10 @@ def test_a_place_is_kept_by_signs_of_life_and_else_soon_given_up(conn: Connectio
     lock_waits.stay(conn, wait, later)
     for after_s, free in ((59, False), (61, True)):
         now, asked = later + timedelta(seconds=after_s), [parse_key("x")]
-        assert (not locks.blockers(conn, asked, Holder("c"), now, exclusive=True)) is free
+        assert (not lock_table.blockers(conn, asked, Holder("c"), now, exclusive=True)) is free
     lock_waits.enter(conn, _lock_request("z"), Holder("d"), later + timedelta(hours=2))
     with pytest.raises(LockHeld, match="Dgent"):
-        locks.acquire(conn, [parse_key("z")], Holder("c"), later + timedelta(hours=2), ttl_s=60)
+        lock_table.acquire(conn, [parse_key("z")], Holder("c"), later + timedelta(hours=2), ttl_s=60)
 
 
 def test_a_session_that_ended_stands_in_nobodys_way(conn: Connection) -> None:
@@ -124,7 +124,7 @@ def test_a_session_that_ended_stands_in_nobodys_way(conn: Connection) -> None:
     _release(conn, "a")
     with pytest.raises(LockHeld):
         _take(conn, "c", "x")
-    sessions.end(conn, "b", "ended", NOW)
+    session_registry.end(conn, "b", "ended", NOW)
     _take(conn, "c", "x")
 
 
@@ -144,7 +144,7 @@ def test_a_holder_may_renew_what_others_wait_for(conn: Connection) -> None:
         _take(conn, "a", mine)
     with pytest.raises(LockHeld, match="came first"):
         _take(conn, "a", "src/*.py", "s*")
-    (renewed,) = locks.renew(conn, Holder("a"), NOW, extend_s=60, keys=[parse_key("src")], whole=True)
+    (renewed,) = lock_table.renew(conn, Holder("a"), NOW, extend_s=60, keys=[parse_key("src")], whole=True)
     assert renewed["expires_at"] == iso(NOW + timedelta(seconds=660))
 
 
@@ -188,7 +188,7 @@ def test_a_circle_that_an_edit_closed_is_broken_by_the_last_who_came(conn: Conne
     _take(conn, "c", "z")
     second = _wait(conn, "b", "z")
     lock_waits.stay(conn, second, NOW)
-    locks.hold(conn, [parse_key("z")], Holder("a"), "/elsewhere", NOW, ttl_s=600)
+    lock_table.hold(conn, [parse_key("z")], Holder("a"), "/elsewhere", NOW, ttl_s=600)
     lock_waits.stay(conn, first, NOW)
     with pytest.raises(LockHeld, match="would never end"):
         lock_waits.stay(conn, second, NOW)

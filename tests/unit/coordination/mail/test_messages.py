@@ -10,14 +10,14 @@ from sqlalchemy import Connection, func, select
 from corral.coordination.mail import addresses, mailbox, mailing, messages
 from corral.coordination.mail.addresses import Identity, RecipientNotFound
 from corral.coordination.mail.messages import Letter, QuotaExceeded
-from corral.coordination.sessions import registry as sessions
+from corral.coordination.sessions import registry as session_registry
 from corral.coordination.sessions.names import agent_name
 from corral.coordination.sessions.registry import Arrival
 from corral.errors import Conflict, CorralError, IdempotencyKeyConflict, InvalidInput, NotFound, NotPermitted
 from corral.models.instants import after, iso
 from corral.store import events, schema_coordination
 from corral.store.engine import search
-from corral.store.sessions import messages as rows
+from corral.store.sessions import messages as message_rows
 from corral.store.sessions import names, traces
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=timezone.utc)
@@ -27,7 +27,7 @@ ANN, BEN = Identity("a", "Ann"), Identity("b", "Ben")
 @pytest.fixture
 def conn(any_database: Connection) -> Connection:
     for session_id, name in (("a", "Ann"), ("b", "Ben"), ("c", "Cid")):
-        sessions.register(any_database, Arrival(session_id=session_id, agent_name=name), NOW)
+        session_registry.register(any_database, Arrival(session_id=session_id, agent_name=name), NOW)
     return any_database
 
 
@@ -131,12 +131,12 @@ def test_a_sender_has_a_quota_by_the_minute(conn: Connection, monkeypatch: pytes
 
 
 def test_mail_to_one_that_is_gone_bounces_and_is_there_when_it_comes_back(conn: Connection) -> None:
-    sessions.end(conn, "b", "ended", NOW)
+    session_registry.end(conn, "b", "ended", NOW)
     sent = messages.send(conn, ANN, _letter("Ben", "Cid"), NOW)
     assert sent.bounced == ["Ben"]
     (row,) = mailbox.inbox(conn, "b")
     assert row["state"] == "bounced"
-    sessions.register(conn, Arrival(session_id="b"), NOW)
+    session_registry.register(conn, Arrival(session_id="b"), NOW)
     assert "How are you?" in "".join(mailing.deliver(conn, "b", NOW))
 
 
@@ -161,18 +161,18 @@ def test_an_answer_goes_to_the_sender_in_the_thread_with_the_importance(conn: Co
 def test_an_id_that_is_anothers_name_gets_none_of_its_mail(conn: Connection) -> None:
     addresses.bind(conn, "c", "Boss", NOW)
     for name in ("Ben", "Boss"):
-        sessions.register(conn, Arrival(session_id=name, agent_name=f"Not{name}"), NOW)
+        session_registry.register(conn, Arrival(session_id=name, agent_name=f"Not{name}"), NOW)
         messages.send(conn, ANN, _letter(name), NOW)
         assert _subjects(conn, name) == []
     assert _subjects(conn, "b") == _subjects(conn, "c") == ["Hello"]
-    sessions.end(conn, "b", "ended", NOW)
+    session_registry.end(conn, "b", "ended", NOW)
     messages.send(conn, ANN, _letter("Ben", subject="Once it is gone, the id is an address"), NOW)
     assert len(_subjects(conn, "Ben")) == 1
-    sessions.end(conn, "Ben", "ended", NOW)
+    session_registry.end(conn, "Ben", "ended", NOW)
     with pytest.raises(Conflict):
         addresses.bind(conn, "c", "Ben", NOW)
-    sessions.register(conn, Arrival(session_id="dead", agent_name="Dead"), NOW)
-    sessions.end(conn, "dead", "ended", NOW)
+    session_registry.register(conn, Arrival(session_id="dead", agent_name="Dead"), NOW)
+    session_registry.end(conn, "dead", "ended", NOW)
     with pytest.raises(Conflict):
         addresses.bind(conn, "c", "DEAD", NOW)
 
@@ -217,9 +217,9 @@ def test_a_receipt_keeps_its_first_times_and_is_the_recipients_own(conn: Connect
 
 
 def test_a_sender_is_told_what_is_stored(conn: Connection) -> None:
-    sessions.end(conn, "c", "ended", NOW)
+    session_registry.end(conn, "c", "ended", NOW)
     sent = messages.send(conn, ANN, _letter("Ben", cc=("Cid",)), NOW)
-    assert sent.recipients == rows.recipients(conn, sent.message["seq"])
+    assert sent.recipients == message_rows.recipients(conn, sent.message["seq"])
     assert [one["state"] for one in sent.recipients] == ["queued", "bounced"]
 
 
@@ -266,13 +266,13 @@ def test_a_name_has_one_holder_and_passes_on_with_its_unread_mail_when_that_one_
     for taken in ("Sisyphus", "cID"):
         with pytest.raises(Conflict):
             addresses.bind(conn, "b", taken, NOW)
-    sessions.end(conn, "a", "ended", NOW)
+    session_registry.end(conn, "a", "ended", NOW)
     addresses.bind(conn, "c", "Sisyphus", NOW)
     assert _subjects(conn, "c") == ["for the role"]
     assert _subjects(conn, "a") == ["for Ann"]
     addresses.bind(conn, "c", "Ann", NOW)
     assert _subjects(conn, "c") == ["for Ann", "for the role"]
-    assert sessions.find(conn, "Ann.1")["session_id"] == "a", "who it was is still told apart"
+    assert session_registry.find(conn, "Ann.1")["session_id"] == "a", "who it was is still told apart"
     for wrong in ("All", "corral", "a b", "", "x" * 65):
         with pytest.raises(CorralError):
             addresses.bind(conn, "c", wrong, NOW)
@@ -283,8 +283,8 @@ def test_no_session_arrives_under_a_name_that_means_another(conn: Connection, ch
     addresses.bind(conn, "c", "Sisyphus", NOW)
     for arrival in (Arrival(session_id="d", agent_name=chosen), Arrival(session_id="a", agent_name=chosen)):
         with pytest.raises((Conflict, InvalidInput)):
-            sessions.register(conn, arrival, NOW)
-    person = sessions.register(conn, Arrival(session_id="p", agent_type="person", agent_name=chosen), NOW)
+            session_registry.register(conn, arrival, NOW)
+    person = session_registry.register(conn, Arrival(session_id="p", agent_type="person", agent_name=chosen), NOW)
     assert names.holders(conn, person["agent_name"]) == [person]
     sent = messages.send(conn, ANN, _letter("sisyphus", "Ben"), NOW)
     assert {one["session_id"] for one in sent.recipients} == {"b", "c"}
@@ -293,7 +293,7 @@ def test_no_session_arrives_under_a_name_that_means_another(conn: Connection, ch
 def test_a_name_that_is_found_is_nobody_elses_in_any_case(conn: Connection) -> None:
     first = agent_name(lambda _name: False, "seed")
     addresses.bind(conn, "c", first.lower(), NOW)
-    assert sessions.register(conn, Arrival(session_id="seed"), NOW)["agent_name"] != first
+    assert session_registry.register(conn, Arrival(session_id="seed"), NOW)["agent_name"] != first
 
 
 @pytest.mark.parametrize("chosen", ["Ben", "ben"])
@@ -302,18 +302,18 @@ def test_who_arrives_under_the_name_of_one_that_is_gone_gets_its_unread_mail(con
     for letter in (_letter("Ben", importance="urgent"), _letter("Boss", subject="for the role")):
         messages.send(conn, ANN, letter, NOW)
     assert mailing.hold(conn, "b", NOW) is not None
-    sessions.end(conn, "b", "ended", NOW)
-    sessions.register(conn, Arrival(session_id="d", agent_name=chosen), NOW)
+    session_registry.end(conn, "b", "ended", NOW)
+    session_registry.register(conn, Arrival(session_id="d", agent_name=chosen), NOW)
     assert _subjects(conn, "d") == ["Hello"] and _subjects(conn, "b") == ["for the role"]
     assert mailing.hold(conn, "d", NOW) is not None
-    sessions.register(conn, Arrival(session_id="d", agent_name="boss"), NOW)
+    session_registry.register(conn, Arrival(session_id="d", agent_name="boss"), NOW)
     assert _subjects(conn, "d") == ["for the role", "Hello"]
     for address in ("Boss", "BOSS"):
         assert addresses.known(conn, address)["session_id"] == "d"
 
 
 def test_a_blind_copy_is_known_to_its_recipient_and_its_sender_only(conn: Connection) -> None:
-    sessions.end(conn, "c", "ended", NOW)
+    session_registry.end(conn, "c", "ended", NOW)
     messages.send(conn, ANN, _letter("Ben", bcc=("Cid",)), NOW)
     search.learn(conn, "messages")
     for asker, found in (("c", 1), ("a", 1), ("b", 0), (None, 0)):
@@ -327,4 +327,4 @@ def test_a_blind_copy_is_known_to_its_recipient_and_its_sender_only(conn: Connec
 def test_of_two_names_of_one_instant_a_session_goes_by_its_own(conn: Connection) -> None:
     for name in ("BraveRidge", "Ann"):
         names.bind(conn, {"name": name, "session_id": "a", "registered_at": iso(NOW)})
-    assert traces.called(conn, sessions.find(conn, "a")) == "Ann"
+    assert traces.called(conn, session_registry.find(conn, "a")) == "Ann"

@@ -13,9 +13,9 @@ from sqlalchemy import Connection
 from corral.coordination.mail import mailbox, mailing, messages
 from corral.coordination.mail.addresses import Identity
 from corral.coordination.mail.messages import Letter
-from corral.coordination.sessions import registry as sessions
+from corral.coordination.sessions import registry as session_registry
 from corral.coordination.sessions.registry import Arrival
-from corral.store.sessions import messages as rows
+from corral.store.sessions import messages as message_rows
 from tests.steps import only_sqlite, steps
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=timezone.utc)
@@ -25,7 +25,7 @@ ANN, BEN = Identity("a", "Ann"), Identity("b", "Ben")
 @pytest.fixture
 def conn(any_database: Connection) -> Connection:
     for session_id, name in (("a", "Ann"), ("b", "Ben"), ("c", "Cid")):
-        sessions.register(any_database, Arrival(session_id=session_id, agent_name=name), NOW)
+        session_registry.register(any_database, Arrival(session_id=session_id, agent_name=name), NOW)
     return any_database
 
 
@@ -106,8 +106,8 @@ def test_a_flood_is_counted_and_not_read(conn: Connection) -> None:
     messages.send(conn, ANN, _letter("Ben"), NOW)
     waits = mailing.waits(conn, "b")
     assert waits is not None and "61 unread messages" in waits and "60 of them urgent" in waits
-    assert [len(row["body"]) for row in rows.waiting(conn, "b")] == [3001] * 50 == [
-        len(row["body"]) for row in rows.holding(conn, "b")
+    assert [len(row["body"]) for row in message_rows.waiting(conn, "b")] == [3001] * 50 == [
+        len(row["body"]) for row in message_rows.holding(conn, "b")
     ]  # fmt: skip
     held = mailing.hold(conn, "b", NOW)
     assert held is not None and "59 more will follow." in held
@@ -121,7 +121,7 @@ def test_urgent_mail_holds_a_stop_once(conn: Connection) -> None:
     held = mailing.hold(conn, "b", NOW)
     assert held is not None and "stop the press" in held and "can wait" not in held
     assert mailing.hold(conn, "b", NOW) is None
-    assert rows.waiting(conn, "b")[0]["body"] == "can wait"
+    assert message_rows.waiting(conn, "b")[0]["body"] == "can wait"
     messages.send(conn, ANN, _letter("Ben", body="and again", importance="urgent"), NOW)
     mailing.deliver(conn, "b", NOW)
     held = mailing.hold(conn, "b", NOW)
@@ -132,7 +132,7 @@ def test_urgent_mail_holds_a_stop_once(conn: Connection) -> None:
 @only_sqlite
 def test_what_was_brought_is_not_looked_at_again(conn: Connection) -> None:
     def look() -> int:
-        asked = (rows.anything_waits, rows.waiting, rows.how_many_wait)
+        asked = (message_rows.anything_waits, message_rows.waiting, message_rows.how_many_wait)
         return sum(steps(conn, partial(ask, conn, "b")) for ask in asked)
 
     few = look()

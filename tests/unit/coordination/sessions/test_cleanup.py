@@ -19,10 +19,10 @@ from sqlalchemy import Connection
 from corral.app.session_sweep import end_silent
 from corral.config.model import Settings
 from corral.coordination.edits.runtime_state import RuntimeState
-from corral.coordination.locks import table as locks
+from corral.coordination.locks import table as lock_table
 from corral.coordination.locks.keys import parse_key
 from corral.coordination.locks.table import Holder
-from corral.coordination.sessions import registry as sessions
+from corral.coordination.sessions import registry as session_registry
 from corral.coordination.sessions.registry import Arrival, Cleaned
 from corral.errors import Conflict
 from corral.models.instants import iso
@@ -36,7 +36,7 @@ from corral.store.engine.database import Database
 from corral.store.migrate import open_schema
 from corral.store.sessions import handoffs as handoff_rows
 from corral.store.sessions import locks as lock_rows
-from corral.store.sessions import sessions as rows
+from corral.store.sessions import sessions as session_rows
 from corral.work.tasks import leases, tasks
 from corral.work.workers import session_end
 
@@ -71,19 +71,19 @@ class Fleet:
 
     def arrive(self, *names: str, **more: Any) -> None:
         for name in names:
-            self.db.write(lambda conn, name=name: sessions.register(conn, Arrival(name, **more), self.time))  # type: ignore[misc]
+            self.db.write(lambda conn, name=name: session_registry.register(conn, Arrival(name, **more), self.time))  # type: ignore[misc]
             self.db.write(
-                lambda conn, name=name: locks.acquire(  # type: ignore[misc]
+                lambda conn, name=name: lock_table.acquire(  # type: ignore[misc]
                     conn, [parse_key(f"{name}.py")], Holder(name), self.time, ttl_s=86_400
                 )
             )
 
     def beat(self, *names: str) -> None:
         for name in names:
-            self.db.write(lambda conn, name=name: sessions.alive(conn, Arrival(name), self.time))  # type: ignore[misc]
+            self.db.write(lambda conn, name=name: session_registry.alive(conn, Arrival(name), self.time))  # type: ignore[misc]
 
     def alive(self) -> set[str]:
-        return {row["session_id"] for row in self.db.read(rows.live)}
+        return {row["session_id"] for row in self.db.read(session_rows.live)}
 
     def held(self) -> set[str]:
         return {row["session_id"] for row in self.db.read(lambda conn: lock_rows.listing(conn, iso(self.time)))}
@@ -110,7 +110,7 @@ def test_who_was_silent_past_the_threshold_is_ended_and_nobody_else(fleet: Fleet
     fleet.passes(6 * MINUTE)
     assert clean(fleet) == Cleaned(agents=1, locks=1)
     assert (fleet.alive(), fleet.held()) == ({"alive"}, {"alive"})
-    dead = fleet.db.read(lambda conn: rows.get(conn, "dead"))
+    dead = fleet.db.read(lambda conn: session_rows.get(conn, "dead"))
     assert dead is not None and (dead["status"], dead["end_reason"]) == ("disconnected", "silent")
     left = fleet.db.read(lambda conn: handoff_rows.listing(conn, None, 5))
     assert [(row["session_id"], row["relevant_files"]) for row in left] == [("dead", ["dead.py"])]
@@ -146,7 +146,7 @@ def test_a_connection_is_no_sign_of_its_agent(fleet: Fleet) -> None:
     fleet.arrive("rests", client_pid=os.getpid())
     for name in ("hung", "alive", "rests"):
         fleet.witness.bridge_opened(f"bridge of {name}", name)
-    fleet.db.write(lambda conn: rows.change(conn, "rests", {"status": "idle"}))
+    fleet.db.write(lambda conn: session_rows.change(conn, "rests", {"status": "idle"}))
     fleet.passes(14 * MINUTE)
     fleet.beat("alive")
     fleet.passes(2 * MINUTE)

@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 
 from corral.coordination.mail import addresses
 from corral.coordination.sessions import discovery
-from corral.coordination.sessions import registry as sessions
+from corral.coordination.sessions import registry as session_registry
 from corral.coordination.sessions.registry import Arrival
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=timezone.utc)
@@ -20,7 +20,7 @@ TEAM = {"Boulder": ["python", "review"], "Sisyphus": ["planning"]}
 def conn(any_database: Connection) -> Connection:
     for session_id, name in (("a", "Ann"), ("b", "Ben"), ("s", "Sisyphus")):
         arrival = Arrival(session_id=session_id, agent_name=name, capabilities=("talk",))
-        sessions.register(any_database, arrival, NOW)
+        session_registry.register(any_database, arrival, NOW)
     return any_database
 
 

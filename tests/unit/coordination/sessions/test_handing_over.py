@@ -10,11 +10,11 @@ from sqlalchemy import Connection
 from corral.coordination.mail import mailing, messages
 from corral.coordination.mail.addresses import Identity
 from corral.coordination.mail.messages import Letter
-from corral.coordination.sessions import registry as sessions
+from corral.coordination.sessions import registry as session_registry
 from corral.coordination.sessions.registry import Arrival
 from corral.models.instants import iso
 from corral.models.states import SessionStatus
-from corral.store.sessions import messages as rows
+from corral.store.sessions import messages as message_rows
 from corral.store.sessions import sessions as session_rows
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=timezone.utc)
@@ -24,7 +24,7 @@ LATER = NOW + timedelta(seconds=5)
 @pytest.fixture
 def conn(any_database: Connection) -> Connection:
     for pid, name in enumerate(("a", "b", "c"), 100):
-        sessions.register(any_database, Arrival(session_id=name, agent_name=name.upper(), client_pid=pid), NOW)
+        session_registry.register(any_database, Arrival(session_id=name, agent_name=name.upper(), client_pid=pid), NOW)
     return any_database
 
 
@@ -43,7 +43,7 @@ def test_a_flood_of_notices_comes_in_parts_and_one_that_is_too_long_comes_alone(
         parts.append(part)
     assert [len(part) for part in parts] == [6, 2, 1, 20, 10]
     assert [text for part in parts for text in part] == [text[: session_rows.NOTICES_LENGTH] for text in texts]
-    assert not rows.anything_waits(conn, "b")
+    assert not message_rows.anything_waits(conn, "b")
 
 
 def test_what_was_not_heard_waits_again_and_what_was_heard_does_not(conn: Connection) -> None:
@@ -53,10 +53,10 @@ def test_what_was_not_heard_waits_again_and_what_was_heard_does_not(conn: Connec
     session_rows.notify(conn, "b", "a notice", iso(NOW))
     assert "| late" in str(mailing.hold(conn, "b", LATER))
     session_rows.take_notices(conn, "b", iso(LATER))
-    assert mailing.hold(conn, "b", LATER) is None and not rows.anything_waits(conn, "b")
-    rows.put_back(conn, "c", iso(NOW), iso(LATER))
-    assert not rows.anything_waits(conn, "b")
-    rows.put_back(conn, "b", iso(LATER), iso(LATER))
+    assert mailing.hold(conn, "b", LATER) is None and not message_rows.anything_waits(conn, "b")
+    message_rows.put_back(conn, "c", iso(NOW), iso(LATER))
+    assert not message_rows.anything_waits(conn, "b")
+    message_rows.put_back(conn, "b", iso(LATER), iso(LATER))
     assert session_rows.take_notices(conn, "b", iso(LATER)) == ["a notice"]
     held = str(mailing.hold(conn, "b", LATER))
     assert "| late" in held and "early" not in held
@@ -75,7 +75,7 @@ def test_urgent_mail_that_did_not_fit_holds_the_next_stop(conn: Connection) -> N
 
 def test_mail_is_found_by_the_client_of_its_reader_or_where_that_is_unknown_by_the_reader(conn: Connection) -> None:
     def found(clients: list[int], session_ids: list[str], *importances: str) -> list[tuple[object, ...]]:
-        return [tuple(row.values()) for row in rows.waited_for(conn, clients, session_ids, importances)]
+        return [tuple(row.values()) for row in message_rows.waited_for(conn, clients, session_ids, importances)]
 
     send(conn, "x", "high")
     assert found([101], [], "normal", "high") == [("b", 101, "active", iso(NOW))]

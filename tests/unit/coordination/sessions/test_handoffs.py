@@ -8,21 +8,21 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection
 
-from corral.coordination.locks import table as locks
+from corral.coordination.locks import table as lock_table
 from corral.coordination.locks.keys import parse_key
 from corral.coordination.locks.table import Holder
 from corral.coordination.mail import messages
 from corral.coordination.mail.addresses import Identity
 from corral.coordination.mail.messages import Letter
 from corral.coordination.sessions import handoffs
-from corral.coordination.sessions import registry as sessions
+from corral.coordination.sessions import registry as session_registry
 from corral.coordination.sessions.briefing import LIMIT, briefing
 from corral.coordination.sessions.registry import Arrival
 from corral.errors import InvalidInput, NotFound
 from corral.models.events import EventKind
 from corral.store import events, schema
 from corral.store.merges import merges as merge_rows
-from corral.store.sessions import handoffs as rows
+from corral.store.sessions import handoffs as handoff_rows
 from corral.store.sessions import sessions as session_rows
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=timezone.utc)
@@ -39,15 +39,15 @@ def conn(any_database: Connection) -> Connection:
 
 
 def arrive(conn: Connection, who: str, minute: float = 0, **more: Any) -> dict[str, Any]:
-    return sessions.register(conn, Arrival(session_id=who, **{"worktree": MAIN, **more}), at(minute))
+    return session_registry.register(conn, Arrival(session_id=who, **{"worktree": MAIN, **more}), at(minute))
 
 
 def hold(conn: Connection, who: str, *paths: str, minute: float = 0) -> None:
-    locks.acquire(conn, [parse_key(path) for path in paths], Holder(who), at(minute), ttl_s=3600)
+    lock_table.acquire(conn, [parse_key(path) for path in paths], Holder(who), at(minute), ttl_s=3600)
 
 
 def end(conn: Connection, who: str, minute: float = 0, reason: str = "ended") -> None:
-    assert sessions.end(conn, who, reason, at(minute)) is not None
+    assert session_registry.end(conn, who, reason, at(minute)) is not None
 
 
 def talk(conn: Connection, who: str, minute: float = 0) -> None:
@@ -122,10 +122,10 @@ def test_an_impossible_limit_is_refused(conn: Connection, limit: int) -> None:
 def test_one_is_found_by_the_beginning_of_its_id_if_only_one_is(conn: Connection) -> None:
     arrive(conn, "a")
     made = handoffs.write(conn, "a", "x", {}, NOW)
-    assert rows.get(conn, made["handoff_id"][:8])["summary"] == "x"
+    assert handoff_rows.get(conn, made["handoff_id"][:8])["summary"] == "x"
     for wrong in ("", "%", "_" * 8, "nothing"):
         with pytest.raises(NotFound):
-            rows.get(conn, wrong)
+            handoff_rows.get(conn, wrong)
 
 
 def test_an_unknown_session_writes_nothing(conn: Connection) -> None:
@@ -143,7 +143,7 @@ def test_an_unknown_session_writes_nothing(conn: Connection) -> None:
 def test_a_session_that_ends_leaves_what_is_known_of_it(conn: Connection, reason: str, told: str) -> None:
     arrive(conn, "a", agent_name="A", current_task="Fix the login")
     hold(conn, "a", "src/early.py")
-    locks.release(conn, [parse_key("src/early.py")], Holder("a"), at(1))
+    lock_table.release(conn, [parse_key("src/early.py")], Holder("a"), at(1))
     hold(conn, "a", "src/login.py", "api:GET /login")
     session_rows.change(conn, "a", {"last_words": "The reset still fails."})
     merge = _merge(conn, "a", "conflict", "src/login.py was changed by B")

@@ -9,12 +9,12 @@ import pytest
 from sqlalchemy import Connection
 
 from corral.coordination.sessions import memory
-from corral.coordination.sessions import registry as sessions
+from corral.coordination.sessions import registry as session_registry
 from corral.coordination.sessions.memory import Memory, Question
 from corral.coordination.sessions.registry import Arrival
 from corral.errors import InvalidInput
 from corral.models.instants import iso
-from corral.store.sessions import memories as rows
+from corral.store.sessions import memories as memory_rows
 from tests.steps import only_sqlite, steps
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=timezone.utc)
@@ -23,12 +23,14 @@ NOW = datetime(2026, 11, 21, 12, 0, tzinfo=timezone.utc)
 @pytest.fixture
 def conn(any_database: Connection) -> Connection:
     for name in ("a", "b"):
-        sessions.register(any_database, Arrival(session_id=name, agent_name=name.upper()), NOW)
+        session_registry.register(any_database, Arrival(session_id=name, agent_name=name.upper()), NOW)
     return any_database
 
 
 def tell(conn: Connection, summary: str, who: str = "a", days: float = 0, **more: Any) -> tuple[dict[str, Any], bool]:
-    row, is_new = memory.remember(conn, sessions.find(conn, who), Memory(summary, **more), NOW - timedelta(days=days))
+    row, is_new = memory.remember(
+        conn, session_registry.find(conn, who), Memory(summary, **more), NOW - timedelta(days=days)
+    )
     return row, is_new
 
 
@@ -145,8 +147,8 @@ def test_what_is_told_again_and_again_does_not_grow_without_end(conn: Connection
 
 @pytest.fixture
 def looked_at(monkeypatch: pytest.MonkeyPatch) -> int:
-    monkeypatch.setattr(rows, "LOOKED_AT", 100)
-    return rows.LOOKED_AT
+    monkeypatch.setattr(memory_rows, "LOOKED_AT", 100)
+    return memory_rows.LOOKED_AT
 
 
 def many(conn: Connection, number: int, what: str = "The build") -> None:
@@ -155,7 +157,7 @@ def many(conn: Connection, number: int, what: str = "The build") -> None:
               "lessons": ["use ccache"], "tags": ["build"], "times": 1}  # fmt: skip
     for one in range(number):
         at, name = iso(NOW - timedelta(minutes=number - one)), f"{what} {one}"
-        rows.create(conn, {**common, "memory_id": name, "digest": name, "summary": f"{name} is slow",
+        memory_rows.create(conn, {**common, "memory_id": name, "digest": name, "summary": f"{name} is slow",
                            "created_at": at, "seen_at": at})  # fmt: skip
 
 

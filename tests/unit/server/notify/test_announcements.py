@@ -10,7 +10,7 @@ from sqlalchemy import Connection, update
 
 from corral.config.model import Tasks
 from corral.coordination.mail import mailbox
-from corral.coordination.sessions import registry as sessions
+from corral.coordination.sessions import registry as session_registry
 from corral.coordination.sessions.registry import Arrival
 from corral.git.process.command import open_repository
 from corral.models.events import EventKind
@@ -34,7 +34,7 @@ def test_a_branch_that_shares_no_history_with_its_target_stops_no_letter(tmp_pat
     db = Database(tmp_path / "corral.db")
 
     def complete(conn: Connection) -> None:
-        sessions.register(conn, Arrival(session_id="boss"), NOW)
+        session_registry.register(conn, Arrival(session_id="boss"), NOW)
         (wanted,) = read_submissions([{"title": "t", "command": "true", "submitted_by": "boss"}])
         task = tasks.submit(conn, wanted, NOW, Tasks())["task_id"]
         conn.execute(update(task_table).values(status="completed", completed_at=iso(NOW)))

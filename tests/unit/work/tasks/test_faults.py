@@ -21,7 +21,7 @@ from corral.errors import (
 )
 from corral.models.blame import BLAME, Blame, blame_of, blame_of_error
 from corral.models.states import TaskStatus
-from corral.store.tasks import tasks as rows
+from corral.store.tasks import tasks as task_rows
 from corral.work.tasks import attempts
 from corral.work.tasks.attempts import Ending
 from corral.work.tasks.retry import judge_crash, judge_fault
@@ -125,7 +125,7 @@ def test_a_plain_commands_own_exit_code_is_tried_again_only_where_somebody_said_
         assert row is not None
         board.end(row, success=False, error_code=code, error_message="x")
         board.do(
-            lambda conn: rows.transition(conn, task_id, ("pending",), {"status": "cancelled", "completed_at": "x"})
+            lambda conn: task_rows.transition(conn, task_id, ("pending",), {"status": "cancelled", "completed_at": "x"})
         )
         history = board.detail(task_id)["history"]
         return [event["kind"] for event in history if event["kind"] in ("task.retried", "task.dead")]
@@ -147,7 +147,7 @@ def test_a_plain_commands_own_exit_code_is_tried_again_only_where_somebody_said_
 def die(board: Board, *running: Row, second: float) -> None:
     """The daemon dies with these running; the next one recovers."""
     for row in running:
-        found = board.do(lambda conn, row=row: rows.get(conn, row["task_id"]))
+        found = board.do(lambda conn, row=row: task_rows.get(conn, row["task_id"]))
         board.do(lambda conn, row=found: attempts.crash(conn, row, at(second), board.rules))
         board.do(lambda conn, row=row: attempts.resume(conn, row["task_id"], at(second), board.rules))
 
@@ -227,9 +227,9 @@ def test_a_clock_that_was_set_back_makes_nobody_wait_for_hours(board: Board) -> 
     row = board.claim(at(8 * 3600))
     assert row is not None
     fail_to_start(board, row, 8 * 3600)
-    latest = rows.latest_backoff
+    latest = task_rows.latest_backoff
     assert board.do(latest) > "2026-03-01T20"
-    board.do(lambda conn: rows.bound_backoffs(conn, "2026-03-01T12:05:00.000Z"))
+    board.do(lambda conn: task_rows.bound_backoffs(conn, "2026-03-01T12:05:00.000Z"))
     assert board.do(latest) == "2026-03-01T12:05:00.000Z"
     assert board.claim(at(300))["task_id"] == task_id  # type: ignore[index]
 

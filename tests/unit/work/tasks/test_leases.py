@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from corral.config.model import Settings
-from corral.coordination.sessions import registry as sessions
+from corral.coordination.sessions import registry as session_registry
 from corral.coordination.sessions.registry import Arrival
 from corral.errors import Conflict, LeaseLost
 from corral.models.instants import iso
@@ -26,7 +26,7 @@ class Yard(Board):
         return self.submit({"title": None, "command": None, "description": description, **item}, now=now)[0]
 
     def arrive(self, who: str, now: Any = START, **about: Any) -> None:
-        self.do(lambda conn: sessions.register(conn, Arrival(session_id=who, **about), now))
+        self.do(lambda conn: session_registry.register(conn, Arrival(session_id=who, **about), now))
 
     def get(self, who: str, now: Any = START, *types: str) -> Row | None:
         return self.do(lambda conn: leases.claim(conn, leases.claimant(conn, who), now, SETTINGS, task_types=types))
@@ -134,7 +134,7 @@ def test_a_lease_lasts_while_its_session_lives_however_long_the_machine_slept(ya
         assert yard.detail(task_id)["status"] == "running"
     row = yard.db.read(lambda conn: attempts.held(conn, task_id, 1))
     assert row["lease_expires_at"] == iso(at(31 * lease_s))
-    yard.do(lambda conn: sessions.end(conn, "a", "silent", at(31 * lease_s)))
+    yard.do(lambda conn: session_registry.end(conn, "a", "silent", at(31 * lease_s)))
     assert yard.keep(at(31 * lease_s)) == [task_id]
     with pytest.raises(LeaseLost):
         yard.complete(task_id, "a")
@@ -143,7 +143,7 @@ def test_a_lease_lasts_while_its_session_lives_however_long_the_machine_slept(ya
 def test_the_end_of_a_session_puts_its_work_on_offer_again_at_once(yard: Yard) -> None:
     task_id = yard.offer()
     yard.get("a")
-    yard.do(lambda conn: sessions.end(conn, "a", "process_gone", at(1)))
+    yard.do(lambda conn: session_registry.end(conn, "a", "process_gone", at(1)))
     assert yard.keep(at(1)) == [task_id]
     got = yard.get("b", at(1))
     assert got is not None and (got["attempts"], got["fencing_token"]) == (2, 2)
@@ -154,7 +154,7 @@ def test_a_silent_person_keeps_what_he_holds_until_the_lease_is_over(yard: Yard)
     yard.arrive("p", agent_type="person")
     task_id = yard.offer()
     yard.get("p")
-    yard.do(lambda conn: sessions.end(conn, "p", "silent", at(1000)))
+    yard.do(lambda conn: session_registry.end(conn, "p", "silent", at(1000)))
     assert yard.keep(at(1000)) == []
     assert yard.keep(at(SETTINGS.sessions.lease_s)) == [task_id]
 
@@ -164,7 +164,7 @@ def test_work_that_all_its_holders_left_is_dead_and_its_dependents_fail(yard: Ya
     child = yard.offer(wait_for=[task_id])
     for who in ("a", "b"):
         assert yard.get(who) is not None
-        yard.do(lambda conn, who=who: sessions.end(conn, who, "closed", at(1)))  # type: ignore[misc]
+        yard.do(lambda conn, who=who: session_registry.end(conn, who, "closed", at(1)))  # type: ignore[misc]
         yard.keep(at(1))
     detail = yard.detail(task_id)
     assert (detail["status"], detail["error_code"]) == ("dead", "holder_gone")

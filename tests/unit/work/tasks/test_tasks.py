@@ -163,7 +163,7 @@ def test_a_full_queue_refuses_and_a_repeated_submission_still_gets_its_answer(bo
 
 
 def test_ids_may_be_shortened_as_long_as_they_are_unique(board: Board) -> None:
-    from corral.store.tasks import tasks as rows
+    from corral.store.tasks import tasks as task_rows
 
     task_id = board.one()
 
@@ -175,10 +175,10 @@ def test_ids_may_be_shortened_as_long_as_they_are_unique(board: Board) -> None:
         with pytest.raises(NotFound):
             find(wrong)
     twin = task_id[:8] + "-0000-4000-8000-000000000000"
-    original = board.do(lambda conn: rows.get(conn, task_id))
+    original = board.do(lambda conn: task_rows.get(conn, task_id))
     assert original is not None
     copy = {key: value for key, value in original.items() if key != "seq"}
-    board.do(lambda conn: rows.create(conn, {**copy, "task_id": twin}, []))
+    board.do(lambda conn: task_rows.create(conn, {**copy, "task_id": twin}, []))
     with pytest.raises(InvalidInput, match="several"):
         find(task_id[:8])
     assert find(twin) == twin

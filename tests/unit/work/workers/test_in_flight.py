@@ -13,7 +13,7 @@ import pytest
 from corral.coordination.mail import mailing, messages
 from corral.coordination.mail.addresses import Identity
 from corral.coordination.mail.messages import Letter
-from corral.coordination.sessions import registry as sessions
+from corral.coordination.sessions import registry as session_registry
 from corral.coordination.sessions.registry import Arrival
 from corral.runners.protocol import Observation, Usage
 from corral.store.engine.database import Database
@@ -51,7 +51,9 @@ def db(tmp_path: Path) -> Iterator[Database]:
     open_schema(tmp_path / "db")
     database = Database(tmp_path / "db")
     for name in ("ann", "ben", "cid"):
-        database.write(lambda conn, name=name: sessions.register(conn, Arrival(name, agent_name=name.title()), NOW))  # type: ignore[misc]
+        database.write(
+            lambda conn, name=name: session_registry.register(conn, Arrival(name, agent_name=name.title()), NOW)
+        )  # type: ignore[misc]
     yield database
     database.close()
 

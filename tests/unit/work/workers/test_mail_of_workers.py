@@ -11,7 +11,7 @@ from corral.coordination.mail import mailing, messages
 from corral.coordination.mail.addresses import Identity, RecipientNotFound, identity
 from corral.coordination.mail.agent_mailboxes import take
 from corral.coordination.mail.messages import Letter
-from corral.coordination.sessions import registry as sessions
+from corral.coordination.sessions import registry as session_registry
 from corral.coordination.sessions.registry import Arrival
 from corral.coordination.sessions.teams import Teams
 from corral.store import announcements
@@ -27,7 +27,7 @@ class Office(Board):
 
     def begin(self, worker: str, agent: str | None = "Boulder") -> None:
         def enter(conn: Any) -> None:
-            sessions.register(conn, Arrival(session_id=worker, agent=agent), START)
+            session_registry.register(conn, Arrival(session_id=worker, agent=agent), START)
             if agent is not None:
                 take(conn, agent, worker, START)
 
@@ -64,7 +64,7 @@ def test_mail_to_a_member_or_its_role_reaches_each_of_its_workers_and_whoever_go
         office.begin(worker, agent)
     assert office.write("one", "bOULDER") == ["w1", "w2"]
     assert office.write("two", "Builder") == ["w1", "w2", "w3"]
-    office.do(lambda conn: sessions.register(conn, Arrival(session_id="person", agent_name="boulder"), START))
+    office.do(lambda conn: session_registry.register(conn, Arrival(session_id="person", agent_name="boulder"), START))
     assert office.write("three", "Boulder") == ["person", "w1", "w2"]
     assert (office.told("w1"), office.told("w3")) == (["one", "two", "three"], ["two"])
     with pytest.raises(RecipientNotFound):

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from corral.config.model import Settings
-from corral.coordination.locks import table as locks
+from corral.coordination.locks import table as lock_table
 from corral.coordination.locks.keys import parse_key
 from corral.coordination.locks.table import Holder
-from corral.coordination.sessions import registry as sessions
+from corral.coordination.sessions import registry as session_registry
 from corral.coordination.sessions.registry import SILENT, Arrival
 from corral.models.instants import iso
 from corral.store import events
@@ -37,7 +37,9 @@ class Inn(Board):
         task_id = self.submit({"title": None, "command": None, "description": f"for {who}", **work})[0]
         row = self.do(lambda conn: leases.claim(conn, leases.claimant(conn, who), START, SETTINGS))
         assert row is not None and row["task_id"] == task_id
-        self.do(lambda conn: locks.acquire(conn, [parse_key(f"{who}.py")], Holder(session_id=who), START, ttl_s=3600))
+        self.do(
+            lambda conn: lock_table.acquire(conn, [parse_key(f"{who}.py")], Holder(session_id=who), START, ttl_s=3600)
+        )
         return task_id
 
     def leave(self, who: str, reason: str = "ended", seconds: float = 1) -> Row | None:
@@ -114,7 +116,7 @@ def test_a_late_event_of_the_session_before_does_not_end_the_one_after_it(inn: I
     inn.arrive("old", client_pid=7, client_started=1.0)
     inn.arrive("new", client_pid=7, client_started=1.0)
     late = Arrival(session_id="old", client_pid=7, client_started=1.0)
-    inn.do(lambda conn: sessions.alive(conn, late, at(1)))
+    inn.do(lambda conn: session_registry.alive(conn, late, at(1)))
     assert inn.session("new")["status"] == "active"
 
 

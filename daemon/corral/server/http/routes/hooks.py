@@ -16,7 +16,7 @@ from starlette.types import Receive, Scope, Send
 from corral.app.runtime.services import Services
 from corral.config.model import Tasks as TaskRules
 from corral.coordination import hook_events
-from corral.coordination.sessions import registry as sessions
+from corral.coordination.sessions import registry as session_registry
 from corral.errors import DaemonUnreachable
 from corral.server.hooks import events as hooks
 from corral.server.http.routing import Routes
@@ -125,6 +125,6 @@ def _connection_ended(conn: Connection, session_id: str, now: datetime, rules: T
     row = session_rows.get(conn, session_id)
     return (
         row is not None
-        and row["agent_type"] == sessions.CONNECTION
+        and row["agent_type"] == session_registry.CONNECTION
         and session_end.end(conn, session_id, "closed", now, rules) is not None
     )

@@ -18,7 +18,7 @@ from corral.app.locks import EXTEND_S, MAX_KEYS, parse
 from corral.app.pages import MOST, page
 from corral.app.runtime.services import Services
 from corral.coordination.locks import stale_holders
-from corral.coordination.locks import table as locks
+from corral.coordination.locks import table as lock_table
 from corral.coordination.locks.table import Holder
 from corral.coordination.locks.waits import LockRequest
 from corral.coordination.mail import addresses
@@ -102,8 +102,8 @@ async def listing(
 ) -> Response:
     """The live locks, the oldest first."""
     now = services.now()
-    found = await services.store.read(lambda conn: page(locks.listing(conn, now, after=after, limit=limit), limit))
-    return answer(request, found, lambda row: {"after": locks.place(row)})
+    found = await services.store.read(lambda conn: page(lock_table.listing(conn, now, after=after, limit=limit), limit))
+    return answer(request, found, lambda row: {"after": lock_table.place(row)})
 
 
 @router.post("/acquire", status_code=201, hot=True)
@@ -118,7 +118,7 @@ async def acquire(services: Services, request: Request, wanted: Acquisition) -> 
     now = services.now()
 
     def take(conn: Connection, me: Speaker) -> tuple[str, list[LockRow], list[dict[str, Any]]]:
-        taken, refused = locks.acquire_each(
+        taken, refused = lock_table.acquire_each(
             conn,
             lock_request.keys,
             me.holder,
@@ -134,7 +134,7 @@ async def acquire(services: Services, request: Request, wanted: Acquisition) -> 
 
 def _told(name: str, taken: Sequence[LockRow], conflicts: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
     """The answer to a session about the locks that it got."""
-    own = [locks.wire({**row, "agent_name": name}) for row in taken]
+    own = [lock_table.wire({**row, "agent_name": name}) for row in taken]
     return {"success": not conflicts, "locks": own, **({"conflicts": list(conflicts)} if conflicts else {})}
 
 
@@ -154,7 +154,7 @@ async def renew(services: Services, wanted: Renewal) -> dict[str, Any]:
     now, keys = services.now(), parse(services, wanted.paths)
 
     def extend(conn: Connection, me: Speaker) -> tuple[str, list[RenewedLock]]:
-        return me.name, locks.renew(
+        return me.name, lock_table.renew(
             conn, me.holder, now, extend_s=wanted.extend_s, keys=keys, lock_ids=wanted.lock_ids, whole=True
         )
 
@@ -199,7 +199,7 @@ async def check(services: Services, asked: Keys) -> list[dict[str, Any]]:
     """For each key: whether an edit of it would be free, and who holds what overlaps it."""
     now, keys = services.now(), parse(services, asked.paths)
     me = Holder(session_id=asked.session_id or person())
-    return await services.store.read_inline(lambda conn: locks.standing(conn, keys, me, now))
+    return await services.store.read_inline(lambda conn: lock_table.standing(conn, keys, me, now))
 
 
 @router.post("/release", hot=True)
@@ -210,7 +210,7 @@ async def release(services: Services, given: Release) -> dict[str, Any]:
     def free(conn: Connection) -> list[str]:
         holder = speaker(conn, given.session_id, now).holder
         by = addresses.acting_for(conn, holder.session_id, given.caller or holder.session_id, person())
-        gone = locks.release(conn, keys, holder, now, by=by, lock_ids=given.lock_ids)
+        gone = lock_table.release(conn, keys, holder, now, by=by, lock_ids=given.lock_ids)
         return [row["file_path"] for row in gone]
 
     released = await audit.write(services, given.caller, free)

@@ -6,7 +6,7 @@ from typing import Any
 
 from corral.app import features as app_features
 from corral.app.pages import SHOWN_BYTES, page
-from corral.coordination.features import registry as features
+from corral.coordination.features import registry as feature_registry
 from corral.models.payload import Payload
 from corral.server.mcp.calls import Function, current, told
 
@@ -17,7 +17,7 @@ async def register_feature(
     resource_claims: list[str],
     title: str | None = None,
     branch_name: str | None = None,
-    merge_priority: int = features.USUAL_PRIORITY,
+    merge_priority: int = feature_registry.USUAL_PRIORITY,
     metadata: dict[str, Any] | None = None,
 ) -> Payload:
     """Register a line of work with the paths, globs and logical keys that it will change; again: replaces them."""
@@ -43,14 +43,14 @@ async def deregister_feature(feature_id: str, status: str = "completed") -> Payl
 @told
 async def get_feature(feature_id: str) -> Payload:
     """One feature: its claims, status, branch and who registered it."""
-    row = await current.get().services.store.read(lambda conn: features.detail(conn, feature_id))
+    row = await current.get().services.store.read(lambda conn: feature_registry.detail(conn, feature_id))
     return {"success": True, "feature": row}
 
 
 @told
 async def list_active_features() -> Payload:
     """Every feature whose claims count."""
-    found = await current.get().services.store.read(lambda conn: page(features.active(conn), size=SHOWN_BYTES))
+    found = await current.get().services.store.read(lambda conn: page(feature_registry.active(conn), size=SHOWN_BYTES))
     return {"success": True, "features": found.rows, **({"left_out": "The younger ones."} if found.more else {})}
 
 

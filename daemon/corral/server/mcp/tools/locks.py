@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 from corral.app import lock_waiting
 from corral.app.locks import parse
 from corral.app.pages import MOST, SHOWN_BYTES, Page, page
-from corral.coordination.locks import table as locks
+from corral.coordination.locks import table as lock_table
 from corral.coordination.locks.keys import LockKey
 from corral.coordination.locks.waits import LockRequest
 from corral.errors import CorralError, InvalidInput, LockHeld, NotPermitted
@@ -47,7 +47,7 @@ async def acquire_lock(
         return _failed(error, file_path, "invalid_file_path")
     ttl_s = (USUAL_TTL_MINUTES if ttl_minutes is None else ttl_minutes) * 60
     try:
-        locks.check_ttl(ttl_s)
+        lock_table.check_ttl(ttl_s)
     except InvalidInput as error:
         return _failed(error, file_path, "ttl_out_of_range")
     began = iso(services.now())
@@ -128,7 +128,7 @@ async def release_lock(file_path: str) -> Payload:
     except (InvalidInput, NotPermitted) as error:
         return {"action": None, **refusal(error), "file_path": file_path[:500], "reason": "invalid_file_path"}
     now = call.services.now()
-    released = await call.write(lambda conn, me: locks.release(conn, keys, me, now))
+    released = await call.write(lambda conn, me: lock_table.release(conn, keys, me, now))
     if not released:
         why = "lock_not_found_or_not_owner"
         return {"success": False, "action": None, "error": "not_found", "reason": why, "file_path": file_path}
@@ -143,13 +143,17 @@ async def check_locks(file_paths: list[str] | None = None, after: str | None = N
     keys = None if file_paths is None else await _keys(file_paths)
 
     def look(conn: Connection) -> Page:
-        found = locks.listing(conn, now, after=after, limit=MOST) if keys is None else locks.meeting(conn, keys, now)
+        found = (
+            lock_table.listing(conn, now, after=after, limit=MOST)
+            if keys is None
+            else lock_table.meeting(conn, keys, now)
+        )
         return page(coordinator_answers(conn, found), size=SHOWN_BYTES)
 
     found = await services.store.read(look)
     if not found.more:
         return listed(found.rows)
-    how = "ask for fewer paths" if keys else f"check_locks with after={locks.place(found.last)!r} goes on"
+    how = "ask for fewer paths" if keys else f"check_locks with after={lock_table.place(found.last)!r} goes on"
     return listed(found.rows, how)
 
 

@@ -18,7 +18,7 @@ from corral.server.mcp.registration import registered
 from corral.server.mcp.tools.mail import entry, shown
 from corral.server.mcp.tools.reservations import give_back, reserve
 from corral.store.sessions import locks as lock_rows
-from corral.store.sessions import mailbox as rows
+from corral.store.sessions import mailbox as mailbox_rows
 
 
 @raised
@@ -82,7 +82,7 @@ async def macro_prepare_thread(
 
 def _thread(conn: Connection, thread_id: str, examples: int) -> Payload:
     meant = mailbox.thread_of(conn, thread_id) or thread_id
-    last = (entry(row, bodies=True) for row in rows.thread(conn, meant, limit=examples))
+    last = (entry(row, bodies=True) for row in mailbox_rows.thread(conn, meant, limit=examples))
     told = {**threads.summary(conn, meant), "examples": page(last, size=SHOWN_BYTES).rows[::-1]}
     return {"thread_id": meant, **told}
 

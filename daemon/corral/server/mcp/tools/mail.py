@@ -19,7 +19,7 @@ from corral.models.payload import Payload
 from corral.models.states import RecipientRole
 from corral.server.mcp.acting import Text, Texts, act, is_agent_of, listed, look
 from corral.server.mcp.calls import Function, current, raised
-from corral.store.sessions import messages as rows
+from corral.store.sessions import messages as message_rows
 
 
 @raised
@@ -128,7 +128,7 @@ def shown(conn: Connection, session_id: str, mail: Iterable[Mapping[str, Any]], 
 
     found = page(told(), size=SHOWN_BYTES)
     if bodies:
-        rows.mark(conn, session_id, numbers[: len(found.rows)], ("injected_at",), iso(now))
+        message_rows.mark(conn, session_id, numbers[: len(found.rows)], ("injected_at",), iso(now))
     return found
 
 

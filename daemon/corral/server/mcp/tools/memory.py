@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 from corral.app.pages import SHOWN_BYTES, page
 from corral.coordination.locks.table import Holder
 from corral.coordination.sessions import memory
-from corral.coordination.sessions import registry as sessions
+from corral.coordination.sessions import registry as session_registry
 from corral.coordination.sessions.memory import Memory, Question
 from corral.models.payload import Payload
 from corral.server.mcp.calls import Function, current, told
@@ -30,7 +30,7 @@ async def remember(
     it, now = Memory(summary, event_type, details, outcome, lessons or (), tags or ()), call.services.now()
 
     def keep(conn: Connection, me: Holder) -> tuple[MemoryRow, bool]:
-        return memory.remember(conn, sessions.find(conn, me.session_id), it, now)
+        return memory.remember(conn, session_registry.find(conn, me.session_id), it, now)
 
     row, is_new = await call.write(keep)
     return {"success": True, "memory_id": row["memory_id"], "action": "created" if is_new else "deduplicated"}

@@ -13,11 +13,11 @@ from corral.errors import InvalidInput
 from corral.git.checkouts.status import changes
 from corral.git.process.command import open_checkout
 from corral.landing import requests
-from corral.models import merges as shapes
+from corral.models import merges as merge_shapes
 from corral.models.payload import Payload
 from corral.models.states import OPEN_MERGES
 from corral.server.mcp.calls import Function, current, told
-from corral.store.merges import merges as rows
+from corral.store.merges import merges as merge_rows
 from corral.store.sessions import sessions as session_rows
 
 
@@ -64,12 +64,12 @@ async def merge_status(merge_id: str | None = None, branch: str | None = None) -
         queue = await services.store.read(_queue)
         more = {"left_out": "The later ones in the queue."} if queue.more else {}
         return {"success": True, "merges": queue.rows, **more}
-    newest = merge_id or (await services.store.read(lambda conn: rows.newest_of(conn, str(branch))))["merge_id"]
+    newest = merge_id or (await services.store.read(lambda conn: merge_rows.newest_of(conn, str(branch))))["merge_id"]
     return {"success": True, **await services.work(lambda: requests.detail(services.db, newest))}
 
 
 def _queue(conn: Connection) -> Page:
-    return page(map(shapes.summary, rows.listing(conn, OPEN_MERGES, limit=MOST)), size=SHOWN_BYTES)
+    return page(map(merge_shapes.summary, merge_rows.listing(conn, OPEN_MERGES, limit=MOST)), size=SHOWN_BYTES)
 
 
 TOOLS: tuple[Function, ...] = (request_merge, merge_status)

@@ -14,11 +14,11 @@ from corral.app.locks import EXTEND_S, MAX_KEYS, parse
 from corral.app.projects import slug
 from corral.app.runtime.services import Services
 from corral.coordination.locks import stale_holders
-from corral.coordination.locks import table as locks
+from corral.coordination.locks import table as lock_table
 from corral.coordination.locks.keys import LockKey
 from corral.coordination.locks.table import Holder
 from corral.coordination.mail.addresses import Identity
-from corral.coordination.sessions import registry as sessions
+from corral.coordination.sessions import registry as session_registry
 from corral.errors import CorralError, InvalidInput, NotPermitted
 from corral.models.instants import iso
 from corral.models.payload import Payload
@@ -81,7 +81,7 @@ async def reserve(
     keys, wrong = await _read(paths)
 
     def take(conn: Connection, me: Identity, now: datetime) -> Payload:
-        taken, refused = locks.acquire_each(
+        taken, refused = lock_table.acquire_each(
             conn, list(keys.values()), _holder(conn, me), now, ttl_s=ttl_s, exclusive=exclusive, reason=reason or None
         )
         return {
@@ -150,7 +150,7 @@ async def give_back(
     (keys, _), lock_ids = await _read(_named(paths, EmptyPaths)), _named(ids, EmptyIds)
 
     def free(conn: Connection, me: Identity, now: datetime) -> Payload:
-        released = locks.release(conn, list(keys.values()), _holder(conn, me), now, lock_ids=lock_ids)
+        released = lock_table.release(conn, list(keys.values()), _holder(conn, me), now, lock_ids=lock_ids)
         return {"released": len({row["match_key"] for row in released}), "released_at": iso(now)}
 
     return await act(project_key, agent_name, free)
@@ -170,7 +170,7 @@ async def renew_file_reservations(
     renewed = await act(
         project_key,
         agent_name,
-        lambda conn, me, now: locks.renew(
+        lambda conn, me, now: lock_table.renew(
             conn, _holder(conn, me), now, extend_s=extend_seconds, keys=list(keys.values()), lock_ids=lock_ids
         ),
     )
@@ -206,7 +206,7 @@ async def force_release_file_reservation(
         )
         if taken:
             return {"released": 1, "released_at": iso(now), "reservation": _former(taken[0])}
-        own = locks.release(conn, (), holder, now, lock_ids=lock_ids)
+        own = lock_table.release(conn, (), holder, now, lock_ids=lock_ids)
         if own:
             return {"released": 1, "released_at": iso(now), "reservation": _granted(own[0])}
         return {"released": 0, "already_released": True}
@@ -226,9 +226,11 @@ async def check_file_reservation_conflicts(paths: Texts, project_key: Text = "",
     me = await act(project_key, agent_name, lambda conn, me, _now: _holder(conn, me))
 
     def look(conn: Connection) -> Payload:
-        found = locks.blockers(conn, list(keys.values()), me, now, exclusive=True)
+        found = lock_table.blockers(conn, list(keys.values()), me, now, exclusive=True)
         nobody = Holder("")
-        touched = {row["lock_id"]: row for key in keys.values() for row in locks.overlapping(conn, key, nobody, now)}
+        touched = {
+            row["lock_id"]: row for key in keys.values() for row in lock_table.overlapping(conn, key, nobody, now)
+        }
         conflicts = [*_conflicts(conn, keys, found), *wrong]
         held = {(row["session_id"], row["file_path"]) for rows_of_key in found.values() for row in rows_of_key}
         return {
@@ -253,7 +255,7 @@ def _holder(conn: Connection, me: Identity) -> Holder:
     if row is None:
         return Holder(me.session_id)
     # A subagent works for its parent. The agents of one connection only share it: to each other they are anybody.
-    parent = row["parent_session_id"] if row["agent_type"] != sessions.CONNECTION else None
+    parent = row["parent_session_id"] if row["agent_type"] != session_registry.CONNECTION else None
     return Holder(me.session_id, task_id=row["task_id"], kin=(parent,) if parent else ())
 
 

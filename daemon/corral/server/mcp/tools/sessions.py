@@ -8,7 +8,7 @@ from corral.app import session_sweep
 from corral.app.pages import SHOWN_BYTES, Page, page
 from corral.coordination.locks.table import Holder
 from corral.coordination.sessions import discovery
-from corral.coordination.sessions import registry as sessions
+from corral.coordination.sessions import registry as session_registry
 from corral.coordination.sessions.registry import Arrival
 from corral.errors import InvalidInput
 from corral.models.payload import Payload
@@ -40,7 +40,7 @@ async def register_session(
     able, now = discovery.check_capabilities(capabilities or ()), call.services.now()
 
     def enter(conn: Connection, me: Holder) -> Payload:
-        before = sessions.find(conn, me.session_id)
+        before = session_registry.find(conn, me.session_id)
         arrival = Arrival(
             session_id=me.session_id,
             agent_type=before["agent_type"],
@@ -48,10 +48,10 @@ async def register_session(
             capabilities=able,
             current_task=current_task,
         )
-        row = sessions.register(conn, arrival, now)
+        row = session_registry.register(conn, arrival, now)
         if capabilities == []:  # said, and none
-            row = sessions.change(conn, me.session_id, {"capabilities": []})
-        return sessions.wire(row)
+            row = session_registry.change(conn, me.session_id, {"capabilities": []})
+        return session_registry.wire(row)
 
     row = await call.write(enter)
     call.services.changes.announce()
@@ -71,7 +71,7 @@ async def discover_agents(capability: str | None = None, status: str | None = No
 
     def look(conn: Connection) -> Page:
         found = discovery.discover(conn, capability, status, services.teams().capabilities)
-        shown = ({**sessions.wire(row), "names": row["names"]} for row in found)
+        shown = ({**session_registry.wire(row), "names": row["names"]} for row in found)
         return page(({name: agent[name] for name in _SHOWN} for agent in shown), size=SHOWN_BYTES)
 
     agents = await services.store.read(look)

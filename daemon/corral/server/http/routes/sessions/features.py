@@ -12,18 +12,18 @@ from corral.app import features as app_features
 from corral.app.actor import Actor
 from corral.app.pages import BYTES, MOST, following, page
 from corral.app.runtime.services import Services
-from corral.coordination.features import registry as features
+from corral.coordination.features import registry as feature_registry
 from corral.models.states import FeatureStatus
 from corral.server.http.pages import answer
 from corral.server.http.routing import Routes
 
 router = Routes("features", "/features")
 
-FeatureId = Annotated[str, Field(min_length=1, max_length=features.MAX_ID, examples=["FEAT-123"])]
+FeatureId = Annotated[str, Field(min_length=1, max_length=feature_registry.MAX_ID, examples=["FEAT-123"])]
 Claims = Annotated[
     list[str],
     Field(
-        max_length=features.MAX_CLAIMS,
+        max_length=feature_registry.MAX_CLAIMS,
         examples=[["api:GET /v1/users", "db:schema:users", "src/api/**"]],
         description="Paths, globs and logical keys, as locks have them.",
     ),
@@ -38,7 +38,7 @@ class Registration(BaseModel):
     resource_claims: Claims
     title: str | None = None
     branch_name: str | None = None
-    merge_priority: int = Field(features.USUAL_PRIORITY, ge=-1000, le=1000)
+    merge_priority: int = Field(feature_registry.USUAL_PRIORITY, ge=-1000, le=1000)
     metadata: dict[str, Any] = Field(default_factory=dict)
     session_id: Caller = None
 
@@ -65,10 +65,14 @@ async def listing(
     services: Services,
     request: Request,
     limit: Annotated[int, Field(ge=1, le=MOST)] = MOST,
-    after: Annotated[str | None, Field(max_length=features.MAX_ID, description="The id of the last one known.")] = None,
+    after: Annotated[
+        str | None, Field(max_length=feature_registry.MAX_ID, description="The id of the last one known.")
+    ] = None,
 ) -> Response:
     """The active features, oldest first."""
-    found = await services.store.read(lambda conn: page(following(features.active(conn), "feature_id", after), limit))
+    found = await services.store.read(
+        lambda conn: page(following(feature_registry.active(conn), "feature_id", after), limit)
+    )
     return answer(request, found, lambda row: {"after": row["feature_id"]})
 
 
@@ -100,4 +104,4 @@ async def analyze(services: Services, asked: Question) -> dict[str, Any]:
 @router.get("/{feature_id:path}")
 async def detail(services: Services, feature_id: str) -> dict[str, Any]:
     """One feature, whether active or not."""
-    return await services.store.read(lambda conn: features.detail(conn, feature_id))
+    return await services.store.read(lambda conn: feature_registry.detail(conn, feature_id))

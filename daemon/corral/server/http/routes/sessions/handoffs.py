@@ -15,7 +15,7 @@ from corral.coordination.sessions import handoffs
 from corral.server.http.pages import named
 from corral.server.http.routing import Routes
 from corral.store.rows.records import HandoffRow
-from corral.store.sessions import handoffs as rows
+from corral.store.sessions import handoffs as handoff_rows
 
 router = Routes("handoffs", "/handoffs")
 Items = Annotated[
@@ -50,7 +50,7 @@ async def listing(
 @router.get("/{handoff_id}")
 async def detail(services: Services, handoff_id: str) -> dict[str, Any]:
     """One handoff, by its id or the beginning of it."""
-    return handoffs.wire(await services.store.read(lambda conn: rows.get(conn, handoff_id)))
+    return handoffs.wire(await services.store.read(lambda conn: handoff_rows.get(conn, handoff_id)))
 
 
 @router.post("", status_code=201)

@@ -13,11 +13,11 @@ from corral.app.locks import MAX_KEYS, parse
 from corral.app.pages import SHOWN_BYTES, page
 from corral.app.projects import project_of
 from corral.app.runtime.services import Services
-from corral.coordination.locks import table as locks
+from corral.coordination.locks import table as lock_table
 from corral.coordination.locks.keys import LockKey
 from corral.coordination.mail import mailbox, mailing, threads
 from corral.coordination.mail.addresses import Identity
-from corral.coordination.sessions import registry as sessions
+from corral.coordination.sessions import registry as session_registry
 from corral.models.instants import iso
 from corral.models.payload import Payload
 from corral.server.http.routes.callers import Caller, act
@@ -25,7 +25,7 @@ from corral.server.http.routes.daemon import Project
 from corral.server.http.routes.sessions.sessions import Naming, give_name, whole
 from corral.server.http.routing import Routes
 from corral.store.sessions import locks as lock_rows
-from corral.store.sessions import mailbox as rows
+from corral.store.sessions import mailbox as mailbox_rows
 
 router = Routes("macros", "/macros")
 MOST_MAIL = 200
@@ -70,7 +70,7 @@ class Reserved(BaseModel):
     """The reserved paths, and the holders of the others."""
 
     success: Literal[True] = True
-    locks: list[Payload]
+    lock_table: list[Payload]
     conflicts: list[Payload]
 
 
@@ -133,7 +133,7 @@ async def prepare_thread(services: Services, said: Joining) -> Joined:
 
     def look(conn: Connection) -> Payload:
         meant = mailbox.thread_of(conn, said.thread_id) or said.thread_id
-        last = (mailing.wire(one) for one in rows.thread(conn, meant, limit=said.examples))
+        last = (mailing.wire(one) for one in mailbox_rows.thread(conn, meant, limit=said.examples))
         told = {**threads.summary(conn, meant), "examples": page(last, size=SHOWN_BYTES).rows[::-1]}
         return {"thread_id": meant, **told}
 
@@ -152,7 +152,7 @@ async def reservation_cycle(services: Services, said: Cycle) -> Cycled:
         before = {row["lock_id"] for row in lock_rows.listing(conn, iso(now), [me.holder.session_id])}
         held = _reserve(conn, keys, me, said, now, exclusive=said.exclusive)
         ids = [lock["lock_id"] for lock in held["locks"] if lock["lock_id"] not in before]
-        gone = locks.release(conn, (), me.holder, now, lock_ids=ids) if said.auto_release and ids else []
+        gone = lock_table.release(conn, (), me.holder, now, lock_ids=ids) if said.auto_release and ids else []
         return {**held, "released": [row["file_path"] for row in gone] if said.auto_release else None}
 
     return Cycled.model_validate(await act(services, said, turn))
@@ -160,7 +160,9 @@ async def reservation_cycle(services: Services, said: Cycle) -> Cycled:
 
 def _enter(conn: Connection, said: Entering, now: datetime) -> Speaker:
     """The session that begins, under the name that it wants."""
-    known = said.session_id or str(sessions.over_http(conn, "" if said.new else said.name or "", now)["session_id"])
+    known = said.session_id or str(
+        session_registry.over_http(conn, "" if said.new else said.name or "", now)["session_id"]
+    )
     me = speaker(conn, known, now)
     give_name(conn, known, me.name, said, now)
     return me
@@ -170,8 +172,10 @@ def _reserve(
     conn: Connection, keys: list[LockKey], me: Speaker, said: Reserving, now: datetime, *, exclusive: bool = True
 ) -> Payload:
     why = said.reason or None
-    taken, refused = locks.acquire_each(conn, keys, me.holder, now, ttl_s=said.ttl_s, exclusive=exclusive, reason=why)
-    own = [locks.wire({**row, "agent_name": me.name}) for row in taken]
+    taken, refused = lock_table.acquire_each(
+        conn, keys, me.holder, now, ttl_s=said.ttl_s, exclusive=exclusive, reason=why
+    )
+    own = [lock_table.wire({**row, "agent_name": me.name}) for row in taken]
     return {"locks": own, "conflicts": [row for found in refused.values() for row in found]}
 
 
@@ -179,7 +183,7 @@ async def _begun(services: Services, session_id: str, limit: int) -> Payload:
 
     def look(conn: Connection) -> Payload:
         mail = page(map(mailing.wire, mailbox.inbox(conn, session_id, limit=limit)), limit, size=SHOWN_BYTES)
-        session = whole(conn, sessions.find(conn, session_id), services.teams().capabilities)
+        session = whole(conn, session_registry.find(conn, session_id), services.teams().capabilities)
         return {"session": session, "inbox": mail.rows, "inbox_left_out": mail.cut}
 
     return {"project": await services.work(lambda: project_of(services)), **await services.store.read(look)}

@@ -13,7 +13,7 @@ from corral.app.actor import speaker
 from corral.app.pages import page
 from corral.app.runtime.services import Services
 from corral.coordination.sessions import memory
-from corral.coordination.sessions import registry as sessions
+from corral.coordination.sessions import registry as session_registry
 from corral.coordination.sessions.memory import Question
 from corral.server.http.pages import named
 from corral.server.http.routing import Routes
@@ -41,7 +41,7 @@ async def remember(services: Services, said: Memory) -> dict[str, Any]:
 
     def keep(conn: Connection) -> tuple[MemoryRow, bool, bool]:
         me = speaker(conn, said.session_id, now)
-        return (*memory.remember(conn, sessions.find(conn, me.holder.session_id), told, now), me.arrived)
+        return (*memory.remember(conn, session_registry.find(conn, me.holder.session_id), told, now), me.arrived)
 
     row, is_new, arrived = await services.store.write(keep)
     if arrived:

@@ -21,7 +21,7 @@ from corral.server.http.pages import answer
 from corral.server.http.routes.callers import Caller, act
 from corral.server.http.routing import Routes
 from corral.store.rows.mail import MessageRow
-from corral.store.sessions import messages as rows
+from corral.store.sessions import messages as message_rows
 
 router = Routes("messages", "/messages")
 
@@ -179,7 +179,7 @@ async def show(services: Services, message_id: str) -> dict[str, Any]:
 
 
 def _detail(conn: Connection, row: MessageRow) -> dict[str, Any]:
-    return {**mailing.wire(row), "recipients": mailing.receipts(rows.recipients(conn, row["seq"]))}
+    return {**mailing.wire(row), "recipients": mailing.receipts(message_rows.recipients(conn, row["seq"]))}
 
 
 @router.post("/{message_id}/reply", status_code=201)

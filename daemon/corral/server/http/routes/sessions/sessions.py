@@ -20,11 +20,11 @@ from corral.app.runtime.services import Services
 from corral.app.session_sweep import DEFAULT_THRESHOLD_MINUTES, MAX_THRESHOLD_MINUTES
 from corral.coordination.mail import addresses
 from corral.coordination.sessions import changesets, discovery
-from corral.coordination.sessions import registry as sessions
+from corral.coordination.sessions import registry as session_registry
 from corral.coordination.sessions.registry import Arrival, EndedSession
 from corral.errors import NotFound
 from corral.git import history
-from corral.models import merges as shapes
+from corral.models import merges as merge_shapes
 from corral.models.identifiers import LONGEST_SESSION_ID, new_id
 from corral.models.instants import iso
 from corral.models.payload import picked
@@ -79,7 +79,7 @@ async def listing(
 
     def look(conn: Connection) -> Page:
         found = discovery.everyone(conn, capability, [str(one) for one in status], of_team, after=after)
-        return page(({**sessions.wire(row), "names": row["names"]} for row in found), limit)
+        return page(({**session_registry.wire(row), "names": row["names"]} for row in found), limit)
 
     return answer(request, await services.store.read(look), lambda row: {"after": discovery.place(row)})
 
@@ -92,7 +92,7 @@ async def detail(services: Services, session_id: SessionId) -> dict[str, Any]:
     """
 
     def look(conn: Connection) -> tuple[dict[str, Any], changesets.Changesets]:
-        row = sessions.find(conn, session_id)
+        row = session_registry.find(conn, session_id)
         return whole(conn, row, services.teams().capabilities), changesets.of(conn, row["session_id"])
 
     shown, changes = await services.store.read(look)
@@ -100,7 +100,7 @@ async def detail(services: Services, session_id: SessionId) -> dict[str, Any]:
     submitted = await services.work(lambda: [_submitted(services, merge) for merge in merges])
     known = {commit["sha"]: commit for commits in submitted for commit in commits}
     commits = {**{commit["sha"]: commit for commit in changes["commits"]}, **known}
-    made = {"commits": [*commits.values()][-MOST_COMMITS:], "merges": [shapes.summary(merge) for merge in merges]}
+    made = {"commits": [*commits.values()][-MOST_COMMITS:], "merges": [merge_shapes.summary(merge) for merge in merges]}
     left_out = len(commits) - len(made["commits"]) + len(changes["merges"]) - len(merges)
     return {**shown, "changesets": {**made, **({"left_out": left_out} if left_out else {})}}
 
@@ -109,7 +109,7 @@ def whole(conn: Connection, row: SessionRow, of_team: discovery.Capabilities) ->
     """A session with the names that it goes by, and as what it registered them."""
     (able,) = discovery.able(conn, [row], of_team)
     registered = [_registration(one) for one in names.of_session(conn, row["session_id"])]
-    return {**sessions.wire(able), "names": able["names"], "registered": registered}
+    return {**session_registry.wire(able), "names": able["names"], "registered": registered}
 
 
 def _submitted(services: Services, merge: MergeRow) -> list[dict[str, Any]]:
@@ -156,7 +156,7 @@ async def register(services: Services, said: Registration) -> dict[str, Any]:
     services.nudge("sessions")
     if newcomer.client_pid is not None:  # another session of the same client is over: what it held has come free
         services.nudge("supervisor")
-    return {"success": True, **sessions.wire(row)}
+    return {"success": True, **session_registry.wire(row)}
 
 
 class Naming(BaseModel):
@@ -191,7 +191,7 @@ def give_name(conn: Connection, session_id: str, own: str, said: Naming, now: da
     """Give a session a name, or say what it is under one that it has; without one, under its ``own``."""
     about = said.model_dump(include={"program", "model", "task_description"}, exclude_none=True)
     if said.task_description:
-        sessions.change(conn, session_id, {"current_task": said.task_description})
+        session_registry.change(conn, session_id, {"current_task": said.task_description})
     called = addresses.unused(conn, said.name) if said.new else said.name or own
     return addresses.bind(conn, session_id, called, now, **about)
 
@@ -207,7 +207,7 @@ async def heartbeat(services: Services, session_id: SessionId) -> dict[str, Any]
 
     def beat(conn: Connection) -> None:
         if session_rows.touch(conn, session_id, iso(now)) is None:
-            sessions.register(conn, Arrival(session_id=session_id), now)
+            session_registry.register(conn, Arrival(session_id=session_id), now)
 
     await services.store.write(beat)
     return {"success": True, "session_id": session_id}

@@ -20,7 +20,7 @@ from corral.config import account, trust
 from corral.errors import CorralError, NotPermitted
 from corral.git import refs
 from corral.landing import approval, pauses, requests
-from corral.models import merges as shapes
+from corral.models import merges as merge_shapes
 from corral.models.states import OPEN_MERGES, MergeState
 from corral.observe.logs import logger
 from corral.server.http.logtail import FURTHEST, LogPart, follow
@@ -85,7 +85,7 @@ async def listing(
 
     def look(conn: Connection) -> Page:
         rows = merges.listing(conn, state, branch=branch, after=after, limit=limit)
-        return page(map(shapes.summary, pauses.explained(conn, rows)), limit)
+        return page(map(merge_shapes.summary, pauses.explained(conn, rows)), limit)
 
     return answer(request, await services.store.read(look), lambda row: {"after": row["merge_id"]})
 
@@ -110,7 +110,7 @@ async def retry(services: Services, merge_id: str, how: Again | None = None) -> 
         lambda: requests.retry(services.db, services.git, merge_id, now=now, follow_branch=follow_branch)
     )
     services.nudge("landing")
-    return shapes.summary(row)
+    return merge_shapes.summary(row)
 
 
 @router.get("/{merge_id}/approval")
@@ -136,7 +136,7 @@ async def approve(services: Services, merge_id: str, given: Approval) -> dict[st
     if CONFIG_IN_TREE in seen.paths:
         await services.work(lambda: _trust_settings(services, row))
     services.nudge("landing")
-    return shapes.summary(row)
+    return merge_shapes.summary(row)
 
 
 def _trust_settings(services: Services, merge: MergeRow) -> None:
@@ -162,7 +162,7 @@ async def cancel(services: Services, merge_id: str) -> dict[str, Any]:
     row = await services.work(lambda: requests.cancel(services.db, services.git, merge_id, on_settled=settled, now=now))
     services.nudge("landing")
     services.nudge("supervisor")
-    return shapes.summary(row)
+    return merge_shapes.summary(row)
 
 
 @router.post("/{merge_id}/dismiss")

@@ -17,7 +17,7 @@ from corral.app.actor import Actor
 from corral.app.pages import MOST, Page, page
 from corral.app.runtime.services import Services
 from corral.errors import InvalidInput, NotFound
-from corral.models import tasks as shapes
+from corral.models import tasks as task_shapes
 from corral.models.states import TaskStatus
 from corral.server.http.logtail import FURTHEST, LogPart, follow
 from corral.server.http.pages import answer
@@ -36,7 +36,7 @@ class Batch(BaseModel):
 class Reason(BaseModel):
     """Why; ``convention``: it ends ``failed``, with ``result.error_code`` "cancelled_by_orchestrator"."""
 
-    reason: shapes.Reason = "Cancelled."
+    reason: task_shapes.Reason = "Cancelled."
     convention: bool = False
 
 
@@ -46,9 +46,9 @@ class Claim(BaseModel):
     The same ``idempotency_key`` again gives the same task, while it is held.
     """
 
-    task_types: list[shapes.Short] = Field(default_factory=list, max_length=64)
-    session_id: shapes.Short | None = None
-    idempotency_key: shapes.Short | None = None
+    task_types: list[task_shapes.Short] = Field(default_factory=list, max_length=64)
+    session_id: task_shapes.Short | None = None
+    idempotency_key: task_shapes.Short | None = None
 
 
 class Completion(BaseModel):
@@ -56,8 +56,8 @@ class Completion(BaseModel):
 
     success: bool
     result: dict[str, Any] | None = None
-    error_message: shapes.Reason | None = None
-    session_id: shapes.Short | None = None
+    error_message: task_shapes.Reason | None = None
+    session_id: task_shapes.Short | None = None
 
 
 @router.post("", status_code=201, hot=True)
@@ -94,9 +94,9 @@ async def listing(
 
 
 @router.get("/{task_id}")
-async def read(services: Services, task_id: str) -> shapes.TaskRead:
+async def read(services: Services, task_id: str) -> task_shapes.TaskRead:
     """A task's state, input and result; reading changes nothing."""
-    return shapes.TaskRead.model_validate(await services.store.read(lambda conn: tasks.read(conn, task_id)))
+    return task_shapes.TaskRead.model_validate(await services.store.read(lambda conn: tasks.read(conn, task_id)))
 
 
 @router.get("/{task_id}/detail")
