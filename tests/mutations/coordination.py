@@ -104,7 +104,7 @@ MUTATIONS = (
          FOUND, "SESSION-1 SESSION-2"),
         ("a name's unread mail does not go with it", "    addresses.succeed(conn, name, before, session_id)", "    pass",
          "integration/mcp/test_shared_connection.py::test_a_name_is_taken_up_again_when_its_session_is_over", ""),
-        ("a hook is no sign of life", "return rows.beat(conn, arrival.session_id, iso(now)) or", "return rows.get(conn, arrival.session_id) or",
+        ("a hook is no sign of life", "return session_rows.beat(conn, arrival.session_id, iso(now)) or", "return session_rows.get(conn, arrival.session_id) or",
          "unit/coordination/sessions/test_cleanup.py::test_who_was_silent_past_the_threshold_is_ended_and_nobody_else", "HEARTBEAT-3"),
     ),
     *rows(
@@ -139,7 +139,7 @@ MUTATIONS = (
     ),
     *rows(
         "daemon/corral/coordination/features/registry.py",
-        ("a feature never ends", "ended = rows.end(conn, feature_id, status, iso(now))", "ended = None",
+        ("a feature never ends", "ended = feature_rows.end(conn, feature_id, status, iso(now))", "ended = None",
          f"{FEATURES}::test_a_feature_is_registered_judged_and_deregistered", "FEATURE-3"),
         ("a feature has no claims", "rows.replace_claims(conn, feature.feature_id, claims)", "rows.replace_claims(conn, feature.feature_id, [])",
          f"{FEATURES}::test_a_feature_is_registered_judged_and_deregistered", "FEATURE-1"),
@@ -151,7 +151,7 @@ MUTATIONS = (
     ),
     *rows(
         "daemon/corral/server/mcp/acting.py",
-        ("anybody speaks for a connected session", 'if row["agent_type"] != sessions.BY_HTTP:', "if False:",
+        ("anybody speaks for a connected session", 'if row["agent_type"] != session_registry.BY_HTTP:', "if False:",
          "integration/mcp/test_agent_mail.py::test_a_stored_conversation_of_an_agent_mail_client_plays_over_plain_http", "X4"),
     ),
     *rows(
