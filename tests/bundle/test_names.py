@@ -62,8 +62,10 @@ FUNCTIONS = {
     "doomed": "find_stale",
     "errand": "prompt_summary",
     "glance": "read_inline",
+    "heard": "note_session",
     "harvest": "collect",
     "obstacles": "blockers",
+    "place": "cursor, folder_of",
     "put_right": "roll_back",
     "say": "echo",
 }

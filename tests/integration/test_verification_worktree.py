@@ -43,7 +43,7 @@ def row(world: World) -> dict[str, object]:
 
 def test_it_has_a_row_of_its_own_kind_and_a_name_nobody_can_ask_for(world: World) -> None:
     assert world.merge(verify(world, "one"))["state"] == "landed"
-    place = verification_worktree.place(world.project)
+    place = verification_worktree.folder_of(world.project)
     assert place == world.root / ".corral" / "verify" / "1" and (place / "one.txt").exists()
     kept = row(world)
     assert (kept["purpose"], kept["state"], kept["path"]) == ("verify", "ready", str(place))
@@ -66,7 +66,7 @@ def test_a_worktree_that_a_person_calls_so_is_left_alone(world: World, name: str
 @pytest.mark.parametrize("take", REPLACED, ids=lambda take: take.__name__)
 def test_what_stands_in_its_place_is_not_touched_and_blames_no_change(world: World, take: Take) -> None:
     verify(world, "one")
-    place = verification_worktree.place(world.project)
+    place = verification_worktree.folder_of(world.project)
     kept = take(world.root, place)
     before = state(kept)
     merge = world.merge(verify(world, "two"))
@@ -89,7 +89,7 @@ def test_a_run_that_repoints_its_git_file_harms_nobody(world: World) -> None:
 
 def test_its_folder_may_be_deleted(world: World) -> None:
     verify(world, "one")
-    shutil.rmtree(verification_worktree.place(world.project))
+    shutil.rmtree(verification_worktree.folder_of(world.project))
     assert world.merge(verify(world, "two"))["state"] == "landed"
 
 
@@ -132,6 +132,6 @@ def test_two_projects_with_one_root_verify_apart(world: World, make_repo: Callab
     try:
         for one in (world, other):
             assert one.merge(verify(one, "one"))["state"] == "landed"
-        assert verification_worktree.place(world.project) != verification_worktree.place(other.project)
+        assert verification_worktree.folder_of(world.project) != verification_worktree.folder_of(other.project)
     finally:
         other.close()

@@ -35,7 +35,7 @@ def test_tasks_are_read_by_priority_and_age_whatever_becomes_of_the_one_before(a
     tasks.submit_batch(any_database, read_submissions(given), NOW, TaskRules())
     whole = tasks.listing(any_database)
     assert [row["title"] for row in whole[:3]] == ["t3", "t7", "t11"]
-    place = tasks.place(whole[14])
+    place = tasks.cursor(whole[14])
     task_rows.transition(any_database, whole[14]["task_id"], ("pending",), {"priority": 0})
     following = tasks.listing(any_database, after=place, limit=10)
     assert following == whole[15:25]

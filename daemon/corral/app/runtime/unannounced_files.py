@@ -47,7 +47,7 @@ class Unannounced:
 
     # -- sessions
 
-    def heard(self, session_id: str, at: datetime) -> bool:
+    def note_session(self, session_id: str, at: datetime) -> bool:
         """A session is heard; whether what it did before that is still to be looked at."""
         if session_id not in self._looks_left:
             return False

@@ -348,7 +348,7 @@ def _doing(found: Payload) -> str:
     return f" ({found['task'] or found['reason']})." if found["task"] or found["reason"] else "."
 
 
-def place(row: Payload) -> str:
+def cursor(row: Payload) -> str:
     """Where a lock stands in the list of all, the oldest first; for :func:`listing`."""
     return f"{row['acquired_at']},{row['lock_id']}"
 
@@ -357,7 +357,7 @@ def listing(conn: Connection, now: datetime, *, after: str | None, limit: int) -
     """So many live locks, as they are shown, the oldest first.
 
     Args:
-        after: Only those behind this :func:`place`.
+        after: Only those behind this :func:`cursor`.
 
     Raises:
         InvalidInput: ``after`` is none.

@@ -53,7 +53,7 @@ def everyone(
     """Sessions, those that are over too unless a status is asked for, the last to begin first.
 
     Args:
-        after: Only those behind this :func:`place`.
+        after: Only those behind this :func:`cursor`.
 
     Raises:
         InvalidInput: There is no such place.
@@ -67,7 +67,7 @@ def everyone(
     return (row for row in found if not capability or _can(row, capability))
 
 
-def place(row: Payload) -> str:
+def cursor(row: Payload) -> str:
     """Where a session stands in the list of all."""
     return f"{row['started_at']},{row['session_id']}"
 

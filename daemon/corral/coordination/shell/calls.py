@@ -100,7 +100,7 @@ def _walk(text: str, cwd: Path, depth: int) -> Iterator[Call]:
         if any(program(word) == "xargs" for word in command.words[:at]):
             words = [*words, *map(Word, stdin.split())]
         printed = _printed(words, stdin)
-        here = _place(places, script, command.scope)
+        here = _folder_of(places, script, command.scope)
         call = Call(words, here, environment)
         if call.name in ("cd", "pushd"):
             folders = [word for word in words[1:] if word.text == "-" or not word.text.startswith("-")]
@@ -113,7 +113,7 @@ def _walk(text: str, cwd: Path, depth: int) -> Iterator[Call]:
                 yield from _walk(inner, here, depth + 1)
 
 
-def _place(places: dict[int, Path], script: Script, scope: int) -> Path:
+def _folder_of(places: dict[int, Path], script: Script, scope: int) -> Path:
     unknown = []
     while scope not in places:
         unknown.append(scope)

@@ -61,7 +61,7 @@ class VerificationSlot:
     @property
     def path(self) -> Path:
         """The verification worktree's folder."""
-        return verification_worktree.place(self._project)
+        return verification_worktree.folder_of(self._project)
 
     @property
     def is_taken(self) -> bool:

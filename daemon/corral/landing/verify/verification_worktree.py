@@ -39,7 +39,7 @@ _KEPT = "corral-kept.json"
 _LIVE = (WorktreeState.ALLOCATING, WorktreeState.READY, WorktreeState.RECLAIMING)
 
 
-def place(project: Project, slot: str = "1") -> Path:
+def folder_of(project: Project, slot: str = "1") -> Path:
     """The folder of a verification worktree."""
     return project.home / VERIFY / slot
 
@@ -68,7 +68,7 @@ class VerificationWorktree:
     @property
     def path(self) -> Path:
         """Its folder."""
-        return place(self.project, self.slot)
+        return folder_of(self.project, self.slot)
 
     def lay_out(self, sha: str, now: datetime) -> Git:
         """Make the worktree hold exactly the files of a commit, beside those git ignores.

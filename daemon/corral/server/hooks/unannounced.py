@@ -286,7 +286,7 @@ def note_alive(project: Project) -> None:
 
 def note_heard(services: Services, event: HookEvent) -> None:
     """An event of a session came: what it did before, while it could not ask, is looked at."""
-    if services.unannounced.heard(event.actor, event.came_at):
+    if services.unannounced.note_session(event.actor, event.came_at):
         services.jobs["unannounced"].nudge()
 
 

@@ -25,7 +25,7 @@ async def locks_current() -> Any:
 
     found = await services.store.read(look)
     return contents(
-        found.rows, f"check_locks with after={lock_table.place(found.last)!r} goes on" if found.more else None
+        found.rows, f"check_locks with after={lock_table.cursor(found.last)!r} goes on" if found.more else None
     )
 
 

@@ -73,7 +73,7 @@ async def file_reservations(slug: str, active_only: bool = True, after: str = ""
 
     found, called = await look(slug, fetch)
     rows = [_reservation(row, called[row["session_id"]]) for row in found.rows]
-    return contents(rows, f"after={lock_table.place(found.last)}" if found.more else None)
+    return contents(rows, f"after={lock_table.cursor(found.last)}" if found.more else None)
 
 
 def _reservation(row: Payload, called: str) -> Payload:

@@ -285,7 +285,7 @@ def _begin_anew(project: Project, known: Identity | None, here: str, now: dateti
     for file in (project.token_file, project.daemon_json):
         file.unlink(missing_ok=True)
     owner = known["project_id"][:8] if known else "unknown"
-    verified = verification_worktree.place(project).parent
+    verified = verification_worktree.folder_of(project).parent
     if verified.exists() or verified.is_symlink():
         verified.rename(_free(verified.parent, f"{verified.name}.of-{owner}"))
     aside = _free(project.database.parent, f"{SET_ASIDE}{owner}")

@@ -92,7 +92,7 @@ def settle(conn: Connection, children: Sequence[ChildTask], now: datetime, *, un
         reason = _reason(culprit) if culprit is not None else None
         if (status, reason) == (child["status"], child["error_message"]):
             continue
-        moved = _place(conn, child, status, reason, now)
+        moved = _move_child(conn, child, status, reason, now)
         if moved and (status == TaskStatus.FAILED) != (child["status"] == TaskStatus.FAILED):
             changed.append(child["task_id"])
     return changed
@@ -128,7 +128,7 @@ def blocking_cycle(edges: Mapping[str, Sequence[str]]) -> list[str] | None:
     return None
 
 
-def _place(conn: Connection, child: ChildTask, status: TaskStatus, reason: str | None, now: datetime) -> bool:
+def _move_child(conn: Connection, child: ChildTask, status: TaskStatus, reason: str | None, now: datetime) -> bool:
     lost = reason is not None
     values: Columns = {
         "status": status,

@@ -124,7 +124,7 @@ def listing(
     """Tasks as a list shows them, with their ``outcome`` (:mod:`corral.models.outcomes`): highest priority first, then oldest.
 
     Args:
-        after: Only those behind this :func:`place`.
+        after: Only those behind this :func:`cursor`.
 
     Raises:
         InvalidInput: There is no such state, or no such place.
@@ -134,7 +134,7 @@ def listing(
             raise InvalidInput(
                 f"{status[:40]!r} is not a state of a task.", remedy=f"Use one of: {', '.join(TaskStatus.values())}."
             )
-    behind = _place(after) if after is not None else None
+    behind = _read_cursor(after) if after is not None else None
     rows = tasks.listing(conn, statuses=statuses, min_priority=min_priority, after=behind, limit=limit)
     found = {
         task_id: outcome
@@ -144,12 +144,12 @@ def listing(
     return [{**task_shapes.summary(row), "outcome": found[row["task_id"]]} for row in rows]
 
 
-def place(row: Payload) -> str:
+def cursor(row: Payload) -> str:
     """Where a task stands in the list, as it is shown there."""
     return f"{row['priority']},{row['task_id']}"
 
 
-def _place(text: str) -> tuple[int, str]:
+def _read_cursor(text: str) -> tuple[int, str]:
     priority, _, task_id = text.partition(",")
     if not priority.isdecimal() or len(priority) > 2 or not task_id:
         raise InvalidInput(f"Invalid cursor {text[:80]!r}.", remedy="Follow the `Link` header of the page before.")

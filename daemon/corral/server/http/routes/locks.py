@@ -103,7 +103,7 @@ async def listing(
     """The live locks, the oldest first."""
     now = services.now()
     found = await services.store.read(lambda conn: page(lock_table.listing(conn, now, after=after, limit=limit), limit))
-    return answer(request, found, lambda row: {"after": lock_table.place(row)})
+    return answer(request, found, lambda row: {"after": lock_table.cursor(row)})
 
 
 @router.post("/acquire", status_code=201, hot=True)

@@ -153,7 +153,7 @@ async def check_locks(file_paths: list[str] | None = None, after: str | None = N
     found = await services.store.read(look)
     if not found.more:
         return listed(found.rows)
-    how = "ask for fewer paths" if keys else f"check_locks with after={lock_table.place(found.last)!r} goes on"
+    how = "ask for fewer paths" if keys else f"check_locks with after={lock_table.cursor(found.last)!r} goes on"
     return listed(found.rows, how)
 
 

@@ -26,7 +26,7 @@ async def request_merge(branch: str | None = None, target: str | None = None, ta
     """Queue a branch (default: that of your worktree) for its target; what is committed lands once it verifies green."""
     call = current.get()
     services = call.services
-    me, worktree = await call.write(_place)
+    me, worktree = await call.write(_session_and_worktree)
     chosen, uncommitted = (branch, []) if branch else await services.work(lambda: _checked_out(worktree))
     answer = {"success": True, **await app_merges.submit(services, chosen, target, session_id=me, task_id=task_id)}
     if answer["merge_id"] is None:
@@ -37,7 +37,7 @@ async def request_merge(branch: str | None = None, target: str | None = None, ta
     return answer
 
 
-def _place(conn: Connection, me: Holder) -> tuple[str, str | None]:
+def _session_and_worktree(conn: Connection, me: Holder) -> tuple[str, str | None]:
     row = session_rows.get(conn, me.session_id)
     parent = session_rows.get(conn, row["parent_session_id"]) if row and row["parent_session_id"] else None
     return me.session_id, (row and row["worktree"]) or (parent and parent["worktree"])

@@ -81,7 +81,7 @@ async def listing(
         found = discovery.everyone(conn, capability, [str(one) for one in status], of_team, after=after)
         return page(({**session_registry.wire(row), "names": row["names"]} for row in found), limit)
 
-    return answer(request, await services.store.read(look), lambda row: {"after": discovery.place(row)})
+    return answer(request, await services.store.read(look), lambda row: {"after": discovery.cursor(row)})
 
 
 @router.get("/{session_id}")

@@ -90,7 +90,7 @@ async def listing(
         found = tasks.listing(conn, statuses=wanted, min_priority=min_priority, after=after, limit=limit)
         return page(found, limit)
 
-    return answer(request, await services.store.read(look), lambda row: {"after": tasks.place(row)})
+    return answer(request, await services.store.read(look), lambda row: {"after": tasks.cursor(row)})
 
 
 @router.get("/{task_id}")
