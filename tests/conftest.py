@@ -15,9 +15,10 @@ import pytest
 import yaml
 from sqlalchemy import Connection, Engine, create_engine
 
-from corral.store import schema_coordination
+from corral.models.events import Event
+from corral.store import events, schema_coordination
 from corral.store.engine import search
-from tests import postgres
+from tests import postgres, recorded
 from tests.coordinated import Coordinated
 
 GIT_ENV = {
@@ -48,6 +49,20 @@ def sealed(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFac
     with tempfile.TemporaryDirectory(prefix="corral-run-", dir="/tmp") as runtime:
         monkeypatch.setenv("XDG_RUNTIME_DIR", runtime)
         yield home
+
+
+@pytest.fixture(autouse=True)
+def typed_events(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Every event that a test records in this process is what its type says; of a daemon's, ``Coordinated.stop`` sees to it."""
+    record, seen = events.record, list[tuple[str, Any]]()
+
+    def noted(conn: Connection, at: Any, event: Any, **about: Any) -> None:
+        record(conn, at, event, **about)
+        seen.append((str(event[0]), event[1]) if isinstance(event, Event) else (str(event), {}))
+
+    monkeypatch.setattr(events, "record", noted)
+    yield
+    assert recorded.faults(seen) == []
 
 
 @pytest.fixture

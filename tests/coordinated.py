@@ -18,6 +18,7 @@ from corral.cli.project import trust as project_trust
 from corral.client.connection import Client
 from corral.config.paths import find_project
 from corral.errors import CorralError
+from tests import recorded
 
 DEADLINE_S = 45.0
 
@@ -111,13 +112,16 @@ class Coordinated:
         eventually(lambda: self.daemon_pid() != pid)
 
     def stop(self) -> None:
-        """Stop the daemon if one runs."""
+        """Stop the daemon if one runs; every event that it recorded is what its type says."""
         if not (self.root / ".corral").is_dir() and self.root.suffix != ".git":
             return
+        project = find_project(self.root)
         try:
-            stop_and_wait(find_project(self.root))  # as the command does, without a process for it
+            stop_and_wait(project)  # as the command does, without a process for it
         except CorralError:
             self.run("daemon", "stop", check=False)
+        faults = recorded.faults_in(project.database)
+        assert not faults, "\n".join(faults)
 
 
 def denied(answer: dict[str, Any]) -> str | None:

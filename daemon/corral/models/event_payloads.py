@@ -11,18 +11,18 @@ from __future__ import annotations
 from typing_extensions import NotRequired, TypedDict
 
 Nothing = TypedDict("Nothing", {})
-Reason = TypedDict("Reason", {"reason": "str | None"})
+Reason = TypedDict("Reason", {"reason": str | None})
 
 # -- tasks
-TaskAssigned = TypedDict("TaskAssigned", {"agent": str, "runner": str, "model": "str | None"})
+TaskAssigned = TypedDict("TaskAssigned", {"agent": str, "runner": str, "model": str | None})
 TaskClaimed = TypedDict("TaskClaimed", {"attempt": int, "token": int, "key": NotRequired[str]})
 TaskStarted = TypedDict("TaskStarted", {"pid": int})
-TaskCompleted = TypedDict("TaskCompleted", {"attempt": int, "head_sha": "str | None"})
+TaskCompleted = TypedDict("TaskCompleted", {"attempt": int, "head_sha": str | None})
 TaskSetback = TypedDict(
     "TaskSetback",
     {
-        "error_code": "str | None",
-        "error_message": "NotRequired[str | None]",
+        "error_code": str | None,
+        "error_message": NotRequired[str | None],
         "reason": NotRequired[str],  # of a cancellation
         "attempt": NotRequired[int],
         "delay_s": NotRequired[float],
@@ -35,11 +35,11 @@ TaskRetryRequested = TypedDict("TaskRetryRequested", {"was": str})
 TaskReprioritized = TypedDict("TaskReprioritized", {"from": int, "to": int})
 
 # -- merge requests and their targets
-MergeEnd = TypedDict("MergeEnd", {"reason": "str | None", "landed_sha": "str | None"})
+MergeEnd = TypedDict("MergeEnd", {"reason": str | None, "landed_sha": str | None})
 MergeHeld = TypedDict(
-    "MergeHeld", {"reason": str, "paths": NotRequired[list[str]], "checkout": "NotRequired[str | None]"}
+    "MergeHeld", {"reason": str, "paths": NotRequired[list[str]], "checkout": NotRequired[str | None]}
 )
-MergeRequeued = TypedDict("MergeRequeued", {"reason": "str | None", "tries": int, "not_before_at": "str | None"})
+MergeRequeued = TypedDict("MergeRequeued", {"reason": str | None, "tries": int, "not_before_at": str | None})
 MergeApproved = TypedDict("MergeApproved", {"head_sha": str, "paths": list[str]})
 TargetPaused = TypedDict("TargetPaused", {"target": str, "reason": str})
 TargetResumed = TypedDict("TargetResumed", {"target": str})
@@ -51,29 +51,29 @@ SessionChanged = TypedDict(
     {
         "agent_name": str,
         "status": str,
-        "current_task": "str | None",
+        "current_task": str | None,
         "capabilities": list[str],
-        "waiting_for": "str | None",
+        "waiting_for": str | None,
     },
     total=False,
 )
 SessionStalled = TypedDict("SessionStalled", {"last_heartbeat": str})
 SessionEnded = TypedDict("SessionEnded", {"reason": str, "released": list[str], "by": NotRequired[str]})
 Commit = TypedDict("Commit", {"sha": str, "subject": str})
-SessionCommitted = TypedDict("SessionCommitted", {"branch": "str | None", "commits": list[Commit]})
+SessionCommitted = TypedDict("SessionCommitted", {"branch": str | None, "commits": list[Commit]})
 IdentityRefused = TypedDict(
-    "IdentityRefused", {"session_id": "str | None", "agent_name": str, "caller": str}, total=False
+    "IdentityRefused", {"session_id": str | None, "agent_name": str, "caller": str}, total=False
 )
 
 # -- locks, edits and changes
 LockAcquired = TypedDict(
-    "LockAcquired", {"paths": list[str], "exclusive": bool, "automatic": bool, "checkout": "str | None"}
+    "LockAcquired", {"paths": list[str], "exclusive": bool, "automatic": bool, "checkout": str | None}
 )
 LockAwaited = TypedDict("LockAwaited", {"paths": list[str]})
 LockReleased = TypedDict("LockReleased", {"paths": list[str], "by": NotRequired[str]})
 LockExpired = TypedDict("LockExpired", {"path": str})
 LockViolated = TypedDict("LockViolated", {"path": str, "holder": str, "checkout": str})
-LockForceReleased = TypedDict("LockForceReleased", {"path": str, "by": str, "note": "str | None", "reasons": list[str]})
+LockForceReleased = TypedDict("LockForceReleased", {"path": str, "by": str, "note": str | None, "reasons": list[str]})
 LockConflict = TypedDict(
     "LockConflict",
     {
@@ -81,19 +81,19 @@ LockConflict = TypedDict(
         "file_path": str,
         "holder": str,
         "session_id": str,
-        "task": "str | None",
-        "task_id": "str | None",
-        "reason": "str | None",
+        "task": str | None,
+        "task_id": str | None,
+        "reason": str | None,
         "exclusive": bool,
         "automatic": bool,
         "waiting": bool,
-        "checkout": "str | None",
+        "checkout": str | None,
         "expires_at": str,
         "expires_in_s": int,
     },
 )
 CommandDenied = TypedDict(
-    "CommandDenied", {"kind": str, "holders": list[str], "files": list[str], "salvage_ref": "str | None"}
+    "CommandDenied", {"kind": str, "holders": list[str], "files": list[str], "salvage_ref": str | None}
 )
 ChangeAttributed = TypedDict(
     "ChangeAttributed", {"paths": list[str], "checkout": str, "evidence": str, "holder": NotRequired[str]}
@@ -114,4 +114,4 @@ FeatureDeregistered = TypedDict("FeatureDeregistered", {"feature_id": str, "stat
 # -- worktrees, the project
 WorktreeSalvaged = TypedDict("WorktreeSalvaged", {"ref": str, "files": list[str], "reason": str, "worktree": str})
 ProjectMoved = TypedDict("ProjectMoved", {"from": str, "to": str, "left": list[str]})
-DatabaseSetAside = TypedDict("DatabaseSetAside", {"file": str, "owner": "str | None"})
+DatabaseSetAside = TypedDict("DatabaseSetAside", {"file": str, "owner": str | None})
