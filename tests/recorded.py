@@ -45,7 +45,9 @@ def _fault(kind: str, data: Any) -> str | None:
     wrong = "no such kind"
     for adapter in _adapters().get(kind, ()):
         try:
-            adapter.validate_json(json.dumps(data))
+            adapter.validate_json(
+                json.dumps(data, ensure_ascii=False).encode(errors="replace")
+            )  # a name may be no UTF-8
         except ValidationError as error:
             wrong = str(error)
         else:

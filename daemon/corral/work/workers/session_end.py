@@ -53,11 +53,9 @@ def end_attempt(conn: Connection, session_id: str, status: str, now: datetime, r
     return end(conn, session_id, status, now, rules)
 
 
-def end_all(
-    conn: Connection, find_stale: Iterable[tuple[str, str]], now: datetime, rules: TaskRules
-) -> list[EndedSession]:
+def end_all(conn: Connection, stale: Iterable[tuple[str, str]], now: datetime, rules: TaskRules) -> list[EndedSession]:
     """End several, each given with the reason; returns what :func:`end` does of those that had not ended before."""
-    ended = (end(conn, session_id, reason, now, rules) for session_id, reason in find_stale)
+    ended = (end(conn, session_id, reason, now, rules) for session_id, reason in stale)
     return [row for row in ended if row is not None]
 
 

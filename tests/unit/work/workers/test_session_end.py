@@ -132,5 +132,5 @@ def test_a_person_who_fell_silent_keeps_his_task_and_one_who_left_does_not(inn: 
 
 def test_nothing_ends_a_session_by_another_way() -> None:
     package = Path(session_end.__file__).parents[2]
-    ending = [path.name for path in package.rglob("*.py") if re.search(r"\bsessions\.end\(", path.read_text())]
+    ending = [path.name for path in package.rglob("*.py") if re.search(r"\bsession_registry\.end\(", path.read_text())]
     assert ending == ["session_end.py"]

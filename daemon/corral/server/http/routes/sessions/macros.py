@@ -70,7 +70,7 @@ class Reserved(BaseModel):
     """The reserved paths, and the holders of the others."""
 
     success: Literal[True] = True
-    lock_table: list[Payload]
+    locks: list[Payload]
     conflicts: list[Payload]
 
 
