@@ -10,10 +10,10 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
+from corral.store.migrations.partial import create_partial_index
+
 revision = "0003"
 down_revision = "0002"
-branch_labels = None
-depends_on = None
 
 _KEPT = "session_id, seq, name, role, injected_at, held_at, read_at, acknowledged_at, bounced_at"
 
@@ -29,8 +29,8 @@ def upgrade() -> None:
     op.drop_table("message_recipients")
     op.create_table(
         "message_recipients",
-        sa.Column("session_id", sa.String(length=128), nullable=False),
-        sa.Column("seq", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("session_id", sa.String(length=128), sa.ForeignKey("agent_sessions.session_id"), primary_key=True),
+        sa.Column("seq", sa.Integer(), sa.ForeignKey("messages.seq"), autoincrement=False, primary_key=True),
         sa.Column("name", sa.String(length=128), nullable=False),
         sa.Column("role", sa.String(length=3), nullable=False),
         sa.Column("injected_at", sa.String(length=24), nullable=True),
@@ -38,29 +38,16 @@ def upgrade() -> None:
         sa.Column("read_at", sa.String(length=24), nullable=True),
         sa.Column("acknowledged_at", sa.String(length=24), nullable=True),
         sa.Column("bounced_at", sa.String(length=24), nullable=True),
-        sa.CheckConstraint("role IN ('to', 'cc', 'bcc')", name=op.f("ck_message_recipients_role")),
-        sa.ForeignKeyConstraint(["seq"], ["messages.seq"], name=op.f("fk_message_recipients_seq")),
-        sa.ForeignKeyConstraint(
-            ["session_id"], ["agent_sessions.session_id"], name=op.f("fk_message_recipients_session_id")
-        ),
-        sa.PrimaryKeyConstraint("session_id", "seq", name=op.f("pk_message_recipients")),
+        sa.CheckConstraint("role IN ('to', 'cc', 'bcc')", name="role"),
         sqlite_with_rowid=False,
     )
     op.execute(f"INSERT INTO message_recipients ({_KEPT}) SELECT {_KEPT} FROM kept")
     op.drop_table("kept")
-    op.create_index("ix_message_recipients_seq", "message_recipients", ["seq"], unique=False)
+    op.create_index("ix_message_recipients_seq", "message_recipients", ["seq"])
     waits = ["injected_at", "read_at", "acknowledged_at"]
-    nulls = sa.text(" AND ".join(f"{instant} IS NULL" for instant in waits))
-    op.create_index(
-        "ix_message_recipients_waiting",
-        "message_recipients",
-        ["session_id", *waits],
-        sqlite_where=nulls,
-        postgresql_where=nulls,
-    )
+    nulls = " AND ".join(f"{instant} IS NULL" for instant in waits)
+    create_partial_index("ix_message_recipients_waiting", "message_recipients", ["session_id", *waits], nulls)
     op.add_column("agent_sessions", sa.Column("heir_session_id", sa.String(length=128), nullable=True))
     deeds = "kind NOT IN ('lock.acquired', 'message.acknowledged', 'message.read', 'message.sent', 'session.changed')"
     op.drop_index("ix_events_session_id", "events")
-    op.create_index(
-        "ix_events_session_id", "events", ["session_id"], sqlite_where=sa.text(deeds), postgresql_where=sa.text(deeds)
-    )
+    create_partial_index("ix_events_session_id", "events", ["session_id"], deeds)

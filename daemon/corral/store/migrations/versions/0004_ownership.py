@@ -11,30 +11,26 @@ from alembic import op
 
 revision = "0004"
 down_revision = "0003"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
     op.create_table(
         "project_identity",
-        sa.Column("id", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("id", sa.Integer(), autoincrement=False, primary_key=True),
         sa.Column("project_id", sa.String(length=36), nullable=False),
         sa.Column("root", sa.Text(), nullable=False),
         sa.Column("common_dir", sa.Text(), nullable=False),
         sa.Column("folder_id", sa.String(length=48), nullable=False),
         sa.Column("created_at", sa.String(length=24), nullable=False),
-        sa.CheckConstraint("id = 1", name=op.f("ck_project_identity_single")),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_project_identity")),
+        sa.CheckConstraint("id = 1", name="single"),
     )
     op.create_table(
         "target_pauses",
-        sa.Column("target", sa.Text(), nullable=False),
+        sa.Column("target", sa.Text(), primary_key=True),
         sa.Column("reason", sa.Text(), nullable=False),
         sa.Column("failures", sa.Integer(), nullable=False),
         sa.Column("since_at", sa.String(length=24), nullable=False),
         sa.Column("look_at", sa.String(length=24), nullable=False),
-        sa.PrimaryKeyConstraint("target", name=op.f("pk_target_pauses")),
     )
     op.add_column("worktrees", sa.Column("folder_id", sa.String(length=48), nullable=True))
     op.add_column("merge_requests", sa.Column("approved_sha", sa.String(length=64), nullable=True))

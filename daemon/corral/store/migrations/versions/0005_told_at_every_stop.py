@@ -11,10 +11,10 @@ import json
 import sqlalchemy as sa
 from alembic import op
 
+from corral.store.migrations.partial import create_partial_index
+
 revision = "0005"
 down_revision = "0004"
-branch_labels = None
-depends_on = None
 
 OPEN = "('queued', 'verifying', 'held')"
 
@@ -23,11 +23,10 @@ def upgrade() -> None:
     op.add_column("agent_sessions", sa.Column("stalled_since_at", sa.String(length=24), nullable=True))
     op.create_table(
         "work_pause",
-        sa.Column("id", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("id", sa.Integer(), autoincrement=False, primary_key=True),
         sa.Column("reason", sa.Text(), nullable=True),
         sa.Column("since_at", sa.String(length=24), nullable=False),
-        sa.CheckConstraint("id = 1", name=op.f("ck_work_pause_single")),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_work_pause")),
+        sa.CheckConstraint("id = 1", name="single"),
     )
     op.add_column("merge_requests", sa.Column("replaced_by", sa.String(length=36), nullable=True))
     op.add_column("merge_requests", sa.Column("dismissed_at", sa.String(length=24), nullable=True))
@@ -36,15 +35,8 @@ def upgrade() -> None:
     op.execute(sa.update(sa.table("tasks", sa.column("retries_chosen"))).values(retries_chosen=True))
     _link_to_tasks()
     _end_older_requests()
-    waiting = sa.text(f"state IN {OPEN} AND replaced_by IS NULL")
-    op.create_index(
-        "uq_merge_requests_open_branch",
-        "merge_requests",
-        ["branch", "target"],
-        unique=True,
-        sqlite_where=waiting,
-        postgresql_where=waiting,
-    )
+    waiting = f"state IN {OPEN} AND replaced_by IS NULL"
+    create_partial_index("uq_merge_requests_open_branch", "merge_requests", ["branch", "target"], waiting, unique=True)
 
 
 def _link_to_tasks() -> None:

@@ -12,10 +12,10 @@ from typing import Any
 import sqlalchemy as sa
 from alembic import op
 
+from corral.store.migrations.partial import create_partial_index
+
 revision = "0006"
 down_revision = "0005"
-branch_labels = None
-depends_on = None
 
 MOVED = (
     "session_id", "lease_expires_at", "worktree_id", "branch", "base_sha", "head_sha", "pid", "pid_started", "progress",
@@ -90,8 +90,8 @@ def _create() -> None:
     outcomes = "'completed', 'failed', 'faulted', 'cancelled', 'interrupted', 'returned'"
     op.create_table(
         "attempts",
-        sa.Column("task_id", sa.String(length=36), nullable=False),
-        sa.Column("number", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("task_id", sa.String(length=36), sa.ForeignKey("tasks.task_id"), primary_key=True),
+        sa.Column("number", sa.Integer(), autoincrement=False, primary_key=True),
         sa.Column("session_id", sa.String(length=128), nullable=False),
         sa.Column("claim_key", sa.String(length=128), nullable=True),
         sa.Column("agent", sa.String(length=128), nullable=True),
@@ -114,20 +114,13 @@ def _create() -> None:
         sa.Column("outcome", sa.String(length=16), nullable=True),
         sa.Column("error_code", sa.String(length=64), nullable=True),
         sa.Column("error_message", sa.Text(), nullable=True),
-        sa.CheckConstraint(f"outcome IS NULL OR outcome IN ({outcomes})", name=op.f("ck_attempts_outcome")),
-        sa.CheckConstraint("(ended_at IS NULL) = (outcome IS NULL)", name=op.f("ck_attempts_ended")),
-        sa.CheckConstraint("(ended_at IS NULL) = (lease_expires_at IS NOT NULL)", name=op.f("ck_attempts_leased")),
-        sa.ForeignKeyConstraint(["task_id"], ["tasks.task_id"], name=op.f("fk_attempts_task_id")),
-        sa.PrimaryKeyConstraint("task_id", "number", name=op.f("pk_attempts")),
+        sa.CheckConstraint(f"outcome IS NULL OR outcome IN ({outcomes})", name="outcome"),
+        sa.CheckConstraint("(ended_at IS NULL) = (outcome IS NULL)", name="ended"),
+        sa.CheckConstraint("(ended_at IS NULL) = (lease_expires_at IS NOT NULL)", name="leased"),
         sqlite_with_rowid=False,
     )
-    is_open = sa.text("ended_at IS NULL")
-    op.create_index(
-        "uq_attempts_open", "attempts", ["task_id"], unique=True, sqlite_where=is_open, postgresql_where=is_open
-    )
-    op.create_index(
-        "ix_attempts_open_session_id", "attempts", ["session_id"], sqlite_where=is_open, postgresql_where=is_open
-    )
+    create_partial_index("uq_attempts_open", "attempts", ["task_id"], "ended_at IS NULL", unique=True)
+    create_partial_index("ix_attempts_open_session_id", "attempts", ["session_id"], "ended_at IS NULL")
 
 
 def _drop_columns() -> None:
