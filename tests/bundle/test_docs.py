@@ -131,8 +131,9 @@ def test_every_command_is_in_the_readme() -> None:
 
 @pytest.mark.req("FR-CLI-002")
 def test_every_command_has_a_help_page_with_examples_and_related_commands_that_exist() -> None:
-    assert set(pages.PAGES) == set(COMMANDS)
-    for name, (examples, related) in pages.PAGES.items():
+    assert set(pages.pages()) == set(COMMANDS)
+    for name, page in pages.pages().items():
+        examples, related = page["examples"], page["related"]
         assert related, name
         assert bool(examples) == (name in LEAVES), name
         for example in examples:
@@ -202,9 +203,9 @@ def test_a_help_page_shows_it_all(words: list[str]) -> None:
     elif path not in LEAVES:
         assert sections["Commands"] == list(COMMANDS[path].commands)
     else:
-        assert f"Examples:\n    corral {pages.PAGES[path][0][0]}\n" in shown
+        assert f"Examples:\n    corral {pages.pages()[path]['examples'][0]}\n" in shown
     if words:
-        assert f"See also: corral {pages.PAGES[path][1][0]}" in shown
+        assert f"See also: corral {pages.pages()[path]['related'][0]}" in shown
 
 
 # -- documents ------------------------------------------------------------------------------------------------------

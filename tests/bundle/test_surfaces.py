@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from corral.cli.help import PAGES
+from corral.cli.help import pages
 from corral.server.http import app
 from corral.server.mcp.profiles import TOOLS
 
@@ -70,4 +70,4 @@ def test_every_tool_has_its_operation_and_its_command() -> None:
     assert set(SURFACES) == set(TOOLS) - EXPLAIN_THEMSELVES
     for tool, (operation, command) in SURFACES.items():
         assert operation in operations, tool
-        assert command in {*PAGES, NOBODY_ASKS, COMPOSED}, tool
+        assert command in {*pages(), NOBODY_ASKS, COMPOSED}, tool

@@ -64,13 +64,16 @@ MUTATIONS = (
     ),
     *rows(
         "daemon/corral/cli/help.py",
-        ("help has no examples", "examples, related = PAGES.get(command, ((), ()))", "examples, related = (), PAGES.get(command, ((), ()))[1]", HELP, "FR-CLI-002"),
-        ("help names no other commands", "examples, related = PAGES.get(command, ((), ()))", "examples, related = PAGES.get(command, ((), ()))[0], ()", HELP, "FR-CLI-002"),
+        ("help has no examples", 'for line in page["examples"])', "for line in ())", HELP, "FR-CLI-002"),
+        ("help names no other commands", 'for name in page["related"])', "for name in ())", HELP, "FR-CLI-002"),
         ("commands are in no order", 'sections = {"Commands": tuple(shown)} if _names(ctx) else CATEGORIES', 'sections = {"Commands": tuple(shown)}',
          HELP, "FR-CLI-002"),
         ("a command is in no list", "formatter.write_dl([(name, shown[name]) for name in names])", "formatter.write_dl([(name, shown[name]) for name in names[1:]])",
          HELP, "FR-CLI-002"),
-        ("a command has no help page", '    "task submit": ', '    "task send": ',
+    ),
+    *rows(
+        "daemon/corral/cli/help.json",
+        ("a command has no help page", '  "task submit": ', '  "task send": ',
          "bundle/test_docs.py::test_every_command_has_a_help_page_with_examples_and_related_commands_that_exist", "FR-CLI-002"),
     ),
 )  # fmt: skip

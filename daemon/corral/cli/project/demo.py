@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+import yaml
 
 from corral.cli.program.daemon import stop_and_wait
 from corral.cli.project import trust as project_trust
-from corral.cli.project.demo_project import FILES, TASKS, DemoTask
 from corral.cli.terminal.output import echo, paint, state, verification
 from corral.client.connection import Client, segment
 from corral.config.initial import default_config
@@ -24,6 +24,10 @@ from corral.config.paths import Project, find_project
 from corral.errors import CorralError, RunnerUnavailable
 from corral.git.process.command import environ
 
+Task = dict[str, Any]
+FILES: dict[str, str]
+TASKS: list[Task]
+FILES, TASKS = yaml.safe_load(Path(__file__).with_name("demo.yaml").read_text("utf-8")).values()
 IDENTITY = {
     "GIT_AUTHOR_NAME": "Corral Demo",
     "GIT_AUTHOR_EMAIL": "demo@localhost",
@@ -120,19 +124,20 @@ def _run(project: Project, runner: str, *, keep: bool) -> bool:
     answer = client.request("POST", "/tasks/batch", {"tasks": [_submission(task, runner) for task in TASKS]})
     ids = dict(zip(answer["task_ids"], TASKS, strict=True))
     _follow(client, ids, LIMIT_S[runner])
-    details = {task.name: client.request("GET", f"/tasks/{segment(task_id)}/detail") for task_id, task in ids.items()}
+    details = {
+        task["name"]: client.request("GET", f"/tasks/{segment(task_id)}/detail") for task_id, task in ids.items()
+    }
     _account(client, details, keep=keep)
     return _verify_fresh_clone(project, client, details, strict=runner == "command")
 
 
-def _submission(task: DemoTask, runner: str) -> dict[str, Any]:
-    use_prompt = runner == "claude" and task.prompt
-    command = f"DEMO_PYTHON={shlex.quote(sys.executable)}\n{task.command}"
-    work = {"prompt": task.prompt} if use_prompt else {"command": command}
-    return {"title": task.title, "name": task.name, "wait_for": list(task.wait_for), **work}
+def _submission(task: Task, runner: str) -> dict[str, Any]:
+    command = f"DEMO_PYTHON={shlex.quote(sys.executable)}\n{task['command']}"
+    work = {"prompt": task["prompt"]} if runner == "claude" and "prompt" in task else {"command": command}
+    return {"title": task["title"], "name": task["name"], "wait_for": task.get("wait_for", []), **work}
 
 
-def _follow(client: Client, ids: dict[str, DemoTask], limit_s: float) -> None:
+def _follow(client: Client, ids: dict[str, Task], limit_s: float) -> None:
     """Print each change until everything is settled."""
     seen: dict[str, str] = {}
     began = time.monotonic()
@@ -142,7 +147,7 @@ def _follow(client: Client, ids: dict[str, DemoTask], limit_s: float) -> None:
             now = row["merge_state"] or row["status"]
             if now != seen.get(row["task_id"]) and now not in ("waiting", "pending", "queued"):
                 seen[row["task_id"]] = now
-                echo(f"  {time.monotonic() - began:5.1f} s  {state(now):<20} {ids[row['task_id']].title}")
+                echo(f"  {time.monotonic() - began:5.1f} s  {state(now):<20} {ids[row['task_id']]['title']}")
         if answer["settled"]:
             return
         if time.monotonic() - began > limit_s:
@@ -152,7 +157,7 @@ def _follow(client: Client, ids: dict[str, DemoTask], limit_s: float) -> None:
 
 
 def _account(client: Client, details: dict[str, Any], *, keep: bool) -> None:
-    shows = {task.name: task.shows for task in TASKS}
+    shows = {task["name"]: task["shows"] for task in TASKS}
     echo(paint("\nResults", "bold"))
     for name, task in details.items():
         merge = task["merge"]
