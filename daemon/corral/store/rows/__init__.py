@@ -7,9 +7,16 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
+from sqlalchemy import Column, Table
+
 T = TypeVar("T")
 Columns = dict[str, Any]
 """The values of an insert or update, by the names of columns; the returned row has a type of its own."""
+
+
+def columns_of(table: Table, kind: type) -> list[Column[Any]]:
+    """The columns of a table that a type of rows names, for a select of these and no others."""
+    return [table.c[name] for name in kind.__annotations__]
 
 
 def required(value: T | None) -> T:

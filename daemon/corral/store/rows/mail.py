@@ -5,22 +5,32 @@ from __future__ import annotations
 from typing import Any, TypedDict
 
 
-class UnnumberedText(TypedDict):
+class MessageHeading(TypedDict):
+    """Author and subject of a message."""
+
+    sender_name: str
+    subject: str
+    ack_required: bool
+
+
+class MessageText(MessageHeading):
+    """The parts of a message that a model is shown."""
+
+    thread_id: str
+    body: str
+    importance: str
+    attachments: list[str]
+    created_at: str
+
+
+class UnnumberedText(MessageText):
     """The visible parts of a message, but for its number."""
 
     message_id: str
-    thread_id: str
     reply_to: str | None
     sender_session_id: str | None
-    sender_name: str
     kind: str
-    subject: str
-    body: str
     data: dict[str, Any]
-    importance: str
-    ack_required: bool
-    attachments: list[str]
-    created_at: str
 
 
 class NewMessage(UnnumberedText):
@@ -59,18 +69,10 @@ class WrittenMessage(TypedDict):
     text: str
 
 
-class WaitingMessage(TypedDict):
+class WaitingMessage(MessageText):
     """A message that has not entered its recipient's context; ``body`` is its beginning."""
 
     seq: int
-    thread_id: str
-    sender_name: str
-    importance: str
-    subject: str
-    ack_required: bool
-    attachments: list[str]
-    created_at: str
-    body: str
     injected_at: str | None
 
 
@@ -84,14 +86,6 @@ class UnseenMessage(TypedDict):
     sender_session_id: str
     addressed: str
     role: str
-
-
-class MessageHeading(TypedDict):
-    """Author and subject of a message."""
-
-    sender_name: str
-    subject: str
-    ack_required: bool
 
 
 class NewRecipient(TypedDict):

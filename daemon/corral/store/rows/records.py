@@ -5,24 +5,21 @@ from __future__ import annotations
 from typing import Any, TypedDict
 
 
-class EventRow(TypedDict):
-    """Something that happened; :func:`corral.models.events.payload` reads its ``data``."""
-
-    event_id: int
-    at: str
-    kind: str
-    task_id: str | None
-    session_id: str | None
-    merge_id: str | None
-    data: dict[str, object]
-
-
 class AttemptEnd(TypedDict):
     """How an attempt at a task ended: the event's part."""
 
     at: str
     kind: str
     data: dict[str, object]
+
+
+class EventRow(AttemptEnd):
+    """Something that happened; :func:`corral.models.events.payload` reads its ``data``."""
+
+    event_id: int
+    task_id: str | None
+    session_id: str | None
+    merge_id: str | None
 
 
 class HandoffRow(TypedDict):

@@ -86,16 +86,22 @@ class FurtherName(TypedDict):
     name: str
 
 
-class NameRow(TypedDict):
+class NameRow(FurtherName):
     """A name that a session goes by; ``folded`` is it in lower case."""
 
     folded: str
-    name: str
-    session_id: str
     program: str | None
     model: str | None
     task_description: str | None
     registered_at: str
+
+
+class StoredKey(TypedDict):
+    """A lock key, as it is stored."""
+
+    file_path: str
+    match_key: str
+    is_pattern: bool
 
 
 class LockTerms(TypedDict):
@@ -112,13 +118,10 @@ class LockTerms(TypedDict):
     expires_at: str
 
 
-class LockRow(LockTerms):
+class LockRow(LockTerms, StoredKey):
     """A lock."""
 
     lock_id: str
-    file_path: str
-    match_key: str
-    is_pattern: bool
 
 
 class NamedLock(LockRow):
@@ -147,14 +150,6 @@ class LockOfHolder(HeldLock):
     last_heartbeat: str
     worktree: str | None
     cwd: str | None
-
-
-class StoredKey(TypedDict):
-    """A lock key, as it is stored."""
-
-    file_path: str
-    match_key: str
-    is_pattern: bool
 
 
 class LockWaitRow(TypedDict):

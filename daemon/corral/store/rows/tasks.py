@@ -53,10 +53,7 @@ class StoredTask(TaskSummary):
     dismissed_at: str | None
 
 
-class CurrentAttempt(TypedDict):
-    """The columns of the attempt that counts, as they are read with their task; None where no attempt counts."""
-
-    session_id: str | None
+class _AttemptDetails(TypedDict):
     lease_expires_at: str | None
     worktree_id: str | None
     branch: str | None
@@ -69,11 +66,17 @@ class CurrentAttempt(TypedDict):
     started_at: str | None
 
 
+class CurrentAttempt(_AttemptDetails):
+    """The columns of the attempt that counts, as they are read with their task; None where no attempt counts."""
+
+    session_id: str | None
+
+
 class TaskRow(StoredTask, CurrentAttempt):
     """A task with the attempt that counts."""
 
 
-class AttemptRow(TypedDict):
+class AttemptRow(_AttemptDetails):
     """An attempt at a task; its number is the fencing token."""
 
     task_id: str
@@ -84,18 +87,8 @@ class AttemptRow(TypedDict):
     runner: str | None
     model: str | None
     host: str | None
-    lease_expires_at: str | None
-    worktree_id: str | None
-    branch: str | None
-    base_sha: str | None
-    head_sha: str | None
-    pid: int | None
-    pid_started: float | None
-    progress: str | None
-    progress_at: str | None
     usage: dict[str, Any]
     claimed_at: str
-    started_at: str | None
     ended_at: str | None
     outcome: str | None
     error_code: str | None
@@ -126,27 +119,27 @@ class ReadyTask(TaskDoer):
     created_at: str
 
 
-class TaskStanding(TypedDict):
-    """Where a task stands, and its merge request that counts, None without one."""
-
+class _TaskOutcome(TypedDict):
     task_id: str
     status: str
     merge_state: str | None
+
+
+class TaskStanding(_TaskOutcome):
+    """Where a task stands, and its merge request that counts, None without one."""
+
     merge_id: str | None
 
 
-class BatchTask(TypedDict):
+class BatchTask(_TaskOutcome):
     """A task in a batch summary, with its decisive merge request."""
 
-    task_id: str
     thread_id: str | None
     title: str
-    status: str
     submitted_by: str | None
     session_id: str | None
     error_message: str | None
     completed_at: str | None
-    merge_state: str | None
     conflicts: list[dict[str, str]] | None
     landed_sha: str | None
 
@@ -161,14 +154,11 @@ class ChildTask(TypedDict):
     ignore_dependency_failure: bool
 
 
-class ParentTask(TypedDict):
+class ParentTask(_TaskOutcome):
     """A task that another one waits for, and the state of its merge request that counts, None without one."""
 
     child_id: str
-    task_id: str
     title: str
-    status: str
-    merge_state: str | None
 
 
 class ClaimRow(TypedDict):

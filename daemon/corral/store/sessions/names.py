@@ -10,14 +10,13 @@ from sqlalchemy import Connection, bindparam, case, func, insert, literal, null,
 from corral.models.states import SessionStatus
 from corral.store.engine.fetch import fetch_all, fetch_first, fetch_one
 from corral.store.engine.prepared import Prepared
+from corral.store.rows import columns_of
 from corral.store.rows.sessions import CalledSession, FurtherName, MeantSession, NamedSession, NameRow, SessionRow
 from corral.store.schema import agent_sessions
 from corral.store.schema_coordination import agent_names
 
 _its = agent_sessions.c
-_SHOWN = (
-    _its.session_id, _its.agent_name, _its.agent_type, _its.agent, _its.parent_session_id, _its.status, _its.started_at,
-)  # fmt: skip
+_SHOWN = columns_of(agent_sessions, NamedSession)
 """Of a session that is meant."""
 _MEANT = Prepared[MeantSession](
     union_all(

@@ -6,13 +6,27 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
-from sqlalchemy import ColumnElement, Connection, Integer, Select, and_, bindparam, func, insert, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Integer,
+    Select,
+    Update,
+    and_,
+    bindparam,
+    func,
+    insert,
+    or_,
+    select,
+    update,
+)
 
 from corral.models.events import EventKind
 from corral.models.states import SessionStatus, ShownStatus
 from corral.store import events
 from corral.store.engine.fetch import fetch_all, fetch_first
 from corral.store.engine.prepared import Prepared
+from corral.store.rows import columns_of
 from corral.store.rows.mail import Notice
 from corral.store.rows.sessions import SessionLife, SessionRow, SessionState, SessionTouch
 from corral.store.schema import agent_sessions, notices
@@ -30,14 +44,7 @@ _BEAT = Prepared[SessionRow](_CHANGE.where(_LIVE), "last_heartbeat")
 _TOUCH = Prepared[SessionTouch](
     update(agent_sessions)
     .where(agent_sessions.c.session_id == bindparam("which"), _LIVE)
-    .returning(
-        agent_sessions.c.session_id,
-        agent_sessions.c.agent_name,
-        agent_sessions.c.task_id,
-        agent_sessions.c.parent_session_id,
-        agent_sessions.c.status,
-        agent_sessions.c.stalled_since_at,
-    ),
+    .returning(*columns_of(agent_sessions, SessionTouch)),
     "last_heartbeat",
 )
 _SEEN: Final = ("agent_name", "status", "current_task", "capabilities", "waiting_for")
@@ -61,19 +68,9 @@ _NOTICES = Prepared[Notice](
 )
 
 
-_LIFE = select(
-    agent_sessions.c.session_id,
-    agent_sessions.c.parent_session_id,
-    agent_sessions.c.agent_type,
-    agent_sessions.c.client_pid,
-    agent_sessions.c.client_started,
-    agent_sessions.c.last_heartbeat,
-    agent_sessions.c.transcript_path,
-    agent_sessions.c.status,
-    agent_sessions.c.waiting_for,
-    agent_sessions.c.stalled_since_at,
-    agent_sessions.c.entrypoint,
-).where(agent_sessions.c.status.in_([bindparam("active", SessionStatus.ACTIVE), bindparam("idle", SessionStatus.IDLE)]))
+_LIFE = select(*columns_of(agent_sessions, SessionLife)).where(
+    agent_sessions.c.status.in_([bindparam("active", SessionStatus.ACTIVE), bindparam("idle", SessionStatus.IDLE)])
+)
 _WATCHED = Prepared[SessionLife](_LIFE)
 _OF_PROCESS = Prepared[SessionLife](_LIFE.where(agent_sessions.c.client_pid == bindparam("pid")))
 _ANYONE = Prepared[object](_LIFE.limit(1))
@@ -147,23 +144,18 @@ def stall(conn: Connection, session_id: str, at: str) -> None:
 
 def end_children(conn: Connection, session_id: str, reason: str, at: str) -> list[str]:
     """Mark the sessions below a session ``disconnected``; the ids of those that were not so already."""
-    live = agent_sessions.c.status != SessionStatus.DISCONNECTED
-    values = {**_ENDED, "ended_at": at, "end_reason": reason}
-    below = update(agent_sessions).where(agent_sessions.c.parent_session_id == session_id, live).values(**values)
+    below = _ending(agent_sessions.c.parent_session_id == session_id, reason, at)
     return [row.session_id for row in conn.execute(below.returning(agent_sessions.c.session_id))]
 
 
 def end(conn: Connection, session_id: str, reason: str, at: str) -> SessionRow | None:
     """Mark a session ``disconnected``; None if it was so already."""
-    live = agent_sessions.c.status != SessionStatus.DISCONNECTED
-    values = {**_ENDED, "ended_at": at, "end_reason": reason}
-    query = (
-        update(agent_sessions)
-        .where(agent_sessions.c.session_id == session_id, live)
-        .values(**values)
-        .returning(agent_sessions)
-    )
+    query = _ending(agent_sessions.c.session_id == session_id, reason, at).returning(agent_sessions)
     return fetch_first(conn, query, SessionRow)
+
+
+def _ending(which: ColumnElement[bool], reason: str, at: str) -> Update:
+    return update(agent_sessions).where(which, _LIVE).values(**_ENDED, ended_at=at, end_reason=reason)
 
 
 def listing(conn: Connection, statuses: Sequence[str] = ()) -> list[SessionRow]:

@@ -10,10 +10,11 @@ from sqlalchemy import Connection, and_, bindparam, insert, select, update
 
 from corral.store.engine.fetch import fetch_all
 from corral.store.engine.prepared import Prepared
+from corral.store.rows import columns_of
 from corral.store.rows.tasks import AttemptRow, CurrentAttempt, StoredTask, TaskRow
 from corral.store.schema import attempts, tasks
 
-_COLUMNS = tuple(attempts.c[name] for name in CurrentAttempt.__annotations__)
+_COLUMNS = columns_of(attempts, CurrentAttempt)
 _NONE = dict.fromkeys(CurrentAttempt.__annotations__)
 CURRENT = and_(attempts.c.task_id == tasks.c.task_id, attempts.c.number == tasks.c.current_attempt)
 """The condition that joins a task with the attempt that counts."""

@@ -9,22 +9,15 @@ from sqlalchemy import Connection, and_, bindparam, insert, or_, select
 from corral.models.states import TaskStatus
 from corral.store.engine.prepared import Prepared
 from corral.store.merges.of_tasks import of_decisive
+from corral.store.rows import columns_of
 from corral.store.rows.tasks import ChildTask, ParentTask
 from corral.store.schema import merge_requests, task_dependencies, tasks
 
 DEPENDENCY_FAILED = "dependency_failed"
 """The ``error_code`` of a task that failed only because one it waited for cannot succeed."""
 
-_CHILD = (
-    tasks.c.task_id,
-    tasks.c.status,
-    tasks.c.error_code,
-    tasks.c.error_message,
-    tasks.c.ignore_dependency_failure,
-)
-
 _UNSETTLED = Prepared[ChildTask](
-    select(*_CHILD)
+    select(*columns_of(tasks, ChildTask))
     .join(task_dependencies, task_dependencies.c.task_id == tasks.c.task_id)
     .where(
         task_dependencies.c.depends_on == bindparam("parent"),

@@ -12,6 +12,7 @@ from corral.models.states import TaskStatus
 from corral.store.engine.fetch import fetch_all, fetch_first
 from corral.store.engine.prepared import Prepared
 from corral.store.merges.of_tasks import of_decisive
+from corral.store.rows import columns_of
 from corral.store.rows.tasks import ClaimRow, ReadyTask, StateCount, StoredTask, TaskRow, TaskStanding, TaskSummary
 from corral.store.schema import attempts as attempts_table
 from corral.store.schema import merge_requests, task_claims, tasks
@@ -22,16 +23,10 @@ OPEN = (TaskStatus.WAITING, TaskStatus.PENDING, TaskStatus.RUNNING, TaskStatus.I
 
 _FIRST_PAGE, _PAGE = 4, 64
 """Rows that are read at once: as a rule one of the first is taken."""
-_SUMMARY = (tasks.c.task_id, tasks.c.title, tasks.c.status, tasks.c.priority, tasks.c.created_at)
 
 _BY_ID = Prepared[TaskRow](attempts.TASK_ROWS.where(tasks.c.task_id == bindparam("which")))
-_SPAN = Prepared[StateCount](
-    select(
-        (select(func.max(tasks.c.seq)).scalar_subquery() - select(func.min(tasks.c.seq)).scalar_subquery() + 1).label(
-            "number"
-        )
-    )
-)
+_FIRST, _LAST = (select(end(tasks.c.seq)).scalar_subquery() for end in (func.min, func.max))
+_SPAN = Prepared[StateCount](select((_LAST - _FIRST + 1).label("number")))
 _IN_STATE = Prepared[StateCount](
     select(func.count().label("number")).select_from(tasks).where(tasks.c.status == bindparam("status"))
 )
@@ -105,7 +100,7 @@ def listing(
     Args:
         after: Only those behind this priority and the task with this id.
     """
-    query = select(*_SUMMARY).order_by(tasks.c.priority.desc(), tasks.c.seq).limit(limit)
+    query = select(*columns_of(tasks, TaskSummary)).order_by(tasks.c.priority.desc(), tasks.c.seq).limit(limit)
     if after is not None:
         priority, task_id = after
         behind = tasks.c.seq > select(tasks.c.seq).where(tasks.c.task_id == task_id).scalar_subquery()
@@ -187,8 +182,7 @@ def ready(
 @lru_cache(maxsize=64)
 def _readiness(one_level: bool, offered: bool, task_types: tuple[str, ...], unsuspected: bool) -> Prepared[ReadyTask]:
     executed = tasks.c.runner.is_not(None)
-    order = (tasks.c.task_id, tasks.c.seq, tasks.c.priority, tasks.c.created_at)
-    query = select(*order, tasks.c.agent_requirements, tasks.c.runner, tasks.c.agent, tasks.c.command).where(
+    query = select(*columns_of(tasks, ReadyTask)).where(
         tasks.c.status == TaskStatus.PENDING,
         ~executed if offered else executed,
         or_(tasks.c.not_before_at.is_(None), tasks.c.not_before_at <= bindparam("now")),
@@ -283,7 +277,7 @@ def transition(
     """The guarded update: set columns if the task is in one of these states.
 
     Args:
-        come_from: The states it may be in.
+        from_states: The states it may be in.
         token: If given, the fencing token it must have.
         cancelled: If given, whether a cancellation must have been asked for.
         attempt: Columns of its newest attempt to set with it. One that leaves ``running`` ends its attempt here.
