@@ -185,7 +185,7 @@ def _files_named(command: str) -> Iterator[str]:
             yield from _files_named(word)
             continue
         for separator in _SEPARATORS:
-            yield from map(_in_repository, word.split(separator))
+            yield from (posixpath.normpath(part) if part else "" for part in word.split(separator))
 
 
 def _words(command: str) -> list[str]:
@@ -195,7 +195,3 @@ def _words(command: str) -> list[str]:
         return list(lexer)
     except ValueError:  # a quote is open: the shell will say so
         return command.split()
-
-
-def _in_repository(word: str) -> str:
-    return posixpath.normpath(word) if word else ""

@@ -294,14 +294,15 @@ def _has_folder(db: Store, branch: str) -> bool:
 
 def _let_go(repo: Git, merge: MergeRow, held_sha: str) -> None:
     """Release the commits of a request that did not land, unless it is the last to know the work itself."""
-    tip = _branch_tip(repo, merge["branch"])
+    tip = branch_tip(repo, merge["branch"])
     if tip is not None and refs.is_ancestor(repo, merge["head_sha"], tip):
         candidates.release(repo, merge["merge_id"])
     elif held_sha != merge["head_sha"]:
         candidates.hold(repo, merge["merge_id"], merge["head_sha"])
 
 
-def _branch_tip(repo: Git, branch: str) -> str | None:
+def branch_tip(repo: Git, branch: str) -> str | None:
+    """Where a branch is; None if there is none, or this cannot be the name of one."""
     try:
         return refs.read(repo, refs.branch_ref(branch))
     except InvalidInput:

@@ -64,11 +64,6 @@ def record_verdict(conn: Connection, target: str, now: datetime) -> None:
         events.record(conn, now, EventKind.TARGET_RESUMED({"target": target}))
 
 
-def any_counted(conn: Connection) -> bool:
-    """Whether faults of any target are remembered."""
-    return pause_rows.anyone(conn)
-
-
 def current(conn: Connection) -> dict[str, TargetPauseRow]:
     """The paused targets by name; what is remembered of targets that have no open request is forgotten."""
     for target in pause_rows.idle(conn):
@@ -84,11 +79,6 @@ def is_due(pause: TargetPauseRow | None, now: datetime) -> bool:
 def in_order_of_tries(requests: list[MergeRow]) -> list[MergeRow]:
     """Open requests as a paused target is tried with them: so one that always meets a fault does not keep the others waiting."""
     return sorted(requests, key=lambda row: row["tries"])
-
-
-def look_at_once(conn: Connection, now: datetime, target: str | None = None) -> None:
-    """Have a paused target, or every one, looked at in the next step."""
-    pause_rows.look_at_once(conn, now, target)
 
 
 def are_too_long(conn: Connection, now: datetime) -> bool:

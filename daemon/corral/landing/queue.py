@@ -40,13 +40,14 @@ from corral.landing.settled_elsewhere import LOOK_AGAIN, ReturnedRequests
 from corral.landing.verify import blame, evidence, verification_receipts
 from corral.landing.verify.slot import VerificationSlot
 from corral.landing.verify.verification import end_marked, marks
-from corral.landing.verify.verification_run import RunSpec
+from corral.landing.verify.verification_run import RunContext, RunSpec
 from corral.models.crash import crash_point
 from corral.models.instants import parse
 from corral.models.merges import TARGET_RED
 from corral.models.remedies import with_remedy
 from corral.models.states import MergeState, ReceiptStatus
 from corral.store.merges import intents, merges, receipts
+from corral.store.merges import pauses as pause_rows
 from corral.store.protocol import Store
 from corral.store.rows import required
 from corral.store.rows.merges import MergeRow, ReceiptRow
@@ -106,13 +107,13 @@ class Queue:
         ready: Callable[[], None] = lambda: None,
     ) -> None:
         self._db = db
-        self._project = project
         self._open = repo
         self._settings = settings
         self._verify_settings = verify_settings
         self._on_settled = on_settled
         self._nudge = nudge
-        self._slot = VerificationSlot(db, project, prepare, on_settled, watch_exit, environ, project_id, spawn, ready)
+        room = RunContext(db, project, project_id, prepare, environ, spawn, ready)
+        self._slot = VerificationSlot(room, on_settled, watch_exit)
         self._project_id = project_id
         self.stuck_checkouts: dict[str, str] = {}
         self._stopped = False
@@ -125,13 +126,13 @@ class Queue:
         end_marked(marks(self._slot.path, self._project_id))
         repo = self._open()
         land.resume(self._db, repo, on_settled=self._on_settled, now=now)
-        self._db.write(lambda conn: pauses.look_at_once(conn, now))
+        self.look_at_paused(now)
         self._requeue_verifying(now, died=True)
         self._untidy = land.sweep(self._db, repo, orphans=True) is not Tidy.DONE
 
     def look_at_paused(self, now: datetime) -> None:
         """Have paused targets looked at in the next step: something has changed that may have been why. From any thread."""
-        self._db.write(lambda conn: pauses.look_at_once(conn, now))
+        self._db.write(lambda conn: pause_rows.look_at_once(conn, now))
 
     def stop(self, now: datetime) -> None:
         """End a running verification, whose request goes back to the queue, and take no further step.
@@ -165,7 +166,7 @@ class Queue:
             self._db.write(lambda conn: pauses.shorten(conn, now))
         if self._db.read(work_pause.current) is not None:
             return min(due, default=None)
-        paused = self._db.write(pauses.current) if self._db.read(pauses.any_counted) else {}
+        paused = self._db.write(pauses.current) if self._db.read(pause_rows.anyone) else {}
         for target in self._db.read(merges.busy_targets):
             if target in stuck:
                 continue

@@ -19,6 +19,7 @@ from corral.models.payload import Payload
 from corral.models.states import OPEN_MERGES, MergeState
 from corral.store.merges import intents, merges, receipts
 from corral.store.merges import of_tasks as merge_tasks
+from corral.store.merges import pauses as pause_rows
 from corral.store.protocol import Store
 from corral.store.rows.merges import MergeRow
 
@@ -61,7 +62,7 @@ def submit(
             f"{branch} cannot be merged into itself.", remedy="Name another branch, or another --target."
         )
     title = _one_line(title or branch)
-    head = _branch_head(repo, branch)
+    head = land.branch_tip(repo, branch)
     if head is None:
         # Not a branch: what HEAD or a tag means differs from place to place and from day to day, a commit does not.
         branch = head = refs.resolve(repo, branch)
@@ -112,7 +113,7 @@ def retry(db: Store, repo: Git, merge_id: str, *, now: datetime, follow_branch: 
     merge = db.read(lambda conn: merges.get(conn, merge_id))
     head = str(merge["head_sha"])
     if follow_branch:
-        head = _branch_head(repo, merge["branch"]) or refs.resolve(repo, merge["branch"])
+        head = land.branch_tip(repo, merge["branch"]) or refs.resolve(repo, merge["branch"])
 
     def reopen(conn: Connection) -> MergeRow:
         rivals = [
@@ -126,7 +127,7 @@ def retry(db: Store, repo: Git, merge_id: str, *, now: datetime, follow_branch: 
             row = merges.reopen(conn, merge["merge_id"], head, now, waiting=waits)
         if row is None:
             raise _not_tried_again(conn, merges.get(conn, merge["merge_id"]), rivals)
-        pauses.look_at_once(conn, now, row["target"])
+        pause_rows.look_at_once(conn, now, row["target"])
         return row
 
     return db.write(reopen)
@@ -233,13 +234,6 @@ def log_file(db: Store, logs_dir: Path, merge_id: str) -> Path | None:
     # logs_dir is <root>/.corral/logs, and a receipt names its log relative to that root.
     path = logs_dir.parent.parent / named if named else None
     return path if path is not None and path.is_file() else None
-
-
-def _branch_head(repo: Git, branch: str) -> str | None:
-    try:
-        return refs.read(repo, refs.branch_ref(branch))
-    except InvalidInput:
-        return None
 
 
 def _one_line(text: str) -> str:

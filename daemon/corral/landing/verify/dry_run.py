@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path, PurePosixPath
@@ -21,7 +21,7 @@ from corral.errors import CorralError
 from corral.git import refs
 from corral.git.process.command import Git, open_checkout
 from corral.landing.verify import blame
-from corral.landing.verify.verification import Verdict, Verification, end_marked, marks
+from corral.landing.verify.verification import Verification, end_marked, marks
 from corral.landing.verify.verification_run import RunContext
 from corral.landing.verify.verification_worktree import VerificationWorktree
 from corral.models.states import ReceiptStatus
@@ -89,12 +89,11 @@ class DryRun:
         self._log.unlink(missing_ok=True)
         self._first: str | None = None
         self._brought: list[Missing] = []
-        self._lacks: list[Missing] = []
         self._rounds = 0
         self._run: Verification | None = None
         self._bench.retire(sha, now)  # a fresh one, whatever was left
         self._checkout = self._bench.lay_out(sha, now)
-        self._env = self._prepare(room.prepare)
+        self._env = verification_environment(room.environ, room.prepare(self._bench.path))
         self._lacks = list(_lacking(room.project.root, self._bench.path)) if not room.project.bare else []
         self._start(now)
 
@@ -110,7 +109,8 @@ class DryRun:
         self._first = self._first or verdict.reason
         named = [one for one in self._lacks if one not in self._brought and _names(self._output(), one.path)]
         if not named or self._rounds >= ROUNDS or now >= self._until:
-            return self._red(verdict)
+            suspected = self._brought or [one for one in self._lacks if one.ignored][:MOST_GUESSED]
+            return Finding(verdict.status, self._first, self._log, suspected=suspected)
         for one in named[:MOST_NAMED]:
             _copy(self._room.project.root / one.path, self._bench.path / one.path)
             self._brought.append(one)
@@ -123,13 +123,6 @@ class DryRun:
             self._run.stop()
             self._run.close()
         self._bench.retire(self._sha, now)
-
-    def _red(self, verdict: Verdict) -> Finding:
-        suspected = self._brought or [one for one in self._lacks if one.ignored][:MOST_GUESSED]
-        return Finding(verdict.status, self._first, self._log, suspected=suspected)
-
-    def _prepare(self, prepare: Callable[[Path], Mapping[str, str]]) -> Mapping[str, str]:
-        return verification_environment(self._room.environ, prepare(self._bench.path))
 
     def _start(self, now: datetime) -> None:
         self._rounds += 1

@@ -5,14 +5,13 @@ It is lost with the process and started again: what is stored before is only tha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 
 from sqlalchemy import Connection
 
 from corral.config.model import Landing
-from corral.config.paths import Project
 from corral.errors import CorralError, DatabaseUnavailable
 from corral.git.process.command import Git
 from corral.landing import land, pauses
@@ -24,44 +23,27 @@ from corral.models.events import EventKind
 from corral.models.states import MergeState, ReceiptStatus
 from corral.store import events
 from corral.store.merges import merges
-from corral.store.protocol import Store
 from corral.store.rows.merges import MergeRow
 
 
 class VerificationSlot:
-    """Owned by the queue; the arguments are the queue's.
+    """Owned by the queue, whose ``on_settled`` and ``watch_exit`` it is given.
 
     All but :meth:`stop` are for the thread that steps.
     """
 
-    def __init__(
-        self,
-        db: Store,
-        project: Project,
-        prepare: Callable[[Path], Mapping[str, str]],
-        on_settled: land.OnSettled,
-        watch_exit: Callable[[int], None],
-        environ: Mapping[str, str],
-        project_id: str,
-        spawn: Callable[[Callable[[], None]], None],
-        ready: Callable[[], None],
-    ) -> None:
-        self._db = db
-        self._project = project
-        self._prepare = prepare
+    def __init__(self, room: RunContext, on_settled: land.OnSettled, watch_exit: Callable[[int], None]) -> None:
+        self._room = room
+        self._db = room.db
         self._on_settled = on_settled
         self._watch_exit = watch_exit
-        self._environ = environ
-        self._project_id = project_id
-        self._spawn = spawn
-        self._ready = ready
         self._trial: VerificationRun | None = None
         self._stopped = False
 
     @property
     def path(self) -> Path:
         """The verification worktree's folder."""
-        return verification_worktree.folder_of(self._project)
+        return verification_worktree.folder_of(self._room.project)
 
     @property
     def is_taken(self) -> bool:
@@ -83,10 +65,7 @@ class VerificationSlot:
         if self._db.write(lambda conn: merges.verifying(conn, subject.merge_id, subject.candidate_sha, now)) is None:
             return False
         crash_point("queue.verifying_stored")
-        room = RunContext(
-            self._db, self._project, self._project_id, self._prepare, self._environ, self._spawn, self._ready
-        )
-        self._trial = trial = VerificationRun(repo, room, subject, landing, now)
+        self._trial = trial = VerificationRun(repo, self._room, subject, landing, now)
         if self._stopped:
             trial.stop()
         crash_point("queue.verification_started")
@@ -140,7 +119,7 @@ class VerificationSlot:
         self, conn: Connection, trial: VerificationRun, verdict: Verdict, merge: MergeRow, now: datetime
     ) -> None:
         """Store the result. The next look at the queue acts on it, except where it ends the try."""
-        receipt = verification_receipts.of_verdict(conn, trial, verdict, self._project.root, now)
+        receipt = verification_receipts.of_verdict(conn, trial, verdict, self._room.project.root, now)
         if trial.flaky and verdict.status is ReceiptStatus.PASSED:
             flaky = EventKind.MERGE_FLAKY({"reason": verdict.reason})
             events.record(conn, now, flaky, task_id=merge["task_id"], merge_id=merge["merge_id"])

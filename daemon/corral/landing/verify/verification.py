@@ -13,7 +13,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -53,10 +53,6 @@ class Verdict:
     log: Path | None
     reason: str | None
     suspect: bool = False
-
-    def because(self, reason: str) -> Verdict:
-        """The same verdict with another reason."""
-        return replace(self, reason=reason)
 
 
 class Verification:

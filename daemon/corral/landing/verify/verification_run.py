@@ -10,6 +10,7 @@ import os
 import tempfile
 import threading
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -69,23 +70,12 @@ class RunContext:
     ready: Callable[[], None] = lambda: None
 
 
-class _Preparation:
+class _Preparation(Future["tuple[Git, Mapping[str, str]] | None"]):
     """The worktree that is being laid out and made usable: a checkout and a setup, which may take minutes."""
 
     def __init__(self) -> None:
-        self.done = threading.Event()
+        super().__init__()
         self.unwanted = threading.Event()
-        self.made: tuple[Git, Mapping[str, str]] | None = None
-        self.error: CorralError | OSError | None = None
-
-    def run(self, lay_out: Callable[[threading.Event], tuple[Git, Mapping[str, str]] | None]) -> None:
-        """Do it, in whatever thread."""
-        try:
-            self.made = lay_out(self.unwanted)
-        except (CorralError, OSError) as error:
-            self.error = error
-        finally:
-            self.done.set()
 
 
 class VerificationRun:
@@ -112,13 +102,13 @@ class VerificationRun:
     def due_at(self, now: datetime) -> datetime:
         """When to call :meth:`step` again at the latest."""
         if self._preparation is not None:
-            return now if self._preparation.done.is_set() else now + timedelta(seconds=POLL_S)
+            return now if self._preparation.done() else now + timedelta(seconds=POLL_S)
         return self._run.due_at(now) if self._run else now
 
     @property
     def is_preparing(self) -> bool:
         """Whether its worktree is being laid out or made usable just now, so that nothing else may use that."""
-        return self._preparation is not None and not self._preparation.done.is_set()
+        return self._preparation is not None and not self._preparation.done()
 
     def step(self, now: datetime) -> Verdict | None:
         """Move on without waiting; the verdict, once."""
@@ -138,9 +128,8 @@ class VerificationRun:
                 self._start(now)
                 return None
         if verdict.status is ReceiptStatus.PASSED and self._red:
-            return verdict.because(
-                f"Flaky: red {len(self._red)} times, then green on the same tree. {self._red[-1].reason}"
-            )
+            reason = f"Flaky: red {len(self._red)} times, then green on the same tree. {self._red[-1].reason}"
+            return replace(verdict, reason=reason)
         return verdict
 
     @property
@@ -168,22 +157,27 @@ class VerificationRun:
         preparation = self._preparation
 
         def prepare() -> None:
-            preparation.run(self._lay_out)
+            try:
+                preparation.set_result(self._lay_out(preparation.unwanted))
+            except (CorralError, OSError) as error:
+                preparation.set_exception(error)
+            finally:
+                if not preparation.done():
+                    preparation.set_result(None)
             self._room.ready()
 
         self._room.spawn(prepare)
-        if preparation.done.is_set():
+        if preparation.done():
             self._begin(preparation, now)
 
     def _begin(self, preparation: _Preparation, now: datetime) -> None:
         """Start the commands in the worktree that is ready, or keep why it is not."""
         self._preparation = None
         try:
-            if preparation.error is not None:
-                raise preparation.error
-            if preparation.made is None:
+            made = preparation.result()
+            if made is None:
                 raise RunnerUnavailable("Its preparation ended without a result: `corral daemon logs` says why.")
-            checkout, extra = preparation.made
+            checkout, extra = made
             log = self._next_log()
         except (CorralError, OSError) as error:
             reason = f"The verification worktree could not be made usable: {blame.describe(error)}"
