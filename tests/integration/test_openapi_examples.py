@@ -12,9 +12,10 @@ import jsonschema
 import pytest
 
 from corral.server.http import app
-from corral.server.http.openapi_examples import EXAMPLES
+from corral.server.http.openapi import examples
 from tests.coordinated import Coordinated
 
+EXAMPLES = examples()
 DOCUMENT = app.build(SimpleNamespace()).openapi()  # type: ignore[arg-type]
 OPERATIONS: dict[str, dict[str, Any]] = {
     f"{method.upper()} {path.removeprefix('/api/v1')}": operation
@@ -94,7 +95,7 @@ class Story:
     def ask(self, operation: str, /, body: Any = None, *, query: str = "", **places: Any) -> Any:
         method, _, path = operation.partition(" ")
         filled = re.sub(r"\{(\w+)\}", lambda place: str(places[place[1]]), path)
-        asked, answered = EXAMPLES[operation]
+        asked, answered = EXAMPLES[operation].get("request"), EXAMPLES[operation]["response"]
         real = self.house.ask(method, filled + query, asked if body is None else body)
         self.wrong += differences(answered, real, operation)
         self.told.add(operation)
@@ -162,7 +163,7 @@ def test_the_examples_can_be_asked_and_are_answered_with_the_fields_that_they_sh
     ask("POST /macros/start-session", {"program": "p", "name": "Ash", "paths": ["src/**", "docs/"]})
     ask(
         "POST /macros/prepare-thread",
-        {"program": "p", "session_id": "s-1", "thread_id": EXAMPLES["GET /messages"][1][0]["thread_id"]},
+        {"program": "p", "session_id": "s-1", "thread_id": EXAMPLES["GET /messages"]["response"][0]["thread_id"]},
     )
     ask("POST /macros/reservation-cycle")
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI
@@ -11,7 +13,6 @@ from pydantic import BaseModel
 
 from corral.errors import DatabaseUnavailable, NotFound
 from corral.models.tasks import TaskSubmission
-from corral.server.http.openapi_examples import EXAMPLES
 from corral.server.http.routing import PREFIX
 
 
@@ -45,6 +46,7 @@ LINK = {
     "description": 'Where a list goes on, as `<address>; rel="next"`; it is missing where nothing was left out.',
     "schema": {"type": "string"},
 }
+EXAMPLES = Path(__file__).with_name("openapi_examples.json")
 
 
 def describe(app: FastAPI) -> None:
@@ -67,24 +69,41 @@ def _made(app: FastAPI) -> dict[str, Any]:
     one = {"$ref": "#/components/schemas/TaskSubmission"}
     made["paths"]["/api/v1/tasks"]["post"]["requestBody"]["content"]["application/json"]["schema"] = one
     schemas["Batch"]["properties"]["tasks"]["items"] = one
+    known = examples()
     for path, operations in made["paths"].items():
         for method, operation in operations.items():
-            _explain(operation, f"{method.upper()} {path.removeprefix(PREFIX)}")
+            _explain(operation, known.get(f"{method.upper()} {path.removeprefix(PREFIX)}", {}))
     return made
 
 
-def _explain(operation: dict[str, Any], name: str) -> None:
+def examples() -> dict[str, Any]:
+    """Examples of each operation's ``request`` (if it has a body) and ``response``, by ``METHOD /path`` below ``/api/v1``.
+
+    Real answers, shortened; a test plays them against a daemon, so that an example has the fields which the answer has. In the
+    file an object begins with the fields of the parts that its ``$with`` names; ``$name`` makes one a part.
+    """
+    parts: dict[str, dict[str, Any]] = {}
+
+    def read(said: dict[str, Any]) -> dict[str, Any]:
+        name, shared = said.pop("$name", None), said.pop("$with", ())
+        whole = {key: value for part in shared for key, value in parts[part].items()} | said
+        return parts.setdefault(name, whole) if name else whole
+
+    found: dict[str, Any] = json.loads(EXAMPLES.read_text(encoding="utf-8"), object_hook=read)["operations"]
+    return found
+
+
+def _explain(operation: dict[str, Any], example: dict[str, Any]) -> None:
     """Add derived parts: the summary is the description's first sentence, the examples are in one table."""
     operation["summary"] = re.split(r"[.;:](?:\s|$)", operation["description"])[0].replace("``", "`")
-    asked, answered = EXAMPLES.get(name, (None, None))
     for content in operation.get("requestBody", {}).get("content", {}).values():
-        if asked is not None:
-            content["example"] = asked
+        if "request" in example:
+            content["example"] = example["request"]
     pages = any(parameter["name"] in ("after", "before") for parameter in operation.get("parameters", ()))
     for status, response in operation["responses"].items():
-        example = {"4XX": REFUSED, "5XX": FAILED}.get(status, answered)
+        answered = {"4XX": REFUSED, "5XX": FAILED}.get(status, example.get("response"))
         for content in response.get("content", {}).values():
-            if example is not None:
-                content["example"] = example
+            if answered is not None:
+                content["example"] = answered
         if pages and status == "200":
             response["headers"] = {"Link": LINK}
