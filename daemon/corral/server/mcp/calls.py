@@ -126,6 +126,11 @@ AGENT_MAIL = Family(complaint, fails=True)
 _FAMILIES: dict[Function, Family] = {}
 
 
+def tools_in(module: str) -> list[Function]:
+    """The tools of a module, in its order."""
+    return [tool for tool in _FAMILIES if tool.__module__ == module]
+
+
 def family_of(tool: Function) -> Family:
     """The family of a tool."""
     return _FAMILIES[tool]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from corral.server.mcp.calls import Function
+from corral.server.mcp.calls import Function, tools_in
 from corral.server.mcp.tools import (
     features,
     handoffs,
@@ -18,24 +18,8 @@ from corral.server.mcp.tools import (
     work,
 )
 
-TOOLS: dict[str, Function] = {
-    function.__name__: function
-    for module in (
-        locks,
-        features,
-        handoffs,
-        mail,
-        identity,
-        macros,
-        work,
-        merges,
-        help,
-        reservations,
-        memory,
-        sessions,
-    )
-    for function in module.TOOLS
-}
+_MODULES = (locks, features, handoffs, mail, identity, macros, work, merges, help, reservations, memory, sessions)
+TOOLS: dict[str, Function] = {tool.__name__: tool for module in _MODULES for tool in tools_in(module.__name__)}
 """Every tool by the name that it is published under."""
 
 CORE = (

@@ -8,7 +8,7 @@ from corral.app import features as app_features
 from corral.app.pages import SHOWN_BYTES, page
 from corral.coordination.features import registry as feature_registry
 from corral.models.payload import Payload
-from corral.server.mcp.calls import Function, current, told
+from corral.server.mcp.calls import current, told
 
 
 @told
@@ -61,8 +61,3 @@ async def analyze_feature_conflicts(
     """Can it go beside the active features? FULL: yes; PARTIAL: it meets some at the merge; SEQUENTIAL: only after them."""
     services, asked = current.get().services, feature_id or candidate_feature_id
     return {"success": True, **await app_features.analyze(services, asked, candidate_claims, SHOWN_BYTES)}
-
-
-TOOLS: tuple[Function, ...] = (
-    register_feature, deregister_feature, get_feature, list_active_features, analyze_feature_conflicts,
-)  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 from corral.app.pages import SHOWN_BYTES, page
 from corral.coordination.sessions import handoffs
 from corral.models.payload import Payload
-from corral.server.mcp.calls import Function, current, told
+from corral.server.mcp.calls import current, told
 
 
 @told
@@ -37,6 +37,3 @@ async def read_handoff(agent_name: str | None = None, limit: int = 1) -> Payload
     services = current.get().services
     found = await services.store.read(lambda conn: page(handoffs.recent(conn, agent_name, limit), size=SHOWN_BYTES))
     return {"handoffs": found.rows, **({"left_out": "The older ones; ask for fewer."} if found.cut else {})}
-
-
-TOOLS: tuple[Function, ...] = (write_handoff, read_handoff)

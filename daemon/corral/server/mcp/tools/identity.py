@@ -19,7 +19,7 @@ from corral.coordination.mail.addresses import Identity
 from corral.coordination.sessions import changesets
 from corral.models.payload import Payload
 from corral.server.mcp.acting import Text, act, listed, look
-from corral.server.mcp.calls import Function, current, raised
+from corral.server.mcp.calls import current, raised
 from corral.server.mcp.registration import profile, registered
 
 MOST_COMMITS = 100
@@ -161,9 +161,3 @@ async def set_contact_policy(
 ) -> Payload:
     """Choose who may write to you. Inside a repository that is everybody, whatever is chosen."""
     return await act(project_key, agent_name, lambda conn, me, now: contacts.choose(me, policy))
-
-
-TOOLS: tuple[Function, ...] = (
-    health_check, ensure_project, register_agent, create_agent_identity, whois,
-    request_contact, respond_contact, list_contacts, set_contact_policy,
-)  # fmt: skip

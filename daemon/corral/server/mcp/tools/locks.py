@@ -17,7 +17,7 @@ from corral.errors import CorralError, InvalidInput, LockHeld, NotPermitted
 from corral.models.instants import iso
 from corral.models.payload import Payload
 from corral.server.mcp.acting import listed
-from corral.server.mcp.calls import Function, current, refusal, told
+from corral.server.mcp.calls import current, refusal, told
 from corral.server.mcp.paths import inside
 from corral.store.sessions import sessions as session_rows
 
@@ -166,6 +166,3 @@ def coordinator_answers(conn: Connection, found: Iterable[Payload]) -> Iterator[
             known = session_rows.get(conn, holder)
             kinds[holder] = known["agent_type"] if known is not None else ""
         yield {**row, "agent_type": kinds[holder], "locked_at": row["acquired_at"]}
-
-
-TOOLS: tuple[Function, ...] = (acquire_lock, release_lock, check_locks)

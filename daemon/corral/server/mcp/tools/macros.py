@@ -13,7 +13,7 @@ from corral.coordination.mail.addresses import Identity
 from corral.models.instants import iso
 from corral.models.payload import Payload
 from corral.server.mcp.acting import Text, Texts, act, look
-from corral.server.mcp.calls import Function, current, raised
+from corral.server.mcp.calls import current, raised
 from corral.server.mcp.registration import registered
 from corral.server.mcp.tools.mail import entry, shown
 from corral.server.mcp.tools.reservations import give_back, reserve
@@ -116,6 +116,3 @@ async def _inbox(name: str, limit: int, *, bodies: bool = False) -> Payload:
     found = await act("", name, fetch)
     more = {"inbox_left_out": f"fetch_inbox with before={found.last['id']} tells what is older."} if found.cut else {}
     return {"inbox": found.rows, **more}
-
-
-TOOLS: tuple[Function, ...] = (macro_start_session, macro_prepare_thread, macro_file_reservation_cycle)

@@ -18,7 +18,7 @@ from corral.models.instants import after, iso
 from corral.models.payload import Payload
 from corral.models.states import RecipientRole
 from corral.server.mcp.acting import Text, Texts, act, is_agent_of, listed, look
-from corral.server.mcp.calls import Function, current, raised
+from corral.server.mcp.calls import current, raised
 from corral.store.sessions import messages as message_rows
 
 
@@ -236,8 +236,3 @@ def _delivered(sent: Sent) -> Payload:
         **({"bounced": sent.bounced} if sent.bounced else {}),
         **({"idempotent_replay": True} if sent.replayed else {}),
     }
-
-
-TOOLS: tuple[Function, ...] = (
-    send_message, reply_message, fetch_inbox, mark_message_read, acknowledge_message, search_messages,
-)  # fmt: skip

@@ -12,7 +12,7 @@ from corral.coordination.sessions import memory
 from corral.coordination.sessions import registry as session_registry
 from corral.coordination.sessions.memory import Memory, Question
 from corral.models.payload import Payload
-from corral.server.mcp.calls import Function, current, told
+from corral.server.mcp.calls import current, told
 from corral.store.rows.records import MemoryRow
 
 
@@ -49,6 +49,3 @@ async def recall(
     asked, now = Question(query or "", tags or (), event_type, limit, min_relevance), services.now()
     found = await services.store.read(lambda conn: page(memory.recall(conn, asked, now), size=SHOWN_BYTES))
     return {"memories": found.rows, **({"left_out": "The less relevant; ask for less."} if found.cut else {})}
-
-
-TOOLS: tuple[Function, ...] = (remember, recall)

@@ -16,7 +16,7 @@ from corral.landing import requests
 from corral.models import merges as merge_shapes
 from corral.models.payload import Payload
 from corral.models.states import OPEN_MERGES
-from corral.server.mcp.calls import Function, current, told
+from corral.server.mcp.calls import current, told
 from corral.store.merges import merges as merge_rows
 from corral.store.sessions import sessions as session_rows
 
@@ -70,6 +70,3 @@ async def merge_status(merge_id: str | None = None, branch: str | None = None) -
 
 def _queue(conn: Connection) -> Page:
     return page(map(merge_shapes.summary, merge_rows.listing(conn, OPEN_MERGES, limit=MOST)), size=SHOWN_BYTES)
-
-
-TOOLS: tuple[Function, ...] = (request_merge, merge_status)

@@ -23,7 +23,7 @@ from corral.errors import CorralError, InvalidInput, NotPermitted
 from corral.models.instants import iso
 from corral.models.payload import Payload
 from corral.server.mcp.acting import Text, Texts, act, known_as
-from corral.server.mcp.calls import Function, complaint, current, raised
+from corral.server.mcp.calls import complaint, current, raised
 from corral.server.mcp.paths import inside
 from corral.store.sessions import sessions as session_rows
 
@@ -296,12 +296,3 @@ def _holders(conn: Connection, conflicts: Sequence[Payload]) -> list[Payload]:
 def _former(row: Payload) -> Payload:
     seen = {key.removesuffix("_at") + "_ts": at for key, at in row.items() if key.startswith("last_")}
     return {**_granted(row), "agent": row["locked_by"], "stale_reasons": row["stale_reasons"], **seen}
-
-
-TOOLS: tuple[Function, ...] = (
-    file_reservation_paths,
-    release_file_reservations,
-    renew_file_reservations,
-    force_release_file_reservation,
-    check_file_reservation_conflicts,
-)

@@ -12,7 +12,7 @@ from corral.coordination.sessions import registry as session_registry
 from corral.coordination.sessions.registry import Arrival
 from corral.errors import InvalidInput
 from corral.models.payload import Payload
-from corral.server.mcp.calls import Function, current, told
+from corral.server.mcp.calls import current, told
 
 MAX_TASK = 2000
 _SHOWN = (
@@ -83,6 +83,3 @@ async def discover_agents(capability: str | None = None, status: str | None = No
 async def cleanup_dead_agents(stale_threshold_minutes: float = 15) -> Payload:
     """Give up sessions of which nothing was heard for so long; their locks come free."""
     return await session_sweep.clean_up(current.get().services, stale_threshold_minutes)
-
-
-TOOLS: tuple[Function, ...] = (register_session, heartbeat, discover_agents, cleanup_dead_agents)

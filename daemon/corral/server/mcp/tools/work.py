@@ -9,7 +9,7 @@ from corral.app import completion
 from corral.app import tasks as app_tasks
 from corral.errors import LeaseLost, NotFound
 from corral.models.payload import Payload
-from corral.server.mcp.calls import Function, current, refusal, told
+from corral.server.mcp.calls import current, refusal, told
 from corral.work.tasks import tasks
 
 
@@ -92,6 +92,3 @@ async def _found(task_id: str, wanted: Awaitable[Payload]) -> Payload:
         return {"success": True, **await wanted}
     except NotFound as error:
         return {**refusal(error), "reason": "task_not_found", "task_id": task_id}
-
-
-TOOLS: tuple[Function, ...] = (submit_work, get_work, complete_work, get_task, cancel_task_convention)
