@@ -9,16 +9,10 @@ from __future__ import annotations
 import hmac
 import json
 import secrets
-from collections.abc import Awaitable, Callable, MutableMapping
 from pathlib import Path
-from typing import Any
 
 from corral.errors import CorralError, NotPermitted
-
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
+from corral.server.asgi import App, Receive, Scope, Send, respond
 
 
 class Unauthorised(NotPermitted):
@@ -40,10 +34,8 @@ class Access:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check one connection's first message and pass it on, or answer with the refusal."""
-        if scope["type"] == "lifespan" or _over_socket(scope, self._socket):
-            await self._app(scope, receive, send)
-            return
-        refusal = self._refusal(scope)
+        is_known = scope["type"] == "lifespan" or _over_socket(scope, self._socket)
+        refusal = None if is_known else self._refusal(scope)
         if refusal is None:
             await self._app(scope, receive, send)
             return
@@ -72,14 +64,7 @@ class Access:
 
 async def refuse(send: Send, refusal: CorralError) -> None:
     """Answer a request whose body nobody reads, and end its connection with it."""
-    body = json.dumps(refusal.to_wire()).encode()
-    headers = [
-        (b"content-type", b"application/json"),
-        (b"content-length", str(len(body)).encode()),
-        (b"connection", b"close"),
-    ]
-    await send({"type": "http.response.start", "status": refusal.status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+    await respond(send, refusal.status, json.dumps(refusal.to_wire()).encode(), (b"connection", b"close"))
 
 
 def _over_socket(scope: Scope, socket: str) -> bool:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import resource
-from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from corral.client.wire import peer_uid
 from corral.config.ownership import is_own
-from corral.errors import CorralError, InvalidInput
-from corral.server.http.access import App, Receive, Scope, Send, refuse
+from corral.errors import InvalidInput
+from corral.server.asgi import App, Receive, Scope, Send, replayed, whole
+from corral.server.http.access import refuse
 
 HEADERS_S = 10.0
 """Seconds that a client over TCP has for the headers of a request."""
@@ -31,6 +31,8 @@ class TooLarge(InvalidInput):
 
     status = 413
     name = "too_large"
+    default_cause = "Nothing that Corral stores is as large."
+    default_remedy = "Send it in several requests."
 
 
 class LimitedConnection(HttpToolsProtocol):
@@ -122,37 +124,8 @@ class BoundedBodies:
         headers = dict(scope["headers"])
         length = headers.get(b"content-length", b"0")
         chunked = b"transfer-encoding" in headers
-        body = await _bounded(receive) if chunked else b""
-        if body is None or (length.isdigit() and int(length) > MOST_BODY_BYTES):
-            await refuse(send, _too_large())
+        body = await whole(receive, MOST_BODY_BYTES) if chunked else b""
+        if len(body) > MOST_BODY_BYTES or (length.isdigit() and int(length) > MOST_BODY_BYTES):
+            await refuse(send, TooLarge(f"The body of the request is larger than {MOST_BODY_BYTES // 2**20} MB."))
             return
-        await self._app(scope, _replayed(body, receive) if chunked else receive, send)
-
-
-def _too_large() -> CorralError:
-    return TooLarge(
-        f"The body of the request is larger than {MOST_BODY_BYTES // 2**20} MB.",
-        cause="Nothing that Corral stores is as large.",
-        remedy="Send it in several requests.",
-    )
-
-
-async def _bounded(receive: Receive) -> bytes | None:
-    """The whole body; None where it is too large."""
-    body, more = bytearray(), True
-    while more:
-        message = await receive()
-        body += message.get("body", b"")
-        if len(body) > MOST_BODY_BYTES:
-            return None
-        more = message.get("more_body", False)
-    return bytes(body)
-
-
-def _replayed(body: bytes, receive: Receive) -> Receive:
-    messages = [{"type": "http.request", "body": body, "more_body": False}]
-
-    async def replay() -> Any:
-        return messages.pop() if messages else await receive()
-
-    return replay
+        await self._app(scope, replayed(body, receive) if chunked else receive, send)

@@ -22,8 +22,8 @@ from starlette.responses import Response
 from corral.app.json_text import json_bytes
 from corral.app.runtime.services import Services
 from corral.errors import CorralError
+from corral.server.asgi import App, Receive, Scope, Send, replayed, respond, whole
 from corral.server.failures import failure
-from corral.server.http.access import App, Receive, Scope, Send
 from corral.server.http.routes import daemon, hooks, locks
 from corral.server.http.routes.sessions import messages, sessions
 from corral.server.http.routes.work import tasks
@@ -111,13 +111,13 @@ class FastPath:
             await self._app(scope, receive, send)
             return
         call, arguments = found
-        body = b"" if call.method == "GET" else await _whole(receive)
+        body = b"" if call.method == "GET" else await whole(receive)
         try:
             if call.said is not None:
                 name, read = call.said
                 arguments[name] = read(scope["query_string"] if call.method == "GET" else body)
         except (ValueError, RecursionError):  # also pydantic's; the framework says what is wrong with it
-            await self._app(scope, _again(body, receive), send)
+            await self._app(scope, replayed(body, receive), send)
             return
         if call.request is not None:
             arguments[call.request] = Request(scope, receive)
@@ -132,10 +132,7 @@ class FastPath:
         if isinstance(answered, Response):
             await answered(scope, receive, send)
             return
-        data = json_bytes(answered)
-        headers = [(b"content-type", b"application/json"), (b"content-length", str(len(data)).encode())]
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": data})
+        await respond(send, status, json_bytes(answered))
 
 
 def _find(method: str, path: str) -> tuple[Call, dict[str, Any]] | None:
@@ -144,22 +141,3 @@ def _find(method: str, path: str) -> tuple[Call, dict[str, Any]] | None:
         if match is not None:
             return call, match.groupdict()
     return None
-
-
-async def _whole(receive: Receive) -> bytes:
-    message = await receive()
-    body: bytes = message.get("body", b"")
-    while message.get("more_body"):
-        message = await receive()
-        body += message.get("body", b"")
-    return body
-
-
-def _again(body: bytes, receive: Receive) -> Receive:
-    """The body as if it had not been read yet, then whatever follows."""
-    messages = [{"type": "http.request", "body": body, "more_body": False}]
-
-    async def again() -> Any:
-        return messages.pop() if messages else await receive()
-
-    return again

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from corral.app.runtime.services import Services
-from corral.server.http.access import App, Receive, Scope, Send
+from corral.server.asgi import App, Receive, Scope, Send
 
 
 class Framework:

@@ -8,23 +8,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import Awaitable, Callable, MutableMapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
 
 from corral.app.runtime.services import Services
 from corral.instructions import PROFILES
+from corral.server.asgi import App, Receive, Scope, Send, replayed, respond, whole
 from corral.server.mcp import arguments
 from corral.server.mcp.calls import Call, current, family_of
 from corral.server.mcp.replays import Replays
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
-
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 PATHS = {"/mcp": "core", "/mcp/": "core", "/api": "mail", "/api/": "mail"}
 """Each with the profile that it serves where none is named."""
@@ -52,15 +47,15 @@ class Mcp:
         if usual is None:
             await self._app(scope, receive, send)
             return
-        body, receive = await _read(receive)
-        if body is None or len(body) > arguments.MOST_BYTES:
-            await _answer(send, await self._services.work(lambda: _too_large(body)))
+        body = await whole(receive)
+        if len(body) > arguments.MOST_BYTES:
+            await respond(send, 200, await self._services.work(lambda: _too_large(body)))
             return
         asked = parse_qs(scope["query_string"].decode("latin-1")).get("profile", [usual])[0]
         served = await asyncio.shield(self._profile(asked if asked in PROFILES else usual))
         token = current.set(self._call(scope))
         try:
-            await served({**scope, "path": "/mcp", "raw_path": b"/mcp"}, receive, send)
+            await served({**scope, "path": "/mcp", "raw_path": b"/mcp"}, replayed(body, receive), send)
         finally:
             current.reset(token)
 
@@ -115,38 +110,19 @@ def _built(profile: str) -> Starlette:
     return build(profile)
 
 
-async def _read(receive: Receive) -> tuple[bytes | None, Receive]:
-    """A request's body, None where it is too large to look at, and what receives it once more."""
-    body, size, more = bytearray(), 0, True
-    while more:
-        message = await receive()
-        if message["type"] != "http.request":
-            break
-        size += len(message.get("body", b""))
-        if size <= arguments.MOST_LOOKED_AT:
-            body += message.get("body", b"")
-        more = message.get("more_body", False)
-    again = [{"type": "http.request", "body": bytes(body), "more_body": False}]
-
-    async def once_more() -> MutableMapping[str, Any]:
-        return again.pop() if again else await receive()
-
-    return (bytes(body) if size <= arguments.MOST_LOOKED_AT else None), once_more
-
-
-def _too_large(body: bytes | None) -> bytes:
+def _too_large(body: bytes) -> bytes:
     """The answer to a request that cannot be served: for a call in its tool's error format, else as a JSON-RPC error."""
     from corral.server.mcp.profiles import TOOLS
 
     try:
-        asked = json.loads(body or b"null")
+        asked = json.loads(body if len(body) <= arguments.MOST_LOOKED_AT else b"null")
     except (ValueError, RecursionError):
         asked = None
     asked = _object(asked)
     params = _object(asked.get("params"))
     given, tool = _object(params.get("arguments")), TOOLS.get(str(params.get("name")))
     answer: dict[str, Any] = {"jsonrpc": "2.0", "id": asked.get("id")}
-    if body is None or tool is None or not given:
+    if tool is None or not given:
         limit = f"Too large: a request has at most {arguments.MOST_BYTES} bytes."
         return json.dumps({**answer, "error": {"code": -32600, "message": limit}}).encode()
     family = family_of(tool)
@@ -157,9 +133,3 @@ def _too_large(body: bytes | None) -> bytes:
 
 def _object(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
-
-
-async def _answer(send: Send, body: bytes) -> None:
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    await send({"type": "http.response.start", "status": 200, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
