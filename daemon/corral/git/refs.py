@@ -6,11 +6,16 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 from corral.errors import InvalidInput, NotFound
 from corral.git.process.command import OID, Git, Outcome
 from corral.models.instants import UTC
 
+_EMPTY_TREE = {
+    40: "4b825dc642cb6eb9a060e54bf8d69288fbee4904",
+    64: "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321",
+}
 _FORBIDDEN = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//")
 
 
@@ -174,8 +179,31 @@ def default_branch(git: Git) -> str | None:
 
 def changed_paths(git: Git, a: str, b: str) -> list[str]:
     """Paths whose content or mode differs between two commits or trees; a rename is its two paths."""
-    result = git.check("diff-tree", "-r", "-z", "--name-only", "--no-renames", oid(a), oid(b))
-    return [path for path in result.text.split("\0") if path]
+    return git.check("diff-tree", "-r", "-z", "--name-only", "--no-renames", oid(a), oid(b)).names
+
+
+class RawChange(NamedTuple):
+    """How a path differs between two commits or trees; a mode of six zeros: it is missing on that side."""
+
+    path: str
+    old_mode: str
+    old_blob: str
+    new_mode: str
+    new_blob: str
+
+
+def raw_changes(git: Git, a: str, b: str, *specs: str) -> list[RawChange]:
+    """The paths that differ between two commits or trees, of these pathspecs if there are any; a rename is its two paths."""
+    tokens = git.check(
+        "diff-tree", "-r", "-z", "--raw", "--no-abbrev", "--no-renames", oid(a), oid(b), "--", *specs
+    ).names
+    parts = ((path, meta.removeprefix(":").split(" ")) for meta, path in zip(tokens[0::2], tokens[1::2], strict=True))
+    return [RawChange(path, old, old_blob, new, new_blob) for path, (old, new, old_blob, new_blob, _) in parts]
+
+
+def empty_tree(like: str) -> str:
+    """The object name of the empty tree, as long as another one; git knows it without storing it."""
+    return _EMPTY_TREE[len(like)]
 
 
 def diff(git: Git, a: str, b: str, paths: Sequence[str]) -> bytes:

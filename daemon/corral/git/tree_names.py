@@ -83,8 +83,7 @@ def read(git: Git, commit: str) -> Tree:
     Raises:
         GitFailed: There is no such commit.
     """
-    listed = git.check("ls-tree", "-r", "-z", oid(commit)).text.split("\0")
-    entries = [entry.partition("\t") for entry in listed if entry]
+    entries = [entry.partition("\t") for entry in git.check("ls-tree", "-r", "-z", oid(commit)).names]
     blobs = {path: about.split()[2] for about, _, path in entries if about.startswith(_LINK)}
     written = refs.blobs(git, blobs.values()) if blobs else []
     links = {}

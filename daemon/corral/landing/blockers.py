@@ -61,7 +61,8 @@ def _overlap(repo: Git, target: str, tip_sha: str, candidate_sha: str) -> bool:
     wanted = set(refs.changed_paths(repo, tip_sha, candidate_sha))
     changes = status.changes(checkout)
     staged = {change.path for change in changes if change.code[0] not in ".?"} & wanted
-    if staged and not staged.isdisjoint(_staged_otherwise(checkout, candidate_sha)):
+    compare = ("diff-index", "--cached", "--name-only", "--no-renames", "-z", candidate_sha)
+    if staged and not staged.isdisjoint(checkout.check(*compare).names):
         return True
     # A file that was removed is in nobody's way; a folder that is tracked is a submodule, into which git does not look.
     dirty = {
@@ -74,10 +75,6 @@ def _overlap(repo: Git, target: str, tip_sha: str, candidate_sha: str) -> bool:
     present = [f":(literal){path}" for path in sorted(wanted) if os.path.lexists(place / path)][:_NAMED_AT_ONCE]
     # A file that is there, and neither tracked nor among the changes, is ignored.
     return bool(present and checkout.check("ls-files", "--others", "-z", "--", *present).stdout)
-
-
-def _staged_otherwise(checkout: Git, sha: str) -> set[str]:
-    return set(checkout.check("diff-index", "--cached", "--name-only", "--no-renames", "-z", sha).text.split("\0"))
 
 
 def _with_parents(path: str) -> set[str]:

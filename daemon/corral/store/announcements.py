@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, Connection, and_, select, update
 
 from corral.models.events import EventKind
 from corral.models.states import OPEN_MERGES, TERMINAL_TASKS, WorktreeState
-from corral.store.engine.fetch import fetch_all
+from corral.store.engine.fetch import fetch_all, has_any
 from corral.store.events import move_position, position
 from corral.store.merges import of_tasks as merge_tasks
 from corral.store.rows.mail import UnseenMessage
@@ -25,6 +25,8 @@ from corral.store.tasks.attempts import CURRENT
 
 _READER = "announcements"
 SETBACKS = (EventKind.TASK_RETRIED, EventKind.TASK_FAILED, EventKind.TASK_DEAD, EventKind.TASK_INTERRUPTED)
+_OPEN_TASK = select(tasks.c.task_id).where(tasks.c.status.not_in(TERMINAL_TASKS))
+_OPEN_MERGE = select(merge_requests.c.merge_id).where(merge_requests.c.state.in_(OPEN_MERGES))
 _SUMMARY = (
     tasks.c.task_id, tasks.c.thread_id, tasks.c.title, tasks.c.status, tasks.c.submitted_by, attempts_table.c.session_id,
     tasks.c.error_message, tasks.c.completed_at,
@@ -65,8 +67,7 @@ def saved(conn: Connection, task_id: str, limit: int) -> list[WorktreeSalvaged]:
 def is_being_saved(conn: Connection, task_id: str) -> bool:
     """Whether a worktree of the task is on its way out, so that what is in it may yet be salvaged."""
     going = (worktrees.c.state == WorktreeState.RECLAIMING, worktrees.c.note.is_(None))
-    query = select(worktrees.c.worktree_id).where(worktrees.c.task_id == task_id, *going).limit(1)
-    return conn.execute(query).first() is not None
+    return has_any(conn, select(worktrees.c.worktree_id).where(worktrees.c.task_id == task_id, *going))
 
 
 def unseen(conn: Connection, session_id: str) -> list[UnseenMessage]:
@@ -96,14 +97,8 @@ def _unseen(session_id: str) -> ColumnElement[bool]:
 def is_open(conn: Connection, thread_id: str) -> bool:
     """Whether something may still happen to a task of a thread, or to a merge request of one."""
     theirs = tasks.c.thread_id == thread_id
-    task = select(tasks.c.task_id).where(theirs, tasks.c.status.not_in(TERMINAL_TASKS)).limit(1)
-    merge = (
-        select(merge_requests.c.merge_id)
-        .join(tasks, tasks.c.task_id == merge_requests.c.task_id)
-        .where(theirs, merge_requests.c.state.in_(OPEN_MERGES))
-        .limit(1)
-    )
-    return any(conn.execute(query).first() is not None for query in (task, merge))
+    merge = _OPEN_MERGE.join(tasks, tasks.c.task_id == merge_requests.c.task_id)
+    return has_any(conn, _OPEN_TASK.where(theirs)) or has_any(conn, merge.where(theirs))
 
 
 def follows(conn: Connection, thread_id: str, kinds: Sequence[str], after: int) -> bool:
@@ -112,9 +107,8 @@ def follows(conn: Connection, thread_id: str, kinds: Sequence[str], after: int) 
         select(events.c.event_id)
         .join(tasks, tasks.c.task_id == events.c.task_id)
         .where(events.c.event_id > after, events.c.kind.in_(list(kinds)), tasks.c.thread_id == thread_id)
-        .limit(1)
     )
-    return conn.execute(query).first() is not None
+    return has_any(conn, query)
 
 
 def wrote(conn: Connection, thread_id: str) -> list[str]:
@@ -140,6 +134,4 @@ def batch(conn: Connection, thread_id: str) -> list[BatchTask]:
 
 def is_busy(conn: Connection) -> bool:
     """Whether there is a task or a merge request to which something may still happen."""
-    task = select(tasks.c.task_id).where(tasks.c.status.not_in(TERMINAL_TASKS)).limit(1)
-    merge = select(merge_requests.c.merge_id).where(merge_requests.c.state.in_(OPEN_MERGES)).limit(1)
-    return any(conn.execute(query).first() is not None for query in (task, merge))
+    return has_any(conn, _OPEN_TASK) or has_any(conn, _OPEN_MERGE)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -64,12 +65,9 @@ def open_schema(path: Path) -> None:
 
 def _make(path: Path) -> None:
     aside = _aside(path)
-    conn = sqlite3.connect(aside)
-    try:
+    with closing(sqlite3.connect(aside)) as conn:
         conn.execute(_SHRINKING)
         conn.executescript(f"BEGIN;\n{NEW.read_text(encoding='utf-8')}COMMIT;")
-    finally:
-        conn.close()
     _move_in(aside, path)
 
 
@@ -95,12 +93,9 @@ def _upgrade(path: Path, current: str) -> None:
 
 def _compact(aside: Path) -> None:
     """Write a database that nobody has open yet without its free pages, and let it become smaller from now on."""
-    conn = sqlite3.connect(aside)
-    try:
+    with closing(sqlite3.connect(aside)) as conn:
         conn.execute(_SHRINKING)
         conn.execute("VACUUM")
-    finally:
-        conn.close()
 
 
 def move_aside(path: Path, aside: Path) -> None:
@@ -154,8 +149,7 @@ def _revision(path: Path) -> str | None:
     """The schema of an existing, sound database; None where there is none yet."""
     if not path.exists() or path.stat().st_size == 0:
         return None
-    conn = sqlite3.connect(path, timeout=5)
-    try:
+    with closing(sqlite3.connect(path, timeout=5)) as conn:
         conn.execute("PRAGMA wal_autocheckpoint=0")
         verdict = conn.execute("PRAGMA quick_check(1)").fetchone()[0]
         if verdict != "ok":
@@ -163,24 +157,15 @@ def _revision(path: Path) -> str | None:
         known = conn.execute("SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'").fetchone()
         row = conn.execute("SELECT version_num FROM alembic_version").fetchone() if known else None
         return str(row[0]) if row else None
-    finally:
-        conn.close()
 
 
 def _fold_log(path: Path) -> None:
     """Move the write-ahead log into the database and remove it: a log left behind would be replayed into the new file."""
-    conn = sqlite3.connect(path)
-    try:
+    with closing(sqlite3.connect(path)) as conn:
         conn.execute("PRAGMA journal_mode=DELETE").close()
-    finally:
-        conn.close()
 
 
 def _copy(source: Path, target: Path) -> None:
     """Copy a database through SQLite's own backup, which sees a consistent state."""
-    old, new = sqlite3.connect(source), sqlite3.connect(target)
-    try:
+    with closing(sqlite3.connect(source)) as old, closing(sqlite3.connect(target)) as new:
         old.backup(new)
-    finally:
-        new.close()
-        old.close()

@@ -72,11 +72,14 @@ def _is_announced(kind: Column[Any]) -> ColumnElement[bool]:
     return or_(*(kind.startswith(noun) for noun in ("task.", "merge.", EventKind.SESSION_ENDED)))
 
 
+def _is_over(session_id: Column[Any], before: str) -> ColumnElement[bool]:
+    its = agent_sessions.c
+    return exists(select(its.session_id).where(its.session_id == session_id, its.ended_at < before))
+
+
 def _old_notices(before: str) -> ColumnElement[bool]:
-    over = select(agent_sessions.c.session_id).where(
-        agent_sessions.c.session_id == notices.c.session_id, agent_sessions.c.ended_at < before
-    )
-    return and_(notices.c.created_at < before, or_(notices.c.injected_at.is_not(None), exists(over)))
+    over = _is_over(notices.c.session_id, before)
+    return and_(notices.c.created_at < before, or_(notices.c.injected_at.is_not(None), over))
 
 
 def _old_messages(before: str) -> ColumnElement[bool]:
@@ -84,11 +87,7 @@ def _old_messages(before: str) -> ColumnElement[bool]:
     not arrive, and its recipient is over for as long."""
     its, theirs = messages.c, message_recipients.c
     seen = or_(theirs.injected_at.is_not(None), theirs.read_at.is_not(None))
-    over = exists(
-        select(agent_sessions.c.session_id).where(
-            agent_sessions.c.session_id == theirs.session_id, agent_sessions.c.ended_at < before
-        )
-    )
+    over = _is_over(theirs.session_id, before)
     done = or_(
         theirs.acknowledged_at.is_not(None),
         and_(seen, or_(its.ack_required.is_(False), over)),

@@ -245,18 +245,9 @@ worktrees = Table(
     CheckConstraint("state = 'removed' OR purpose = 'verify' OR branch IS NOT NULL", name="branch"),
 )
 # PostgreSQL's condition stands in the migration that makes them: to name it here loads the whole of that dialect.
-Index(
-    "uq_worktrees_live_name",
-    worktrees.c.name,
-    unique=True,
-    sqlite_where=worktrees.c.state != "removed",
-)
-Index(
-    "uq_worktrees_live_port",
-    worktrees.c.port_base,
-    unique=True,
-    sqlite_where=worktrees.c.state != "removed",
-)
+_LIVE = worktrees.c.state != "removed"
+Index("uq_worktrees_live_name", worktrees.c.name, unique=True, sqlite_where=_LIVE)
+Index("uq_worktrees_live_port", worktrees.c.port_base, unique=True, sqlite_where=_LIVE)
 
 receipts = Table(
     "receipts",

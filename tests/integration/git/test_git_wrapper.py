@@ -12,7 +12,7 @@ import pytest
 from corral.errors import GitFailed, NotAProject
 from corral.git.identity import CORRAL, effective
 from corral.git.process import process
-from corral.git.process.command import Git, Identity, Outcome, environ, open_checkout, open_repository
+from corral.git.process.command import Git, Identity, Outcome, as_env, environ, open_checkout, open_repository
 from tests.conftest import commit, git
 
 
@@ -34,10 +34,10 @@ def test_git_sees_an_environment_made_for_it(repo: Path, tmp_path: Path, monkeyp
         "GIT_EXTERNAL_DIFF": "/bin/false", "SSH_AUTH_SOCK": "/tmp/agent", "LC_ALL": "de_DE.UTF-8", "SECRET": "s",
     }.items():  # fmt: skip
         monkeypatch.setenv(name, value)
-    me = open_checkout(repo, identity=Identity("Me", "me@x"))
-    assert me.must("rev-parse", "--show-toplevel") == str(repo)
+    me = as_env(Identity("Me", "me@x"))
+    assert open_checkout(repo).must("rev-parse", "--show-toplevel", env=me) == str(repo)
     seen = dict(item.split("=", 1) for item in (tmp_path / "seen").read_text().split("\0") if item)
-    assert set(seen) - {"PWD", "_", "SHLVL", "OLDPWD"} == set(environ(Identity("Me", "me@x")))
+    assert set(seen) - {"PWD", "_", "SHLVL", "OLDPWD"} == {*environ(), *me}
     assert seen["GIT_AUTHOR_NAME"] == "Me" and seen["LC_ALL"] == "C"
     assert not {"GIT_DIR", "GIT_CONFIG_PARAMETERS", "SSH_AUTH_SOCK", "SECRET", "GIT_EXTERNAL_DIFF"} & set(seen)
 

@@ -87,7 +87,6 @@ def snapshot(
     if not found and not always and (head is None or checkout.branch() or refs.holder(checkout, head)):
         return None
     parents = [head] if head else []
-    author = checkout.identity or CORRAL
     with staging.copied_index(checkout) as index:
         staged = checkout.run("write-tree", index_file=index)  # refused while conflicts are unresolved
         unread = staging.add_all(checkout, all_changes, exclude, index)
@@ -99,11 +98,11 @@ def snapshot(
         return Snapshot(saved.sha, saved.name, files, head or "", tuple(exclude))
     if staged_tree is not None:
         message = "The index of the salvaged worktree\n"
-        parents.append(commits.create(checkout, staged_tree, parents, message, author, at))
+        parents.append(commits.create(checkout, staged_tree, parents, message, CORRAL, at))
     subject = " ".join(reason.split()) or "salvaged"
     text = f"{subject}\n\nState of the worktree {name}, saved by Corral.\n"
     text += f"\nNot readable:\n{unread}" if unread else ""
-    sha = commits.create(checkout, tree, parents, text, author, at)
+    sha = commits.create(checkout, tree, parents, text, CORRAL, at)
     return Snapshot(sha, _publish(checkout, name, sha, at), files, head or "", tuple(exclude))
 
 
@@ -139,7 +138,7 @@ def keep(checkout: Git, name: str, at: datetime, paths: Sequence[str], *, reason
     if (saved := _saved_before(checkout, name, tree, head)) is not None:
         return Kept(saved.sha, saved.name, frozenset(wanted))
     text = f"{' '.join(reason.split())}\n\nFiles with uncommitted content, saved by Corral.\n"
-    sha = commits.create(checkout, tree, [head] if head else [], text, checkout.identity or CORRAL, at)
+    sha = commits.create(checkout, tree, [head] if head else [], text, CORRAL, at)
     return Kept(sha, _publish(checkout, name, sha, at), frozenset(wanted))
 
 

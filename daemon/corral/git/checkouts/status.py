@@ -71,13 +71,8 @@ def differences(before: Seen, after: Seen) -> list[str]:
         if before.files.get(path, "clean") != after.files.get(path, "clean")
     }
     if after.head and before.head != after.head:
-        paths.update(refs.changed_paths(after.checkout, before.head or empty_tree(after.checkout), after.head))
+        paths.update(refs.changed_paths(after.checkout, before.head or refs.empty_tree(after.head), after.head))
     return sorted(paths)
-
-
-def empty_tree(git: Git) -> str:
-    """The object name of the empty tree."""
-    return git.must("hash-object", "-t", "tree", "--stdin", input=b"")
 
 
 def signature(top: Path, path: str) -> Signature:

@@ -29,9 +29,9 @@ from corral.git.checkouts.listing import (
     list_lock,
 )
 from corral.git.checkouts.submodules import unpublished_submodules
-from corral.git.identity import CORRAL, as_env
+from corral.git.identity import CORRAL
 from corral.git.process import stale
-from corral.git.process.command import OID, Git, Outcome, discovered_top, open_checkout
+from corral.git.process.command import OID, Git, Outcome, as_env, discovered_top, open_checkout
 
 if TYPE_CHECKING:
     from corral.git.checkouts.salvage import Snapshot

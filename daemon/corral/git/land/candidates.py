@@ -26,11 +26,6 @@ _KINDS = {
     "directory rename unclear split": "directory rename",
     "file location": "directory rename",
 }
-_EMPTY_TREE = {
-    40: "4b825dc642cb6eb9a060e54bf8d69288fbee4904",
-    64: "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321",
-}
-"""By the length of an object name; git knows these trees without storing them."""
 _ATTEMPTS = 3
 
 
@@ -139,23 +134,9 @@ def _no_common_history(repo: Git) -> Unsupported:
 @contextlib.contextmanager
 def _attributes_of(repo: Git, tip_sha: str) -> Iterator[Git]:
     """A scratch work tree with the tip's ``.gitattributes`` files; git 2.39 has no other option for their source."""
-    empty = _EMPTY_TREE[len(tip_sha)]
-    raw = repo.check(
-        "diff-tree",
-        "-r",
-        "-z",
-        "--raw",
-        "--no-abbrev",
-        "--no-renames",
-        empty,
-        tip_sha,
-        "--",
-        ":(glob)**/.gitattributes",
-    )
-    tokens = raw.text.split("\0")
-    found = [(meta.split(" "), path) for meta, path in zip(tokens[0::2], tokens[1::2], strict=False)]
+    found = refs.raw_changes(repo, refs.empty_tree(tip_sha), tip_sha, ":(glob)**/.gitattributes")
     with scratch.folder(repo) as folder:
-        for (_, mode, _, blob, _), path in found:
+        for path, _, _, mode, blob in found:
             if mode.startswith("100"):  # git reads no attributes through a symbolic link
                 target = folder / path
                 target.parent.mkdir(parents=True, exist_ok=True)

@@ -17,21 +17,11 @@ from pathlib import Path
 from corral.git import refs
 from corral.git.checkouts import status
 from corral.git.process.command import Git
+from corral.git.refs import RawChange
 
 _NOTE = "corral.landing"
 _GITLINK = "160000"
 ABSENT = "000000"
-
-
-@dataclass(frozen=True)
-class Step:
-    """One path of the fast-forward, except a submodule's: before and after (``ABSENT``: missing)."""
-
-    path: str
-    old_mode: str
-    old_blob: str
-    new_mode: str
-    new_blob: str
 
 
 @dataclass(frozen=True)
@@ -42,7 +32,7 @@ class Note:
     new_sha: str
     users: list[str]
 
-    def steps(self, checkout: Git) -> list[Step]:
+    def steps(self, checkout: Git) -> list[RawChange]:
         """The changes, except those on the user's paths."""
         users = set(self.users)
         return [step for step in _steps(checkout, self.old_sha, self.new_sha) if step.path not in users]
@@ -112,8 +102,8 @@ def restore_files(checkout: Git, note: Note) -> list[str]:
     return [] if collected or note.has_arrived(checkout) else _files_back(checkout, note.new_sha, note.steps(checkout))
 
 
-def _files_back(checkout: Git, new_sha: str, steps: Sequence[Step]) -> list[str]:
-    tracked = _names(checkout, "ls-files", "-z")
+def _files_back(checkout: Git, new_sha: str, steps: Sequence[RawChange]) -> list[str]:
+    tracked = set(checkout.check("ls-files", "-z").names)
     differs = _unstaged(checkout)
     # All are compared before any changes: the comparison may depend on a .gitattributes file among them.
     added = [
@@ -142,7 +132,7 @@ def _unstaged(checkout: Git) -> set[str]:
     return {change.path for change in status.changes(checkout, untracked=False) if change.code[0] == "."}
 
 
-def is_commits(checkout: Git, new_sha: str, step: Step) -> bool:
+def is_commits(checkout: Git, new_sha: str, step: RawChange) -> bool:
     """Whether git wrote the content of a path from the commit, as a whole or up to where git was stopped."""
     place = _top(checkout) / step.path
     if not is_file(place) or step.new_mode == ABSENT:
@@ -186,20 +176,10 @@ def is_file(place: Path) -> bool:
     return os.path.lexists(place) and (place.is_symlink() or not place.is_dir())
 
 
-def _steps(checkout: Git, old_sha: str, new_sha: str) -> list[Step]:
-    old = old_sha or status.empty_tree(checkout)
-    raw = checkout.check("diff-tree", "-r", "-z", "--raw", "--no-abbrev", "--no-renames", old, refs.oid(new_sha)).text
-    tokens = raw.split("\0")
-    found = []
-    for meta, path in zip(tokens[0::2], tokens[1::2], strict=False):
-        old_mode, new_mode, old_blob, new_blob, _ = meta.removeprefix(":").split(" ")
-        if _GITLINK not in (old_mode, new_mode):  # git does not move submodules with the other files
-            found.append(Step(path, old_mode, old_blob, new_mode, new_blob))
-    return found
-
-
-def _names(checkout: Git, *command: str) -> set[str]:
-    return set(checkout.check(*command).text.split("\0")) - {""}
+def _steps(checkout: Git, old_sha: str, new_sha: str) -> list[RawChange]:
+    found = refs.raw_changes(checkout, old_sha or refs.empty_tree(new_sha), new_sha)
+    # Git does not move submodules with the other files.
+    return [step for step in found if _GITLINK not in (step.old_mode, step.new_mode)]
 
 
 def _top(checkout: Git) -> Path:

@@ -138,19 +138,17 @@ def _repair_undone(checkout: Git, note: Note) -> Verified:
 
 def _entries(checkout: Git) -> dict[str, tuple[str, str]]:
     found = {}
-    for line in checkout.check("ls-files", "--stage", "-z").text.split("\0"):
-        if line:
-            about, path = line.split("\t", 1)
-            mode, blob, _stage = about.split(" ")
-            found[path] = mode, blob
+    for line in checkout.check("ls-files", "--stage", "-z").names:
+        about, path = line.split("\t", 1)
+        mode, blob, _stage = about.split(" ")
+        found[path] = mode, blob
     return found
 
 
 def _differing(checkout: Git, index_file: Path | None) -> set[str]:
     if index_file:
         checkout.run("update-index", "-q", "--refresh", index_file=index_file)
-    found = checkout.check("diff-files", "--name-only", "--no-renames", "-z", index_file=index_file)
-    return set(found.text.split("\0")) - {""}
+    return set(checkout.check("diff-files", "--name-only", "--no-renames", "-z", index_file=index_file).names)
 
 
 def _signature(checkout: Git) -> str:

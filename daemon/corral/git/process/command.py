@@ -63,20 +63,11 @@ _FIXED = {
 
 
 _READERS = frozenset(
-    {"cat-file", "check-attr", "check-ignore", "diff-files", "diff-index", "diff-tree", "for-each-ref", "log"}
-    | {
-        "ls-files",
-        "ls-tree",
-        "merge-base",
-        "merge-tree",
-        "rev-list",
-        "rev-parse",
-        "show",
-        "show-ref",
-        "status",
-        "version",
+    {
+        "cat-file", "check-attr", "check-ignore", "diff-files", "diff-index", "diff-tree", "for-each-ref", "log", "ls-files",
+        "ls-tree", "merge-base", "merge-tree", "rev-list", "rev-parse", "show", "show-ref", "status", "version",
     }
-)
+)  # fmt: skip
 """Commands that change nothing, or at most add objects: repeated after a kill."""
 
 _KILLED = (-signal.SIGKILL, -signal.SIGTERM)
@@ -140,6 +131,11 @@ class Result:
         return os.fsdecode(self.stdout)
 
     @property
+    def names(self) -> list[str]:
+        """The items of an output whose items end in NUL."""
+        return [name for name in self.text.split("\0") if name]
+
+    @property
     def ok(self) -> bool:
         """Whether git exited 0."""
         return self.outcome is Outcome.OK
@@ -148,17 +144,12 @@ class Result:
         """The error to raise if the caller cannot continue."""
         lines = [line for line in self.stderr.splitlines() if line.strip()]
         said = next((line for line in lines if line.startswith(("fatal: ", "error: "))), "".join(lines[:1]))
+        locked = "Another git command is running, or a killed one left its lock file."
+        stderr, outcome = self.stderr[-4000:], self.outcome.value
         return GitFailed(
             f"git {self.argv[0]} failed: {said[:300] or f'exit code {self.rc}'}",
-            cause="Another git command is running, or a killed one left its lock file."
-            if self.outcome is Outcome.LOCK
-            else "",
-            details={
-                "argv": list(self.argv),
-                "rc": self.rc,
-                "stderr": self.stderr[-4000:],
-                "outcome": self.outcome.value,
-            },
+            cause=locked if self.outcome is Outcome.LOCK else "",
+            details={"argv": list(self.argv), "rc": self.rc, "stderr": stderr, "outcome": outcome},
         )
 
 
@@ -176,13 +167,11 @@ class Git:
     Args:
         git_dir: The worktree's own git directory; the common one for work on refs alone.
         work_tree: Top of the checkout, or None.
-        identity: The committer; None leaves it to git's configuration.
     """
 
-    def __init__(self, git_dir: Path, work_tree: Path | None = None, *, identity: Identity | None = None) -> None:
+    def __init__(self, git_dir: Path, work_tree: Path | None = None) -> None:
         self.git_dir = git_dir
         self.work_tree = work_tree
-        self.identity = identity
 
     def __repr__(self) -> str:
         return f"Git({str(self.git_dir)!r}, {str(self.work_tree)!r})"
@@ -212,7 +201,7 @@ class Git:
             argv.append(f"--work-tree={self.work_tree}")
         for key, value in (config or {}).items():
             argv += ["-c", f"{key}={value}"]
-        environment = environ(self.identity)
+        environment = environ()
         if index_file is None and args[0] == "diff-tree":  # it compares commits, but fails if the index is damaged
             index_file = self.git_dir / _NO_INDEX
         if index_file is not None:
@@ -293,10 +282,9 @@ OID = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 """A whole object name."""
 
 
-def environ(identity: Identity | None = None) -> dict[str, str]:
-    """The whole environment of a git: inherited, pinned, and identity variables."""
-    inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
-    return {**inherited, **_FIXED, **(as_env(identity) if identity else {})}
+def environ() -> dict[str, str]:
+    """The environment of every git: inherited and pinned variables."""
+    return {**{name: os.environ[name] for name in _INHERITED if name in os.environ}, **_FIXED}
 
 
 def as_env(identity: Identity) -> dict[str, str]:
@@ -321,7 +309,7 @@ def discovered_top(path: Path) -> Path | None:
     return Path(result.text.removesuffix("\n")) if result.ok else None
 
 
-def open_repository(common_dir: Path, *, identity: Identity | None = None) -> Git:
+def open_repository(common_dir: Path) -> Git:
     """A repository by its common git directory, for work that needs no checkout.
 
     Raises:
@@ -329,10 +317,10 @@ def open_repository(common_dir: Path, *, identity: Identity | None = None) -> Gi
     """
     if not (common_dir / "HEAD").exists() or not (common_dir / "objects").is_dir():
         raise NotAProject(f"{common_dir} is not a git repository.")
-    return Git(common_dir, identity=identity)
+    return Git(common_dir)
 
 
-def open_checkout(path: Path, *, identity: Identity | None = None) -> Git:
+def open_checkout(path: Path) -> Git:
     """A checkout by its top folder (of the main worktree or a linked one); files are read, git is not run.
 
     Raises:
@@ -350,7 +338,7 @@ def open_checkout(path: Path, *, identity: Identity | None = None) -> Git:
             cause=f"{git_dir} does not exist, or is damaged.",
             remedy="Run `corral doctor`.",
         )
-    return Git(git_dir, path, identity=identity)
+    return Git(git_dir, path)
 
 
 def _run(

@@ -162,8 +162,7 @@ def _lacking(main: Path, worktree: Path) -> Iterator[Missing]:
     """Files of the main checkout that neither git nor a recipe brings, small enough to be copied."""
     listed = open_checkout(main)
     for ignored, words in ((True, ("--ignored", "--directory")), (False, ())):
-        found = listed.check("ls-files", "--others", "--exclude-standard", "-z", *words).text.split("\0")
-        for path in filter(None, found):
+        for path in listed.check("ls-files", "--others", "--exclude-standard", "-z", *words).names:
             parts = PurePosixPath(path).parts
             if not _CACHES.intersection(parts) and not os.path.lexists(worktree / path) and _is_small(main / path):
                 yield Missing(path, ignored)

@@ -173,9 +173,8 @@ class Database:
         """A connection of its own, since to fetch one from the pool takes as long as a short query."""
 
         def tired() -> bool:
-            self._looks += (
-                1  # a statement's steps are counted on from when it was used before: the first look means nothing
-            )
+            # A statement's steps are counted on from when it was used before: the first look means nothing.
+            self._looks += 1
             return self._looks > 1
 
         self._no_glancing()
@@ -216,11 +215,8 @@ class Database:
         if not is_unavailable(error):
             return error
         named = unavailable(error, self.path)
-        return (
-            self.found_damaged(str(getattr(error, "orig", None) or error))
-            if isinstance(named, DatabaseDamaged)
-            else named
-        )
+        is_damage = isinstance(named, DatabaseDamaged)
+        return self.found_damaged(str(getattr(error, "orig", None) or error)) if is_damage else named
 
     @property
     def lost(self) -> bool:

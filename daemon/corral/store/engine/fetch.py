@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar, cast
 
-from sqlalchemy import Connection, Executable
+from sqlalchemy import Connection, Executable, Select
 
 R = TypeVar("R")
 
@@ -32,6 +32,11 @@ def fetch_first(conn: Connection, query: Executable, kind: type[R], given: Mappi
 def fetch_one(conn: Connection, query: Executable, kind: type[R], given: Mapping[str, Any] | None = None) -> R:
     """Run a statement; its only row."""
     return cast("R", dict(conn.execute(query, given).mappings().one()))
+
+
+def has_any(conn: Connection, query: Select[Any]) -> bool:
+    """Run a select; whether it finds anything."""
+    return conn.execute(query.limit(1)).first() is not None
 
 
 def fetch_each(

@@ -18,7 +18,7 @@ from corral.models.identifiers import new_id
 from corral.models.instants import iso
 from corral.models.states import OPEN_MERGES, MergeState
 from corral.store import events
-from corral.store.engine.fetch import fetch_all, fetch_first
+from corral.store.engine.fetch import fetch_all, fetch_first, has_any
 from corral.store.merges import intents
 from corral.store.rows.merges import MergeRow
 from corral.store.schema import merge_requests, tasks, worktrees
@@ -27,18 +27,11 @@ if TYPE_CHECKING:
     from corral.models.event_payloads import MergeHeld
 
 _m = merge_requests.c
-_FRESH: dict[str, Any] = {
-    "reason": None,
-    "conflicts": None,
-    "candidate_sha": None,
-    "candidate_tree": None,
-    "tip_sha": None,
-    "receipt_id": None,
-    "tries": 0,
-    "not_before_at": None,
-    "finished_at": None,
-    "dismissed_at": None,
-}
+_OF_A_TRY = (
+    "reason", "conflicts", "candidate_sha", "candidate_tree", "tip_sha", "receipt_id", "not_before_at", "finished_at",
+    "dismissed_at",
+)  # fmt: skip
+_FRESH: dict[str, Any] = {**dict.fromkeys(_OF_A_TRY), "tries": 0}
 
 
 def submit(
@@ -110,9 +103,7 @@ def open_of_branch(conn: Connection, branch: str, target: str) -> MergeRow | Non
 
 def is_open_branch(conn: Connection, branch: str) -> bool:
     """Whether a branch (short name) has an open request, for whichever target."""
-    return (
-        conn.execute(select(_m.seq).where(_m.branch == branch, _m.state.in_(OPEN_MERGES)).limit(1)).first() is not None
-    )
+    return has_any(conn, select(_m.seq).where(_m.branch == branch, _m.state.in_(OPEN_MERGES)))
 
 
 def supersede(conn: Connection, merge: MergeRow, by: str, now: datetime) -> MergeRow | None:
@@ -128,8 +119,7 @@ def get(conn: Connection, merge_id: str) -> MergeRow:
         NotFound: No such merge request.
         InvalidInput: The beginning fits several.
     """
-    escaped = merge_id.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
-    query = select(merge_requests).where(_m.merge_id.like(f"{escaped}%", escape="\\")).limit(2)
+    query = select(merge_requests).where(_m.merge_id.startswith(merge_id, autoescape=True)).limit(2)
     rows = fetch_all(conn, query, MergeRow) if merge_id else []
     if not rows:
         raise NotFound(f"There is no merge request {merge_id[:80]!r}.", remedy="`corral merge list` shows them all.")
@@ -239,9 +229,7 @@ def submitter(conn: Connection, task_id: str | None) -> tuple[str, str] | None:
 
 def is_own_branch(conn: Connection, branch: str) -> bool:
     """Whether a worktree of ours, there or removed, was made with this very branch (short name)."""
-    return (
-        conn.execute(select(worktrees.c.worktree_id).where(worktrees.c.branch == branch).limit(1)).first() is not None
-    )
+    return has_any(conn, select(worktrees.c.worktree_id).where(worktrees.c.branch == branch))
 
 
 # -- transitions: each returns the row, or None if somebody was first -------------------------------------------------
@@ -259,15 +247,8 @@ def built(
 
 def verifying(conn: Connection, merge_id: str, candidate_sha: str, now: datetime) -> MergeRow | None:
     """Something runs to judge this candidate; None if the request has another one by now, or has ended."""
-    return _move(
-        conn,
-        merge_id,
-        OPEN_MERGES,
-        now,
-        _m.candidate_sha == candidate_sha,
-        state=MergeState.VERIFYING.value,
-        reason=None,
-    )
+    same = _m.candidate_sha == candidate_sha
+    return _move(conn, merge_id, OPEN_MERGES, now, same, state=MergeState.VERIFYING.value, reason=None)
 
 
 def judged(conn: Connection, merge_id: str, candidate_sha: str, receipt_id: str) -> MergeRow | None:

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, delete, func, insert, select, update
 
 from corral.models.instants import iso
 from corral.models.states import OPEN_MERGES
-from corral.store.engine.fetch import fetch_each
+from corral.store.engine.fetch import fetch_each, has_any
 from corral.store.rows.merges import TargetPauseRow
 from corral.store.schema import merge_requests, target_pauses
 
@@ -19,6 +19,7 @@ PAUSE_AFTER = 3
 """Failures in a row, of whichever requests, after which a target's queue is paused."""
 
 _p = target_pauses.c
+_BUSY = select(merge_requests.c.target).where(merge_requests.c.state.in_(OPEN_MERGES))
 
 
 def failures(conn: Connection, target: str) -> int:
@@ -36,14 +37,13 @@ def count(conn: Connection, target: str, *, number: int, reason: str, look_at: s
 
 def paused(conn: Connection) -> dict[str, TargetPauseRow]:
     """The targets that are paused and have open requests, by name."""
-    busy = select(merge_requests.c.target).where(merge_requests.c.state.in_(OPEN_MERGES))
-    query = select(target_pauses).where(_p.failures >= PAUSE_AFTER, _p.target.in_(busy)).order_by(_p.since_at)
+    query = select(target_pauses).where(_p.failures >= PAUSE_AFTER, _p.target.in_(_BUSY)).order_by(_p.since_at)
     return {row["target"]: row for row in fetch_each(conn, query, TargetPauseRow)}
 
 
 def anyone(conn: Connection) -> bool:
     """Whether failures of any target are remembered."""
-    return conn.execute(select(_p.target).limit(1)).first() is not None
+    return has_any(conn, select(_p.target))
 
 
 def look_at_once(conn: Connection, now: datetime, target: str | None = None) -> None:
@@ -70,5 +70,4 @@ def clear(conn: Connection, target: str) -> bool:
 
 def idle(conn: Connection) -> list[str]:
     """The targets whose failures are remembered although no request is open for them any more."""
-    busy = select(merge_requests.c.target).where(merge_requests.c.state.in_(OPEN_MERGES))
-    return list(conn.execute(select(_p.target).where(_p.target.not_in(busy))).scalars())
+    return list(conn.execute(select(_p.target).where(_p.target.not_in(_BUSY))).scalars())

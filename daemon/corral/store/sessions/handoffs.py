@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, Connection, Text, cast, exists, insert, or
 
 from corral.errors import InvalidInput, NotFound
 from corral.models.states import SessionStatus
-from corral.store.engine.fetch import fetch_all, fetch_first, fetch_one
+from corral.store.engine.fetch import fetch_all, fetch_first, fetch_one, has_any
 from corral.store.rows.records import HandoffRow
 from corral.store.schema import agent_sessions
 from corral.store.schema_coordination import agent_names, handoffs
@@ -92,7 +92,7 @@ def was_followed(conn: Connection, handoff: HandoffRow, *, besides: str, passers
         agent_sessions.c.session_id != besides,
         or_(agent_sessions.c.status != SessionStatus.DISCONNECTED, agent_sessions.c.task_id.is_not(None)),
     )
-    return conn.execute(follower.limit(1)).first() is not None
+    return has_any(conn, follower)
 
 
 def _named(agent_name: str) -> ColumnElement[bool]:

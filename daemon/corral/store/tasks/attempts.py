@@ -23,17 +23,8 @@ TASK_ROWS = select(tasks, *_COLUMNS).outerjoin_from(tasks, attempts, CURRENT)
 
 _MINE = (attempts.c.task_id == bindparam("which"), attempts.c.number == bindparam("attempt"))
 _READ = Prepared[CurrentAttempt](select(*_COLUMNS).where(*_MINE))
-_OPEN = Prepared[CurrentAttempt](
-    insert(attempts).returning(*_COLUMNS),
-    "task_id",
-    "number",
-    "session_id",
-    "claim_key",
-    "lease_expires_at",
-    "usage",
-    "claimed_at",
-    "started_at",
-)
+_SET = ("task_id", "number", "session_id", "claim_key", "lease_expires_at", "usage", "claimed_at", "started_at")
+_OPEN = Prepared[CurrentAttempt](insert(attempts).returning(*_COLUMNS), *_SET)
 
 
 def create(conn: Connection, task: StoredTask, values: Mapping[str, Any]) -> TaskRow:

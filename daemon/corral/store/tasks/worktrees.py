@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, func, insert, or_, select, update
 
 from corral.models.states import OPEN_MERGES, MergeState, WorktreePurpose, WorktreeState
-from corral.store.engine.fetch import fetch_all, fetch_first, fetch_one
+from corral.store.engine.fetch import fetch_all, fetch_first, fetch_one, has_any
 from corral.store.engine.prepared import Prepared
 from corral.store.rows.tasks import WorktreePlace, WorktreeRow
 from corral.store.schema import agent_sessions, merge_requests, worktrees
@@ -100,4 +100,4 @@ def is_submitted(conn: Connection, row: WorktreeRow) -> bool:
     if row["task_id"] is not None:
         theirs = merge_requests.c.task_id == row["task_id"]
         query = query.where(or_(theirs, merge_requests.c.state.in_(OPEN_MERGES)))
-    return conn.execute(query.limit(1)).first() is not None
+    return has_any(conn, query)
