@@ -9,7 +9,7 @@ import typer
 
 from corral.cli.help import Grouped
 from corral.cli.terminal.options import Json, client
-from corral.cli.terminal.output import echo, emit, fact, paint, table
+from corral.cli.terminal.output import Column, echo, emit, facts, paint, table
 from corral.client.connection import segment
 from corral.models.visible import one_line
 
@@ -22,16 +22,14 @@ def listing(as_json: Json = False) -> None:
     rows = client().request("GET", "/agents")
     if as_json:
         emit(rows)
-        return
-    show_table(rows, [("FROM", "source", 8)])
+    else:
+        show_table(rows, ("FROM", "source", 8))
 
 
-def show_table(rows: list[dict[str, Any]], more: list[tuple[str, str, int]], *, empty: str = "") -> None:
+def show_table(rows: list[dict[str, Any]], more: Column, *, empty: str = "") -> None:
     """Print the agents, and below them the problems of those that cannot start here."""
-    for row in rows:
-        row["able"] = ", ".join(row.get("capabilities") or ())
-    columns = [("NAME", "name", 24), *more, ("RUNNER", "runner", 16), ("MODEL", "model", 28)]
-    table(rows, [*columns, ("CAPABILITIES", "able", 40), ("FOR", "description", 60)], empty=empty)
+    columns: list[Column] = [("NAME", "name", 24), more, ("RUNNER", "runner", 16), ("MODEL", "model", 28)]
+    table(rows, [*columns, ("CAPABILITIES", _able, 40), ("FOR", "description", 60)], empty=empty)
     for row in rows:
         if row["problem"]:
             echo(paint(one_line(f"{row['name']} cannot start here: {row['problem']}"), "yellow"))
@@ -48,11 +46,10 @@ def show(
         emit(agent)
         return
     echo(paint(one_line(agent["name"]), "bold"))
-    told = {
-        **{field: agent.get(field) for field in ("description", "runner", "model", "source", "file", "problem")},
-        "able": ", ".join(agent.get("capabilities") or ()),
-        "command": shlex.join(agent.get("command") or ()),
-    }
-    for field, value in told.items():
-        if value:
-            fact(field, value, 11)
+    plain = ("description", "runner", "model", "source", "file", "problem")
+    told = {"able": _able(agent), "command": shlex.join(agent.get("command") or ())}
+    facts({field: agent.get(field) for field in plain} | told, 11)
+
+
+def _able(agent: dict[str, Any]) -> str:
+    return ", ".join(agent.get("capabilities") or ())

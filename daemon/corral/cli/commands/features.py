@@ -10,11 +10,15 @@ import typer
 from corral.cli.help import Grouped
 from corral.cli.terminal.keys import to_lock_keys
 from corral.cli.terminal.options import Json, client, json_object, session_id
-from corral.cli.terminal.output import echo, emit, table
+from corral.cli.terminal.output import Column, echo, emit, say, table
+from corral.client.connection import segment
 from corral.models.visible import one_line
 
 app = typer.Typer(cls=Grouped, help="Features: lines of work, their claims and conflicts.", no_args_is_help=True)
 SEQUENTIAL = 4
+_SHOWN = (
+    "feature_id", "title", "status", "registered_by", "branch_name", "merge_priority", "registered_at", "completed_at",
+)  # fmt: skip
 FeatureId = Annotated[str, typer.Argument(help="The feature's name, such as FEAT-123.", metavar="ID")]
 CLAIM_HELP = "A path, a glob, or a logical key such as 'api:GET /v1/users'; repeatable."
 
@@ -45,47 +49,34 @@ def register(
         **({"merge_priority": priority} if priority is not None else {}),
     }
     answer = client().request("POST", "/features", body)
-    if as_json:
-        emit(answer)
-    else:
-        echo(one_line(f"{answer['feature_id']}: {answer['action']}, {', '.join(answer['resource_claims'])}"))
+    say(
+        answer,
+        one_line(f"{answer['feature_id']}: {answer['action']}, {', '.join(answer['resource_claims'])}"),
+        as_json=as_json,
+    )
 
 
 @app.command("list")
 def listing(as_json: Json = False) -> None:
     """List the active features."""
     rows = client().listing("/features")
-    if as_json:
-        emit(rows)
-        return
-    for row in rows:
-        row["claims"] = ", ".join(row["resource_claims"])
-    columns = [
+    columns: list[Column] = [
         ("FEATURE", "feature_id", 32),
         ("TITLE", "title", 40),
         ("BY", "registered_by", 24),
-        ("CLAIMS", "claims", 80),
+        ("CLAIMS", lambda row: ", ".join(row["resource_claims"]), 80),
     ]
-    table(rows, columns, empty="No feature is registered.")
+    table(rows, columns, empty="No feature is registered.", as_json=as_json)
 
 
 @app.command()
 def show(feature_id: FeatureId, as_json: Json = False) -> None:
     """Show one feature, active or ended."""
-    row = client().request("GET", f"/features/{_quoted(feature_id)}")
+    row = client().request("GET", f"/features/{segment(feature_id)}")
     if as_json:
         emit(row)
         return
-    for name in (
-        "feature_id",
-        "title",
-        "status",
-        "registered_by",
-        "branch_name",
-        "merge_priority",
-        "registered_at",
-        "completed_at",
-    ):
+    for name in _SHOWN:
         if row[name] is not None:
             echo(f"{name.replace('_', ' ')}: {one_line(str(row[name]))}")
     if row["metadata"]:
@@ -137,13 +128,4 @@ def deregister(
     status = "cancelled" if cancelled else "completed"
     body = {"feature_id": feature_id, "status": status, "session_id": session_id()}
     answer = client().request("POST", "/features/deregister", body)
-    if as_json:
-        emit(answer)
-    else:
-        echo(one_line(f"{answer['feature_id']}: {answer['status']}"))
-
-
-def _quoted(text: str) -> str:
-    from urllib.parse import quote
-
-    return quote(text, safe="")
+    say(answer, one_line(f"{answer['feature_id']}: {answer['status']}"), as_json=as_json)

@@ -9,7 +9,7 @@ import typer
 
 from corral.cli.help import Grouped
 from corral.cli.terminal.options import Json, client, session_id
-from corral.cli.terminal.output import echo, emit, fact, paint, table
+from corral.cli.terminal.output import Column, echo, emit, fact, moment, paint, say, table
 from corral.client.connection import segment
 from corral.models.visible import one_line
 
@@ -35,22 +35,15 @@ def listing(
 ) -> None:
     """List handoffs, newest first."""
     rows = client().request("GET", "/handoffs", query={"agent_name": agent, "limit": limit})["handoffs"]
-    if as_json:
-        emit(rows)
-        return
-    for row in rows:
-        row["when"] = row["created_at"][:19].replace("T", " ")
-        row["by"] = "Corral" if row["automatic"] else "itself"
-    columns = [
-        ("ID", "handoff_id", 8),
-        ("WHEN (UTC)", "when", 19),
+    columns: list[Column] = [
+        ("ID", lambda row: row["handoff_id"][:8], 8),
+        ("WHEN (UTC)", lambda row: moment(row["created_at"]), 19),
         ("OF", "agent_name", 24),
-        ("BY", "by", 6),
+        ("BY", lambda row: "Corral" if row["automatic"] else "itself", 6),
         ("SUMMARY", "summary", 80),
     ]
-    for row in rows:
-        row["handoff_id"] = row["handoff_id"][:8]
-    table(rows, columns, empty="No handoffs. Corral writes one when a session that changed something ends.")
+    empty = "No handoffs. Corral writes one when a session that changed something ends."
+    table(rows, columns, empty=empty, as_json=as_json)
 
 
 @app.command()
@@ -64,7 +57,7 @@ def show(
         emit(row)
         return
     by = ", written by Corral when the session ended" if row["automatic"] else ""
-    echo(f"{paint(one_line(row['agent_name']), 'bold')}  {row['created_at'][:19].replace('T', ' ')} UTC{by}")
+    echo(f"{paint(one_line(row['agent_name']), 'bold')}  {moment(row['created_at'])} UTC{by}")
     where = " on ".join(part for part in (row["worktree"], row["branch"]) if part)
     if where:
         echo(f"  {'in':<8} {one_line(where)}")
@@ -95,7 +88,4 @@ def write(
         "session_id": session_id(),
     }
     answer = client().request("POST", "/handoffs", body)
-    if as_json:
-        emit(answer)
-    else:
-        echo(f"{answer['handoff_id']}  written")
+    say(answer, f"{answer['handoff_id']}  written", as_json=as_json)

@@ -9,7 +9,7 @@ import typer
 from corral.cli.help import Grouped
 from corral.cli.terminal.keys import to_lock_keys
 from corral.cli.terminal.options import Json, client, session_id
-from corral.cli.terminal.output import echo, emit, table
+from corral.cli.terminal.output import Column, echo, emit, moment, say, table
 from corral.errors import InvalidInput
 from corral.models.visible import one_line
 
@@ -27,24 +27,22 @@ EXTEND_S = 1800.0
 def listing(as_json: Json = False) -> None:
     """List all locks."""
     rows = client().listing("/locks")
-    if as_json:
-        emit(rows)
-        return
-    for row in rows:
-        row["kind"] = ("reserved" if not row["automatic"] else "editing") + ("" if row["exclusive"] else " (shared)")
-        row["until"] = _until(row)
-    columns = [
+    columns: list[Column] = [
         ("PATH", "file_path", 60),
         ("HELD BY", "locked_by", 24),
-        ("KIND", "kind", 18),
-        ("UNTIL (UTC)", "until", 19),
+        ("KIND", _kind, 18),
+        ("UNTIL (UTC)", _until, 19),
         ("REASON", "reason", 40),
     ]
-    table(rows, columns, empty="No locks.")
+    table(rows, columns, empty="No locks.", as_json=as_json)
+
+
+def _kind(row: dict[str, Any]) -> str:
+    return ("editing" if row["automatic"] else "reserved") + ("" if row["exclusive"] else " (shared)")
 
 
 def _until(row: dict[str, Any]) -> str:
-    return str(row["expires_at"])[:19].replace("T", " ")
+    return moment(str(row["expires_at"]))
 
 
 @app.command()
@@ -56,12 +54,8 @@ def check(paths: Paths, as_json: Json = False) -> None:
     else:
         for row in rows:
             for found in row["conflicts"]:
-                held = f"{found['holder']} until {_until(found)} UTC"
-                echo(
-                    one_line(
-                        f"{row['file_path']}: held by {held}" + (f" ({found['reason']})" if found["reason"] else "")
-                    )
-                )
+                why = f" ({found['reason']})" if found["reason"] else ""
+                echo(one_line(f"{row['file_path']}: held by {found['holder']} until {_until(found)} UTC{why}"))
             if not row["locked"]:
                 echo(f"{row['file_path']}: free")
     if any(row["locked"] for row in rows):
@@ -113,10 +107,7 @@ def renew(
     as_json: Json = False,
 ) -> None:
     """Extend your own locks, all or none."""
-    if bool(paths) == everything:
-        raise InvalidInput("No locks named.", remedy="Name paths, or use --all, but not both.")
-    body = {"paths": to_lock_keys(paths or []), "extend_s": extend, "session_id": session_id()}
-    answer = client().request("POST", "/locks/renew", body)
+    answer = client().request("POST", "/locks/renew", {**_named(paths, everything), "extend_s": extend})
     if as_json:
         emit(answer)
         return
@@ -140,11 +131,8 @@ def force_release(
         emit(answer)
         return
     for row in answer["released"]:
-        echo(
-            one_line(
-                f"{row['file_path']}: released, was held by {row['locked_by']} ({'; '.join(row['stale_reasons'])})"
-            )
-        )
+        why = "; ".join(row["stale_reasons"])
+        echo(one_line(f"{row['file_path']}: released, was held by {row['locked_by']} ({why})"))
     if not answer["released"]:
         echo("Nobody else holds a lock on these paths.")
 
@@ -156,12 +144,13 @@ def release(
     as_json: Json = False,
 ) -> None:
     """Release your own locks."""
+    answer = client().request("POST", "/locks/release", _named(paths, everything))
+    released = ", ".join(answer["released"])
+    say(answer, f"released: {released}" if released else "You hold no lock on these paths.", as_json=as_json)
+
+
+def _named(paths: list[str] | None, everything: bool) -> dict[str, Any]:
+    """The caller's own locks that a request is about; no paths: all of them."""
     if bool(paths) == everything:
         raise InvalidInput("No locks named.", remedy="Name paths, or use --all, but not both.")
-    answer = client().request(
-        "POST", "/locks/release", {"paths": to_lock_keys(paths or []), "session_id": session_id()}
-    )
-    if as_json:
-        emit(answer)
-        return
-    echo("released: " + ", ".join(answer["released"]) if answer["released"] else "You hold no lock on these paths.")
+    return {"paths": to_lock_keys(paths or []), "session_id": session_id()}

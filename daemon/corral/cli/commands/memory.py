@@ -8,7 +8,7 @@ import typer
 
 from corral.cli.help import Grouped
 from corral.cli.terminal.options import Json, client, json_object, session_id
-from corral.cli.terminal.output import echo, emit, table
+from corral.cli.terminal.output import Column, say, table
 
 app = typer.Typer(cls=Grouped, help="Memory: facts that sessions recorded for later ones.", no_args_is_help=True)
 Tags = Annotated[list[str] | None, typer.Option("--tag", help="A tag; repeatable.", metavar="WORD")]
@@ -41,10 +41,7 @@ def add(
         "session_id": session_id(),
     }
     answer = client().request("POST", "/memory", body)
-    if as_json:
-        emit(answer)
-    else:
-        echo(f"{answer['memory_id']}  {answer['action']}")
+    say(answer, f"{answer['memory_id']}  {answer['action']}", as_json=as_json)
 
 
 @app.command()
@@ -70,19 +67,12 @@ def listing(tag: Tags = None, kind: Type = None, limit: Limit = 20, as_json: Jso
 
 def _show(query: dict[str, Any], as_json: bool) -> None:
     rows = client().request("GET", "/memory", query=query)["memories"]
-    if as_json:
-        emit(rows)
-        return
-    for row in rows:
-        row["when"] = row["seen_at"][:10]
-        row["tagged"] = ", ".join(row["tags"])
-        row["learnt"] = "; ".join(row["lessons"])
-    columns = [
-        ("WHEN", "when", 10),
+    columns: list[Column] = [
+        ("WHEN", lambda row: row["seen_at"][:10], 10),
         ("BY", "agent_name", 20),
         ("TYPE", "event_type", 12),
         ("SUMMARY", "summary", 80),
-        ("LESSONS", "learnt", 60),
-        ("TAGS", "tagged", 30),
+        ("LESSONS", lambda row: "; ".join(row["lessons"]), 60),
+        ("TAGS", lambda row: ", ".join(row["tags"]), 30),
     ]
-    table(rows, columns, empty="No matching memory. `corral memory add` records one.")
+    table(rows, columns, empty="No matching memory. `corral memory add` records one.", as_json=as_json)

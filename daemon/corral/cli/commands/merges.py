@@ -9,7 +9,7 @@ import typer
 from corral.cli.commands.tasks import print_log
 from corral.cli.help import Grouped
 from corral.cli.terminal.options import Json, client, here, session_id
-from corral.cli.terminal.output import echo, emit, fact, paint, state, table, verification
+from corral.cli.terminal.output import Column, echo, emit, facts, paint, say, state, table, verification
 from corral.cli.terminal.person import confirm, refuse_agents
 from corral.client.connection import segment
 from corral.config.paths import find_checkout
@@ -32,17 +32,14 @@ def listing(
 ) -> None:
     """List merge requests in order of submission."""
     rows = client().listing("/merges", {"state": status or [], "branch": branch})
-    if as_json:
-        emit(rows)
-        return
-    columns = [
+    columns: list[Column] = [
         ("ID", "merge_id", 36),
         ("STATE", "state", 10),
         ("BRANCH", "branch", 40),
         ("TARGET", "target", 20),
         ("REASON", "reason", 70),
     ]
-    table(rows, columns, empty="No merge requests. `corral merge submit` queues this branch.")
+    table(rows, columns, empty="No merge requests. `corral merge submit` queues this branch.", as_json=as_json)
 
 
 @app.command()
@@ -53,15 +50,9 @@ def detail(merge_id: Id, as_json: Json = False) -> None:
         emit(merge)
         return
     echo(f"{paint(one_line(merge['title']), 'bold')}  {state(merge['state'])}")
-    rows = [
-        ("id", merge["merge_id"]),
-        ("branch", f"{merge['branch']} → {merge['target']}"),
-        ("head", merge["head_sha"][:12]),
-    ]
-    rows += [("reason", merge["reason"]), ("approved", merge["approved_sha"]), ("landed", merge["landed_sha"])]
-    for name, value in rows:
-        if value:
-            fact(name, value, 8)
+    about = {"id": merge["merge_id"], "branch": f"{merge['branch']} → {merge['target']}"}
+    about |= {"head": merge["head_sha"][:12], "reason": merge["reason"]}
+    facts({**about, "approved": merge["approved_sha"], "landed": merge["landed_sha"]})
     for conflict in merge["conflicts"] or []:
         echo(f"  {'':<8} {conflict['kind']}: {one_line(conflict['path'])}")
     receipt = merge["receipt"]
@@ -135,18 +126,12 @@ def dismiss(
 ) -> None:
     """Dismiss a failed merge request or task. The branch stays."""
     answer = client().request("POST", f"/merges/{segment(merge_id)}/dismiss")
-    if as_json:
-        emit(answer)
-    else:
-        echo(f"{answer['merge_id'] or answer['task_id']}  {state(answer['outcome'])}")
+    say(answer, f"{answer['merge_id'] or answer['task_id']}  {state(answer['outcome'])}", as_json=as_json)
 
 
 def _acted(verb: str, merge_id: str, body: dict[str, Any] | None, as_json: bool) -> None:
     answer = client().request("POST", f"/merges/{segment(merge_id)}/{verb}", body)
-    if as_json:
-        emit(answer)
-    else:
-        echo(f"{answer['merge_id']}  {state(answer['state'])}")
+    say(answer, f"{answer['merge_id']}  {state(answer['state'])}", as_json=as_json)
 
 
 @app.command()

@@ -10,7 +10,7 @@ import typer
 
 from corral.cli.help import Grouped
 from corral.cli.terminal.options import Json, client, session_id
-from corral.cli.terminal.output import echo, emit, paint, state, table
+from corral.cli.terminal.output import Column, echo, emit, moment, paint, say, state, table
 from corral.client.connection import Client, segment
 from corral.errors import InvalidInput
 from corral.models.states import Importance
@@ -59,20 +59,9 @@ def send(
     as_json: Json = False,
 ) -> None:
     """Send a message. A session reads it at its next step."""
-    body = {
-        "session_id": session_id(),
-        "to": [name.strip() for name in to.split(",") if name.strip()],
-        "cc": cc or [],
-        "bcc": bcc or [],
-        "subject": subject,
-        "body": _said(text),
-        "importance": importance.value,
-        "ack_required": acknowledge,
-        "thread_id": thread,
-        "attachments": attach or [],
-        "idempotency_key": key or str(uuid.uuid4()),  # the client repeats the call when an answer is lost
-    }
-    _sent(client().request("POST", "/messages", body), as_json)
+    names = [name.strip() for name in to.split(",") if name.strip()]
+    how = {"subject": subject, "importance": importance.value, "ack_required": acknowledge, "thread_id": thread}
+    _send("/messages", {**_letter(names, text, cc, bcc, attach, key), **how}, as_json)
 
 
 @app.command()
@@ -90,16 +79,26 @@ def reply(
     as_json: Json = False,
 ) -> None:
     """Reply to a message, in its thread."""
-    body = {
+    _send(f"/messages/{segment(message)}/reply", _letter(to or [], text, cc, bcc, attach, key), as_json)
+
+
+def _letter(
+    to: list[str],
+    text: str | None,
+    cc: list[str] | None,
+    bcc: list[str] | None,
+    attach: list[str] | None,
+    key: str | None,
+) -> dict[str, Any]:
+    return {
         "session_id": session_id(),
-        "to": to or [],
+        "to": to,
         "cc": cc or [],
         "bcc": bcc or [],
         "body": _said(text),
         "attachments": attach or [],
         "idempotency_key": key or str(uuid.uuid4()),  # the client repeats the call when an answer is lost
     }
-    _sent(client().request("POST", f"/messages/{segment(message)}/reply", body), as_json)
 
 
 def _said(text: str | None) -> str:
@@ -110,7 +109,8 @@ def _said(text: str | None) -> str:
     return sys.stdin.read()
 
 
-def _sent(answer: Row, as_json: bool) -> None:
+def _send(path: str, letter: dict[str, Any], as_json: bool) -> None:
+    answer = client().request("POST", path, letter)
     if as_json:
         emit(answer)
         return
@@ -155,16 +155,11 @@ def inbox(
     rows = _mail(speaker, query)
     if follow:
         _follow(speaker, query, rows, as_json)
-    elif as_json:
-        emit(rows)
-    else:
-        for row in rows:
-            row["sent"] = _instant(row)
-        columns = [
-            ("ID", "id", 8), ("SENT (UTC)", "sent", 19), ("FROM", "from", 24), ("TO", "to", 24),
-            ("HOW", "importance", 8), ("STATE", "state", 12), ("SUBJECT", "subject", 60),
-        ]  # fmt: skip
-        table(rows, columns, empty="No mail.")
+    columns: list[Column] = [
+        ("ID", "id", 8), ("SENT (UTC)", _instant, 19), ("FROM", "from", 24), ("TO", "to", 24),
+        ("HOW", "importance", 8), ("STATE", "state", 12), ("SUBJECT", "subject", 60),
+    ]  # fmt: skip
+    table(rows, columns, empty="No mail.", as_json=as_json)
 
 
 def _mail(speaker: Client, query: Row, timeout_s: float = 30) -> list[Row]:
@@ -184,10 +179,7 @@ def _follow(speaker: Client, query: Row, rows: list[Row], as_json: bool) -> None
     while True:
         for row in reversed(rows):
             last = max(last, row["id"])
-            if as_json:
-                emit(row, indent=None)
-            else:
-                _show(row)
+            emit(row, indent=None) if as_json else _show(row)
             sys.stdout.flush()
         news = {**query, "after": last, "limit": 1000, "wait_s": ROUND_S}
         rows = _mail(speaker, news, ROUND_S + 15)
@@ -197,10 +189,7 @@ def _follow(speaker: Client, query: Row, rows: list[Row], as_json: bool) -> None
 def show(message: Message, as_json: Json = False) -> None:
     """Show a message and its delivery state at each recipient."""
     row = client().request("GET", f"/messages/{segment(message)}")
-    if as_json:
-        emit(row)
-        return
-    _show(row)
+    emit(row) if as_json else _show(row)
 
 
 @app.command()
@@ -232,10 +221,7 @@ def ack(message: Message, as_json: Json = False) -> None:
 
 def _marked(verb: str, message: str, as_json: bool) -> None:
     answer = client().request("POST", f"/messages/{segment(message)}/{verb}", {"session_id": session_id()})
-    if as_json:
-        emit(answer)
-        return
-    echo(f"{answer['id']}: {state(answer['state'])}")
+    say(answer, f"{answer['id']}: {state(answer['state'])}", as_json=as_json)
 
 
 @app.command()
@@ -247,13 +233,12 @@ def contacts(
 ) -> None:
     """List mail contacts, latest first. Anybody may write to anybody."""
     rows = client().listing("/contacts", {"session_id": session_id(), "agent": agent})
-    if as_json:
-        emit(rows)
-        return
-    for row in rows:
-        row["here"] = "yes" if row["active"] else "no"
-        row["last"] = row["updated_at"][:19].replace("T", " ")
-    table(rows, [("AGENT", "to", 24), ("HERE", "here", 4), ("LAST (UTC)", "last", 19)], empty="No contacts.")
+    columns: list[Column] = [
+        ("AGENT", "to", 24),
+        ("HERE", lambda row: "yes" if row["active"] else "no", 4),
+        ("LAST (UTC)", lambda row: moment(row["updated_at"]), 19),
+    ]
+    table(rows, columns, empty="No contacts.", as_json=as_json)
 
 
 @app.command()
@@ -270,20 +255,15 @@ def search(
     """Search messages by words."""
     query = {"q": " ".join(words), "agent": agent, "limit": limit}
     rows = client().request("GET", "/messages/search", query=query)
-    if as_json:
-        emit(rows)
-        return
-    for row in rows:
-        row["sent"] = _instant(row)
-    columns = [
-        ("ID", "id", 8), ("SENT (UTC)", "sent", 19), ("FROM", "from", 24), ("THREAD", "thread_id", 36),
+    columns: list[Column] = [
+        ("ID", "id", 8), ("SENT (UTC)", _instant, 19), ("FROM", "from", 24), ("THREAD", "thread_id", 36),
         ("SUBJECT", "subject", 60),
     ]  # fmt: skip
-    table(rows, columns, empty="No message contains all these words.")
+    table(rows, columns, empty="No message contains all these words.", as_json=as_json)
 
 
 def _instant(row: Row) -> str:
-    return str(row["created_at"])[:19].replace("T", " ")
+    return moment(str(row["created_at"]))
 
 
 def _show(row: Row) -> None:

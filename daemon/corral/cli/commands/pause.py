@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from corral.cli.terminal.options import Json, client
-from corral.cli.terminal.output import echo, emit
+from corral.cli.terminal.output import say
 
 
 def add_to(app: typer.Typer) -> None:
@@ -22,16 +22,10 @@ def pause(
 ) -> None:
     """Pause claiming and landing until `corral resume`. Running tasks continue; the pause survives restarts."""
     answer = client().request("POST", "/pause", {"reason": reason})
-    if as_json:
-        emit(answer)
-    else:
-        echo("paused: nothing is claimed or landed until `corral resume`")
+    say(answer, "paused: nothing is claimed or landed until `corral resume`", as_json=as_json)
 
 
 def resume(as_json: Json = False) -> None:
     """Resume claiming and landing."""
     answer = client().request("POST", "/resume")
-    if as_json:
-        emit(answer)
-    else:
-        echo("resumed" if answer["was_paused"] else "Corral was not paused.")
+    say(answer, "resumed" if answer["was_paused"] else "Corral was not paused.", as_json=as_json)

@@ -8,7 +8,7 @@ import typer
 
 from corral.cli.help import Grouped
 from corral.cli.terminal.options import Json, client, session_id
-from corral.cli.terminal.output import echo, emit, fact, paint, state, table, waiting
+from corral.cli.terminal.output import Column, echo, emit, facts, moment, paint, say, state, table, waiting
 from corral.client.connection import segment
 from corral.errors import InvalidInput
 from corral.models.states import ShownStatus
@@ -29,24 +29,22 @@ def listing(
     """List the sessions, including disconnected ones."""
     rows = client().listing("/sessions", {"status": status or [], "capability": capability})
     rows.sort(key=lambda row: str(row["last_heartbeat"]), reverse=True)
-    if as_json:
-        emit(rows)
-        return
-    for row in rows:
-        marks = [f"also {', '.join(row['names'])}"] if row["names"] else []
-        marks += ["unguarded"] if row["unguarded"] else []
-        marks += [waiting(row["waiting_for"])] if row["waiting_for"] else []
-        row["notes"] = "; ".join(marks)
-        row["seen"] = row["last_heartbeat"][:19].replace("T", " ")
-    columns = [
+    columns: list[Column] = [
         ("NAME", "agent_name", 24),
         ("STATUS", "status", 12),
         ("TYPE", "agent_type", 12),
         ("TASK", "current_task", 40),
-        ("LAST SEEN (UTC)", "seen", 19),
-        ("NOTES", "notes", 50),
+        ("LAST SEEN (UTC)", lambda row: moment(row["last_heartbeat"]), 19),
+        ("NOTES", _notes, 50),
     ]
-    table(rows, columns, empty="No sessions yet. Start `claude` in this repository.")
+    table(rows, columns, empty="No sessions yet. Start `claude` in this repository.", as_json=as_json)
+
+
+def _notes(row: dict[str, Any]) -> str:
+    marks = [f"also {', '.join(row['names'])}"] if row["names"] else []
+    marks += ["unguarded"] if row["unguarded"] else []
+    marks += [waiting(row["waiting_for"])] if row["waiting_for"] else []
+    return "; ".join(marks)
 
 
 @app.command()
@@ -60,27 +58,24 @@ def show(
         emit(row)
         return
     echo(f"{paint(one_line(row['agent_name']), 'bold')}  {state(row['status'])}")
-    facts = [
-        ("id", row["session_id"]),
-        ("also", ", ".join(row["names"])),
-        ("runs", ", ".join(_runs(one) for one in row["registered"] if one["program"])),
-        ("type", row["agent_type"]),
-        ("task", row["current_task"]),
-        ("can", ", ".join(row["capabilities"])),
-        ("in", " on ".join(part for part in (row["worktree"], row["branch"]) if part)),
-        ("ended", row["end_reason"]),
-    ]
-    for name, value in facts:
-        if value:
-            fact(name, value, 8)
+    about = {
+        "id": row["session_id"],
+        "also": ", ".join(row["names"]),
+        "runs": ", ".join(_runs(one) for one in row["registered"] if one["program"]),
+        "type": row["agent_type"],
+        "task": row["current_task"],
+        "can": ", ".join(row["capabilities"]),
+        "in": " on ".join(part for part in (row["worktree"], row["branch"]) if part),
+        "ended": row["end_reason"],
+    }
+    facts(about)
     for commit in row["changesets"]["commits"]:
         echo(f"  {'commit':<8} {commit['sha'][:12]} {one_line(commit['subject'])}")
     if "left_out" in row["changesets"]:
         echo(f"  {'':<8} and {row['changesets']['left_out']} older commits and merges")
     for merge in row["changesets"]["merges"]:
-        echo(
-            f"  {'merge':<8} {merge['merge_id']}  {state(merge['state'])}  {one_line(merge['branch'])} → {merge['target']}"
-        )
+        where = f"{one_line(merge['branch'])} → {merge['target']}"
+        echo(f"  {'merge':<8} {merge['merge_id']}  {state(merge['state'])}  {where}")
 
 
 def _runs(registered: dict[str, Any]) -> str:
@@ -146,10 +141,7 @@ def name(
     found = speaker.request("GET", f"/sessions/{segment(session)}")["session_id"]
     about = {"name": called, "new": new, "program": program, "model": model, "task_description": task}
     answer = speaker.request("POST", f"/sessions/{segment(found)}/names", about)
-    if as_json:
-        emit(answer)
-    else:
-        echo(f"{answer['session_id']} has the name {paint(one_line(answer['name']), 'bold')}")
+    say(answer, f"{answer['session_id']} has the name {paint(one_line(answer['name']), 'bold')}", as_json=as_json)
 
 
 @app.command()
@@ -166,10 +158,7 @@ def end(
         raise InvalidInput("No session named.", remedy="Name a session; `corral session list` shows all.")
     found = speaker.request("GET", f"/sessions/{segment(session)}")["session_id"] if session is not None else str(mine)
     answer = speaker.request("POST", f"/sessions/{segment(found)}/end", {"caller": mine})
-    if as_json:
-        emit(answer)
-    else:
-        echo(f"{answer['session_id']} {'has ended' if answer['ended'] else 'had ended before'}.")
+    say(answer, f"{answer['session_id']} {'has ended' if answer['ended'] else 'had ended before'}.", as_json=as_json)
 
 
 @app.command()
@@ -183,10 +172,7 @@ def heartbeat(as_json: Json = False) -> None:
             remedy="Run `corral session register` and export the variable that it prints.",
         )
     answer = client().request("POST", f"/sessions/{segment(mine)}/heartbeat")
-    if as_json:
-        emit(answer)
-    else:
-        echo(f"{answer['session_id']} is alive.")
+    say(answer, f"{answer['session_id']} is alive.", as_json=as_json)
 
 
 @app.command()
@@ -199,7 +185,8 @@ def cleanup(
 ) -> None:
     """End dead sessions and release their locks."""
     answer = client().request("POST", "/sessions/cleanup", {"stale_threshold_minutes": threshold})
-    if as_json:
-        emit(answer)
-    else:
-        echo(f"{answer['agents_cleaned']} session(s) ended, {answer['locks_released']} lock(s) released.")
+    say(
+        answer,
+        f"{answer['agents_cleaned']} session(s) ended, {answer['locks_released']} lock(s) released.",
+        as_json=as_json,
+    )

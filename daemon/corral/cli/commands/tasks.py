@@ -11,7 +11,19 @@ import typer
 
 from corral.cli.help import Grouped
 from corral.cli.terminal.options import Json, author, client, json_object, session_id
-from corral.cli.terminal.output import coloured, echo, emit, fact, paint, state, table, verification
+from corral.cli.terminal.output import (
+    Column,
+    coloured,
+    echo,
+    emit,
+    fact,
+    moment,
+    paint,
+    say,
+    state,
+    table,
+    verification,
+)
 from corral.client.connection import segment
 from corral.errors import InvalidInput
 from corral.models.states import RunnerName, TaskStatus
@@ -121,10 +133,7 @@ def submit(
         **author(),
     }
     answer = client().request("POST", "/tasks", body)
-    if as_json:
-        emit(answer)
-    else:
-        echo(f"{answer['task_id']}  {state(answer['status'])}  {one_line(answer['title'])}")
+    say(answer, f"{answer['task_id']}  {state(answer['status'])}  {one_line(answer['title'])}", as_json=as_json)
 
 
 @app.command("batch-submit")
@@ -167,19 +176,14 @@ def listing(
 ) -> None:
     """List tasks, highest priority first."""
     rows = client().listing("/tasks", {"status": status or [], "min_priority": priority}, limit)
-    if as_json:
-        emit(rows)
-        return
-    for row in rows:
-        row["submitted"] = row["created_at"][:19].replace("T", " ")
-    columns = [
+    columns: list[Column] = [
         ("ID", "task_id", 36),
         ("OUTCOME", "outcome", 15),
         ("PRIO", "priority", 4),
-        ("SUBMITTED (UTC)", "submitted", 19),
+        ("SUBMITTED (UTC)", lambda row: moment(row["created_at"]), 19),
         ("TITLE", "title", 70),
     ]
-    table(rows, columns, empty="No tasks. Submit one: corral task submit --title … --command …")
+    table(rows, columns, empty="No tasks. Submit one: corral task submit --title … --command …", as_json=as_json)
 
 
 @app.command()
@@ -303,10 +307,7 @@ def reprioritize(
 ) -> None:
     """Change the priority of a task that has not started."""
     answer = client().request("POST", f"/tasks/{segment(task_id)}/reprioritize", {"priority": priority})
-    if as_json:
-        emit(answer)
-    else:
-        echo(f"{answer['task_id']}  priority {answer['priority']}")
+    say(answer, f"{answer['task_id']}  priority {answer['priority']}", as_json=as_json)
 
 
 def _acted(verb: str, task_id: str, body: dict[str, Any] | None, as_json: bool) -> None:

@@ -104,6 +104,6 @@ def listing(as_json: Json = False) -> None:
         emit(answer)
         return
     empty = "There is no team: .corral/teams.yaml does not exist."
-    show_table(answer["agents"], [("ROLE", "role", 20)], empty=empty)
+    show_table(answer["agents"], ("ROLE", "role", 20), empty=empty)
     if answer["error"]:
         fail(from_wire({"error": answer["error"]}))

@@ -8,7 +8,7 @@ import typer
 
 from corral.cli.help import Grouped
 from corral.cli.terminal.options import Json, client, session_id
-from corral.cli.terminal.output import echo, emit, progress, table
+from corral.cli.terminal.output import Column, progress, say, table
 from corral.client.connection import segment
 from corral.errors import WorkAtRisk
 
@@ -19,10 +19,7 @@ app = typer.Typer(cls=Grouped, help="Worktrees of tasks and sessions, and salvag
 def listing(as_json: Json = False) -> None:
     """List the worktrees that Corral created."""
     rows = client().listing("/worktrees")
-    if as_json:
-        emit(rows)
-        return
-    columns = [
+    columns: list[Column] = [
         ("NAME", "name", 40),
         ("STATE", "state", 12),
         ("FOR", "purpose", 8),
@@ -30,7 +27,7 @@ def listing(as_json: Json = False) -> None:
         ("PATH", "path", 80),
         ("NOTE", "note", 240),
     ]
-    table(rows, columns, empty="No worktrees.")
+    table(rows, columns, empty="No worktrees.", as_json=as_json)
 
 
 @app.command()
@@ -45,10 +42,7 @@ def create(
     body = {"name": name, "base": base, "session_id": session_id()}
     with progress(f"making {name}"):
         answer = client().request("POST", "/worktrees", body, timeout_s=600)
-    if as_json:
-        emit(answer)
-    else:
-        echo(answer["path"])
+    say(answer, answer["path"], as_json=as_json)
 
 
 @app.command()
@@ -61,17 +55,9 @@ def remove(
         answer = client().request("DELETE", f"/worktrees/{segment(name)}", timeout_s=300)
     if not answer["removed"]:
         why, _, what_to_do = (answer["note"] or "").partition("\n")
-        raise WorkAtRisk(
-            f"{name} was not removed.",
-            cause=why,
-            remedy=what_to_do,
-            details={"worktree": answer},
-        )
-    if as_json:
-        emit(answer)
-        return
+        raise WorkAtRisk(f"{name} was not removed.", cause=why, remedy=what_to_do, details={"worktree": answer})
     saved = f"; its state is saved as {answer['salvage_ref']}" if answer.get("salvage_ref") else ""
-    echo(f"removed {answer['name']}{saved}")
+    say(answer, f"removed {answer['name']}{saved}", as_json=as_json)
 
 
 @app.command()
@@ -85,20 +71,14 @@ def recover(
     if name is not None:
         with progress(f"recovering {name}"):
             answer = client().request("POST", f"/worktrees/{segment(name)}/recover", timeout_s=300)
-        if as_json:
-            emit(answer)
-        else:
-            echo(f"{answer['path']}  (branch {answer['branch']}, from {answer['ref']})")
+        say(answer, f"{answer['path']}  (branch {answer['branch']}, from {answer['ref']})", as_json=as_json)
         return
     rows = client().listing("/salvage")
-    if as_json:
-        emit(rows)
-        return
-    columns = [
+    columns: list[Column] = [
         ("NAME", "name", 40),
         ("SAVED (UTC)", "at", 20),
-        ("FILES", "files", 6),
+        ("FILES", lambda row: str(len(row["files"])), 6),
         ("WHY", "reason", 50),
         ("REF", "ref", 90),
     ]
-    table([{**row, "files": len(row["files"])} for row in rows], columns, empty="No saved work.")
+    table(rows, columns, empty="No saved work.", as_json=as_json)

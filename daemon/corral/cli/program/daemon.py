@@ -14,7 +14,7 @@ import typer
 from corral import __version__
 from corral.cli.help import Grouped
 from corral.cli.terminal.options import Json, client, project
-from corral.cli.terminal.output import echo, emit, progress
+from corral.cli.terminal.output import echo, emit, progress, say
 from corral.cli.terminal.person import confirm, refuse_agents
 from corral.client.connection import Client, adopt_database
 from corral.config.paths import Project
@@ -37,10 +37,7 @@ def start(
 ) -> None:
     """Start the daemon, if it does not run."""
     health = client().ensure_daemon()
-    if as_json:
-        emit(_state(project(), health))
-    else:
-        echo(f"running (pid {health['pid']}, version {health['version']})")
+    say(_state(project(), health), _running(health), as_json=as_json)
 
 
 @app.command()
@@ -50,10 +47,8 @@ def stop(
 ) -> None:
     """Stop the workers, mark their tasks interrupted, and wait for the daemon to exit."""
     stopped = stop_and_wait(project(), drain=drain, until_asked=True)
-    if as_json:
-        emit({"stopped": stopped, "running": False})
-    else:
-        echo("stopped" if stopped else "The daemon was not running.")
+    line = "stopped" if stopped else "The daemon was not running."
+    say({"stopped": stopped, "running": False}, line, as_json=as_json)
 
 
 def stop_and_wait(where: Project, *, drain: bool = False, until_asked: bool = False) -> bool:
@@ -114,10 +109,8 @@ def _runs(pid: int) -> bool:
     """Whether the process is alive; a zombie is not."""
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
+    except (ProcessLookupError, PermissionError):  # the second: another process has that id now
         return False
-    except PermissionError:
-        return False  # another process has that id now
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except (OSError, IndexError):
@@ -140,10 +133,7 @@ def restart(
     where = project()
     stop_and_wait(where, drain=drain)
     health = Client(where).ensure_daemon()
-    if as_json:
-        emit(_state(where, health))
-    else:
-        echo(f"running (pid {health['pid']}, version {health['version']})")
+    say(_state(where, health), _running(health), as_json=as_json)
 
 
 @app.command()
@@ -151,14 +141,14 @@ def status(as_json: Json = False) -> None:
     """Show whether the daemon runs. Starts nothing; exits with 5 if it does not run."""
     where = project()
     answer = _state(where, Client(where, autostart=False).health())
-    if as_json:
-        emit(answer)
-    elif answer["running"]:
-        echo(f"running (pid {answer['pid']}, version {answer['version']}) at {answer['address'] or answer['socket']}")
-    else:
-        echo("not running")
+    line = f"{_running(answer)} at {answer['address'] or answer['socket']}" if answer["running"] else "not running"
+    say(answer, line, as_json=as_json)
     if not answer["running"]:
         raise typer.Exit(DaemonUnreachable.exit_code)
+
+
+def _running(health: dict[str, Any]) -> str:
+    return f"running (pid {health['pid']}, version {health['version']})"
 
 
 def _state(where: Project, health: dict[str, Any] | None) -> dict[str, Any]:
@@ -198,11 +188,8 @@ def adopt(
     if not yes and not confirm(question, default=False):
         raise typer.Exit(1)
     answer = adopt_database(where, file.absolute())
-    if as_json:
-        emit(answer)
-    else:
-        kept = f" The previous database is now {answer['replaced']}." if answer["replaced"] else ""
-        echo(f"adopted {answer['adopted']}.{kept} `corral status` starts the daemon.")
+    kept = f" The previous database is now {answer['replaced']}." if answer["replaced"] else ""
+    say(answer, f"adopted {answer['adopted']}.{kept} `corral status` starts the daemon.", as_json=as_json)
 
 
 @app.command()

@@ -6,7 +6,7 @@ import typer
 
 from corral.cli.help import Grouped
 from corral.cli.terminal.options import Json
-from corral.cli.terminal.output import echo, emit
+from corral.cli.terminal.output import say
 from corral.config.paths import bundle_dir
 
 app = typer.Typer(cls=Grouped, help="The Claude Code plugin.", no_args_is_help=True)
@@ -15,7 +15,4 @@ app = typer.Typer(cls=Grouped, help="The Claude Code plugin.", no_args_is_help=T
 @app.command()
 def path(as_json: Json = False) -> None:
     """Print the plugin's folder, for `claude --plugin-dir`. Needs no repository."""
-    if as_json:
-        emit({"path": str(bundle_dir())})
-    else:
-        echo(str(bundle_dir()))
+    say({"path": str(bundle_dir())}, str(bundle_dir()), as_json=as_json)

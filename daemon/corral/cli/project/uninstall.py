@@ -14,7 +14,7 @@ from corral.cli.project import claude_settings, init_record, project_copies
 from corral.cli.project import trust as project_trust
 from corral.cli.project.own_files import give_back
 from corral.cli.terminal.options import Json, here
-from corral.cli.terminal.output import echo, emit, paint
+from corral.cli.terminal.output import echo, paint, say
 from corral.cli.terminal.person import confirm
 from corral.client.connection import Client
 from corral.config.paths import Project, find_project
@@ -63,13 +63,8 @@ def uninstall(
     for file in (project.lock_file, *(project.common_dir / name for name in notes)):
         file.unlink(missing_ok=True)
     shutil.rmtree(project.common_dir / "corral-tmp", ignore_errors=True)
-    if as_json:
-        emit({"removed": str(project.home)})
-    else:
-        echo(
-            f"Removed Corral from {project.root}. Commit the deletions. `git for-each-ref refs/corral` lists "
-            "saved work."
-        )
+    gone = f"Removed Corral from {project.root}. Commit the deletions. `git for-each-ref refs/corral` lists saved work."
+    say({"removed": str(project.home)}, gone, as_json=as_json)
 
 
 def _refuse_if_at_risk(project: Project) -> None:

@@ -14,6 +14,8 @@ from corral.errors import CorralError
 from corral.models.visible import one_line, visible
 
 Row = Mapping[str, Any]
+Column = tuple[str, "str | Callable[[Any], str]", int]
+"""A heading, the key of its values or how a row's value is made, and the maximum width."""
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 _COLOURS = {
     "landed": "green",
@@ -70,9 +72,21 @@ def echo(text: str) -> None:
     print(text)
 
 
+def moment(instant: str) -> str:
+    """An instant to the second, as people read it; in UTC."""
+    return instant[:19].replace("T", " ")
+
+
 def fact(name: str, value: Any, width: int = 8) -> None:
     """Print a named value; further lines are indented, so that none looks like another value."""
     echo(f"  {name:<{width}} {_indented(str(value), width + 3)}")
+
+
+def facts(rows: Mapping[str, Any], width: int = 8) -> None:
+    """Print named values, without those that are empty."""
+    for name, value in rows.items():
+        if value:
+            fact(name, value, width)
 
 
 def _indented(text: str, by: int) -> str:
@@ -84,17 +98,28 @@ def emit(value: Any, *, indent: int | None = 2) -> None:
     print(_json(value, sys.stdout, indent))
 
 
+def say(answer: Any, line: str, *, as_json: bool) -> None:
+    """Print an answer: all of it for programs, or one line about it for people."""
+    if as_json:
+        emit(answer)
+    else:
+        echo(line)
+
+
 def _json(value: Any, stream: TextIO, indent: int | None = None) -> str:
     text = json.dumps(value, indent=indent, ensure_ascii=False)
     return text if can_write(stream, text) else json.dumps(value, indent=indent)
 
 
-def table(rows: Sequence[Row], columns: Sequence[tuple[str, str, int]], *, empty: str) -> None:
-    """Print aligned columns: ``(heading, key, max width)``; wider values are cut. States are coloured."""
+def table(rows: Sequence[Row], columns: Sequence[Column], *, empty: str, as_json: bool = False) -> None:
+    """Print rows: as JSON for programs, else in aligned columns; wider values are cut. States are coloured."""
+    if as_json:
+        emit(rows)
+        return
     if not rows:
         echo(empty)
         return
-    cells = [[_cell(row.get(key), widest) for _heading, key, widest in columns] for row in rows]
+    cells = [[_cell(row.get(of) if isinstance(of, str) else of(row), most) for _, of, most in columns] for row in rows]
     widths = [max(len(columns[i][0]), *(len(line[i]) for line in cells)) for i in range(len(columns))]
     echo(paint("  ".join(columns[i][0].ljust(widths[i]) for i in range(len(columns))).rstrip(), "bold"))
     for line in cells:
