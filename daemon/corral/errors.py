@@ -169,7 +169,6 @@ class DatabaseUnavailable(CorralError):
     code = "CORRAL-ERR-008"
     name = "database_unavailable"
     status = 503
-    exit_code = 1
     default_cause = "The disk is full, the folder is read-only, or the file is damaged."
     default_remedy = "Free space or repair the permissions, then try again; no data was lost."
 
@@ -185,8 +184,6 @@ class GitFailed(CorralError):
 
     code = "CORRAL-ERR-009"
     name = "git_failed"
-    status = 500
-    exit_code = 1
     default_cause = "Git reported an error."
     default_remedy = "Read git's message; `corral doctor` checks the repository."
 
@@ -212,7 +209,6 @@ class NotPermitted(CorralError):
     code = "CORRAL-ERR-011"
     name = "operation_not_permitted"
     status = 403
-    exit_code = 1
     default_cause = "A policy forbids it."
     default_remedy = "Use an operation that the policy allows."
 
@@ -242,7 +238,6 @@ class RunnerUnavailable(CorralError):
     code = "CORRAL-ERR-013"
     name = "runner_unavailable"
     status = 400
-    exit_code = 1
     default_cause = "The `claude` command is not on the PATH."
     default_remedy = "Install Claude Code, or submit the task with --command."
 
@@ -271,7 +266,6 @@ class Unsupported(CorralError):
     code = "CORRAL-ERR-015"
     name = "unsupported"
     status = 400
-    exit_code = 1
     default_cause = "The repository lacks something that the operation needs."
     default_remedy = "See the message."
 

@@ -3,26 +3,7 @@
 from __future__ import annotations
 
 import json
-
-_TEXT = """\
-# How Corral works in this repository; commit this file. Missing settings have their defaults.
-# All settings: docs/configuration.md. This machine only: .corral/local.yaml. Checked by `corral doctor`.
-
-landing:
-  # Finished work lands on this branch, and only there.
-  target: {target}
-  # Commands that must pass on the merged tree before anything lands. Once committed on the branch above, only the
-  # committed list counts. Without a command work lands too, but every receipt says `unverified`.
-  verify:{verify}
-
-supervisor:
-  # Workers at the same time.
-  max_agents: 10
-
-locks:
-  # An edit of a file that another session holds in the same checkout: enforce = denied, warn = warning, off = nothing.
-  enforcement: enforce
-"""
+from pathlib import Path
 
 
 def default_config(target: str, verify: list[str]) -> str:
@@ -33,7 +14,16 @@ def default_config(target: str, verify: list[str]) -> str:
         verify: Commands that must pass before it does.
     """
     commands = "".join(f"\n    - {_quoted(command)}" for command in verify)
-    return _TEXT.format(target=_quoted(target), verify=commands or " []")
+    return _template("initial.yaml").format(target=_quoted(target), verify=commands or " []")
+
+
+def default_ignore() -> str:
+    """Return the ``.corral/.gitignore`` of a new project."""
+    return _template("initial.gitignore")
+
+
+def _template(name: str) -> str:
+    return Path(__file__).with_name(name).read_text(encoding="utf-8")
 
 
 def _quoted(text: str) -> str:

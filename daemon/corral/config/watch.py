@@ -12,18 +12,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from watchdog.events import (
-    DirCreatedEvent,
-    DirDeletedEvent,
-    DirMovedEvent,
-    FileClosedEvent,
-    FileCreatedEvent,
-    FileDeletedEvent,
-    FileModifiedEvent,
-    FileMovedEvent,
-    FileSystemEvent,
-    FileSystemEventHandler,
-)
+from watchdog import events
 from watchdog.observers import Observer
 from watchdog.observers.api import BaseObserver, ObservedWatch
 
@@ -33,14 +22,15 @@ from corral.config.paths import Project, socket_path
 from corral.config.teams import teams_file
 from corral.errors import Unsupported
 
-_EVENTS: list[type[FileSystemEvent]] = [
-    DirCreatedEvent, DirDeletedEvent, DirMovedEvent, FileCreatedEvent, FileDeletedEvent, FileMovedEvent,
-    FileClosedEvent if sys.platform == "linux" else FileModifiedEvent,
+_EVENTS: list[type[events.FileSystemEvent]] = [
+    events.DirCreatedEvent, events.DirDeletedEvent, events.DirMovedEvent,
+    events.FileCreatedEvent, events.FileDeletedEvent, events.FileMovedEvent,
+    events.FileClosedEvent if sys.platform == "linux" else events.FileModifiedEvent,
 ]  # fmt: skip
 _LOSSES = ("deleted", "moved")
 
 
-class ConfigWatcher(FileSystemEventHandler):
+class ConfigWatcher(events.FileSystemEventHandler):
     """Calls back when the content of the configuration files has changed, not if a change was reverted.
 
     Start it before loading the settings for the first time, so that no change is missed. The callback should load again
@@ -104,7 +94,7 @@ class ConfigWatcher(FileSystemEventHandler):
                 observer.join()
         self._watches.clear()
 
-    def on_any_event(self, event: FileSystemEvent) -> None:
+    def on_any_event(self, event: events.FileSystemEvent) -> None:
         """Handle an event of watchdog, in its thread."""
         observer = self._observer
         if observer is None:
@@ -117,7 +107,7 @@ class ConfigWatcher(FileSystemEventHandler):
             self._said = said
             self._on_change()
 
-    def _follow(self, observer: BaseObserver, event: FileSystemEvent) -> None:
+    def _follow(self, observer: BaseObserver, event: events.FileSystemEvent) -> None:
         """Stop watching a removed folder, and watch a new one."""
         if event.event_type in _LOSSES:
             for folder, watch in list(self._watches.items()):

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from corral.errors import InvalidInput
 
 MARK = "corral hook"
@@ -22,37 +24,12 @@ MARK = "corral hook"
 ALLOW = "mcp__plugin_corral_corral"
 """The rule that lets Claude Code use Corral's tools without a prompt."""
 
-# Colleagues without Corral run this too: they get what the client does without a hook.
-_CREATE = (
-    "input=$(cat); "
-    "if command -v corral >/dev/null 2>&1; then printf '%s' \"$input\" | corral hook WorktreeCreate && exit 0; fi; "
-    'name=$(printf \'%s\' "$input" | sed -n \'s/.*"name" *: *"\\([A-Za-z0-9._-]*\\)".*/\\1/p\'); '
-    '[ -n "$name" ] || exit 1; '
-    'common=$(cd "$(git rev-parse --git-common-dir)" && pwd -P) && top=$(git rev-parse --show-toplevel) && '
-    '{ [ "$(git rev-parse --absolute-git-dir)" = "$common" ] || top=$(dirname "$common"); } && '
-    'path="$top/.claude/worktrees/$name" && '
-    '{ [ -e "$path/.git" ] || git -C "$top" worktree add --no-track -b "worktree-$name" "$path" HEAD >&2 || '
-    'git -C "$top" worktree add "$path" "worktree-$name" >&2; } && printf \'%s\\n\' "$path"'
-)
-_REMOVE = (
-    "input=$(cat); "
-    "if command -v corral >/dev/null 2>&1; then printf '%s' \"$input\" | corral hook WorktreeRemove && exit 0; fi; "
-    'path=$(printf \'%s\' "$input" | sed -n \'s/.*"worktree_path" *: *"\\([^"]*\\)".*/\\1/p\'); '
-    '[ -n "$path" ] || exit 0; '
-    'common=$(cd "$path" && cd "$(git rev-parse --git-common-dir)" && pwd) && '
-    'git -C "$(dirname "$common")" worktree remove "$path" >&2'
-)
 STRICT = "corral hook PreToolUse --deny-when-down"
-_DENY = (
-    f"if command -v corral >/dev/null 2>&1; then {STRICT} || "
-    "{ echo 'Corral does not work here, so nothing is edited. Run `corral doctor`.' >&2; exit 2; }; fi"
-)
-_STRICT_GROUP = {
-    "matcher": "Write|Edit|MultiEdit|NotebookEdit|Bash",
-    "hooks": [{"type": "command", "command": _DENY, "timeout": 30}],
-}
-_TIMEOUTS = {"WorktreeCreate": 300, "WorktreeRemove": 60}
-_COMMANDS = {"WorktreeCreate": _CREATE, "WorktreeRemove": _REMOVE}
+"""Part of the hook that refuses edits while no daemon answers."""
+
+_HOOKS: dict[str, dict[str, Any]] = yaml.safe_load(Path(__file__).with_name("claude_hooks.yaml").read_text("utf-8"))
+"""By event; the values are written as they are."""
+_STRICT_GROUP = {"matcher": "Write|Edit|MultiEdit|NotebookEdit|Bash", "hooks": [_HOOKS["PreToolUse"]]}
 
 
 @dataclass(frozen=True)
@@ -96,13 +73,13 @@ def plan(file: Path, *, strict: bool, allow: bool = False) -> Edit:
     if allow and not allows(settings):
         _rules(file, settings).append(ALLOW)
         changed = True
-    for event, command in _COMMANDS.items():
+    for event in ("WorktreeCreate", "WorktreeRemove"):
         groups = _groups(file, hooks, event)
         if groups:
             if not any(MARK in text for text in _commands(groups)):
                 remarks.append(f"{file.name} has its own {event} hook; it stays, and `claude --worktree` uses it.")
             continue
-        hooks[event] = [{"hooks": [{"type": "command", "command": command, "timeout": _TIMEOUTS[event]}]}]
+        hooks[event] = [{"hooks": [_HOOKS[event]]}]
         changed = True
     if not changed:
         return Edit(before, before if before is not None else b"", tuple(remarks))
@@ -152,11 +129,11 @@ def changed_hooks(file: Path) -> list[str]:
     """The events whose hook calls Corral by another command than :func:`plan` writes; none in an unreadable file."""
     try:
         hooks = _parse(file, file.read_bytes()).get("hooks", {})
-        expected = {**_COMMANDS, "PreToolUse": _DENY}
         found = {event: _commands(groups) for event, groups in hooks.items() if isinstance(groups, list)}
     except (OSError, InvalidInput, AttributeError):
         return []
     ours = {event: [text for text in commands if MARK in text] for event, commands in found.items()}
+    expected = {event: hook["command"] for event, hook in _HOOKS.items()}
     return sorted(event for event, texts in ours.items() if any(text != expected.get(event) for text in texts))
 
 

@@ -21,30 +21,13 @@ from corral.cli.terminal.output import echo, emit, paint
 from corral.cli.terminal.person import confirm, is_terminal, refuse_agents
 from corral.client.connection import Client
 from corral.config import account
-from corral.config.initial import default_config
+from corral.config.initial import default_config, default_ignore
+from corral.config.load import load
 from corral.config.paths import Checkout, Project, bundle_dir, find_checkout, find_project
 from corral.config.trust import Claim
 from corral.errors import Conflict, InvalidInput, NotFound, Unsupported
 from corral.git import refs
 from corral.git.process.command import Git, open_repository
-
-IGNORED = """\
-# Shared with the team: the settings, the teams, the templates, the roadmap. Everything else belongs to this machine.
-*
-!.gitignore
-!config.yaml
-!teams.yaml
-!templates/
-!templates/**
-!state/
-state/*
-!state/roadmap.yaml
-"""
-
-
-def add_to(app: typer.Typer) -> None:
-    """Register the command."""
-    app.command("init")(init)
 
 
 def init(
@@ -144,8 +127,6 @@ def _approve(project: Project, shown: Sequence[Claim], written: set[str]) -> Non
 
 def _strict(project: Project) -> bool:
     """Whether edits are refused while no daemon answers."""
-    from corral.config.load import load  # the schema is slow to import
-
     return load(project, environ=os.environ, home=account.home()).settings.locks.on_daemon_down == "deny"
 
 
@@ -164,8 +145,6 @@ def _refuse_unknown_checkout(project: Project, checkout: Checkout | None, git: G
 
 def _configured_target(project: Project) -> str | None:
     """The target of the existing configuration, whatever branch is checked out."""
-    from corral.config.load import load  # the schema is slow to import
-
     if not project.config_file.exists():
         return None
     return load(project, environ={}, home=account.home()).settings.landing.target
@@ -196,8 +175,6 @@ def _target(git: Git, named: str | None) -> str:
 
 def _is_already_configured(project: Project, branch: str, verify: list[str] | None, *, target_chosen: bool) -> bool:
     """Whether the existing configuration gives the same answers."""
-    from corral.config.load import load  # the schema is slow to import
-
     landing = load(project, environ={}, home=account.home()).settings.landing
     return (not target_chosen or landing.target == branch) and (not verify or list(landing.verify) == verify)
 
@@ -216,7 +193,7 @@ def _files(project: Project, branch: str, verify: list[str] | None, *, target_ch
         )
     ignore = project.home / ".gitignore"
     if not ignore.exists():
-        files[ignore] = IGNORED
+        files[ignore] = default_ignore()
     return files
 
 
