@@ -46,7 +46,7 @@ NOUNS = {
 }
 """Per command: the module in ``corral.cli``, and the first sentence of the command's help.
 
-A module has ``app`` (a noun with commands), or ``add_to``, which registers commands.
+A module has ``app`` (a noun with commands), or a function with the command's name.
 """
 
 
@@ -76,5 +76,5 @@ def _load(name: str) -> dict[str, Any]:
     if hasattr(module, "app"):
         made.add_typer(module.app, name=name)
     else:
-        module.add_to(made)
+        made.command(name)(getattr(module, name))
     return dict(typer.main.get_group(made).commands)

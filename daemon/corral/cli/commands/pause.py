@@ -10,12 +10,6 @@ from corral.cli.terminal.options import Json, client
 from corral.cli.terminal.output import say
 
 
-def add_to(app: typer.Typer) -> None:
-    """Register the commands."""
-    app.command("pause")(pause)
-    app.command("resume")(resume)
-
-
 def pause(
     reason: Annotated[str | None, typer.Option("--reason", help="Reason, shown by status.", metavar="TEXT")] = None,
     as_json: Json = False,

@@ -2,15 +2,8 @@
 
 from __future__ import annotations
 
-import typer
-
 from corral.cli.terminal.options import Json
 from corral.cli.terminal.status_summary import show_status
-
-
-def add_to(app: typer.Typer) -> None:
-    """Register the command."""
-    app.command("status")(status)
 
 
 def status(as_json: Json = False) -> None:

@@ -21,11 +21,6 @@ FIRST_ROUND_S = 0.5
 LONGER = 4
 
 
-def add_to(app: typer.Typer) -> None:
-    """Register the command."""
-    app.command("wait")(wait)
-
-
 def wait(
     ids: Annotated[list[str] | None, typer.Argument(help="Tasks or merge requests to wait for.", metavar="ID")] = None,
     everything: Annotated[bool, typer.Option("--all", help="Wait for every open task and merge request.")] = False,

@@ -11,11 +11,6 @@ from corral.cli.terminal.options import here
 from corral.instructions import PROFILES
 
 
-def add_to(app: typer.Typer) -> None:
-    """Register the command."""
-    app.command("mcp")(mcp)
-
-
 def mcp(
     profile: Annotated[
         str,

@@ -40,11 +40,6 @@ PAIRS = ({"bread-300", "bread-320"}, {"rename", "receipt"})
 """Exactly one task of each pair can land."""
 
 
-def add_to(app: typer.Typer) -> None:
-    """Register the command."""
-    app.command("demo")(demo)
-
-
 def demo(
     claude: Annotated[bool, typer.Option("--claude", help="Use real Claude Code workers, with your login.")] = False,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the folder.")] = False,

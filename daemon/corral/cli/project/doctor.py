@@ -25,11 +25,6 @@ Check = dict[str, str]
 _STYLE = {"ok": "green", "warning": "yellow", "error": "red"}
 
 
-def add_to(app: typer.Typer) -> None:
-    """Register the command."""
-    app.command("doctor")(doctor)
-
-
 def doctor(
     verify: Annotated[
         bool, typer.Option("--verify", help="Also run the verification commands in a fresh worktree.")

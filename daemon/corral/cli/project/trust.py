@@ -27,11 +27,6 @@ from corral.models.visible import one_line, visible
 COMMITTED = ".corral/config.yaml"
 
 
-def add_to(app: typer.Typer) -> None:
-    """Register the command."""
-    app.command("trust")(trust)
-
-
 def trust(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not prompt.")] = False,
     revoke: Annotated[bool, typer.Option("--revoke", help="Revoke every approval for this project.")] = False,

@@ -23,11 +23,6 @@ from corral.errors import NotFound, WorkAtRisk
 MOST_NAMED = 5
 
 
-def add_to(app: typer.Typer) -> None:
-    """Register the command."""
-    app.command("uninstall")(uninstall)
-
-
 def uninstall(
     path: Annotated[Path | None, typer.Argument(help="The repository (default: this one).")] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not prompt.")] = False,

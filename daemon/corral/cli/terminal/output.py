@@ -17,26 +17,14 @@ Row = Mapping[str, Any]
 Column = tuple[str, "str | Callable[[Any], str]", int]
 """A heading, the key of its values or how a row's value is made, and the maximum width."""
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
-_COLOURS = {
-    "landed": "green",
-    "completed": "green",
-    "passed": "green",
-    "active": "green",
-    "running": "cyan",
-    "verifying": "cyan",
-    "held": "yellow",
-    "waiting": "yellow",
-    "unverified": "yellow",
-    "interrupted": "yellow",
-    "conflict": "red",
-    "failed": "red",
-    "red": "red",
-    "dead": "red",
-    "cancelled": "dim",
-    "dismissed": "dim",
-    "superseded": "dim",
-    "disconnected": "dim",
+_STATES = {
+    "green": ("landed", "completed", "passed", "active"),
+    "cyan": ("running", "verifying"),
+    "yellow": ("held", "waiting", "unverified", "interrupted"),
+    "red": ("conflict", "failed", "red", "dead"),
+    "dim": ("cancelled", "dismissed", "superseded", "disconnected"),
 }
+_COLOURS = {name: colour for colour, names in _STATES.items() for name in names}
 
 
 def coloured(stream: Any = None) -> bool:
