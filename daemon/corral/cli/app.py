@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from corral.cli.nouns import Nouns
-from corral.cli.terminal.options import Common
+from corral.cli.terminal.options import Common, option
 from corral.cli.terminal.output import Interrupted, guarded
 from corral.errors import InvalidInput
 
@@ -37,7 +37,7 @@ app = typer.Typer(
 @app.callback(invoke_without_command=True)
 def top(
     context: typer.Context,
-    directory: Annotated[str, typer.Option("-C", help="Run as if started in this folder.", metavar="PATH")] = "",
+    directory: Annotated[str, option("-C", "Run as if started in this folder.", "PATH")] = "",
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks with errors.")] = False,
     version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False,

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from corral.cli.help import Grouped
-from corral.cli.terminal.options import Json, client
+from corral.cli.terminal.options import Json, argument, client
 from corral.cli.terminal.output import Column, echo, emit, facts, paint, table
 from corral.client.connection import segment
 from corral.models.visible import one_line
@@ -37,7 +37,7 @@ def show_table(rows: list[dict[str, Any]], more: Column, *, empty: str = "") -> 
 
 @app.command()
 def show(
-    name: Annotated[str, typer.Argument(help="An agent's name, as `corral agent list` shows it.", metavar="NAME")],
+    name: Annotated[str, argument("An agent's name, as `corral agent list` shows it.", "NAME")],
     as_json: Json = False,
 ) -> None:
     """Show the runner, model and tools of an agent."""

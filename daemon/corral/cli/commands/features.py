@@ -9,7 +9,7 @@ import typer
 
 from corral.cli.help import Grouped
 from corral.cli.terminal.keys import to_lock_keys
-from corral.cli.terminal.options import Json, client, json_object, session_id
+from corral.cli.terminal.options import Json, argument, client, json_object, option, session_id
 from corral.cli.terminal.output import Column, echo, emit, say, table
 from corral.client.connection import segment
 from corral.models.visible import one_line
@@ -19,23 +19,21 @@ SEQUENTIAL = 4
 _SHOWN = (
     "feature_id", "title", "status", "registered_by", "branch_name", "merge_priority", "registered_at", "completed_at",
 )  # fmt: skip
-FeatureId = Annotated[str, typer.Argument(help="The feature's name, such as FEAT-123.", metavar="ID")]
+FeatureId = Annotated[str, argument("The feature's name, such as FEAT-123.", "ID")]
 CLAIM_HELP = "A path, a glob, or a logical key such as 'api:GET /v1/users'; repeatable."
 
 
 @app.command()
 def register(
     feature_id: FeatureId,
-    claim: Annotated[list[str], typer.Option("--claim", help=CLAIM_HELP, metavar="KEY")],
-    title: Annotated[str | None, typer.Option("--title", help="A short title.", metavar="TEXT")] = None,
-    branch: Annotated[str | None, typer.Option("--branch", help="The branch of the feature.", metavar="NAME")] = None,
+    claim: Annotated[list[str], option("--claim", CLAIM_HELP, "KEY")],
+    title: Annotated[str | None, option("--title", "A short title.", "TEXT")] = None,
+    branch: Annotated[str | None, option("--branch", "The branch of the feature.", "NAME")] = None,
     priority: Annotated[
         int | None,
         typer.Option("--priority", help="Priority for ordering merges (default: 5).", min=-1000, max=1000),
     ] = None,
-    metadata: Annotated[
-        str | None, typer.Option("--metadata", help="Further data: a JSON object.", metavar="JSON")
-    ] = None,
+    metadata: Annotated[str | None, option("--metadata", "Further data: a JSON object.", "JSON")] = None,
     as_json: Json = False,
 ) -> None:
     """Register a feature, or replace the claims of an active one."""
@@ -87,10 +85,8 @@ def show(feature_id: FeatureId, as_json: Json = False) -> None:
 
 @app.command()
 def analyze(
-    feature_id: Annotated[
-        str | None, typer.Argument(help="A registered feature.", metavar="ID", show_default=False)
-    ] = None,
-    claim: Annotated[list[str] | None, typer.Option("--claim", help=CLAIM_HELP, metavar="KEY")] = None,
+    feature_id: Annotated[str | None, argument("A registered feature.", "ID", show_default=False)] = None,
+    claim: Annotated[list[str] | None, option("--claim", CLAIM_HELP, "KEY")] = None,
     as_json: Json = False,
 ) -> None:
     """Check claims against active features; exits with 4 if they must run one after the other."""

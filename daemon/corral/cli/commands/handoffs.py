@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from corral.cli.help import Grouped
-from corral.cli.terminal.options import Json, client, session_id
+from corral.cli.terminal.options import Json, argument, client, option, session_id
 from corral.cli.terminal.output import Column, echo, emit, fact, moment, paint, say, table
 from corral.client.connection import segment
 from corral.models.visible import one_line
@@ -29,7 +29,7 @@ def _items(what: str) -> Any:
 
 @app.command("list")
 def listing(
-    agent: Annotated[str | None, typer.Option("--agent", help="Only handoffs of this agent.", metavar="NAME")] = None,
+    agent: Annotated[str | None, option("--agent", "Only handoffs of this agent.", "NAME")] = None,
     limit: Annotated[int, typer.Option("--limit", help="Maximum number of rows.", min=1, max=100)] = 20,
     as_json: Json = False,
 ) -> None:
@@ -48,7 +48,7 @@ def listing(
 
 @app.command()
 def show(
-    handoff_id: Annotated[str, typer.Argument(help="A handoff's id, or its first characters.", metavar="ID")],
+    handoff_id: Annotated[str, argument("A handoff's id, or its first characters.", "ID")],
     as_json: Json = False,
 ) -> None:
     """Show a handoff."""

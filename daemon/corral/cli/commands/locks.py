@@ -8,15 +8,13 @@ import typer
 
 from corral.cli.help import Grouped
 from corral.cli.terminal.keys import to_lock_keys
-from corral.cli.terminal.options import Json, client, session_id
+from corral.cli.terminal.options import Json, argument, client, option, session_id
 from corral.cli.terminal.output import Column, echo, emit, moment, say, table
 from corral.errors import InvalidInput
 from corral.models.visible import one_line
 
 app = typer.Typer(cls=Grouped, help="Locks: who holds which files.", no_args_is_help=True)
-Paths = Annotated[
-    list[str], typer.Argument(help="Paths, globs, or logical keys such as 'api:GET /v1/users'.", metavar="PATH")
-]
+Paths = Annotated[list[str], argument("Paths, globs, or logical keys such as 'api:GET /v1/users'.", "PATH")]
 HELD = 4
 ANSWER_S = 30.0
 """Time for an answer beyond the requested wait, seconds."""
@@ -65,14 +63,11 @@ def check(paths: Paths, as_json: Json = False) -> None:
 @app.command()
 def acquire(
     paths: Paths,
-    ttl: Annotated[
-        float | None, typer.Option("--ttl", help="Lifetime of the lock (default: locks.ttl_s).", metavar="SECONDS")
-    ] = None,
+    ttl: Annotated[float | None, option("--ttl", "Lifetime of the lock (default: locks.ttl_s).", "SECONDS")] = None,
     shared: Annotated[bool, typer.Option("--shared", help="Let other sessions share the lock.")] = False,
-    reason: Annotated[str | None, typer.Option("--reason", help="Reason, shown to others.", metavar="TEXT")] = None,
+    reason: Annotated[str | None, option("--reason", "Reason, shown to others.", "TEXT")] = None,
     wait: Annotated[
-        float,
-        typer.Option("--wait", help="Wait in the queue at most this long for all paths.", min=0, metavar="SECONDS"),
+        float, option("--wait", "Wait in the queue at most this long for all paths.", "SECONDS", min=0)
     ] = 0.0,
     each: Annotated[bool, typer.Option("--each", help="Lock the free paths and list the rest.")] = False,
     as_json: Json = False,
@@ -101,9 +96,9 @@ def acquire(
 
 @app.command()
 def renew(
-    paths: Annotated[list[str] | None, typer.Argument(help="Paths to renew.", metavar="PATH")] = None,
+    paths: Annotated[list[str] | None, argument("Paths to renew.", "PATH")] = None,
     everything: Annotated[bool, typer.Option("--all", help="Renew all your locks.")] = False,
-    extend: Annotated[float, typer.Option("--extend", help="Time to add.", metavar="SECONDS")] = EXTEND_S,
+    extend: Annotated[float, option("--extend", "Time to add.", "SECONDS")] = EXTEND_S,
     as_json: Json = False,
 ) -> None:
     """Extend your own locks, all or none."""
@@ -120,7 +115,7 @@ def renew(
 @app.command("force-release")
 def force_release(
     paths: Paths,
-    note: Annotated[str, typer.Option("--note", help="Message for the former holder.", metavar="TEXT")] = "",
+    note: Annotated[str, option("--note", "Message for the former holder.", "TEXT")] = "",
     yes: Annotated[bool, typer.Option("--yes", help="Also release locks of a live session.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -139,7 +134,7 @@ def force_release(
 
 @app.command()
 def release(
-    paths: Annotated[list[str] | None, typer.Argument(help="Paths to release.", metavar="PATH")] = None,
+    paths: Annotated[list[str] | None, argument("Paths to release.", "PATH")] = None,
     everything: Annotated[bool, typer.Option("--all", help="Release all locks of this session.")] = False,
     as_json: Json = False,
 ) -> None:

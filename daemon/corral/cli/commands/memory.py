@@ -7,27 +7,23 @@ from typing import Annotated, Any
 import typer
 
 from corral.cli.help import Grouped
-from corral.cli.terminal.options import Json, client, json_object, session_id
+from corral.cli.terminal.options import Json, client, json_object, option, session_id
 from corral.cli.terminal.output import Column, say, table
 
 app = typer.Typer(cls=Grouped, help="Memory: facts that sessions recorded for later ones.", no_args_is_help=True)
-Tags = Annotated[list[str] | None, typer.Option("--tag", help="A tag; repeatable.", metavar="WORD")]
-Type = Annotated[str | None, typer.Option("--type", help="Only this kind, such as discovery or error.", metavar="WORD")]
+Tags = Annotated[list[str] | None, option("--tag", "A tag; repeatable.", "WORD")]
+Type = Annotated[str | None, option("--type", "Only this kind, such as discovery or error.", "WORD")]
 Limit = Annotated[int, typer.Option("--limit", help="Maximum number of rows.", min=1, max=100)]
 
 
 @app.command()
 def add(
     summary: Annotated[str, typer.Argument(help="The fact, in one sentence.")],
-    kind: Annotated[str, typer.Option("--type", help="Kind of memory.", metavar="WORD")] = "discovery",
-    outcome: Annotated[str | None, typer.Option("--outcome", help="The outcome.", metavar="TEXT")] = None,
-    lesson: Annotated[
-        list[str] | None, typer.Option("--lesson", help="Advice for next time; repeatable.", metavar="TEXT")
-    ] = None,
+    kind: Annotated[str, option("--type", "Kind of memory.", "WORD")] = "discovery",
+    outcome: Annotated[str | None, option("--outcome", "The outcome.", "TEXT")] = None,
+    lesson: Annotated[list[str] | None, option("--lesson", "Advice for next time; repeatable.", "TEXT")] = None,
     tag: Tags = None,
-    details: Annotated[
-        str | None, typer.Option("--details", help="Further data: a JSON object.", metavar="JSON")
-    ] = None,
+    details: Annotated[str | None, option("--details", "Further data: a JSON object.", "JSON")] = None,
     as_json: Json = False,
 ) -> None:
     """Record a fact for later sessions."""

@@ -8,7 +8,7 @@ import typer
 
 from corral.cli.commands.tasks import print_log
 from corral.cli.help import Grouped
-from corral.cli.terminal.options import Json, client, here, session_id
+from corral.cli.terminal.options import Json, argument, client, here, option, session_id
 from corral.cli.terminal.output import Column, echo, emit, facts, paint, say, state, table, verification
 from corral.cli.terminal.person import confirm, refuse_agents
 from corral.client.connection import segment
@@ -19,15 +19,13 @@ from corral.models.visible import one_line, visible
 
 app = typer.Typer(cls=Grouped, help="Merge queue: merge, verify, land.", no_args_is_help=True)
 _STATES = f"Only these states; repeatable. One of: {', '.join(MergeState.values())}."
-Id = Annotated[str, typer.Argument(help="A merge id, or its first characters.", metavar="ID")]
+Id = Annotated[str, argument("A merge id, or its first characters.", "ID")]
 
 
 @app.command("list")
 def listing(
-    status: Annotated[list[MergeState] | None, typer.Option("--state", help=_STATES, metavar="STATE")] = None,
-    branch: Annotated[
-        str | None, typer.Option("--branch", help="Only requests for this branch.", metavar="NAME")
-    ] = None,
+    status: Annotated[list[MergeState] | None, option("--state", _STATES, "STATE")] = None,
+    branch: Annotated[str | None, option("--branch", "Only requests for this branch.", "NAME")] = None,
     as_json: Json = False,
 ) -> None:
     """List merge requests in order of submission."""
@@ -64,16 +62,13 @@ def detail(merge_id: Id, as_json: Json = False) -> None:
 
 @app.command()
 def submit(
-    branch: Annotated[
-        str | None, typer.Argument(help="Branch to land (default: the current branch).", metavar="BRANCH")
-    ] = None,
+    branch: Annotated[str | None, argument("Branch to land (default: the current branch).", "BRANCH")] = None,
     target: Annotated[
-        str | None, typer.Option("--target", help="Land on this branch (default: landing.target).", metavar="BRANCH")
+        str | None, option("--target", "Land on this branch (default: landing.target).", "BRANCH")
     ] = None,
-    title: Annotated[str | None, typer.Option("--title", help="Message of the merge commit.", metavar="TEXT")] = None,
+    title: Annotated[str | None, option("--title", "Message of the merge commit.", "TEXT")] = None,
     task: Annotated[
-        str | None,
-        typer.Option("--task", help="Author's session (default: known from the branch or this session).", metavar="ID"),
+        str | None, option("--task", "Author's session (default: known from the branch or this session).", "ID")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -121,7 +116,7 @@ def cancel(merge_id: Id, as_json: Json = False) -> None:
 
 @app.command()
 def dismiss(
-    merge_id: Annotated[str, typer.Argument(help="A merge or task id, or its first characters.", metavar="ID")],
+    merge_id: Annotated[str, argument("A merge or task id, or its first characters.", "ID")],
     as_json: Json = False,
 ) -> None:
     """Dismiss a failed merge request or task. The branch stays."""

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from corral.cli.help import Grouped
-from corral.cli.terminal.options import Json, client, session_id
+from corral.cli.terminal.options import Json, argument, client, option, session_id
 from corral.cli.terminal.output import Column, echo, emit, moment, paint, say, state, table
 from corral.client.connection import Client, segment
 from corral.errors import InvalidInput
@@ -20,40 +20,30 @@ app = typer.Typer(cls=Grouped, help="Mail between sessions, and with you.", no_a
 ROUND_S = 20.0
 """Duration of one long poll for new mail, seconds."""
 Row = dict[str, Any]
-Message = Annotated[str, typer.Argument(help="A message number or id.", metavar="MESSAGE")]
-Body = Annotated[str | None, typer.Argument(help="The text; `-` or nothing reads it from stdin.", metavar="TEXT")]
-Cc = Annotated[list[str] | None, typer.Option("--cc", help="Add a recipient in copy; repeatable.", metavar="AGENT")]
-Bcc = Annotated[
-    list[str] | None, typer.Option("--bcc", help="Add a blind-copy recipient; repeatable.", metavar="AGENT")
-]
-Attach = Annotated[
-    list[str] | None, typer.Option("--attach", help="A path in the repository; repeatable.", metavar="PATH")
-]
+Message = Annotated[str, argument("A message number or id.", "MESSAGE")]
+Body = Annotated[str | None, argument("The text; `-` or nothing reads it from stdin.", "TEXT")]
+Cc = Annotated[list[str] | None, option("--cc", "Add a recipient in copy; repeatable.", "AGENT")]
+Bcc = Annotated[list[str] | None, option("--bcc", "Add a blind-copy recipient; repeatable.", "AGENT")]
+Attach = Annotated[list[str] | None, option("--attach", "A path in the repository; repeatable.", "PATH")]
 Key = Annotated[
     str | None,
-    typer.Option("--idempotency-key", help="Idempotency key: the message is sent once per key.", metavar="KEY"),
+    option("--idempotency-key", "Idempotency key: the message is sent once per key.", "KEY"),
 ]
 
 
 @app.command()
 def send(
-    to: Annotated[
-        str, typer.Argument(help="Recipients: agents, roles or `all`, separated by commas.", metavar="AGENT")
-    ],
-    subject: Annotated[str, typer.Argument(help="Subject.", metavar="SUBJECT")],
+    to: Annotated[str, argument("Recipients: agents, roles or `all`, separated by commas.", "AGENT")],
+    subject: Annotated[str, argument("Subject.", "SUBJECT")],
     text: Body = None,
     cc: Cc = None,
     bcc: Bcc = None,
     importance: Annotated[
         Importance,
-        typer.Option(
-            "--importance",
-            help="Importance: low, normal, high or urgent (holds the reader's next Stop once).",
-            metavar="HOW",
-        ),
+        option("--importance", "Importance: low, normal, high or urgent (holds the reader's next Stop once).", "HOW"),
     ] = Importance.NORMAL,
     acknowledge: Annotated[bool, typer.Option("--ack", help="Request an acknowledgement.")] = False,
-    thread: Annotated[str | None, typer.Option("--thread", help="Thread of the message.", metavar="ID")] = None,
+    thread: Annotated[str | None, option("--thread", "Thread of the message.", "ID")] = None,
     attach: Attach = None,
     key: Key = None,
     as_json: Json = False,
@@ -69,8 +59,7 @@ def reply(
     message: Message,
     text: Body = None,
     to: Annotated[
-        list[str] | None,
-        typer.Option("--to", help="Send to this recipient instead of the sender; repeatable.", metavar="AGENT"),
+        list[str] | None, option("--to", "Send to this recipient instead of the sender; repeatable.", "AGENT")
     ] = None,
     cc: Cc = None,
     bcc: Bcc = None,
@@ -122,21 +111,15 @@ def _send(path: str, letter: dict[str, Any], as_json: bool) -> None:
 
 @app.command()
 def inbox(
-    agent: Annotated[
-        str | None, typer.Option("--agent", help="Agent whose mail to show (default: you).", metavar="AGENT")
-    ] = None,
+    agent: Annotated[str | None, option("--agent", "Agent whose mail to show (default: you).", "AGENT")] = None,
     everyone: Annotated[bool, typer.Option("--all", help="Show the mail of the whole project.")] = False,
     urgent: Annotated[bool, typer.Option("--urgent", help="Only high and urgent messages.")] = False,
     unread: Annotated[bool, typer.Option("--unread", help="Only unread messages.")] = False,
     overdue: Annotated[
         bool, typer.Option("--overdue", help="Only messages whose acknowledgement is over 30 minutes late.")
     ] = False,
-    since: Annotated[
-        str | None, typer.Option("--since", help="Only messages after this instant.", metavar="TIME")
-    ] = None,
-    limit: Annotated[
-        int, typer.Option("--limit", help="Maximum number of messages.", min=1, max=1000, metavar="N")
-    ] = 20,
+    since: Annotated[str | None, option("--since", "Only messages after this instant.", "TIME")] = None,
+    limit: Annotated[int, option("--limit", "Maximum number of messages.", "N", min=1, max=1000)] = 20,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Print new messages until interrupted.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -194,7 +177,7 @@ def show(message: Message, as_json: Json = False) -> None:
 
 @app.command()
 def thread(
-    identifier: Annotated[str, typer.Argument(help="A thread, or one of its messages.", metavar="THREAD")],
+    identifier: Annotated[str, argument("A thread, or one of its messages.", "THREAD")],
     as_json: Json = False,
 ) -> None:
     """Show a thread, oldest message first."""
@@ -226,9 +209,7 @@ def _marked(verb: str, message: str, as_json: bool) -> None:
 
 @app.command()
 def contacts(
-    agent: Annotated[
-        str | None, typer.Option("--agent", help="Agent whose contacts to show (default: you).", metavar="AGENT")
-    ] = None,
+    agent: Annotated[str | None, option("--agent", "Agent whose contacts to show (default: you).", "AGENT")] = None,
     as_json: Json = False,
 ) -> None:
     """List mail contacts, latest first. Anybody may write to anybody."""
@@ -243,13 +224,9 @@ def contacts(
 
 @app.command()
 def search(
-    words: Annotated[list[str], typer.Argument(help="Words to search for; all must occur.", metavar="WORD")],
-    agent: Annotated[
-        str | None, typer.Option("--agent", help="Only messages from or to this agent.", metavar="AGENT")
-    ] = None,
-    limit: Annotated[
-        int, typer.Option("--limit", help="Maximum number of messages.", min=1, max=200, metavar="N")
-    ] = 20,
+    words: Annotated[list[str], argument("Words to search for; all must occur.", "WORD")],
+    agent: Annotated[str | None, option("--agent", "Only messages from or to this agent.", "AGENT")] = None,
+    limit: Annotated[int, option("--limit", "Maximum number of messages.", "N", min=1, max=200)] = 20,
     as_json: Json = False,
 ) -> None:
     """Search messages by words."""

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
-from corral.cli.terminal.options import Json, client
+from corral.cli.terminal.options import Json, client, option
 from corral.cli.terminal.output import say
 
 
 def pause(
-    reason: Annotated[str | None, typer.Option("--reason", help="Reason, shown by status.", metavar="TEXT")] = None,
+    reason: Annotated[str | None, option("--reason", "Reason, shown by status.", "TEXT")] = None,
     as_json: Json = False,
 ) -> None:
     """Pause claiming and landing until `corral resume`. Running tasks continue; the pause survives restarts."""

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from corral.cli.help import Grouped
-from corral.cli.terminal.options import Json, client, session_id
+from corral.cli.terminal.options import Json, argument, client, option, session_id
 from corral.cli.terminal.output import Column, echo, emit, facts, moment, paint, say, state, table, waiting
 from corral.client.connection import segment
 from corral.errors import InvalidInput
@@ -20,10 +20,8 @@ _STATES = f"Only these statuses; repeatable. One of: {', '.join(ShownStatus.valu
 
 @app.command("list")
 def listing(
-    status: Annotated[list[ShownStatus] | None, typer.Option("--status", help=_STATES, metavar="STATE")] = None,
-    capability: Annotated[
-        str | None, typer.Option("--capability", help="Only sessions with this capability.", metavar="WORD")
-    ] = None,
+    status: Annotated[list[ShownStatus] | None, option("--status", _STATES, "STATE")] = None,
+    capability: Annotated[str | None, option("--capability", "Only sessions with this capability.", "WORD")] = None,
     as_json: Json = False,
 ) -> None:
     """List the sessions, including disconnected ones."""
@@ -49,7 +47,7 @@ def _notes(row: dict[str, Any]) -> str:
 
 @app.command()
 def show(
-    session: Annotated[str, typer.Argument(help="A session's name or id.", metavar="NAME")],
+    session: Annotated[str, argument("A session's name or id.", "NAME")],
     as_json: Json = False,
 ) -> None:
     """Show a session with its commits and merge requests."""
@@ -86,15 +84,11 @@ def _runs(registered: dict[str, Any]) -> str:
 
 @app.command()
 def register(
-    name: Annotated[str | None, typer.Option("--name", help="Your name (default: generated).", metavar="NAME")] = None,
-    capability: Annotated[
-        list[str] | None, typer.Option("--capability", help="A capability; repeatable.", metavar="WORD")
-    ] = None,
-    task: Annotated[str | None, typer.Option("--task", help="Your current task.", metavar="TEXT")] = None,
-    program: Annotated[
-        str | None, typer.Option("--program", help="Program that the agent runs.", metavar="NAME")
-    ] = None,
-    model: Annotated[str | None, typer.Option("--model", help="Model that the agent uses.", metavar="NAME")] = None,
+    name: Annotated[str | None, option("--name", "Your name (default: generated).", "NAME")] = None,
+    capability: Annotated[list[str] | None, option("--capability", "A capability; repeatable.", "WORD")] = None,
+    task: Annotated[str | None, option("--task", "Your current task.", "TEXT")] = None,
+    program: Annotated[str | None, option("--program", "Program that the agent runs.", "NAME")] = None,
+    model: Annotated[str | None, option("--model", "Model that the agent uses.", "NAME")] = None,
     as_json: Json = False,
 ) -> None:
     """Register a session, or update its capabilities and current task."""
@@ -121,19 +115,14 @@ def register(
 
 @app.command()
 def name(
-    session: Annotated[str, typer.Argument(help="A session's name or id.", metavar="SESSION")],
+    session: Annotated[str, argument("A session's name or id.", "SESSION")],
     called: Annotated[
-        str | None,
-        typer.Argument(help="The further name (default: the session's own).", metavar="NAME", show_default=False),
+        str | None, argument("The further name (default: the session's own).", "NAME", show_default=False)
     ] = None,
     new: Annotated[bool, typer.Option("--new", help="Use NAME if it is free, else generate one.")] = False,
-    program: Annotated[
-        str | None, typer.Option("--program", help="Program that the agent runs under that name.", metavar="NAME")
-    ] = None,
-    model: Annotated[
-        str | None, typer.Option("--model", help="Model that the agent uses under that name.", metavar="NAME")
-    ] = None,
-    task: Annotated[str | None, typer.Option("--task", help="Current task under that name.", metavar="TEXT")] = None,
+    program: Annotated[str | None, option("--program", "Program that the agent runs under that name.", "NAME")] = None,
+    model: Annotated[str | None, option("--model", "Model that the agent uses under that name.", "NAME")] = None,
+    task: Annotated[str | None, option("--task", "Current task under that name.", "TEXT")] = None,
     as_json: Json = False,
 ) -> None:
     """Give a session a further name that mail can address, or update the details of a name."""
@@ -147,8 +136,7 @@ def name(
 @app.command()
 def end(
     session: Annotated[
-        str | None,
-        typer.Argument(help="A session's name or id (default: this session).", metavar="SESSION", show_default=False),
+        str | None, argument("A session's name or id (default: this session).", "SESSION", show_default=False)
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -178,8 +166,7 @@ def heartbeat(as_json: Json = False) -> None:
 @app.command()
 def cleanup(
     threshold: Annotated[
-        float,
-        typer.Option("--silent-for", help="End sessions that were silent for this long.", metavar="MINUTES", min=1),
+        float, option("--silent-for", "End sessions that were silent for this long.", "MINUTES", min=1)
     ] = 15,
     as_json: Json = False,
 ) -> None:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from corral.cli.help import Grouped
-from corral.cli.terminal.options import Json, author, client, json_object, session_id
+from corral.cli.terminal.options import Json, argument, author, client, json_object, option, session_id
 from corral.cli.terminal.output import (
     Column,
     coloured,
@@ -31,63 +31,54 @@ from corral.models.visible import log_text, one_line
 
 app = typer.Typer(cls=Grouped, help="Tasks: submit, follow, cancel.", no_args_is_help=True)
 _STATES = f"Only these statuses; repeatable. One of: {', '.join(TaskStatus.values())}."
-Id = Annotated[str, typer.Argument(help="A task id, or its first four or more characters.", metavar="ID")]
+Id = Annotated[str, argument("A task id, or its first four or more characters.", "ID")]
 
 
 @app.command()
 def submit(
-    title: Annotated[str, typer.Option("--title", "-t", help="Title; also the commit's subject.", metavar="TEXT")],
+    title: Annotated[str, option("--title", "Title; also the commit's subject.", "TEXT", short="-t")],
     command: Annotated[
-        str | None, typer.Option("--command", "-c", help="Shell command to run in the task's worktree.", metavar="CMD")
+        str | None, option("--command", "Shell command to run in the task's worktree.", "CMD", short="-c")
     ] = None,
     description: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--description",
-            "-d",
-            help="Description; without a command or prompt, a session must claim the task (`corral task claim`).",
-            metavar="TEXT",
+            "Description; without a command or prompt, a session must claim the task (`corral task claim`).",
+            "TEXT",
+            short="-d",
         ),
     ] = None,
     prompt: Annotated[
-        str | None,
-        typer.Option("--prompt", "-p", help="Prompt for a Claude Code worker; - reads stdin.", metavar="TEXT"),
+        str | None, option("--prompt", "Prompt for a Claude Code worker; - reads stdin.", "TEXT", short="-p")
     ] = None,
     agent: Annotated[
-        str | None,
-        typer.Option("--agent", "-a", help="Agent to use: a team member or an agent definition.", metavar="NAME"),
+        str | None, option("--agent", "Agent to use: a team member or an agent definition.", "NAME", short="-a")
     ] = None,
     runner: Annotated[
         RunnerName | None, typer.Option("--runner", help="Runner (default: follows from the three options above).")
     ] = None,
-    task_type: Annotated[
-        str | None, typer.Option("--type", help="Type, for sessions that claim tasks.", metavar="TYPE")
-    ] = None,
+    task_type: Annotated[str | None, option("--type", "Type, for sessions that claim tasks.", "TYPE")] = None,
     input_data: Annotated[
-        str | None,
-        typer.Option("--input", help="Input for the session that claims it: a JSON object.", metavar="JSON"),
+        str | None, option("--input", "Input for the session that claims it: a JSON object.", "JSON")
     ] = None,
     priority: Annotated[int, typer.Option("--priority", min=0, max=10, help="10 first.")] = 5,
     wait_for: Annotated[
-        list[str] | None, typer.Option("--wait-for", help="A task that must land first; repeatable.", metavar="ID")
+        list[str] | None, option("--wait-for", "A task that must land first; repeatable.", "ID")
     ] = None,
     claims: Annotated[
-        list[str] | None,
-        typer.Option("--claims", help="A path or lock key that the task will change; repeatable.", metavar="KEY"),
+        list[str] | None, option("--claims", "A path or lock key that the task will change; repeatable.", "KEY")
     ] = None,
     requires: Annotated[
-        list[str] | None,
-        typer.Option("--requires", help="A capability that its agent needs; repeatable.", metavar="WORD"),
+        list[str] | None, option("--requires", "A capability that its agent needs; repeatable.", "WORD")
     ] = None,
-    timeout: Annotated[
-        float | None, typer.Option("--timeout", help="Time limit per attempt.", metavar="SECONDS")
-    ] = None,
+    timeout: Annotated[float | None, option("--timeout", "Time limit per attempt.", "SECONDS")] = None,
     max_turns: Annotated[
         int | None, typer.Option("--max-turns", min=1, help="Turn limit of a Claude Code worker.")
     ] = None,
     max_cost_usd: Annotated[float | None, typer.Option("--max-cost-usd", help="Cost limit in USD.")] = None,
-    thread: Annotated[str | None, typer.Option("--thread", help="Message thread of its batch.", metavar="ID")] = None,
-    target: Annotated[str | None, typer.Option("--target", help="Land on this branch.", metavar="BRANCH")] = None,
+    thread: Annotated[str | None, option("--thread", "Message thread of its batch.", "ID")] = None,
+    target: Annotated[str | None, option("--target", "Land on this branch.", "BRANCH")] = None,
     retries: Annotated[
         int | None, typer.Option("--retries", min=0, help="Number of retries (default: tasks.max_retries).")
     ] = None,
@@ -95,8 +86,7 @@ def submit(
         bool, typer.Option("--ignore-dependency-failure", help="Start even if a dependency fails.")
     ] = False,
     key: Annotated[
-        str | None,
-        typer.Option("--idempotency-key", help="Idempotency key: the same key returns the same task.", metavar="KEY"),
+        str | None, option("--idempotency-key", "Idempotency key: the same key returns the same task.", "KEY")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -169,7 +159,7 @@ def batch_submit(
 
 @app.command("list")
 def listing(
-    status: Annotated[list[TaskStatus] | None, typer.Option("--status", help=_STATES, metavar="STATE")] = None,
+    status: Annotated[list[TaskStatus] | None, option("--status", _STATES, "STATE")] = None,
     priority: Annotated[int, typer.Option("--priority", min=0, max=10, help="Only this priority and above.")] = 0,
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="Maximum number of tasks.")] = None,
     as_json: Json = False,
@@ -246,9 +236,7 @@ def _merge(merge: dict[str, Any] | None) -> None:
 
 @app.command()
 def claim(
-    task_types: Annotated[
-        list[str] | None, typer.Option("--type", help="Only tasks of this type; repeatable.", metavar="TYPE")
-    ] = None,
+    task_types: Annotated[list[str] | None, option("--type", "Only tasks of this type; repeatable.", "TYPE")] = None,
     as_json: Json = False,
 ) -> None:
     """Claim the next task that no worker executes; it stays yours until you complete it or your session ends."""
@@ -272,8 +260,8 @@ def claim(
 def complete(
     task_id: Id,
     failed: Annotated[bool, typer.Option("--failed", help="Report a failure; it is not retried.")] = False,
-    result: Annotated[str | None, typer.Option("--result", help="Result: a JSON object.", metavar="JSON")] = None,
-    error: Annotated[str | None, typer.Option("--error", help="Reason of the failure.", metavar="TEXT")] = None,
+    result: Annotated[str | None, option("--result", "Result: a JSON object.", "JSON")] = None,
+    error: Annotated[str | None, option("--error", "Reason of the failure.", "TEXT")] = None,
     as_json: Json = False,
 ) -> None:
     """Complete a task that you claimed, or report its failure."""

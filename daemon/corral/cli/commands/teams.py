@@ -12,7 +12,7 @@ import typer
 
 from corral.cli.commands.agents import show_table
 from corral.cli.help import Grouped
-from corral.cli.terminal.options import Json, client, here, project
+from corral.cli.terminal.options import Json, argument, client, here, project
 from corral.cli.terminal.output import echo, emit, fail, paint
 from corral.config import account
 from corral.errors import ConfigInvalid, NotAProject, NotFound, RunnerUnavailable, from_wire
@@ -32,9 +32,7 @@ app = typer.Typer(
 def validate(
     file: Annotated[
         Path | None,
-        typer.Argument(
-            help="File to check (default: .corral/teams.yaml of this repository).", metavar="FILE", show_default=False
-        ),
+        argument("File to check (default: .corral/teams.yaml of this repository).", "FILE", show_default=False),
     ] = None,
     as_json: Json = False,
 ) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from corral.cli.terminal.options import Json, client
+from corral.cli.terminal.options import Json, argument, client, option
 from corral.cli.terminal.output import echo, emit, paint, progress, state
 from corral.cli.terminal.status_summary import show_need
 from corral.errors import InvalidInput
@@ -22,11 +22,10 @@ LONGER = 4
 
 
 def wait(
-    ids: Annotated[list[str] | None, typer.Argument(help="Tasks or merge requests to wait for.", metavar="ID")] = None,
+    ids: Annotated[list[str] | None, argument("Tasks or merge requests to wait for.", "ID")] = None,
     everything: Annotated[bool, typer.Option("--all", help="Wait for every open task and merge request.")] = False,
     timeout: Annotated[
-        float | None,
-        typer.Option("--timeout", help="Stop waiting after this time and exit with 1.", min=0, metavar="SECONDS"),
+        float | None, option("--timeout", "Stop waiting after this time and exit with 1.", "SECONDS", min=0)
     ] = None,
     as_json: Json = False,
 ) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from corral.cli.help import Grouped
-from corral.cli.terminal.options import Json, client, session_id
+from corral.cli.terminal.options import Json, argument, client, option, session_id
 from corral.cli.terminal.output import Column, progress, say, table
 from corral.client.connection import segment
 from corral.errors import WorkAtRisk
@@ -32,10 +32,8 @@ def listing(as_json: Json = False) -> None:
 
 @app.command()
 def create(
-    name: Annotated[str, typer.Argument(help="Name of the folder and, below corral/, of the branch.", metavar="NAME")],
-    base: Annotated[
-        str | None, typer.Option("--base", help="Start at this commit (default: the target's tip).", metavar="COMMIT")
-    ] = None,
+    name: Annotated[str, argument("Name of the folder and, below corral/, of the branch.", "NAME")],
+    base: Annotated[str | None, option("--base", "Start at this commit (default: the target's tip).", "COMMIT")] = None,
     as_json: Json = False,
 ) -> None:
     """Create a worktree that is ready to use: dependencies, environment files, ports."""
@@ -47,7 +45,7 @@ def create(
 
 @app.command()
 def remove(
-    name: Annotated[str, typer.Argument(help="A worktree's name, as `corral worktree list` shows it.", metavar="NAME")],
+    name: Annotated[str, argument("A worktree's name, as `corral worktree list` shows it.", "NAME")],
     as_json: Json = False,
 ) -> None:
     """Remove a worktree. Its unlanded work is saved first; `recover` restores it."""
@@ -62,9 +60,7 @@ def remove(
 
 @app.command()
 def recover(
-    name: Annotated[
-        str | None, typer.Argument(help="A worktree's name or a salvage ref; without it: list.", metavar="NAME")
-    ] = None,
+    name: Annotated[str | None, argument("A worktree's name or a salvage ref; without it: list.", "NAME")] = None,
     as_json: Json = False,
 ) -> None:
     """List saved work, or restore it into a new worktree."""

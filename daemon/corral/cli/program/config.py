@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from corral.cli.help import Grouped
-from corral.cli.terminal.options import Json, client, project
+from corral.cli.terminal.options import Json, argument, client, project
 from corral.cli.terminal.output import echo, emit, paint, table
 from corral.config import account
 from corral.errors import ConfigInvalid, NotFound
@@ -22,9 +22,7 @@ app = typer.Typer(
 
 @app.command()
 def show(
-    key: Annotated[
-        str | None, typer.Argument(help="A setting or a section, such as landing.", metavar="KEY", show_default=False)
-    ] = None,
+    key: Annotated[str | None, argument("A setting or a section, such as landing.", "KEY", show_default=False)] = None,
     as_json: Json = False,
 ) -> None:
     """Show the settings in force and their sources."""

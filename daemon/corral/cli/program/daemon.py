@@ -13,7 +13,7 @@ import typer
 
 from corral import __version__
 from corral.cli.help import Grouped
-from corral.cli.terminal.options import Json, client, project
+from corral.cli.terminal.options import Json, argument, client, project
 from corral.cli.terminal.output import echo, emit, progress, say
 from corral.cli.terminal.person import confirm, refuse_agents
 from corral.client.connection import Client, adopt_database
@@ -170,9 +170,7 @@ def _state(where: Project, health: dict[str, Any] | None) -> dict[str, Any]:
 
 @app.command()
 def adopt(
-    file: Annotated[
-        Path, typer.Argument(help="A database that Corral set aside, or one from a backup.", metavar="FILE")
-    ],
+    file: Annotated[Path, argument("A database that Corral set aside, or one from a backup.", "FILE")],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not prompt.")] = False,
     as_json: Json = False,
 ) -> None:

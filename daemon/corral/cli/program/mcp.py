@@ -7,17 +7,17 @@ from typing import Annotated
 
 import typer
 
-from corral.cli.terminal.options import here
+from corral.cli.terminal.options import here, option
 from corral.instructions import PROFILES
 
 
 def mcp(
     profile: Annotated[
         str,
-        typer.Option(
+        option(
             "--profile",
-            help=f"Profile of tools: {', '.join(PROFILES)} (default: the first).",
-            metavar="NAME",
+            f"Profile of tools: {', '.join(PROFILES)} (default: the first).",
+            "NAME",
             envvar="CORRAL_MCP_PROFILE",
         ),
     ] = PROFILES[0],

@@ -16,7 +16,7 @@ from corral import __version__
 from corral.cli.project import claude_settings, init_record, own_files, project_copies, verification
 from corral.cli.project import trust as project_trust
 from corral.cli.project.project_copies import Copies
-from corral.cli.terminal.options import Json, here
+from corral.cli.terminal.options import Json, here, option
 from corral.cli.terminal.output import echo, emit, paint
 from corral.cli.terminal.person import confirm, is_terminal, refuse_agents
 from corral.client.connection import Client
@@ -33,10 +33,9 @@ from corral.git.process.command import Git, open_repository
 def init(
     path: Annotated[Path | None, typer.Argument(help="The repository (default: this one).")] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not prompt.")] = False,
-    target: Annotated[str | None, typer.Option("--target", help="Branch that work lands on.", metavar="BRANCH")] = None,
+    target: Annotated[str | None, option("--target", "Branch that work lands on.", "BRANCH")] = None,
     verify: Annotated[
-        list[str] | None,
-        typer.Option("--verify", help="Command that must pass before anything lands; repeatable.", metavar="CMD"),
+        list[str] | None, option("--verify", "Command that must pass before anything lands; repeatable.", "CMD")
     ] = None,
     no_copies: Annotated[
         bool, typer.Option("--no-copies", help="Write no agent and no skill into .claude/; the plugin has them.")

@@ -10,9 +10,21 @@ import typer
 from corral.cli.terminal.context import Common, author, client, here, project, session_id
 from corral.errors import InvalidInput
 
-__all__ = ["Common", "Json", "author", "client", "here", "json_object", "project", "session_id"]
+__all__ = [
+    "Common", "Json", "argument", "author", "client", "here", "json_object", "option", "project", "session_id",
+]  # fmt: skip
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+
+
+def option(flag: str, about: str, metavar: str, *, short: str | None = None, **more: Any) -> Any:
+    """An option that has a value, for ``Annotated``."""
+    return typer.Option(*filter(None, (flag, short)), help=about, metavar=metavar, **more)
+
+
+def argument(about: str, metavar: str, **more: Any) -> Any:
+    """An argument, for ``Annotated``."""
+    return typer.Argument(help=about, metavar=metavar, **more)
 
 
 def json_object(option: str, text: str | None) -> dict[str, Any] | None:
