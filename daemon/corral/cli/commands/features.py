@@ -10,7 +10,7 @@ import typer
 from corral.cli.help import Grouped
 from corral.cli.terminal.keys import to_lock_keys
 from corral.cli.terminal.options import Json, argument, client, json_object, option, session_id
-from corral.cli.terminal.output import Column, echo, emit, say, table
+from corral.cli.terminal.output import Column, echo, emit, report, table
 from corral.client.connection import segment
 from corral.models.visible import one_line
 
@@ -47,7 +47,7 @@ def register(
         **({"merge_priority": priority} if priority is not None else {}),
     }
     answer = client().request("POST", "/features", body)
-    say(
+    report(
         answer,
         one_line(f"{answer['feature_id']}: {answer['action']}, {', '.join(answer['resource_claims'])}"),
         as_json=as_json,
@@ -124,4 +124,4 @@ def deregister(
     status = "cancelled" if cancelled else "completed"
     body = {"feature_id": feature_id, "status": status, "session_id": session_id()}
     answer = client().request("POST", "/features/deregister", body)
-    say(answer, one_line(f"{answer['feature_id']}: {answer['status']}"), as_json=as_json)
+    report(answer, one_line(f"{answer['feature_id']}: {answer['status']}"), as_json=as_json)

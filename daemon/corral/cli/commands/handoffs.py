@@ -9,7 +9,7 @@ import typer
 
 from corral.cli.help import Grouped
 from corral.cli.terminal.options import Json, argument, client, option, session_id
-from corral.cli.terminal.output import Column, echo, emit, fact, moment, paint, say, table
+from corral.cli.terminal.output import Column, echo, emit, fact, moment, paint, report, table
 from corral.client.connection import segment
 from corral.models.visible import one_line
 
@@ -88,4 +88,4 @@ def write(
         "session_id": session_id(),
     }
     answer = client().request("POST", "/handoffs", body)
-    say(answer, f"{answer['handoff_id']}  written", as_json=as_json)
+    report(answer, f"{answer['handoff_id']}  written", as_json=as_json)

@@ -9,7 +9,7 @@ import typer
 from corral.cli.help import Grouped
 from corral.cli.terminal.keys import to_lock_keys
 from corral.cli.terminal.options import Json, argument, client, option, session_id
-from corral.cli.terminal.output import Column, echo, emit, moment, say, table
+from corral.cli.terminal.output import Column, echo, emit, moment, report, table
 from corral.errors import InvalidInput
 from corral.models.visible import one_line
 
@@ -141,7 +141,7 @@ def release(
     """Release your own locks."""
     answer = client().request("POST", "/locks/release", _named(paths, everything))
     released = ", ".join(answer["released"])
-    say(answer, f"released: {released}" if released else "You hold no lock on these paths.", as_json=as_json)
+    report(answer, f"released: {released}" if released else "You hold no lock on these paths.", as_json=as_json)
 
 
 def _named(paths: list[str] | None, everything: bool) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import typer
 
 from corral.cli.help import Grouped
 from corral.cli.terminal.options import Json, client, json_object, option, session_id
-from corral.cli.terminal.output import Column, say, table
+from corral.cli.terminal.output import Column, report, table
 
 app = typer.Typer(cls=Grouped, help="Memory: facts that sessions recorded for later ones.", no_args_is_help=True)
 Tags = Annotated[list[str] | None, option("--tag", "A tag; repeatable.", "WORD")]
@@ -37,7 +37,7 @@ def add(
         "session_id": session_id(),
     }
     answer = client().request("POST", "/memory", body)
-    say(answer, f"{answer['memory_id']}  {answer['action']}", as_json=as_json)
+    report(answer, f"{answer['memory_id']}  {answer['action']}", as_json=as_json)
 
 
 @app.command()

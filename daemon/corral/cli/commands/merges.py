@@ -9,7 +9,7 @@ import typer
 from corral.cli.commands.tasks import print_log
 from corral.cli.help import Grouped
 from corral.cli.terminal.options import Json, argument, client, here, option, session_id
-from corral.cli.terminal.output import Column, echo, emit, facts, paint, say, state, table, verification
+from corral.cli.terminal.output import Column, echo, emit, facts, paint, report, state, table, verification
 from corral.cli.terminal.person import confirm, refuse_agents
 from corral.client.connection import segment
 from corral.config.paths import find_checkout
@@ -121,12 +121,12 @@ def dismiss(
 ) -> None:
     """Dismiss a failed merge request or task. The branch stays."""
     answer = client().request("POST", f"/merges/{segment(merge_id)}/dismiss")
-    say(answer, f"{answer['merge_id'] or answer['task_id']}  {state(answer['outcome'])}", as_json=as_json)
+    report(answer, f"{answer['merge_id'] or answer['task_id']}  {state(answer['outcome'])}", as_json=as_json)
 
 
 def _acted(verb: str, merge_id: str, body: dict[str, Any] | None, as_json: bool) -> None:
     answer = client().request("POST", f"/merges/{segment(merge_id)}/{verb}", body)
-    say(answer, f"{answer['merge_id']}  {state(answer['state'])}", as_json=as_json)
+    report(answer, f"{answer['merge_id']}  {state(answer['state'])}", as_json=as_json)
 
 
 @app.command()

@@ -10,7 +10,7 @@ import typer
 
 from corral.cli.help import Grouped
 from corral.cli.terminal.options import Json, argument, client, option, session_id
-from corral.cli.terminal.output import Column, echo, emit, moment, paint, say, state, table
+from corral.cli.terminal.output import Column, echo, emit, moment, paint, report, state, table
 from corral.client.connection import Client, segment
 from corral.errors import InvalidInput
 from corral.models.states import Importance
@@ -204,7 +204,7 @@ def ack(message: Message, as_json: Json = False) -> None:
 
 def _marked(verb: str, message: str, as_json: bool) -> None:
     answer = client().request("POST", f"/messages/{segment(message)}/{verb}", {"session_id": session_id()})
-    say(answer, f"{answer['id']}: {state(answer['state'])}", as_json=as_json)
+    report(answer, f"{answer['id']}: {state(answer['state'])}", as_json=as_json)
 
 
 @app.command()

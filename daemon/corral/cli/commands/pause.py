@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from corral.cli.terminal.options import Json, client, option
-from corral.cli.terminal.output import say
+from corral.cli.terminal.output import report
 
 
 def pause(
@@ -14,10 +14,10 @@ def pause(
 ) -> None:
     """Pause claiming and landing until `corral resume`. Running tasks continue; the pause survives restarts."""
     answer = client().request("POST", "/pause", {"reason": reason})
-    say(answer, "paused: nothing is claimed or landed until `corral resume`", as_json=as_json)
+    report(answer, "paused: nothing is claimed or landed until `corral resume`", as_json=as_json)
 
 
 def resume(as_json: Json = False) -> None:
     """Resume claiming and landing."""
     answer = client().request("POST", "/resume")
-    say(answer, "resumed" if answer["was_paused"] else "Corral was not paused.", as_json=as_json)
+    report(answer, "resumed" if answer["was_paused"] else "Corral was not paused.", as_json=as_json)

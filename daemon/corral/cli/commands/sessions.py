@@ -8,7 +8,7 @@ import typer
 
 from corral.cli.help import Grouped
 from corral.cli.terminal.options import Json, argument, client, option, session_id
-from corral.cli.terminal.output import Column, echo, emit, facts, moment, paint, say, state, table, waiting
+from corral.cli.terminal.output import Column, echo, emit, facts, moment, paint, report, state, table, waiting
 from corral.client.connection import segment
 from corral.errors import InvalidInput
 from corral.models.states import ShownStatus
@@ -130,7 +130,7 @@ def name(
     found = speaker.request("GET", f"/sessions/{segment(session)}")["session_id"]
     about = {"name": called, "new": new, "program": program, "model": model, "task_description": task}
     answer = speaker.request("POST", f"/sessions/{segment(found)}/names", about)
-    say(answer, f"{answer['session_id']} has the name {paint(one_line(answer['name']), 'bold')}", as_json=as_json)
+    report(answer, f"{answer['session_id']} has the name {paint(one_line(answer['name']), 'bold')}", as_json=as_json)
 
 
 @app.command()
@@ -146,7 +146,7 @@ def end(
         raise InvalidInput("No session named.", remedy="Name a session; `corral session list` shows all.")
     found = speaker.request("GET", f"/sessions/{segment(session)}")["session_id"] if session is not None else str(mine)
     answer = speaker.request("POST", f"/sessions/{segment(found)}/end", {"caller": mine})
-    say(answer, f"{answer['session_id']} {'has ended' if answer['ended'] else 'had ended before'}.", as_json=as_json)
+    report(answer, f"{answer['session_id']} {'has ended' if answer['ended'] else 'had ended before'}.", as_json=as_json)
 
 
 @app.command()
@@ -160,7 +160,7 @@ def heartbeat(as_json: Json = False) -> None:
             remedy="Run `corral session register` and export the variable that it prints.",
         )
     answer = client().request("POST", f"/sessions/{segment(mine)}/heartbeat")
-    say(answer, f"{answer['session_id']} is alive.", as_json=as_json)
+    report(answer, f"{answer['session_id']} is alive.", as_json=as_json)
 
 
 @app.command()
@@ -172,7 +172,7 @@ def cleanup(
 ) -> None:
     """End dead sessions and release their locks."""
     answer = client().request("POST", "/sessions/cleanup", {"stale_threshold_minutes": threshold})
-    say(
+    report(
         answer,
         f"{answer['agents_cleaned']} session(s) ended, {answer['locks_released']} lock(s) released.",
         as_json=as_json,

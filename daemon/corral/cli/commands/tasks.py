@@ -19,7 +19,7 @@ from corral.cli.terminal.output import (
     fact,
     moment,
     paint,
-    say,
+    report,
     state,
     table,
     verification,
@@ -123,7 +123,7 @@ def submit(
         **author(),
     }
     answer = client().request("POST", "/tasks", body)
-    say(answer, f"{answer['task_id']}  {state(answer['status'])}  {one_line(answer['title'])}", as_json=as_json)
+    report(answer, f"{answer['task_id']}  {state(answer['status'])}  {one_line(answer['title'])}", as_json=as_json)
 
 
 @app.command("batch-submit")
@@ -295,7 +295,7 @@ def reprioritize(
 ) -> None:
     """Change the priority of a task that has not started."""
     answer = client().request("POST", f"/tasks/{segment(task_id)}/reprioritize", {"priority": priority})
-    say(answer, f"{answer['task_id']}  priority {answer['priority']}", as_json=as_json)
+    report(answer, f"{answer['task_id']}  priority {answer['priority']}", as_json=as_json)
 
 
 def _acted(verb: str, task_id: str, body: dict[str, Any] | None, as_json: bool) -> None:

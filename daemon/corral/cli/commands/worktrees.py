@@ -8,7 +8,7 @@ import typer
 
 from corral.cli.help import Grouped
 from corral.cli.terminal.options import Json, argument, client, option, session_id
-from corral.cli.terminal.output import Column, progress, say, table
+from corral.cli.terminal.output import Column, progress, report, table
 from corral.client.connection import segment
 from corral.errors import WorkAtRisk
 
@@ -40,7 +40,7 @@ def create(
     body = {"name": name, "base": base, "session_id": session_id()}
     with progress(f"making {name}"):
         answer = client().request("POST", "/worktrees", body, timeout_s=600)
-    say(answer, answer["path"], as_json=as_json)
+    report(answer, answer["path"], as_json=as_json)
 
 
 @app.command()
@@ -55,7 +55,7 @@ def remove(
         why, _, what_to_do = (answer["note"] or "").partition("\n")
         raise WorkAtRisk(f"{name} was not removed.", cause=why, remedy=what_to_do, details={"worktree": answer})
     saved = f"; its state is saved as {answer['salvage_ref']}" if answer.get("salvage_ref") else ""
-    say(answer, f"removed {answer['name']}{saved}", as_json=as_json)
+    report(answer, f"removed {answer['name']}{saved}", as_json=as_json)
 
 
 @app.command()
@@ -67,7 +67,7 @@ def recover(
     if name is not None:
         with progress(f"recovering {name}"):
             answer = client().request("POST", f"/worktrees/{segment(name)}/recover", timeout_s=300)
-        say(answer, f"{answer['path']}  (branch {answer['branch']}, from {answer['ref']})", as_json=as_json)
+        report(answer, f"{answer['path']}  (branch {answer['branch']}, from {answer['ref']})", as_json=as_json)
         return
     rows = client().listing("/salvage")
     columns: list[Column] = [

@@ -14,7 +14,7 @@ import typer
 from corral import __version__
 from corral.cli.help import Grouped
 from corral.cli.terminal.options import Json, argument, client, project
-from corral.cli.terminal.output import echo, emit, progress, say
+from corral.cli.terminal.output import echo, emit, progress, report
 from corral.cli.terminal.person import confirm, refuse_agents
 from corral.client.connection import Client, adopt_database
 from corral.config.paths import Project
@@ -37,7 +37,7 @@ def start(
 ) -> None:
     """Start the daemon, if it does not run."""
     health = client().ensure_daemon()
-    say(_state(project(), health), _running(health), as_json=as_json)
+    report(_state(project(), health), _running(health), as_json=as_json)
 
 
 @app.command()
@@ -48,7 +48,7 @@ def stop(
     """Stop the workers, mark their tasks interrupted, and wait for the daemon to exit."""
     stopped = stop_and_wait(project(), drain=drain, until_asked=True)
     line = "stopped" if stopped else "The daemon was not running."
-    say({"stopped": stopped, "running": False}, line, as_json=as_json)
+    report({"stopped": stopped, "running": False}, line, as_json=as_json)
 
 
 def stop_and_wait(where: Project, *, drain: bool = False, until_asked: bool = False) -> bool:
@@ -133,7 +133,7 @@ def restart(
     where = project()
     stop_and_wait(where, drain=drain)
     health = Client(where).ensure_daemon()
-    say(_state(where, health), _running(health), as_json=as_json)
+    report(_state(where, health), _running(health), as_json=as_json)
 
 
 @app.command()
@@ -142,7 +142,7 @@ def status(as_json: Json = False) -> None:
     where = project()
     answer = _state(where, Client(where, autostart=False).health())
     line = f"{_running(answer)} at {answer['address'] or answer['socket']}" if answer["running"] else "not running"
-    say(answer, line, as_json=as_json)
+    report(answer, line, as_json=as_json)
     if not answer["running"]:
         raise typer.Exit(DaemonUnreachable.exit_code)
 
@@ -187,7 +187,7 @@ def adopt(
         raise typer.Exit(1)
     answer = adopt_database(where, file.absolute())
     kept = f" The previous database is now {answer['replaced']}." if answer["replaced"] else ""
-    say(answer, f"adopted {answer['adopted']}.{kept} `corral status` starts the daemon.", as_json=as_json)
+    report(answer, f"adopted {answer['adopted']}.{kept} `corral status` starts the daemon.", as_json=as_json)
 
 
 @app.command()

@@ -6,7 +6,7 @@ import typer
 
 from corral.cli.help import Grouped
 from corral.cli.terminal.options import Json
-from corral.cli.terminal.output import say
+from corral.cli.terminal.output import report
 from corral.config.paths import bundle_dir
 
 app = typer.Typer(cls=Grouped, help="The Claude Code plugin.", no_args_is_help=True)
@@ -15,4 +15,4 @@ app = typer.Typer(cls=Grouped, help="The Claude Code plugin.", no_args_is_help=T
 @app.command()
 def path(as_json: Json = False) -> None:
     """Print the plugin's folder, for `claude --plugin-dir`. Needs no repository."""
-    say({"path": str(bundle_dir())}, str(bundle_dir()), as_json=as_json)
+    report({"path": str(bundle_dir())}, str(bundle_dir()), as_json=as_json)

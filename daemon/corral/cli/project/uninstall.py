@@ -14,7 +14,7 @@ from corral.cli.project import claude_settings, init_record, project_copies
 from corral.cli.project import trust as project_trust
 from corral.cli.project.own_files import give_back
 from corral.cli.terminal.options import Json, here
-from corral.cli.terminal.output import echo, paint, say
+from corral.cli.terminal.output import echo, paint, report
 from corral.cli.terminal.person import confirm
 from corral.client.connection import Client
 from corral.config.paths import Project, find_project
@@ -59,7 +59,7 @@ def uninstall(
         file.unlink(missing_ok=True)
     shutil.rmtree(project.common_dir / "corral-tmp", ignore_errors=True)
     gone = f"Removed Corral from {project.root}. Commit the deletions. `git for-each-ref refs/corral` lists saved work."
-    say({"removed": str(project.home)}, gone, as_json=as_json)
+    report({"removed": str(project.home)}, gone, as_json=as_json)
 
 
 def _refuse_if_at_risk(project: Project) -> None:

@@ -86,7 +86,7 @@ def emit(value: Any, *, indent: int | None = 2) -> None:
     print(_json(value, sys.stdout, indent))
 
 
-def say(answer: Any, line: str, *, as_json: bool) -> None:
+def report(answer: Any, line: str, *, as_json: bool) -> None:
     """Print an answer: all of it for programs, or one line about it for people."""
     if as_json:
         emit(answer)
