@@ -6,7 +6,7 @@ names, all locks are read once, and each glob finds the plain paths among them i
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from functools import cached_property
 from itertools import islice
@@ -64,14 +64,11 @@ class Overlaps:
             near = lock_rows.candidates(self._conn, below, ancestors(below), first_character(below), now=self._now)
         else:
             near = [*self._globs, *self._on_paths(key, most)]
-        met = (row for row in self._others(near) if keys_overlap(key, stored_key(row)))
+        others = (row for row in near if row["session_id"] not in self._mine)
+        counting = (row for row in others if row["exclusive"] or not self._exclusive_only)
+        met = (row for row in counting if keys_overlap(key, stored_key(row)))
         found = islice(met, most) if meets_all(key) else met
         return sorted(found, key=lambda row: (row["expires_at"], row["lock_id"]))[:most]
-
-    def _others(self, found: Iterable[HeldLock]) -> Iterator[HeldLock]:
-        for row in found:
-            if row["session_id"] not in self._mine and (row["exclusive"] or not self._exclusive_only):
-                yield row
 
     @cached_property
     def _globs(self) -> list[HeldLock]:

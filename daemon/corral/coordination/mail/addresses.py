@@ -78,12 +78,11 @@ def identity(conn: Connection, session_id: str, name: str | None) -> Identity:
         AgentNotFound: Nobody goes by that name.
         NotPermitted: Another session does.
     """
+    own = session_rows.get(conn, session_id)
     if name is None:
-        own = session_rows.get(conn, session_id)
         if own is None:
             raise AgentNotFound(f"There is no session {session_id}.")
         return Identity(session_id, own["agent_name"])
-    own = session_rows.get(conn, session_id)
     if own is not None and own["agent"] and own["agent"].lower() == name.lower():
         return Identity(session_id, own["agent"])
     row = known(conn, name)

@@ -12,7 +12,7 @@ import hashlib
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import PurePosixPath
 from typing import Literal
@@ -128,7 +128,8 @@ def send(conn: Connection, sender: Identity | None, letter: Letter, now: datetim
             return Sent(known, message_rows.recipients(conn, known["seq"]), replayed=True)
     if author is not None:
         _within_quota(conn, author, now)
-    wanted = [(address, role) for role, addresses in _addressed(letter) for address in addresses]
+    addressed = ((RecipientRole.TO, letter.to), (RecipientRole.CC, letter.cc), (RecipientRole.BCC, letter.bcc))
+    wanted = [(address, role) for role, addresses in addressed for address in addresses]
     reached = recipients(conn, author, wanted, roles, now)
     at, message_id = iso(now), ordered_id(now)
     row, receipts = message_rows.create(
@@ -161,10 +162,6 @@ def send(conn: Connection, sender: Identity | None, letter: Letter, now: datetim
     return sent
 
 
-def _addressed(letter: Letter) -> tuple[tuple[RecipientRole, tuple[str, ...]], ...]:
-    return ((RecipientRole.TO, letter.to), (RecipientRole.CC, letter.cc), (RecipientRole.BCC, letter.bcc))
-
-
 def _recipient(found: Addressee, at: str) -> NewRecipient:
     gone = found["status"] == SessionStatus.DISCONNECTED
     whom, name, role = found["session_id"], found["name"], found["role"]
@@ -190,18 +187,14 @@ def reply(
     prefix, subject = letter.subject.strip(), original["subject"]
     if prefix and not subject.lower().startswith(prefix.lower()):
         subject = f"{prefix} {subject}"
-    answer = Letter(
+    answer = replace(
+        letter,
         subject=subject[:SUBJECT_LIMIT],
-        body=letter.body,
         to=letter.to or (heir(conn, str(original["sender_session_id"])),),
-        cc=letter.cc,
-        bcc=letter.bcc,
         importance=original["importance"],
         ack_required=bool(original["ack_required"]),
         thread_id=original["thread_id"],
         reply_to=original["message_id"],
-        attachments=letter.attachments,
-        idempotency_key=letter.idempotency_key,
     )
     return send(conn, sender, answer, now, roles=roles)
 

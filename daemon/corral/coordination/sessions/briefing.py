@@ -54,7 +54,7 @@ def briefing(
     if others:
         lines.append("Also at work:")
         for row in others[:6]:
-            doing = f": {_short(embedded(row['current_task']))}" if row["current_task"] else ""
+            doing = f": {_cut(embedded(row['current_task']), 80)}" if row["current_task"] else ""
             lines.append(f"- {row['agent_name']} ({_standing(row)}){doing}")
         if len(others) > 6:
             lines.append(f"- and {len(others) - 6} more (`corral session list`)")
@@ -71,10 +71,6 @@ def briefing(
 
 def _standing(row: SessionRow) -> str:
     return shown_status(row) + (", unguarded" if row["unguarded_since_at"] is not None else "")
-
-
-def _short(text: str) -> str:
-    return _cut(text, 80)
 
 
 def _cut(text: str, most: int) -> str:

@@ -150,15 +150,5 @@ def _brief(handoff: HandoffRow) -> str:
 
 def wire(row: HandoffRow) -> Payload:
     """A handoff as every surface shows it."""
-    names = (
-        "handoff_id",
-        "agent_name",
-        "session_id",
-        "automatic",
-        "summary",
-        *LISTS,
-        "worktree",
-        "branch",
-        "created_at",
-    )
-    return picked(row, names)
+    about = ("handoff_id", "agent_name", "session_id", "automatic", "summary")
+    return picked(row, (*about, *LISTS, "worktree", "branch", "created_at"))

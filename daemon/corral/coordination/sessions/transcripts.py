@@ -30,8 +30,6 @@ def last_words(path: str | None) -> str | None:
     Args:
         path: As the client's hooks name it; None or relative: there is none.
     """
-    if path is None or not Path(path).is_absolute():
-        return None
     for line in reversed(_tail(path).splitlines()):
         if said := _said(line):
             return said[-WORDS:]
@@ -48,8 +46,6 @@ def written_at(path: str | None) -> datetime | None:
 
 def is_at_rest(path: str | None) -> bool:
     """Whether the last that a transcript tells of is the end of a turn: the model's, its person's, or an error of the API."""
-    if path is None or not Path(path).is_absolute():
-        return False
     for line in reversed(_tail(path).splitlines()):
         if (ends := _ends_turn(line)) is not None:
             return ends
@@ -73,10 +69,11 @@ def _ends_turn(line: bytes) -> bool | None:
         return None
 
 
-def _tail(path: str) -> bytes:
+def _tail(path: str | None) -> bytes:
+    """The end of a file; empty where there is none. A relative path is that of another folder than ours."""
     try:
-        if not stat.S_ISREG(Path(path).stat().st_mode):  # to open a pipe waits for its writer
-            return b""
+        if path is None or not Path(path).is_absolute() or not stat.S_ISREG(Path(path).stat().st_mode):
+            return b""  # to open a pipe waits for its writer
         with Path(path).open("rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL_BYTES))
             return file.read(TAIL_BYTES)

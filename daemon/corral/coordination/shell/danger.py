@@ -69,6 +69,7 @@ _HELP = ("-h", "--help")
 
 @dataclass
 class _Arguments:
+    is_folder: Callable[[str], bool]
     options: list[str] = field(default_factory=list)
     values: list[Word] = field(default_factory=list)
     paths: list[Word] | None = None  # what follows `--`
@@ -85,6 +86,15 @@ class _Arguments:
     def named(self) -> list[Word]:
         """Everything that is not an option, for verbs that take nothing but paths. None: they may come from ``xargs``."""
         return self.values + (self.paths or [])
+
+    @property
+    def is_own(self) -> bool:
+        """Whether single files are named, for such verbs."""
+        return bool(self.named) and not self.are_several(self.named)
+
+    def are_several(self, words: Sequence[Word]) -> bool:
+        """Whether one of the words stands for more than one file."""
+        return any(_is_several(word, self.is_folder) for word in words)
 
 
 def danger(command: str, *, is_folder: Callable[[str], bool] | None = None) -> Danger | None:
@@ -157,14 +167,14 @@ def _kind(call: Call, is_folder: Callable[[str], bool]) -> str | None:
     judge = _JUDGES.get(verb)
     if judge is None:
         return None
-    arguments = _split(words, verb)
-    return None if arguments.has(*_HELP) else judge(arguments, is_folder)
+    arguments = _split(words, verb, is_folder)
+    return None if arguments.has(*_HELP) else judge(arguments)
 
 
-def _split(words: Sequence[Word], verb: str) -> _Arguments:
+def _split(words: Sequence[Word], verb: str, is_folder: Callable[[str], bool]) -> _Arguments:
     valued = _OPTIONS_WITH_VALUE.get(verb, "").split()
     attached = _OPTIONAL_VALUE.get(verb, "").split()
-    found = _Arguments()
+    found = _Arguments(is_folder)
     skip = False
     for at, word in enumerate(words):
         text = word.text
@@ -203,16 +213,16 @@ def _is_several(word: Word, is_folder: Callable[[str], bool]) -> bool:
     return not word.expands and is_folder(word.text)
 
 
-def _stash(found: _Arguments, is_folder: Callable[[str], bool]) -> str | None:
+def _stash(found: _Arguments) -> str | None:
     harmless = ("list", "show", "create", "store", "export")
     return None if found.values and found.values[0].text in harmless else "git stash"
 
 
-def _reset(found: _Arguments, is_folder: Callable[[str], bool]) -> str | None:
+def _reset(found: _Arguments) -> str | None:
     return "git reset --hard" if found.has("--hard", "--merge", "--keep") else None
 
 
-def _checkout(found: _Arguments, is_folder: Callable[[str], bool]) -> str | None:
+def _checkout(found: _Arguments) -> str | None:
     if found.has("-b", "-B", "--orphan", "--detach", "-d", "-t", "--track"):
         return "git switch"
     if found.has("-f", "--force"):
@@ -222,7 +232,7 @@ def _checkout(found: _Arguments, is_folder: Callable[[str], bool]) -> str | None
         # The first may be a commit; `.` and the like cannot.
         paths = [word for at, word in enumerate(found.values) if at or _is_everything(word)]
     if paths is not None and (paths or not found.values):
-        return "git restore ." if not paths or any(_is_several(word, is_folder) for word in paths) else None
+        return "git restore ." if not paths or found.are_several(paths) else None
     if not found.values:
         return None if found.options else "git restore ."
     only = found.values[0]
@@ -234,36 +244,30 @@ def _checkout(found: _Arguments, is_folder: Callable[[str], bool]) -> str | None
     return None if is_file or only.text.startswith("./") else "git switch"
 
 
-def _restore(found: _Arguments, is_folder: Callable[[str], bool]) -> str | None:
-    several = any(_is_several(word, is_folder) for word in found.named)
-    return "git restore ." if several or not found.named else None
+def _restore(found: _Arguments) -> str | None:
+    return None if found.is_own else "git restore ."
 
 
-def _clean(found: _Arguments, is_folder: Callable[[str], bool]) -> str | None:
-    if not found.has("-f", "--force") or found.has("-n", "--dry-run"):
-        return None
-    own = found.named and not any(_is_several(word, is_folder) for word in found.named)
-    return None if own else "git clean -f"
+def _clean(found: _Arguments) -> str | None:
+    harmless = not found.has("-f", "--force") or found.has("-n", "--dry-run")
+    return None if harmless or found.is_own else "git clean -f"
 
 
-def _rm(found: _Arguments, is_folder: Callable[[str], bool]) -> str | None:
-    if found.has("-n", "--dry-run"):
-        return None
-    own = found.named and not any(_is_several(word, is_folder) for word in found.named)
-    return None if own else "git rm"
+def _rm(found: _Arguments) -> str | None:
+    return None if found.has("-n", "--dry-run") or found.is_own else "git rm"
 
 
-def _read_tree(found: _Arguments, is_folder: Callable[[str], bool]) -> str | None:
+def _read_tree(found: _Arguments) -> str | None:
     harmless = found.has("-n", "--dry-run", "--index-output") or not found.has("--reset", "-u")
     return None if harmless else "git read-tree --reset"
 
 
-def _checkout_index(found: _Arguments, is_folder: Callable[[str], bool]) -> str | None:
-    several = found.has("-a", "--all", "--stdin") or any(_is_several(word, is_folder) for word in found.named)
+def _checkout_index(found: _Arguments) -> str | None:
+    several = found.has("-a", "--all", "--stdin") or found.are_several(found.named)
     return "git restore ." if found.has("-f", "--force") and not found.has("--prefix", "--temp") and several else None
 
 
-def _add(found: _Arguments, is_folder: Callable[[str], bool]) -> str | None:
+def _add(found: _Arguments) -> str | None:
     if found.has("-n", "--dry-run"):
         return None
     sweeps = not found.options or found.has("-A", "--all", "-u", "--update", "--no-ignore-removal")
@@ -271,21 +275,21 @@ def _add(found: _Arguments, is_folder: Callable[[str], bool]) -> str | None:
     return "git add -A" if everything or any(_is_everything(word) for word in found.named) else None
 
 
-def _commit(found: _Arguments, is_folder: Callable[[str], bool]) -> str | None:
+def _commit(found: _Arguments) -> str | None:
     if found.has("--dry-run"):
         return None
     return "git commit -a" if found.has("-a", "--all") or any(_is_everything(word) for word in found.named) else None
 
 
-def _switch(found: _Arguments, is_folder: Callable[[str], bool]) -> str | None:
+def _switch(found: _Arguments) -> str | None:
     return "git switch" if found.options or found.values else None
 
 
-def _moves(kind: str, *harmless: str) -> Callable[[_Arguments, Callable[[str], bool]], str | None]:
-    return lambda found, is_folder: None if found.has(*harmless) else kind
+def _moves(kind: str, *harmless: str) -> Callable[[_Arguments], str | None]:
+    return lambda found: None if found.has(*harmless) else kind
 
 
-_JUDGES: dict[str, Callable[[_Arguments, Callable[[str], bool]], str | None]] = {
+_JUDGES: dict[str, Callable[[_Arguments], str | None]] = {
     "stash": _stash,
     "reset": _reset,
     "checkout": _checkout,

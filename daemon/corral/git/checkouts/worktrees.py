@@ -19,15 +19,7 @@ from corral.errors import Conflict, CorralError, GitFailed, NotFound, Unsupporte
 from corral.git import refs
 from corral.git.checkouts import staging, status, submodules
 from corral.git.checkouts.identity import OwnWorktree, prove, real_place
-from corral.git.checkouts.listing import (
-    Entry,
-    admin_dirs,
-    checkout_of,
-    entries,
-    folder_of,
-    holding,
-    list_lock,
-)
+from corral.git.checkouts.listing import Entry, admin_dirs, checkout_of, entries, folder_of, holding, list_lock
 from corral.git.checkouts.submodules import unpublished_submodules
 from corral.git.identity import CORRAL
 from corral.git.process import stale

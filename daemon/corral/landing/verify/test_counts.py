@@ -19,7 +19,7 @@ class _Runner:
 
     name: str
     line: re.Pattern[str]
-    ran: Callable[[re.Match[str]], int | None]
+    ran: Callable[[re.Match[str]], int] | int | None
     fallback: bool = False
 
 
@@ -42,18 +42,6 @@ def _sum_of(*words: str) -> Callable[[re.Match[str]], int]:
     return lambda match: sum(int(number) for number in pattern.findall(match.group(0)))
 
 
-def _zero(_match: re.Match[str]) -> int:
-    return 0
-
-
-def _one(_match: re.Match[str]) -> int:
-    return 1
-
-
-def _unknown(_match: re.Match[str]) -> None:
-    return None
-
-
 _PYTEST_WORDS = "passed|failed|errors?|skipped|deselected|xfailed|xpassed|warnings?|rerun|subtests passed"
 
 _RUNNERS = (
@@ -62,7 +50,7 @@ _RUNNERS = (
         _line(rf"(?:=+ )?(?:\d+ (?:{_PYTEST_WORDS})(?:, )?)+ in [\d.]+s"),
         _sum_of("passed", "failed", "errors?", "xfailed", "xpassed"),
     ),
-    _Runner("pytest", _line(r"(?:=+ )?no tests (?:ran|collected)"), _zero),
+    _Runner("pytest", _line(r"(?:=+ )?no tests (?:ran|collected)"), 0),
     _Runner(
         "unittest",
         _line(
@@ -70,18 +58,18 @@ _RUNNERS = (
         ),
         _total,
     ),
-    _Runner("go", _line(r"--- (?:PASS|FAIL): "), _one),
-    _Runner("go", _line(r"ok\s+\S+\s+(?:[\d.]+s|\(cached\))(?:\s+coverage:[^\n\[]*)?[ \t]*$"), _unknown),
-    _Runner("go", _line(r"(?:\?\s+\S+\s+\[no test files\]|ok\s+\S+\s+[^\n]*\[no tests to run\])"), _zero),
+    _Runner("go", _line(r"--- (?:PASS|FAIL): "), 1),
+    _Runner("go", _line(r"ok\s+\S+\s+(?:[\d.]+s|\(cached\))(?:\s+coverage:[^\n\[]*)?[ \t]*$"), None),
+    _Runner("go", _line(r"(?:\?\s+\S+\s+\[no test files\]|ok\s+\S+\s+[^\n]*\[no tests to run\])"), 0),
     _Runner(
         "cargo",
         _line(r"test result: \w+\. (?P<passed>\d+) passed; (?P<failed>\d+) failed"),
         _sum_of("passed", "failed"),
     ),
     _Runner("jest", _line(r"Tests:\s+[^\n]*\b\d+ total"), _sum_of("passed", "failed")),
-    _Runner("jest", _line(r"No tests found, exiting with code"), _zero),
+    _Runner("jest", _line(r"No tests found, exiting with code"), 0),
     _Runner("vitest", _line(r"Tests\s+\d+ (?:passed|failed|skipped)[^\n]*\(\d+\)"), _sum_of("passed", "failed")),
-    _Runner("vitest", _line(r"No test files found"), _zero),
+    _Runner("vitest", _line(r"No test files found"), 0),
     _Runner("mocha", _line(r"\d+ passing(?: \(|$)"), _sum_of("passing")),
     _Runner("mocha", _line(r"\d+ failing$"), _sum_of("failing")),
     _Runner("node", _line(r"(?:#|ℹ) (?:pass|fail) (?P<total>\d+)$"), _total),
@@ -93,15 +81,15 @@ _RUNNERS = (
     _Runner(
         "gradle", _line(r"(?P<total>\d+) tests? completed(?:, \d+ failed)?(?:, (?P<skipped>\d+) skipped)?"), _total
     ),
-    _Runner("gradle", _line(r"> Task \S*:test NO-SOURCE"), _zero),
+    _Runner("gradle", _line(r"> Task \S*:test NO-SOURCE"), 0),
     _Runner("rspec", _line(r"(?P<total>\d+) examples?, \d+ failures?(?:, (?P<skipped>\d+) pending)?"), _total),
     _Runner("phpunit", _line(r"OK \((?P<total>\d+) tests?, \d+ assertions?\)"), _total),
     _Runner("phpunit", _line(r"Tests: (?P<total>\d+), Assertions: \d+(?:[^\n]*Skipped: (?P<skipped>\d+))?"), _total),
-    _Runner("phpunit", _line(r"No tests executed!"), _zero),
+    _Runner("phpunit", _line(r"No tests executed!"), 0),
     _Runner("ctest", _line(r"\d+% tests passed, \d+ tests failed out of (?P<total>\d+)"), _total),
-    _Runner("ctest", _line(r"No tests were found!!!"), _zero),
-    _Runner("TAP", re.compile(r"^(?:not )?ok \d+(?![^\n]*# (?:SKIP|skip))", re.MULTILINE), _one, fallback=True),
-    _Runner("TAP", re.compile(r"^1\.\.0\b", re.MULTILINE), _zero, fallback=True),
+    _Runner("ctest", _line(r"No tests were found!!!"), 0),
+    _Runner("TAP", re.compile(r"^(?:not )?ok \d+(?![^\n]*# (?:SKIP|skip))", re.MULTILINE), 1, fallback=True),
+    _Runner("TAP", re.compile(r"^1\.\.0\b", re.MULTILINE), 0, fallback=True),
     _Runner(
         "tests",
         _line(r"\d+ (?:tests? )?passed, \d+ (?:tests? )?failed\b"),
@@ -120,14 +108,13 @@ def count(output: str) -> int | None:
     text = _ANSI.sub("", output).replace("\r\n", "\n")
     for fallback in (False, True):
         reports = [
-            (runner.name, runner.ran(match))
+            runner.ran(match) if callable(runner.ran) else runner.ran
             for runner in _RUNNERS
             if runner.fallback is fallback
             for match in runner.line.finditer(text)
         ]
         if not reports:
             continue
-        known = sum(number for _name, number in reports if number is not None)
-        silent = any(number is None for _name, number in reports)
-        return None if silent and known == 0 else known
+        known = sum(filter(None, reports))
+        return None if None in reports and known == 0 else known
     return None

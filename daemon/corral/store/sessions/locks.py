@@ -7,6 +7,7 @@ from functools import cache
 from typing import Final
 
 from sqlalchemy import (
+    ColumnElement,
     Connection,
     Integer,
     String,
@@ -222,14 +223,12 @@ def release(conn: Connection, session_id: str, match_keys: Iterable[str]) -> lis
 
 def release_these(conn: Connection, lock_ids: Sequence[str]) -> list[LockRow]:
     """Remove locks of any holder; returns the removed ones."""
-    query = delete(file_locks).where(file_locks.c.lock_id.in_(list(lock_ids))).returning(file_locks)
-    return fetch_all(conn, query, LockRow)
+    return _delete(conn, file_locks.c.lock_id.in_(list(lock_ids)))
 
 
 def release_all(conn: Connection, session_ids: Sequence[str]) -> list[LockRow]:
     """Give up everything that the sessions hold; returns what was released."""
-    query = delete(file_locks).where(file_locks.c.session_id.in_(list(session_ids))).returning(file_locks)
-    return fetch_all(conn, query, LockRow)
+    return _delete(conn, file_locks.c.session_id.in_(list(session_ids)))
 
 
 def inherit(conn: Connection, session_id: str, heir: str, checkout: str) -> None:
@@ -252,8 +251,11 @@ def shorten(conn: Connection, session_id: str, until: str) -> None:
 
 def expire(conn: Connection, now: str) -> list[LockRow]:
     """Remove the locks whose time is over; returns them."""
-    query = delete(file_locks).where(file_locks.c.expires_at <= now).returning(file_locks)
-    return fetch_all(conn, query, LockRow)
+    return _delete(conn, file_locks.c.expires_at <= now)
+
+
+def _delete(conn: Connection, which: ColumnElement[bool]) -> list[LockRow]:
+    return fetch_all(conn, delete(file_locks).where(which).returning(file_locks), LockRow)
 
 
 def next_expiry(conn: Connection) -> str | None:

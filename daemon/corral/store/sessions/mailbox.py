@@ -60,38 +60,25 @@ def inbox(
     """
     if session_id is None and before is None:
         before = (_NEVER_SENT, "")  # without a bound SQLite sorts them all, bodies too
-    asked = _inbox(
-        session_id is not None,
-        blind,
-        tuple(importances),
-        unread,
-        overdue_at is not None,
-        since is not None,
-        after is not None,
-        before is not None,
-        tuple((written or {}).items()),
-    )
     number, name = before or (None, None)
-    given = {
+    bounds = {
         "whose": session_id, "overdue_at": overdue_at, "since": since, "after": after, "number": number, "behind": name,
-        "limit": limit,
     }  # fmt: skip
-    found = asked.each(conn, {key: value for key, value in given.items() if value is not None})
+    given = {key: value for key, value in bounds.items() if value is not None}
+    asked = _inbox(frozenset(given), blind, tuple(importances), unread, tuple((written or {}).items()))
+    found = asked.each(conn, {**given, "limit": limit})
     return found if session_id is not None else _filled(conn, found, InboxMessage)
 
 
 @cache
 def _inbox(
-    one: bool,
+    bounds: frozenset[str],
     blind: bool,
     importances: tuple[str, ...],
     unread: bool,
-    overdue: bool,
-    since: bool,
-    after: bool,
-    before: bool,
     written: tuple[tuple[str, str], ...],
 ) -> Prepared[Any]:
+    one = "whose" in bounds
     seq = _r.seq if one else _m.seq  # by whose index the newest come first, read no further than is asked for
     shown: Sequence[ColumnElement[Any]] = list(_SHOWN.values())
     if not one:  # they are sorted by the names of their recipients: no bodies among them
@@ -109,14 +96,14 @@ def _inbox(
         query = query.where(or_(*(_m.importance == importance for importance in importances)))
     if unread:
         query = query.where(and_(_r.read_at.is_(None), _r.acknowledged_at.is_(None)))
-    if overdue:
+    if "overdue_at" in bounds:
         late = and_(_m.ack_required, _r.acknowledged_at.is_(None), _m.created_at < bindparam("overdue_at"))
         query = query.where(late)
-    if since:
+    if "since" in bounds:
         query = query.where(_m.created_at > bindparam("since"))
-    if after:
+    if "after" in bounds:
         query = query.where(seq > bindparam("after"))
-    if before:
+    if "number" in bounds:
         number, behind = bindparam("number", type_=Integer), bindparam("behind", type_=String)
         query = query.where(or_(seq < number, and_(seq == number, _r.name > behind)))
     return Prepared[Any](query)

@@ -6,18 +6,7 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import (
-    Connection,
-    Select,
-    delete,
-    func,
-    insert,
-    literal,
-    select,
-    type_coerce,
-    union_all,
-    update,
-)
+from sqlalchemy import Connection, Select, delete, func, insert, literal, select, type_coerce, union_all, update
 from sqlalchemy.types import NULLTYPE
 
 from corral.store.engine import search
