@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
 
+from sqlalchemy import Connection
+
+from corral.app.actor import Speaker
 from corral.app.runtime.services import Services
+from corral.config.paths import Project, find_checkout
+from corral.coordination.locks import table as lock_table
 from corral.coordination.locks.keys import LockKey, parse_key, reach
 from corral.errors import InvalidInput
+from corral.models.payload import Payload
+from corral.store.rows.sessions import LockRow
 
 MAX_KEYS = 1000
 """Paths in one call."""
@@ -15,6 +24,16 @@ MAX_ANYWHERE = 10
 """Globs in one call that may mean anything, anywhere."""
 EXTEND_S = 1800.0
 """How much longer a renewed lock lasts where nothing else is said."""
+
+
+def inside(project: Project, path: str) -> str:
+    """A path relative to the worktree of this project that it lies in; as it is where it lies in none. Touches the disk."""
+    if not path.startswith("/") or "\0" in path:
+        return path
+    named = Path(os.path.abspath(path))  # noqa: PTH100 - resolve() would follow a symlink out of the checkout
+    checkout = find_checkout(named.parent)
+    ours = checkout is not None and checkout.common_dir == project.common_dir
+    return str(named.relative_to(checkout.top)) if ours and checkout else path
 
 
 def parse(services: Services, paths: Sequence[str]) -> list[LockKey]:
@@ -39,3 +58,25 @@ def parse(services: Services, paths: Sequence[str]) -> list[LockKey]:
             remedy="Begin globs with a folder, such as `src/**/*.py`.",
         )
     return keys
+
+
+def told(name: str, rows: Sequence[LockRow]) -> list[Payload]:
+    """The locks that a session of this name got, as it is told of them."""
+    return [lock_table.wire({**row, "agent_name": name}) for row in rows]
+
+
+def reserve_each(
+    conn: Connection,
+    keys: Sequence[LockKey],
+    me: Speaker,
+    now: datetime,
+    *,
+    ttl_s: float,
+    exclusive: bool,
+    reason: str | None,
+) -> dict[str, list[Payload]]:
+    """Reserve each key that is free: ``{locks, conflicts}``."""
+    taken, refused = lock_table.acquire_each(
+        conn, keys, me.holder, now, ttl_s=ttl_s, exclusive=exclusive, reason=reason
+    )
+    return {"locks": told(me.name, taken), "conflicts": [row for found in refused.values() for row in found]}

@@ -11,7 +11,6 @@ from typing import Any
 from sqlalchemy import Connection
 
 from corral.app.actor import Actor
-from corral.app.agents import roster_of
 from corral.app.runtime.services import Services
 from corral.coordination.locks.table import Holder
 from corral.errors import InvalidInput
@@ -71,7 +70,7 @@ async def _settled(
         RunnerUnavailable: Says what is missing.
     """
     submissions = [_with_folders(item, services.project.root) if item.claims else item for item in submissions]
-    roster = roster_of(services)
+    roster = services.roster()
     check = services.supervisor.check
     if any(item.agent is not None or item.agent_requirements is not None for item in submissions):
         return await services.work(lambda: agents.settle(submissions, roster, check))  # reads files

@@ -20,6 +20,7 @@ from corral.app.runtime.teams import TeamsHolder
 from corral.app.runtime.unannounced_files import Unannounced
 from corral.app.runtime.waking import Waiters
 from corral.config.paths import Project
+from corral.config.roster import Roster
 from corral.coordination.edits.runtime_state import RuntimeState
 from corral.git.process.command import Git
 from corral.landing.queue import Queue
@@ -84,6 +85,10 @@ class Services:
     def nudge(self, name: str) -> None:
         """Ask a job to look now, and wake the requests that wait for a change."""
         self.nudges.now(name)
+
+    def roster(self) -> Roster:
+        """The agents that a task can name at this moment: the team and the definitions; what is asked of it reads files."""
+        return Roster(self.project, self.teams().agents)
 
     async def work(self, function: Callable[[], T]) -> T:
         """Run something that touches disk or git off the event loop."""

@@ -7,10 +7,11 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 from corral.app.merges import merge_settled
+from corral.app.runtime.changes import Changes
 from corral.app.runtime.clock import now
 from corral.app.runtime.services import Services
 from corral.app.runtime.settings import SettingsHolder
@@ -90,13 +91,13 @@ def assemble(project: Project, pool: ThreadPoolExecutor) -> Assembly:
     if left := scratch.sweep(git):
         log.info("temporary_folders_removed", count=left)
     jobs: dict[str, Job] = {}
-    nudges: dict[str, Callable[[], None]] = {}
+    changes = Changes()
 
     def nudge(name: str) -> None:
         for job in (jobs.get(name), jobs.get("stale_locks"), jobs.get("announcements")):
             if job is not None:
                 job.nudge()
-        nudges.get("changed", lambda: None)()
+        changes.announce()
 
     teams = TeamsHolder(teams_file(project))
 
@@ -126,8 +127,7 @@ def assemble(project: Project, pool: ThreadPoolExecutor) -> Assembly:
         watch_exit=lambda pid: _watch(pid, lambda: nudge("supervisor")),
     )
 
-    def prepare(path: Path) -> Mapping[str, str]:
-        return _made_usable(grounds, path)
+    prepare = partial(_made_usable, grounds)
 
     def landed() -> None:
         nudge("landing")
@@ -164,22 +164,24 @@ def assemble(project: Project, pool: ThreadPoolExecutor) -> Assembly:
         started_at=now(),
         fold=grounds.fold,
         jobs=jobs,
+        changes=changes,
         reload=reloader.ask,
         unannounced=at_start(project, db.read(session_rows.watched), now()),
     )
     damage.watch(services)
-    nudges["changed"] = services.changes.announce
-    settings.on_change.append(lambda _new: services.nudge("supervisor"))
-    settings.on_change.append(lambda _new: services.nudge("sessions"))
-    settings.on_change.append(lambda _new: queue.look_at_paused(now()))
-    settings.on_change.append(lambda _new: services.nudge("landing"))
+
+    def heed(_new: Settings) -> None:
+        services.nudge("supervisor")
+        services.nudge("sessions")
+        queue.look_at_paused(now())
+        services.nudge("landing")
+
+    settings.on_change.append(heed)
     faults = services.faults
     stale_locks = StaleLocks(db, git)
 
-    def clear_locks(_at: datetime) -> None:
-        stale_locks.at_start(services.worktrees.own_folders())
-
-    locks_left = Recovery("locks", "Lock files that a dead daemon left", clear_locks, faults)
+    title = "Lock files that a dead daemon left"
+    locks_left = Recovery("locks", title, lambda _at: stale_locks.at_start(services.worktrees.own_folders()), faults)
     landings = Recovery("landings", "Landings that a dead daemon left", queue.recover, faults)
     workers = Recovery("workers", "Workers that a dead daemon left", supervisor.recover, faults)
     title = "The verification worktree of an earlier version"

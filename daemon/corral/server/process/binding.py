@@ -213,13 +213,8 @@ def _former_root(conn: Connection) -> Path | None:
 
 def _settled(db: Database, known: Identity, project: Project, repo: Git, here: str, now: datetime) -> str:
     """Take over a new place or device number; returns the project id. The stored place is the intent until all is done."""
-    place: Identity = {
-        "project_id": known["project_id"],
-        "root": str(project.root),
-        "common_dir": str(project.common_dir),
-        "folder_id": here,
-        "created_at": known["created_at"],
-    }
+    place = _identity(project, here, now)
+    place["project_id"], place["created_at"] = known["project_id"], known["created_at"]
     if place.items() <= known.items():
         return str(known["project_id"])
     move = _Move(repo, Path(known["root"]), Path(known["common_dir"]), project.root)

@@ -10,7 +10,6 @@ import asyncio
 import functools
 import os
 import signal
-import socket
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -21,7 +20,6 @@ import uvloop
 
 from corral import __version__
 from corral.app.runtime.clock import now
-from corral.app.runtime.services import Services
 from corral.config.watch import ConfigWatcher
 from corral.errors import CorralError, Unsupported
 from corral.observe import logs
@@ -124,7 +122,7 @@ async def _run(instance: Instance, parts: Assembly, ready: Callable[[], None]) -
     )
     server = uvicorn.Server(config)
     server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
-    serving = loop.create_task(_without_signals(server, door.sockets))
+    serving = loop.create_task(server._serve(door.sockets))  # the daemon's own handlers keep the signals
     while not server.started and not serving.done():
         await asyncio.sleep(0.005)
     watcher = _watch_config(parts)
@@ -169,11 +167,6 @@ def _watch_config(parts: Assembly) -> ConfigWatcher | None:
     return watcher
 
 
-async def _without_signals(server: uvicorn.Server, sockets: list[socket.socket]) -> None:
-    """Serve; the daemon's own handlers keep the signals."""
-    await server._serve(sockets)
-
-
 async def _serve_also(server: uvicorn.Server, door: Listeners) -> None:
     """Let clients in again: serve on a new socket like on the first one, if that is gone; put back the files beside it."""
     if not door.has_socket:
@@ -195,7 +188,7 @@ def _end_work(parts: Assembly, drain: bool) -> None:
     supervisor = services.supervisor
     supervisor.drain(now())
     services.nudge("supervisor")
-    while drain and supervisor.running_count() and not _told_again(services):
+    while drain and supervisor.running_count():
         time.sleep(0.1)
     deadline = time.monotonic() + STOP_S
     try:
@@ -221,7 +214,3 @@ def _end_work(parts: Assembly, drain: bool) -> None:
         parts.event_log.finish(now(), LAST_PAGES)
     except CorralError as error:  # the next start writes them
         log.warning("events_not_logged", reason=error.message)
-
-
-def _told_again(services: Services) -> bool:
-    return not services.stopping

@@ -8,6 +8,7 @@ microseconds: a daemon whose repository is gone from its place, or whose lock an
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from corral.errors import CorralError
@@ -28,10 +29,11 @@ DISPLACED_AFTER_S = 3.0
 log = logger("guard")
 
 
+@dataclass
 class SelfHeal:
     """Step: look whether what clients need is still there.
 
-    Args:
+    Attributes:
         instance: The lock, which is taken again where somebody removed its file.
         db: Writes its file back with the next write.
         door: Says whether clients can find the daemon.
@@ -40,62 +42,53 @@ class SelfHeal:
         leave: Ends the daemon, without another write.
     """
 
-    def __init__(
-        self,
-        instance: Instance,
-        db: Database,
-        door: Listeners,
-        reopen: Callable[[], None],
-        has_left: Callable[[], bool],
-        leave: Callable[[Reason], None],
-    ) -> None:
-        self._instance = instance
-        self._db = db
-        self._door = door
-        self._reopen = reopen
-        self._has_left = has_left
-        self._leave = leave
-        self._shut = False
-        self._lost_at: datetime | None = None
-        self._unlocked_at: datetime | None = None
+    instance: Instance
+    db: Database
+    door: Listeners
+    reopen: Callable[[], None]
+    has_left: Callable[[], bool]
+    leave: Callable[[Reason], None]
+    _shut: bool = field(default=False, init=False)
+    _lost_at: datetime | None = field(default=None, init=False)
+    _unlocked_at: datetime | None = field(default=None, init=False)
 
     def step(self, now: datetime) -> datetime | None:
         """Look once. Put back in this order: the lock, the database (clients that connect again read it), the door."""
-        if self._has_left():
-            self._leave(Reason.MOVED)
+        if self.has_left():
+            self.leave(Reason.MOVED)
             return None
-        if self._instance.is_kept and not self._db.lost and self._door.is_open:
+        if self.instance.is_kept and not self.db.lost and self.door.is_open:
             self._lost_at = self._unlocked_at = None
             return now + timedelta(seconds=LOOK_EVERY_S)
         self._lost_at = self._lost_at or now
         if now < self._lost_at + timedelta(seconds=SETTLE_S):
             return self._lost_at + timedelta(seconds=SETTLE_S)
-        if self._instance.keep():
+        if self.instance.keep():
             self._unlocked_at = None
             self._put_back()
         else:
             self._unlocked_at = self._unlocked_at or now
             if now - self._unlocked_at >= timedelta(seconds=DISPLACED_AFTER_S):
-                self._leave(Reason.DISPLACED)
+                self.leave(Reason.DISPLACED)
                 return None
         return now + timedelta(seconds=LOOK_EVERY_S)
 
     def _put_back(self) -> None:
-        if self._db.lost:
-            self._db.write(lambda _conn: None)
-            log.warning("database_written_back", path=str(self._db.path))
-        if self._door.is_open or self._opened_again():
+        if self.db.lost:
+            self.db.write(lambda _conn: None)
+            log.warning("database_written_back", path=str(self.db.path))
+        if self.door.is_open or self._opened_again():
             self._lost_at = None
 
     def _opened_again(self) -> bool:
         """Let clients in; False where that cannot be (at a logout the system takes the runtime folder), which is told once."""
         try:
-            self._reopen()
+            self.reopen()
         except (OSError, CorralError) as error:
             if not self._shut:
-                log.warning("door_stays_shut", path=str(self._door.path), reason=str(error))
+                log.warning("door_stays_shut", path=str(self.door.path), reason=str(error))
             self._shut = True
             return False
         self._shut = False
-        log.warning("door_opened_again", path=str(self._door.path))
+        log.warning("door_opened_again", path=str(self.door.path))
         return True

@@ -7,6 +7,7 @@ later would not fit what it has. The record of installed files that every instal
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from importlib import metadata
 from pathlib import Path
@@ -59,46 +60,40 @@ def is_idle(services: Services) -> bool:
     return not VerificationWorktree(services.db, services.project, services.git, dry_run.SLOT).path.exists()
 
 
+@dataclass
 class Upgrade:
     """Step: look whether the files of this daemon were replaced; if so, say it, and hand over when nothing runs.
 
-    Args:
+    Attributes:
         faults: Where it is named until then.
         is_idle: Whether no attempt runs and nothing is verified or landed.
         hand_over: Ends this daemon and starts the installed one.
         package: The folder of the code that runs.
     """
 
-    def __init__(
-        self,
-        faults: dict[str, Need],
-        is_idle: Callable[[], bool],
-        hand_over: Callable[[], None],
-        package: Path | None = None,
-    ) -> None:
-        self._faults = faults
-        self._is_idle = is_idle
-        self._hand_over = hand_over
-        self._package = package or Path(corral.__file__).parent
-        self._running: Installed | None = None
-        self._seen: Installed | None = None
+    faults: dict[str, Need]
+    is_idle: Callable[[], bool]
+    hand_over: Callable[[], None]
+    package: Path = Path(corral.__file__).parent
+    _running: Installed | None = field(default=None, init=False)
+    _seen: Installed | None = field(default=None, init=False)
 
     def step(self, now: datetime) -> datetime | None:
         """Look once; nothing to look for where the code is of no installation."""
-        found = find_installed(self._package)
+        found = find_installed(self.package)
         self._running = self._running or found
         if self._running is None:
             return None
         is_at_rest, self._seen = found == self._seen, found  # a running installer writes its record last
         if found is None or found == self._running or not is_at_rest:
             return now + timedelta(seconds=LOOK_EVERY_S)
-        if self._is_idle():
+        if self.is_idle():
             log.info("handing_over", message=f"Corral {found.version} was installed; nothing runs.")
-            self._hand_over()
+            self.hand_over()
             return None
-        if FAULT not in self._faults:
+        if FAULT not in self.faults:
             what = (
                 f"Corral {found.version} was installed, and this daemon is still the one before ({corral.__version__})."
             )
-            self._faults[FAULT] = Need("outdated_daemon", what, REMEDY, iso(now))
+            self.faults[FAULT] = Need("outdated_daemon", what, REMEDY, iso(now))
         return now + timedelta(seconds=LOOK_EVERY_S)

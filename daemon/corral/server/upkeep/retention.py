@@ -61,10 +61,11 @@ class Round:
     more: bool = False
 
 
+@dataclass
 class Retention:
     """Step: one round, when it is time.
 
-    Args:
+    Attributes:
         git: The repository, for saved work.
         ages: The settings of the moment.
         faults: Where a person is told what could not be done.
@@ -72,27 +73,17 @@ class Retention:
         pause: Called with seconds between two batches.
     """
 
-    def __init__(
-        self,
-        db: Database,
-        git: Git,
-        project: Project,
-        ages: Callable[[], Ages],
-        faults: dict[str, Need],
-        is_stopping: Callable[[], bool] = lambda: False,
-        pause: Callable[[float], None] = time.sleep,
-    ) -> None:
-        self._db = db
-        self._git = git
-        self._project = project
-        self._ages = ages
-        self._faults = faults
-        self._is_stopping = is_stopping
-        self._pause = pause
-        self._due: datetime | None = None
-        self._batch = LEAST_IN_A_BATCH
-        self._checked: datetime | None = None
-        self._unique: dict[str, str] = {}
+    db: Database
+    git: Git
+    project: Project
+    ages: Callable[[], Ages]
+    faults: dict[str, Need]
+    is_stopping: Callable[[], bool] = lambda: False
+    pause: Callable[[float], None] = time.sleep
+    _due: datetime | None = field(default=None, init=False)
+    _batch: int = field(default=LEAST_IN_A_BATCH, init=False)
+    _checked: datetime | None = field(default=None, init=False)
+    _unique: dict[str, str] = field(default_factory=dict, init=False)
 
     def step(self, now: datetime) -> datetime | None:
         """Do a round if one is due; when the next one is."""
@@ -105,7 +96,7 @@ class Retention:
 
     def round(self, now: datetime) -> Round:
         """Delete what is due, in bounded time."""
-        done, ages = Round(), self._ages()
+        done, ages = Round(), self.ages()
         for kind in retention_rows.KINDS:
             with _reported(done, kind):
                 self._rows(done, kind, ages, now)
@@ -127,14 +118,14 @@ class Retention:
         before = retention_policy.cutoff_text(ages, kind, now)
         if before is None:
             return
-        keys = self._db.read(lambda conn: retention_rows.old(conn, kind, before, ROWS_A_ROUND))
+        keys = self.db.read(lambda conn: retention_rows.old(conn, kind, before, ROWS_A_ROUND))
         done.more |= len(keys) == ROWS_A_ROUND
         if kind == "worktrees" and keys:
             keys = self._without_branch(keys)
         removed = 0
-        while keys and not self._is_stopping():
+        while keys and not self.is_stopping():
             some, keys = keys[: self._batch], keys[self._batch :]
-            took_s, count = self._db.write(
+            took_s, count = self.db.write(
                 partial(_timed, partial(retention_rows.remove, kind=kind, keys=some, before=before))
             )
             removed += count
@@ -143,8 +134,8 @@ class Retention:
 
     def _without_branch(self, worktree_ids: list[str]) -> list[str]:
         """Those whose branch is gone too: as long as it is there, the row proves that Corral made it."""
-        there = {ref.name.removeprefix("refs/heads/") for ref in refs.listing(self._git, "refs/heads/")}
-        branches = self._db.read(lambda conn: retention_rows.branches(conn, worktree_ids))
+        there = {ref.name.removeprefix("refs/heads/") for ref in refs.listing(self.git, "refs/heads/")}
+        branches = self.db.read(lambda conn: retention_rows.branches(conn, worktree_ids))
         return [one for one in worktree_ids if branches.get(one) not in there]
 
     def _adjust(self, took_s: float) -> None:
@@ -153,19 +144,19 @@ class Retention:
             self._batch = max(LEAST_IN_A_BATCH, self._batch // 2)
         elif took_s < BATCH_S / 3:
             self._batch = min(MOST_IN_A_BATCH, self._batch * 2)
-        self._pause(took_s)
+        self.pause(took_s)
 
     def _shrink(self, done: Round) -> None:
         """Give free pages back, but for some that new rows will need."""
-        free, pages = self._db.read(inspection.pages)
+        free, pages = self.db.read(inspection.pages)
         spare = max(SHRINK_FROM, pages // 10)
         given_back = 0
-        while free > spare and given_back < ROWS_A_ROUND and not self._is_stopping():
-            took_s, left = self._db.write(partial(_timed, partial(shrink, pages=PAGES_AT_ONCE)))
+        while free > spare and given_back < ROWS_A_ROUND and not self.is_stopping():
+            took_s, left = self.db.write(partial(_timed, partial(shrink, pages=PAGES_AT_ONCE)))
             if left >= free or left == 0:
                 break
             given_back, free = given_back + free - left, left
-            self._pause(took_s)
+            self.pause(took_s)
         done.removed["pages"] = given_back
         done.more |= free > spare and given_back > 0
 
@@ -173,16 +164,16 @@ class Retention:
         if self._checked is not None and now - self._checked < CHECK_EVERY:
             return
         self._checked = now
-        verdict = self._db.read(inspection.quick_health_of)
+        verdict = self.db.read(inspection.quick_health_of)
         if verdict != "ok":
-            raise self._db.found_damaged(verdict)
+            raise self.db.found_damaged(verdict)
 
     # -- files -----------------------------------------------------------------------------------------------------
 
     def _logs(self, done: Round, ages: Ages, now: datetime) -> None:
-        folder = self._project.logs_dir
+        folder = self.project.logs_dir
         shorten(folder / "hook.log")
-        kept = self._db.read(retention_rows.owners_of_logs)
+        kept = self.db.read(retention_rows.owners_of_logs)
         going = retention_policy.old_logs(folder, ages, now, kept)
         for file in going:
             file.path.unlink(missing_ok=True)
@@ -191,7 +182,7 @@ class Retention:
                     file.path.parent.rmdir()
         done.removed["logs"] = len(going)
         moment = retention_policy.cutoff(ages, "backups", now)
-        for copy in self._project.database.parent.glob(f"{self._project.database.name}.before-*"):
+        for copy in self.project.database.parent.glob(f"{self.project.database.name}.before-*"):
             if moment is not None and copy.lstat().st_mtime < moment.timestamp():
                 copy.unlink()
 
@@ -201,17 +192,17 @@ class Retention:
         moment = retention_policy.cutoff(ages, "salvage", now)
         if moment is None:
             return
-        found = forgetting.old_salvage(self._git, moment)
+        found = forgetting.old_salvage(self.git, moment)
         self._unique = {ref.name: sha for ref in found if (sha := self._unique.get(ref.name)) == ref.sha}
         unknown = [ref for ref in found if ref.name not in self._unique]
-        trees = forgetting.trees_since(self._git, unknown[0].created_at - timedelta(days=7)) if unknown else frozenset()
+        trees = forgetting.trees_since(self.git, unknown[0].created_at - timedelta(days=7)) if unknown else frozenset()
         forgotten = 0
         for ref in unknown[:REFS_A_ROUND]:
-            if self._is_stopping():
+            if self.is_stopping():
                 return
-            if not forgetting.is_held_elsewhere(self._git, ref, trees):
+            if not forgetting.is_held_elsewhere(self.git, ref, trees):
                 self._unique[ref.name] = ref.sha
-            elif forgetting.forget(self._git, ref):
+            elif forgetting.forget(self.git, ref):
                 forgotten += 1
                 log.info("salvage_forgotten", ref=ref.name, sha=ref.sha)
         done.removed["salvage"] = forgotten
@@ -221,19 +212,19 @@ class Retention:
                 f"{len(self._unique)} saved states older than {ages.salvage_days} days hold work that nothing else has."
             )
             remedy = "`corral worktree recover` lists them; delete what you do not need: `git update-ref -d REF`."
-            self._faults["saved_work"] = Need("saved_work", what, remedy)
+            self.faults["saved_work"] = Need("saved_work", what, remedy)
         else:
-            self._faults.pop("saved_work", None)
+            self.faults.pop("saved_work", None)
 
     def _show(self, done: Round, now: datetime) -> None:
         if not done.problems:
-            self._faults.pop("retention", None)
+            self.faults.pop("retention", None)
             return
         what = "; ".join(f"{part}: {reason}" for part, reason in done.problems.items())
-        before = self._faults.get("retention")
+        before = self.faults.get("retention")
         since = before.since if before is not None else iso(now)
         remedy = "Remove the cause; the next round, within the hour, tries again."
-        self._faults["retention"] = Need("retention", f"Old data could not be deleted. {what}", remedy, since)
+        self.faults["retention"] = Need("retention", f"Old data could not be deleted. {what}", remedy, since)
         log.warning("not_removed", problems=done.problems)
 
 

@@ -34,13 +34,14 @@ def at_risk(services: Services) -> list[dict[str, str]]:
         if not os.path.lexists(path):
             continue
         if not services.worktrees.is_own(row["name"]):
-            risks.append(
-                {"what": f"worktree {row['name']}", "why": f"it is {describe(path)}, which Corral did not make"}
-            )
+            why = f"it is {describe(path)}, which Corral did not make"
         elif row["path"] in at_work:
-            risks.append({"what": f"worktree {row['name']}", "why": f"{at_work[row['path']]} works in it"})
+            why = f"{at_work[row['path']]} works in it"
         elif changed := changes(open_checkout(path)):
-            risks.append({"what": f"worktree {row['name']}", "why": f"{len(changed)} uncommitted change(s)"})
+            why = f"{len(changed)} uncommitted change(s)"
+        else:
+            continue
+        risks.append({"what": f"worktree {row['name']}", "why": why})
     return risks + _unknown_folders(services)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from typing import Annotated, Any
 
@@ -14,7 +13,7 @@ from starlette.responses import Response
 from corral.app import audit, lock_activity, lock_waiting
 from corral.app.actor import Actor, Speaker, person, speaker
 from corral.app.lock_waiting import MAX_WAIT_S
-from corral.app.locks import EXTEND_S, MAX_KEYS, parse
+from corral.app.locks import EXTEND_S, MAX_KEYS, parse, reserve_each, told
 from corral.app.pages import MOST, page
 from corral.app.runtime.services import Services
 from corral.coordination.locks import stale_holders
@@ -25,7 +24,7 @@ from corral.coordination.mail import addresses
 from corral.errors import InvalidInput, NotPermitted
 from corral.server.http.pages import answer
 from corral.server.http.routing import Routes
-from corral.store.rows.sessions import LockRow, RenewedLock
+from corral.store.rows.sessions import RenewedLock
 
 router = Routes("locks", "/locks")
 
@@ -112,30 +111,17 @@ async def acquire(services: Services, request: Request, wanted: Acquisition) -> 
     lock_request, actor = _lock_request(services, wanted), Actor(services, wanted.session_id)
     if not wanted.each:
         whole = await lock_waiting.acquire(actor, lock_request, wanted.wait_s, partial(_hung_up, request))
-        return _told(whole.name, whole.rows)
+        return {"success": True, "locks": told(whole.name, whole.rows)}
     if wanted.wait_s:
         raise InvalidInput("One waits for all or nothing.", remedy="Leave out `each`, or `wait_s`.")
     now = services.now()
-
-    def take(conn: Connection, me: Speaker) -> tuple[str, list[LockRow], list[dict[str, Any]]]:
-        taken, refused = lock_table.acquire_each(
-            conn,
-            lock_request.keys,
-            me.holder,
-            now,
-            ttl_s=lock_request.ttl_s,
-            exclusive=lock_request.exclusive,
-            reason=lock_request.reason,
-        )
-        return me.name, taken, [row for found in refused.values() for row in found]
-
-    return _told(*await actor.write_as(take))
-
-
-def _told(name: str, taken: Sequence[LockRow], conflicts: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
-    """The answer to a session about the locks that it got."""
-    own = [lock_table.wire({**row, "agent_name": name}) for row in taken]
-    return {"success": not conflicts, "locks": own, **({"conflicts": list(conflicts)} if conflicts else {})}
+    ttl_s, exclusive, reason = lock_request.ttl_s, lock_request.exclusive, lock_request.reason
+    held = await actor.write_as(
+        lambda conn, me: reserve_each(conn, lock_request.keys, me, now, ttl_s=ttl_s, exclusive=exclusive, reason=reason)
+    )
+    if not held["conflicts"]:
+        del held["conflicts"]
+    return {"success": "conflicts" not in held, **held}
 
 
 def _lock_request(services: Services, wanted: Acquisition) -> LockRequest:
@@ -160,10 +146,14 @@ async def renew(services: Services, wanted: Renewal) -> dict[str, Any]:
 
     name, renewed = await Actor(services, wanted.session_id).write_as(extend)
     shown = renewed[:MOST]
-    told = _told(name, shown)
-    for lock, row in zip(told["locks"], shown, strict=True):
-        lock["old_expires_at"] = row["old_expires_at"]
-    return {**told, **({"left_out": len(renewed) - len(shown)} if renewed[len(shown) :] else {})}
+    locks = [
+        {**lock, "old_expires_at": row["old_expires_at"]} for lock, row in zip(told(name, shown), shown, strict=True)
+    ]
+    return {
+        "success": True,
+        "locks": locks,
+        **({"left_out": len(renewed) - len(shown)} if renewed[len(shown) :] else {}),
+    }
 
 
 @router.post("/force-release")

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from corral.app import lock_waiting
-from corral.app.locks import parse
+from corral.app.locks import inside, parse
 from corral.app.pages import MOST, SHOWN_BYTES, Page, page
 from corral.coordination.locks import table as lock_table
 from corral.coordination.locks.keys import LockKey
@@ -18,7 +18,6 @@ from corral.models.instants import iso
 from corral.models.payload import Payload
 from corral.server.mcp.acting import listed
 from corral.server.mcp.calls import current, refusal, told
-from corral.server.mcp.paths import inside
 from corral.store.sessions import sessions as session_rows
 
 USUAL_TTL_MINUTES = 120

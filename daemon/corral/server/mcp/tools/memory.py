@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import Connection
-
+from corral.app import memory as app_memory
 from corral.app.pages import SHOWN_BYTES, page
-from corral.coordination.locks.table import Holder
 from corral.coordination.sessions import memory
-from corral.coordination.sessions import registry as session_registry
 from corral.coordination.sessions.memory import Memory, Question
 from corral.models.payload import Payload
 from corral.server.mcp.calls import current, told
-from corral.store.rows.records import MemoryRow
 
 
 @told
@@ -26,14 +22,8 @@ async def remember(
     tags: list[str] | None = None,
 ) -> Payload:
     """Keep for all later sessions what was found out, decided or went wrong."""
-    call = current.get()
-    it, now = Memory(summary, event_type, details, outcome, lessons or (), tags or ()), call.services.now()
-
-    def keep(conn: Connection, me: Holder) -> tuple[MemoryRow, bool]:
-        return memory.remember(conn, session_registry.find(conn, me.session_id), it, now)
-
-    row, is_new = await call.write(keep)
-    return {"success": True, "memory_id": row["memory_id"], "action": "created" if is_new else "deduplicated"}
+    it = Memory(summary, event_type, details, outcome, lessons or (), tags or ())
+    return await app_memory.remember(current.get(), it)
 
 
 @told

@@ -10,7 +10,7 @@ from pydantic import BeforeValidator
 from sqlalchemy import Connection
 
 from corral.app import lock_activity
-from corral.app.locks import EXTEND_S, MAX_KEYS, parse
+from corral.app.locks import EXTEND_S, MAX_KEYS, inside, parse
 from corral.app.projects import slug
 from corral.app.runtime.services import Services
 from corral.coordination.locks import stale_holders
@@ -24,7 +24,6 @@ from corral.models.instants import iso
 from corral.models.payload import Payload
 from corral.server.mcp.acting import Text, Texts, act, known_as
 from corral.server.mcp.calls import complaint, current, raised
-from corral.server.mcp.paths import inside
 from corral.store.sessions import sessions as session_rows
 
 Some = Annotated[

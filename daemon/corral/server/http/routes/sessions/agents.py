@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from corral.app.agents import roster_of
 from corral.app.runtime.services import Services
 from corral.server.http.routing import Routes
 
@@ -14,12 +13,12 @@ router = Routes("agents", "/agents")
 @router.get("")
 async def listing(services: Services) -> list[dict[str, Any]]:
     """The members of the team and every agent definition; ``problem``: why one could do nothing here."""
-    roster, check = roster_of(services), services.supervisor.check
+    roster, check = services.roster(), services.supervisor.check
     return await services.work(lambda: [roster.shown(name, check) for name in roster.names()])
 
 
 @router.get("/{name}")
 async def show(services: Services, name: str) -> dict[str, Any]:
     """One of them."""
-    roster, check = roster_of(services), services.supervisor.check
+    roster, check = services.roster(), services.supervisor.check
     return await services.work(lambda: roster.shown(name, check))

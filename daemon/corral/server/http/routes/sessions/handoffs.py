@@ -5,16 +5,14 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
-from sqlalchemy import Connection
 from starlette.responses import Response
 
-from corral.app.actor import speaker
+from corral.app.actor import Actor
 from corral.app.pages import page
 from corral.app.runtime.services import Services
 from corral.coordination.sessions import handoffs
 from corral.server.http.pages import named
 from corral.server.http.routing import Routes
-from corral.store.rows.records import HandoffRow
 from corral.store.sessions import handoffs as handoff_rows
 
 router = Routes("handoffs", "/handoffs")
@@ -57,13 +55,8 @@ async def detail(services: Services, handoff_id: str) -> dict[str, Any]:
 async def write(services: Services, said: Handoff) -> dict[str, Any]:
     """Leave a handoff."""
     now, lists = services.now(), said.model_dump(include=set(handoffs.LISTS))
-
-    def store(conn: Connection) -> tuple[HandoffRow, bool]:
-        me = speaker(conn, said.session_id, now)
-        return handoffs.write(conn, me.holder.session_id, said.summary, lists, now), me.arrived
-
-    row, arrived = await services.store.write(store)
-    if arrived:
-        services.nudge("sessions")
+    row = await Actor(services, said.session_id).write(
+        lambda conn, me: handoffs.write(conn, me.session_id, said.summary, lists, now)
+    )
     services.changes.announce()
     return {"success": True, "handoff_id": row["handoff_id"]}

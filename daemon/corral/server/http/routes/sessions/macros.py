@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 from sqlalchemy import Connection
 
 from corral.app.actor import Speaker, speaker
-from corral.app.locks import MAX_KEYS, parse
+from corral.app.locks import MAX_KEYS, parse, reserve_each
 from corral.app.pages import SHOWN_BYTES, page
 from corral.app.projects import project_of
 from corral.app.runtime.services import Services
@@ -171,12 +171,7 @@ def _enter(conn: Connection, said: Entering, now: datetime) -> Speaker:
 def _reserve(
     conn: Connection, keys: list[LockKey], me: Speaker, said: Reserving, now: datetime, *, exclusive: bool = True
 ) -> Payload:
-    why = said.reason or None
-    taken, refused = lock_table.acquire_each(
-        conn, keys, me.holder, now, ttl_s=said.ttl_s, exclusive=exclusive, reason=why
-    )
-    own = [lock_table.wire({**row, "agent_name": me.name}) for row in taken]
-    return {"locks": own, "conflicts": [row for found in refused.values() for row in found]}
+    return reserve_each(conn, keys, me, now, ttl_s=said.ttl_s, exclusive=exclusive, reason=said.reason or None)
 
 
 async def _begun(services: Services, session_id: str, limit: int) -> Payload:

@@ -6,18 +6,16 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
-from sqlalchemy import Connection
 from starlette.responses import Response
 
-from corral.app.actor import speaker
+from corral.app import memory as app_memory
+from corral.app.actor import Actor
 from corral.app.pages import page
 from corral.app.runtime.services import Services
 from corral.coordination.sessions import memory
-from corral.coordination.sessions import registry as session_registry
 from corral.coordination.sessions.memory import Question
 from corral.server.http.pages import named
 from corral.server.http.routing import Routes
-from corral.store.rows.records import MemoryRow
 
 router = Routes("memory", "/memory")
 
@@ -37,16 +35,8 @@ class Memory(BaseModel):
 @router.post("", status_code=201)
 async def remember(services: Services, said: Memory) -> dict[str, Any]:
     """Keep something; ``action`` is ``created``, or ``deduplicated`` where it was told within the hour."""
-    now, told = services.now(), memory.Memory(**said.model_dump(exclude={"session_id"}))
-
-    def keep(conn: Connection) -> tuple[MemoryRow, bool, bool]:
-        me = speaker(conn, said.session_id, now)
-        return (*memory.remember(conn, session_registry.find(conn, me.holder.session_id), told, now), me.arrived)
-
-    row, is_new, arrived = await services.store.write(keep)
-    if arrived:
-        services.nudge("sessions")
-    return {"success": True, "memory_id": row["memory_id"], "action": "created" if is_new else "deduplicated"}
+    told = memory.Memory(**said.model_dump(exclude={"session_id"}))
+    return await app_memory.remember(Actor(services, said.session_id), told)
 
 
 @router.get("", response_model=dict[str, Any])

@@ -16,6 +16,7 @@ from corral.app.runtime.services import Services
 from corral.coordination.mail import addresses, mailbox, mailing, messages
 from corral.coordination.mail.messages import Letter, Sent
 from corral.models import instants
+from corral.models.payload import picked
 from corral.models.states import Importance
 from corral.server.http.pages import answer
 from corral.server.http.routes.callers import Caller, act
@@ -195,17 +196,11 @@ async def reply(services: Services, message_id: str, given: Answering) -> dict[s
 async def read(services: Services, message_id: str, who: Caller) -> dict[str, Any]:
     """Mark a message of the caller's inbox as read; the first time counts."""
     receipt = await act(services, who, lambda conn, me, now: messages.mark_read(conn, me.session_id, message_id, now))
-    return {"success": True, "id": receipt["seq"], "state": receipt["state"], "read_at": receipt["read_at"]}
+    return {"success": True, "id": receipt["seq"], **picked(receipt, ("state", "read_at"))}
 
 
 @router.post("/{message_id}/acknowledge")
 async def acknowledge(services: Services, message_id: str, who: Caller) -> dict[str, Any]:
     """Acknowledge a message of the caller's inbox, which also marks it as read; the first time counts."""
     receipt = await act(services, who, lambda conn, me, now: messages.acknowledge(conn, me.session_id, message_id, now))
-    return {
-        "success": True,
-        "id": receipt["seq"],
-        "state": receipt["state"],
-        "read_at": receipt["read_at"],
-        "acknowledged_at": receipt["acknowledged_at"],
-    }
+    return {"success": True, "id": receipt["seq"], **picked(receipt, ("state", "read_at", "acknowledged_at"))}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from corral.app.agents import roster_of
 from corral.app.runtime.services import Services
 from corral.config.teams import read_team, teams_file
 from corral.errors import ConfigInvalid
@@ -17,7 +16,7 @@ router = Routes("teams", "/teams")
 async def listing(services: Services) -> dict[str, Any]:
     """The team in force, and what is wrong with a newer file that could not be taken over; ``problem``: why an agent of it
     could do nothing here."""
-    error, roster, check = services.teams.error, roster_of(services), services.supervisor.check
+    error, roster, check = services.teams.error, services.roster(), services.supervisor.check
 
     def agents() -> list[dict[str, Any]]:
         return [roster.shown_member(agent, check) for agent in services.teams().agents]

@@ -39,14 +39,8 @@ def snapshot(conn: Connection, task_ids: list[str], merge_ids: list[str]) -> Pay
     """
     standing = task_rows.standing(conn, task_ids) if task_ids else []
     found = [merges.get(conn, merge_id) for merge_id in merge_ids]
-    open_merges = set(OPEN_MERGES)
-    settled = all(
-        row["status"] in TERMINAL_TASKS and (row["merge_state"] is None or row["merge_state"] not in open_merges)
-        for row in standing
-    ) and all(row["state"] not in open_merges for row in found)
-    done = all(
-        row["status"] == TaskStatus.COMPLETED and row["merge_state"] in (None, MergeState.LANDED) for row in standing
-    ) and all(row["state"] == MergeState.LANDED for row in found)
+    statuses = {row["status"] for row in standing}
+    states = {row["state"] for row in found} | {row["merge_state"] for row in standing} - {None}
     waiting = [row["merge_id"] for row in (*standing, *found) if row["merge_id"] is not None][:MOST_EXPLAINED]
     why = _reasons(conn, waiting)
     outcome = outcomes.of_tasks(conn, [row["task_id"] for row in standing[:MOST_EXPLAINED]])
@@ -62,8 +56,8 @@ def snapshot(conn: Connection, task_ids: list[str], merge_ids: list[str]) -> Pay
         "merges": [
             {"merge_id": row["merge_id"], "state": row["state"], **why.get(row["merge_id"], {})} for row in found
         ],
-        "settled": settled,
-        "done": done,
+        "settled": statuses <= {*TERMINAL_TASKS} and states.isdisjoint(OPEN_MERGES),
+        "done": statuses <= {TaskStatus.COMPLETED} and states <= {MergeState.LANDED},
         "paused": [
             {"target": target, "reason": row["reason"], "look_at": row["look_at"]}
             for target, row in pauses.paused(conn).items()
