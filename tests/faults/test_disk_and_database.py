@@ -24,7 +24,6 @@ import pytest
 from corral.config.model import Settings
 from corral.config.paths import Project, find_project, socket_path
 from corral.coordination.edits.runtime_state import RuntimeState
-from corral.coordination.locks import table as lock_table
 from corral.coordination.locks.keys import parse_key
 from corral.coordination.locks.table import Holder
 from corral.coordination.sessions import registry as session_registry
@@ -38,6 +37,7 @@ from corral.store.sessions import locks as lock_rows
 from corral.store.sessions import sessions as session_rows
 from tests.conftest import git
 from tests.coordinated import Coordinated, eventually
+from tests.locking import acquire
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(240)]
 
@@ -359,7 +359,7 @@ def test_a_clock_that_jumps_ends_nobody_and_silence_counts_anew(parts: Parts, ju
 def test_a_lock_keeps_the_time_it_had_left_over_a_jump(parts: Parts, jump_s: int) -> None:
     keeper, now = SessionKeeper(parts), parts.started_at  # type: ignore[arg-type]
     arrive(parts, now)
-    parts.db.write(lambda conn: lock_table.acquire(conn, [parse_key("x")], Holder("one"), now, ttl_s=3600))
+    parts.db.write(lambda conn: acquire(conn, [parse_key("x")], Holder("one"), now, ttl_s=3600))
     keeper.step(now)
     now += timedelta(seconds=jump_s)
     keeper.step(now)
@@ -379,7 +379,7 @@ def test_what_a_session_holds_comes_free_with_its_process_and_not_before(parts: 
                 )
             )
             key = parse_key("src/a.py")
-            parts.db.write(lambda conn: lock_table.acquire(conn, [key], Holder("one"), now, ttl_s=3600))
+            parts.db.write(lambda conn: acquire(conn, [key], Holder("one"), now, ttl_s=3600))
             keeper = SessionKeeper(parts)  # type: ignore[arg-type]
             psutil.Process(client.pid).suspend()
             keeper.step(now + timedelta(seconds=3))

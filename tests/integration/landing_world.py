@@ -15,10 +15,12 @@ from typing import Any
 from corral.config.model import Landing, Settings
 from corral.config.paths import Project
 from corral.git.process.command import Git, open_repository
+from corral.landing import pauses as pausing
 from corral.landing import requests
 from corral.landing.queue import Queue
 from corral.models.identifiers import new_id
 from corral.models.instants import iso
+from corral.models.merges import summary
 from corral.models.states import MergeState
 from corral.store import events
 from corral.store.engine.database import Database
@@ -183,6 +185,11 @@ class World:
     def close(self) -> None:
         self.queue.stop(self.now())
         self.db.close()
+
+
+def listed(db: Database) -> list[dict[str, Any]]:
+    """The requests as a list shows them, with the reason of a pause that they wait for."""
+    return [summary(row) for row in db.read(lambda conn: pausing.explained(conn, merges.listing(conn)))]
 
 
 def live_on(root: Path, verify: str) -> None:

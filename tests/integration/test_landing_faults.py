@@ -16,7 +16,7 @@ from corral.store.merges import intents
 from tests.conftest import git
 from tests.coordinated import eventually
 from tests.integration.git.test_git_wrapper import shim
-from tests.integration.landing_world import World, in_a_process
+from tests.integration.landing_world import World, in_a_process, listed
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -80,7 +80,7 @@ def test_the_pause_says_why_and_ends_at_once_when_a_person_asks(world: World, tm
     world.spend(200)
     paused = world.pause()
     assert paused is not None and paused["failures"] > 3 and "killed from outside" in paused["reason"]
-    shown = {row["merge_id"]: row["reason"] for row in requests.listing(world.db)}
+    shown = {row["merge_id"]: row["reason"] for row in listed(world.db)}
     assert all("main is paused and looked at again at" in shown[one] for one in (first, second))
     assert "killed from outside" in requests.detail(world.db, second)["reason"]
     assert world.events().count("target.paused") == 1

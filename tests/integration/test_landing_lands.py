@@ -11,7 +11,7 @@ from corral.config.model import Landing
 from corral.errors import Conflict, InvalidInput, NotFound
 from corral.landing import requests
 from tests.conftest import commit, git
-from tests.integration.landing_world import World
+from tests.integration.landing_world import World, listed
 
 
 @pytest.fixture
@@ -162,7 +162,7 @@ def test_a_hostile_branch_is_refused(world: World, name: str) -> None:
         requests.submit(world.db, world.repo(), branch=name, target="main", now=world.now())
     with pytest.raises((InvalidInput, NotFound)):
         requests.submit(world.db, world.repo(), branch="main", target=name, now=world.now())
-    assert requests.listing(world.db) == []
+    assert listed(world.db) == []
     assert world.held_refs() == []
 
 
@@ -220,7 +220,7 @@ def test_a_request_is_found_by_the_beginning_of_its_id(world: World) -> None:
     for hostile in ("%", "_", "", "nothing"):
         with pytest.raises(NotFound):
             requests.detail(world.db, hostile)
-    row = requests.listing(world.db)[0]
+    row = listed(world.db)[0]
     assert list(row) == ["merge_id", "task_id", "branch", "target", "state", "reason"]
 
 

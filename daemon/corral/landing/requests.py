@@ -14,7 +14,6 @@ from corral.git.process.command import Git
 from corral.landing import land, pauses
 from corral.models.identifiers import new_id
 from corral.models.merges import detail as wire_detail
-from corral.models.merges import summary
 from corral.models.payload import Payload
 from corral.models.states import OPEN_MERGES, MergeState
 from corral.store.merges import intents, merges, receipts
@@ -192,11 +191,6 @@ def _failed_landing(db: Store, repo: Git, merge_id: str) -> str | None:
             remedy="Fix what the reason names; Corral then concludes it automatically.",
         )
     return str(intent["failed_at"])
-
-
-def listing(db: Store) -> list[Payload]:
-    """The rows of ``merge list``."""
-    return [summary(row) for row in db.read(lambda conn: pauses.explained(conn, merges.listing(conn)))]
 
 
 def detail(db: Store, merge_id: str) -> Payload:

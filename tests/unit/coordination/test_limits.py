@@ -22,6 +22,7 @@ from corral.errors import InvalidInput, LimitReached
 from corral.models.instants import iso
 from corral.models.tasks import TaskSubmission
 from corral.store.sessions import locks as lock_rows
+from tests.locking import acquire
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=timezone.utc)
 
@@ -30,7 +31,7 @@ pytestmark = pytest.mark.req("X17")
 
 def _reserve(conn: Connection, session_id: str, first: int, count: int) -> None:
     keys = [literal_key(f"src/{number}.py", fold=False) for number in range(first, first + count)]
-    lock_table.acquire(conn, keys, Holder(session_id), NOW, ttl_s=600)
+    acquire(conn, keys, Holder(session_id), NOW, ttl_s=600)
 
 
 def test_a_session_holds_a_bounded_number_of_locks_and_its_edits_go_on(

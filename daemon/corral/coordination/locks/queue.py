@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection
 
 from corral.coordination.locks.keys import LockKey, key_covers, keys_overlap, stored_key
 from corral.models.instants import iso, parse
 from corral.models.payload import Payload
+from corral.store.rows.sessions import HeldLock
 from corral.store.sessions import lock_waits as lock_wait_rows
 from corral.store.sessions import locks as lock_rows
 
@@ -23,22 +24,7 @@ if TYPE_CHECKING:
     from corral.models.event_payloads import LockConflict
 
 
-class Obstacle(TypedDict):
-    """A blocker of a lock: another lock, or a session that waits for one."""
-
-    file_path: str
-    agent_name: str
-    session_id: str
-    current_task: str | None
-    task_id: str | None
-    reason: str | None
-    exclusive: bool
-    automatic: bool
-    checkout: str
-    expires_at: str
-
-
-def conflict(row: Obstacle, key: LockKey, now: datetime) -> LockConflict:
+def conflict(row: HeldLock, key: LockKey, now: datetime) -> LockConflict:
     """One overlap as the caller is told of it; ``waiting``: it is not held but waited for."""
     return {
         "requested": key.file_path,
@@ -53,8 +39,12 @@ def conflict(row: Obstacle, key: LockKey, now: datetime) -> LockConflict:
         "waiting": False,
         "checkout": row["checkout"] or None,
         "expires_at": row["expires_at"],
-        "expires_in_s": max(0, round((parse(row["expires_at"]) - now).total_seconds())),
+        "expires_in_s": _left_s(row["expires_at"], now),
     }
+
+
+def _left_s(expires_at: str, now: datetime) -> int:
+    return max(0, round((parse(expires_at) - now).total_seconds()))
 
 
 class Ahead:
@@ -89,7 +79,7 @@ class Ahead:
             and (before is None or wait["seq"] < before)
         ]
 
-    def of(self, key: LockKey) -> Iterator[Obstacle]:
+    def of(self, key: LockKey) -> Iterator[LockConflict]:
         """Those who wait for something that overlaps the key; ``file_path`` is what they want.
 
         A session may take again what it has already: the others wait for it.
@@ -98,16 +88,19 @@ class Ahead:
             met = next((other for other in wanted if keys_overlap(key, other)), None)
             if met is not None and not self._has(key):
                 yield {
+                    "requested": key.file_path,
                     "file_path": met.file_path,
-                    "agent_name": wait["agent_name"],
+                    "holder": wait["agent_name"],
                     "session_id": wait["session_id"],
-                    "current_task": wait["current_task"],
+                    "task": wait["current_task"],
                     "task_id": None,
                     "reason": wait["reason"],
                     "exclusive": wait["exclusive"],
                     "automatic": False,
-                    "checkout": "",
+                    "waiting": True,
+                    "checkout": None,
                     "expires_at": wait["expires_at"],
+                    "expires_in_s": _left_s(wait["expires_at"], self._now),
                 }
 
     def _has(self, key: LockKey) -> bool:

@@ -106,39 +106,11 @@ def blockers(
     for key in dict.fromkeys(keys):
         most = max(1, min(MOST_TOLD, room))
         told: list[Payload] = [{**conflict(row, key, now)} for row in overlaps.of(key, most)]
-        told += [{**conflict(row, key, now), "waiting": True} for row in islice(ahead.of(key), most)]
+        told += [{**row} for row in islice(ahead.of(key), most)]
         if told:
             found[key] = told
             room -= len(told)
     return found
-
-
-def acquire(
-    conn: Connection,
-    keys: Sequence[LockKey],
-    holder: Holder,
-    now: datetime,
-    *,
-    ttl_s: float,
-    exclusive: bool = True,
-    reason: str | None = None,
-) -> list[LockRow]:
-    """Reserve several keys, all or none, in every checkout.
-
-    Args:
-        ttl_s: Seconds until they expire by themselves, 1 to 30 days' worth.
-        exclusive: False: others may hold them too, as long as they also only share.
-
-    Raises:
-        LockHeld: Something overlaps what another session holds, or waits for and came first; nothing was taken.
-        Conflict: More globs would be locked than every edit can be compared with.
-        LimitReached: The session would have too many locks.
-        InvalidInput: No key, or an impossible time.
-    """
-    taken, refused = acquire_each(conn, keys, holder, now, ttl_s=ttl_s, exclusive=exclusive, reason=reason, whole=True)
-    if refused:
-        raise held([row for found in refused.values() for row in found])
-    return taken
 
 
 def acquire_each(
@@ -153,14 +125,21 @@ def acquire_each(
     whole: bool = False,
     before: int | None = None,
 ) -> tuple[list[LockRow], dict[LockKey, list[Payload]]]:
-    """Reserve those of the keys that are free, each for itself; see :func:`acquire`.
+    """Reserve those of the keys that are free, each for itself, in every checkout.
 
     Args:
+        ttl_s: Seconds until they expire by themselves, 1 to 30 days' worth.
+        exclusive: False: others may hold them too, as long as they also only share.
         whole: None of them unless all are free.
         before: See :func:`blockers`.
 
     Returns:
         The locks, and for each key that was not free what stands in its way.
+
+    Raises:
+        Conflict: More globs would be locked than every edit can be compared with.
+        LimitReached: The session would have too many locks.
+        InvalidInput: No key, or an impossible time.
     """
     if not keys:
         raise InvalidInput("No path was given.", remedy="Name at least one path, glob or logical key.")

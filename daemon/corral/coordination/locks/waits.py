@@ -35,7 +35,7 @@ FORGOTTEN_S = 3600.0
 
 @dataclass(frozen=True)
 class LockRequest:
-    """A request for all of the keys at once; see :func:`corral.coordination.locks.table.acquire`."""
+    """A request for all of the keys at once; see :func:`corral.coordination.locks.table.acquire_each`."""
 
     keys: tuple[LockKey, ...]
     ttl_s: float

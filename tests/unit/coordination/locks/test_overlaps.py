@@ -24,6 +24,7 @@ from corral.models.instants import after, iso
 from corral.store import schema
 from corral.store.schema import file_locks
 from corral.store.sessions import locks as lock_rows
+from tests.locking import acquire
 from tests.steps import only_sqlite, steps
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=timezone.utc)
@@ -93,7 +94,7 @@ def test_of_many_the_first_to_expire_are_told(conn: Connection) -> None:
 def test_a_refusal_tells_of_some_and_of_each_path_at_least_one(conn: Connection) -> None:
     hold(conn, [f"d{number % 40}/f{number}.py" for number in range(3000)])
     with pytest.raises(LockHeld) as refused:
-        lock_table.acquire(conn, [parse_key(f"d{number}") for number in range(40)], Holder("a"), NOW, ttl_s=60)
+        acquire(conn, [parse_key(f"d{number}") for number in range(40)], Holder("a"), NOW, ttl_s=60)
     told = [found["requested"] for found in refused.value.details["conflicts"]]
     assert len(told) <= lock_table.MOST_IN_ALL + 40 and set(told) == {f"d{number}" for number in range(40)}
     assert max(map(told.count, told)) == lock_table.MOST_TOLD
@@ -102,21 +103,21 @@ def test_a_refusal_tells_of_some_and_of_each_path_at_least_one(conn: Connection)
 def test_more_than_can_be_compared_is_refused_by_name(conn: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     hold(conn, [f"f{number}.py" for number in range(100)])
     keys = [parse_key(f"*.{kind}") for kind in ("rs", "go", "c")]
-    assert len(lock_table.acquire(conn, keys, Holder("a"), NOW, ttl_s=60)) == 3
+    assert len(acquire(conn, keys, Holder("a"), NOW, ttl_s=60)) == 3
     monkeypatch.setattr(lock_overlaps, "MOST_COMPARED", 2000)
     with pytest.raises(InvalidInput, match="too many locks") as refused:
-        lock_table.acquire(conn, keys, Holder("c"), NOW, ttl_s=60)
+        acquire(conn, keys, Holder("c"), NOW, ttl_s=60)
     assert "100 paths" in refused.value.cause
 
 
 def test_there_are_only_so_many_globs(conn: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lock_table, "MOST_GLOBS", 3)
     several = [parse_key(f"d{number}/*.py") for number in range(3)]
-    lock_table.acquire(conn, several, Holder("a"), NOW, ttl_s=60)
-    lock_table.acquire(conn, several, Holder("a"), NOW, ttl_s=90)
-    lock_table.acquire(conn, [parse_key("e/f.py")], Holder("b"), NOW, ttl_s=60)
+    acquire(conn, several, Holder("a"), NOW, ttl_s=60)
+    acquire(conn, several, Holder("a"), NOW, ttl_s=90)
+    acquire(conn, [parse_key("e/f.py")], Holder("b"), NOW, ttl_s=60)
     with pytest.raises(Conflict, match="3 globs") as refused:
-        lock_table.acquire(conn, [parse_key("e/*.py")], Holder("b"), NOW, ttl_s=60)
+        acquire(conn, [parse_key("e/*.py")], Holder("b"), NOW, ttl_s=60)
     assert "release" in refused.value.remedy
 
 
@@ -124,8 +125,8 @@ def test_there_are_only_so_many_globs(conn: Connection, monkeypatch: pytest.Monk
 def test_ordinary_paths_cost_as_much_among_ten_thousand_locks_as_among_a_hundred(conn: Connection) -> None:
     me, key, edited = Holder("a"), parse_key("src/mine/a.py"), parse_key("src/mine/b.py")
     actions: dict[str, Callable[[], object]] = {
-        "acquire": lambda: lock_table.acquire(conn, [key], me, NOW, ttl_s=60),
-        "acquire a glob": lambda: lock_table.acquire(conn, [parse_key("src/mine/*.rs")], me, NOW, ttl_s=60),
+        "acquire": lambda: acquire(conn, [key], me, NOW, ttl_s=60),
+        "acquire a glob": lambda: acquire(conn, [parse_key("src/mine/*.rs")], me, NOW, ttl_s=60),
         "check": lambda: lock_table.overlapping(conn, key, Holder("c"), NOW),
         "edit": lambda: lock_table.hold(conn, [edited], me, "/repo", NOW, ttl_s=60),
         "release": lambda: lock_table.release(conn, [key, edited, parse_key("src/mine/*.rs")], me, NOW),

@@ -21,6 +21,7 @@ from corral.models.instants import iso
 from corral.store import events, schema
 from corral.store.sessions import locks as lock_rows
 from corral.store.sessions import sessions as session_rows
+from tests.locking import acquire
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=timezone.utc)
 ENFORCE = Policy("enforce", 3600)
@@ -71,10 +72,10 @@ def test_an_edit_renews_its_lock(conn: Connection) -> None:
 )
 def test_a_lock_holds_until_it_expires_and_is_then_cleaned_up(conn: Connection, held: str, asked: str) -> None:
     def ask(seconds: float) -> list[str]:
-        taken = lock_table.acquire(conn, [parse_key(asked)], Holder("b"), NOW + timedelta(seconds=seconds), ttl_s=600)
+        taken = acquire(conn, [parse_key(asked)], Holder("b"), NOW + timedelta(seconds=seconds), ttl_s=600)
         return [row["session_id"] for row in taken]
 
-    lock_table.acquire(conn, [parse_key(held)], Holder("a"), NOW, ttl_s=600)
+    acquire(conn, [parse_key(held)], Holder("a"), NOW, ttl_s=600)
     with pytest.raises(LockHeld):
         ask(599)
     assert ask(601) == ["b"], "even where nobody has cleaned up yet"
@@ -92,11 +93,11 @@ def test_the_same_file_in_another_checkout_is_only_a_remark(conn: Connection) ->
 
 
 def test_a_reservation_refuses_in_every_checkout_and_a_shared_one_only_remarks(conn: Connection) -> None:
-    lock_table.acquire(conn, [parse_key("docs/")], Holder("a"), NOW, ttl_s=600, reason="rewriting the docs")
+    acquire(conn, [parse_key("docs/")], Holder("a"), NOW, ttl_s=600, reason="rewriting the docs")
     denial = _edit(conn, "b", "docs/guide/intro.md", ELSEWHERE)
     assert denial is not None
     assert "docs" in denial and "rewriting the docs" in denial
-    lock_table.acquire(conn, [parse_key("api/**")], Holder("a"), NOW, ttl_s=600, exclusive=False)
+    acquire(conn, [parse_key("api/**")], Holder("a"), NOW, ttl_s=600, exclusive=False)
     assert _edit(conn, "b", "api/v1/users.py", ELSEWHERE) is None
 
 
@@ -117,41 +118,41 @@ def test_a_reservation_refuses_in_every_checkout_and_a_shared_one_only_remarks(c
     ],
 )
 def test_what_overlaps_conflicts(conn: Connection, held: str, asked: str, free: bool) -> None:
-    lock_table.acquire(conn, [parse_key(held)], Holder("a"), NOW, ttl_s=600)
+    acquire(conn, [parse_key(held)], Holder("a"), NOW, ttl_s=600)
     if free:
-        assert lock_table.acquire(conn, [parse_key(asked)], Holder("b"), NOW, ttl_s=600)
+        assert acquire(conn, [parse_key(asked)], Holder("b"), NOW, ttl_s=600)
     else:
         with pytest.raises(LockHeld):
-            lock_table.acquire(conn, [parse_key(asked)], Holder("b"), NOW, ttl_s=600)
+            acquire(conn, [parse_key(asked)], Holder("b"), NOW, ttl_s=600)
 
 
 def test_several_keys_are_taken_all_or_none(conn: Connection) -> None:
-    lock_table.acquire(conn, [parse_key("b.py")], Holder("a"), NOW, ttl_s=600)
+    acquire(conn, [parse_key("b.py")], Holder("a"), NOW, ttl_s=600)
     keys = [parse_key(path) for path in ("a.py", "b.py", "c.py")]
     with pytest.raises(LockHeld) as caught:
-        lock_table.acquire(conn, keys, Holder("b"), NOW, ttl_s=600)
+        acquire(conn, keys, Holder("b"), NOW, ttl_s=600)
     assert [found["file_path"] for found in caught.value.details["conflicts"]] == ["b.py"]
     assert _held(conn) == {("a", "b.py")}
 
 
 def test_sharers_share_and_keep_an_exclusive_one_out(conn: Connection) -> None:
     key = [parse_key("x")]
-    lock_table.acquire(conn, key, Holder("a"), NOW, ttl_s=600, exclusive=False)
-    lock_table.acquire(conn, key, Holder("b"), NOW, ttl_s=600, exclusive=False)
+    acquire(conn, key, Holder("a"), NOW, ttl_s=600, exclusive=False)
+    acquire(conn, key, Holder("b"), NOW, ttl_s=600, exclusive=False)
     with pytest.raises(LockHeld):
-        lock_table.acquire(conn, key, Holder("c"), NOW, ttl_s=600)
+        acquire(conn, key, Holder("c"), NOW, ttl_s=600)
 
 
 @pytest.mark.parametrize("ttl_s", [0, -1, 0.5, 10**9])
 def test_an_impossible_time_to_live_is_refused(conn: Connection, ttl_s: float) -> None:
     with pytest.raises(InvalidInput):
-        lock_table.acquire(conn, [parse_key("x")], Holder("a"), NOW, ttl_s=ttl_s)
+        acquire(conn, [parse_key("x")], Holder("a"), NOW, ttl_s=ttl_s)
     with pytest.raises(InvalidInput):
-        lock_table.acquire(conn, [], Holder("a"), NOW, ttl_s=600)
+        acquire(conn, [], Holder("a"), NOW, ttl_s=600)
 
 
 def test_an_edit_does_not_weaken_or_shorten_a_reservation(conn: Connection) -> None:
-    lock_table.acquire(conn, [parse_key("x")], Holder("a"), NOW, ttl_s=7200, reason="mine")
+    acquire(conn, [parse_key("x")], Holder("a"), NOW, ttl_s=7200, reason="mine")
     _edit(conn, "a", "x")
     reserved = next(row for row in lock_rows.listing(conn, iso(NOW)) if not row["automatic"])
     assert (reserved["ttl_s"], reserved["reason"]) == (7200, "mine")
@@ -159,7 +160,7 @@ def test_an_edit_does_not_weaken_or_shorten_a_reservation(conn: Connection) -> N
 
 
 def test_only_ones_own_locks_are_released(conn: Connection) -> None:
-    lock_table.acquire(conn, [parse_key("x")], Holder("a"), NOW, ttl_s=600)
+    acquire(conn, [parse_key("x")], Holder("a"), NOW, ttl_s=600)
     assert lock_table.release(conn, [parse_key("x")], Holder("b"), NOW) == []
     assert _held(conn) == {("a", "x")}
     assert len(lock_table.release(conn, [parse_key("x")], Holder("a"), NOW)) == 1
@@ -181,7 +182,7 @@ def test_what_a_subagent_edited_in_its_parents_checkout_stays_with_the_parent(co
     _edit(conn, "a", "both", kin=("child",))
     for path, checkout in (("both", HERE), ("mine", HERE), ("apart", ELSEWHERE)):
         _edit(conn, "child", path, checkout, kin=("a",))
-    lock_table.acquire(conn, [parse_key("reserved")], Holder("child", kin=("a",)), NOW, ttl_s=600)
+    acquire(conn, [parse_key("reserved")], Holder("child", kin=("a",)), NOW, ttl_s=600)
     ended = session_registry.end(conn, "child", "finished", NOW)
     assert ended is not None and set(ended["released"]) == {"both", "apart", "reserved"}
     assert _held(conn) == {("a", "both"), ("a", "mine")}
@@ -317,19 +318,19 @@ def test_a_file_whose_name_looks_like_a_pattern_is_a_file(conn: Connection) -> N
 def test_many_who_share_do_not_hide_one_who_does_not(conn: Connection) -> None:
     for number in range(60):
         key = [parse_key(f"d{number}/x.py")]
-        lock_table.acquire(conn, key, Holder("a"), NOW, ttl_s=60 + number, exclusive=number == 59)
+        acquire(conn, key, Holder("a"), NOW, ttl_s=60 + number, exclusive=number == 59)
     for everything in ("**/x.py", "*"):
         with pytest.raises(LockHeld) as refused:
-            lock_table.acquire(conn, [parse_key(everything)], Holder("b"), NOW, ttl_s=60, exclusive=False)
+            acquire(conn, [parse_key(everything)], Holder("b"), NOW, ttl_s=60, exclusive=False)
         assert [row["file_path"] for row in refused.value.details["conflicts"]] == ["d59/x.py"]
         with pytest.raises(LockHeld) as refused:
-            lock_table.acquire(conn, [parse_key(everything)], Holder("b"), NOW, ttl_s=60)
+            acquire(conn, [parse_key(everything)], Holder("b"), NOW, ttl_s=60)
         assert len(refused.value.details["conflicts"]) == lock_table.MOST_TOLD
 
 
 def test_an_exclusive_lock_that_expired_has_no_part_in_a_shared_one(conn: Connection) -> None:
     key, later = parse_key("src/a.py"), NOW + timedelta(seconds=61)
-    (old,) = lock_table.acquire(conn, [key], Holder("a"), NOW, ttl_s=60)
-    (new,) = lock_table.acquire(conn, [key], Holder("a"), later, ttl_s=60, exclusive=False)
+    (old,) = acquire(conn, [key], Holder("a"), NOW, ttl_s=60)
+    (new,) = acquire(conn, [key], Holder("a"), later, ttl_s=60, exclusive=False)
     assert not new["exclusive"] and new["lock_id"] != old["lock_id"] and new["acquired_at"] == iso(later)
-    assert len(lock_table.acquire(conn, [key], Holder("b"), later, ttl_s=60, exclusive=False)) == 1
+    assert len(acquire(conn, [key], Holder("b"), later, ttl_s=60, exclusive=False)) == 1

@@ -8,7 +8,6 @@ import pytest
 from sqlalchemy import create_engine
 
 from corral.coordination.edits import verdicts
-from corral.coordination.locks import table as lock_table
 from corral.coordination.locks.keys import parse_key
 from corral.coordination.locks.stale_holders import Activity, force_release, judge
 from corral.coordination.locks.table import Holder
@@ -17,6 +16,7 @@ from corral.coordination.sessions.registry import Arrival
 from corral.models.instants import iso
 from corral.store import schema
 from corral.store.sessions import sessions as session_rows
+from tests.locking import acquire
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=timezone.utc)
 
@@ -70,7 +70,7 @@ def test_a_note_and_a_reason_are_shown_as_a_peers_words_in_one_line() -> None:
     with engine.connect() as conn:
         for name in "ab":
             session_registry.register(conn, Arrival(session_id=name, agent_name=name.upper() + "gent"), _ago(60))
-        (lock,) = lock_table.acquire(conn, [key], Holder("a"), NOW, ttl_s=600, reason=forged)
+        (lock,) = acquire(conn, [key], Holder("a"), NOW, ttl_s=600, reason=forged)
         verdict = verdicts.before_edit(
             conn, Holder("b"), verdicts.Target(key, "/w"), verdicts.Policy("enforce", 60), NOW
         )

@@ -21,6 +21,7 @@ from corral.errors import Conflict, InvalidInput, LockHeld
 from corral.models.instants import iso
 from corral.store.sessions import locks as lock_rows
 from corral.store.sessions import sessions as session_rows
+from tests.locking import acquire
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=timezone.utc)
 
@@ -37,7 +38,7 @@ def _lock_request(*paths: str, exclusive: bool = True) -> LockRequest:
 
 
 def _take(conn: Connection, who: str, *paths: str, exclusive: bool = True) -> None:
-    lock_table.acquire(conn, _lock_request(*paths).keys, Holder(who), NOW, ttl_s=600, exclusive=exclusive)
+    acquire(conn, _lock_request(*paths).keys, Holder(who), NOW, ttl_s=600, exclusive=exclusive)
 
 
 def _wait(conn: Connection, who: str, *paths: str, exclusive: bool = True, kin: tuple[str, ...] = ()) -> Wait:
@@ -115,7 +116,7 @@ def test_a_place_is_kept_by_signs_of_life_and_else_soon_given_up(conn: Connectio
         assert (not lock_table.blockers(conn, asked, Holder("c"), now, exclusive=True)) is free
     lock_waits.enter(conn, _lock_request("z"), Holder("d"), later + timedelta(hours=2))
     with pytest.raises(LockHeld, match="Dgent"):
-        lock_table.acquire(conn, [parse_key("z")], Holder("c"), later + timedelta(hours=2), ttl_s=60)
+        acquire(conn, [parse_key("z")], Holder("c"), later + timedelta(hours=2), ttl_s=60)
 
 
 def test_a_session_that_ended_stands_in_nobodys_way(conn: Connection) -> None:

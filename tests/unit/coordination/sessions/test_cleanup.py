@@ -19,7 +19,6 @@ from sqlalchemy import Connection
 from corral.app.session_sweep import end_silent
 from corral.config.model import Settings
 from corral.coordination.edits.runtime_state import RuntimeState
-from corral.coordination.locks import table as lock_table
 from corral.coordination.locks.keys import parse_key
 from corral.coordination.locks.table import Holder
 from corral.coordination.sessions import registry as session_registry
@@ -39,6 +38,7 @@ from corral.store.sessions import locks as lock_rows
 from corral.store.sessions import sessions as session_rows
 from corral.work.tasks import leases, tasks
 from corral.work.workers import session_end
+from tests.locking import acquire
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=timezone.utc)
 MINUTE = timedelta(minutes=1)
@@ -73,7 +73,7 @@ class Fleet:
         for name in names:
             self.db.write(lambda conn, name=name: session_registry.register(conn, Arrival(name, **more), self.time))  # type: ignore[misc]
             self.db.write(
-                lambda conn, name=name: lock_table.acquire(  # type: ignore[misc]
+                lambda conn, name=name: acquire(  # type: ignore[misc]
                     conn, [parse_key(f"{name}.py")], Holder(name), self.time, ttl_s=86_400
                 )
             )

@@ -24,6 +24,7 @@ from corral.store import events, schema
 from corral.store.merges import merges as merge_rows
 from corral.store.sessions import handoffs as handoff_rows
 from corral.store.sessions import sessions as session_rows
+from tests.locking import acquire
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=timezone.utc)
 MAIN, OTHER = "/repo", "/repo/.corral/worktrees/other"
@@ -43,7 +44,7 @@ def arrive(conn: Connection, who: str, minute: float = 0, **more: Any) -> dict[s
 
 
 def hold(conn: Connection, who: str, *paths: str, minute: float = 0) -> None:
-    lock_table.acquire(conn, [parse_key(path) for path in paths], Holder(who), at(minute), ttl_s=3600)
+    acquire(conn, [parse_key(path) for path in paths], Holder(who), at(minute), ttl_s=3600)
 
 
 def end(conn: Connection, who: str, minute: float = 0, reason: str = "ended") -> None:

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from corral.config.model import Settings
-from corral.coordination.locks import table as lock_table
 from corral.coordination.locks.keys import parse_key
 from corral.coordination.locks.table import Holder
 from corral.coordination.sessions import registry as session_registry
@@ -21,6 +20,7 @@ from corral.store.sessions import locks as lock_rows
 from corral.store.sessions import sessions as session_rows
 from corral.work.tasks import leases
 from corral.work.workers import session_end
+from tests.locking import acquire
 from tests.unit.work.conftest import START, Board, at
 
 SETTINGS = Settings()
@@ -37,9 +37,7 @@ class Inn(Board):
         task_id = self.submit({"title": None, "command": None, "description": f"for {who}", **work})[0]
         row = self.do(lambda conn: leases.claim(conn, leases.claimant(conn, who), START, SETTINGS))
         assert row is not None and row["task_id"] == task_id
-        self.do(
-            lambda conn: lock_table.acquire(conn, [parse_key(f"{who}.py")], Holder(session_id=who), START, ttl_s=3600)
-        )
+        self.do(lambda conn: acquire(conn, [parse_key(f"{who}.py")], Holder(session_id=who), START, ttl_s=3600))
         return task_id
 
     def leave(self, who: str, reason: str = "ended", seconds: float = 1) -> Row | None:
