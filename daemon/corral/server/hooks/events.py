@@ -12,16 +12,16 @@ from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import Connection
 
-from corral.app.processes import is_running, started_at
 from corral.app.runtime.services import Services
 from corral.coordination import hook_events
 from corral.coordination.edits import verdicts
 from corral.coordination.edits.verdicts import Policy
 from corral.coordination.hook_events import HookEvent
+from corral.coordination.locks.table import Holder
 from corral.coordination.mail import mailing
 from corral.coordination.sessions import registry as session_registry
 from corral.coordination.sessions import transcripts
@@ -50,6 +50,7 @@ HEARTBEAT_S = 60.0
 LATE = timedelta(seconds=3)
 """An answer that took longer may reach nobody: the bridge waits for 4 s."""
 
+T = TypeVar("T")
 Handler = Callable[[Services, HookEvent], Awaitable[Payload]]
 
 
@@ -80,6 +81,14 @@ def _policy(services: Services) -> Policy:
     return Policy(enforcement=chosen.enforcement, ttl_s=chosen.ttl_s)
 
 
+async def _present(
+    services: Services, event: HookEvent, now: datetime, operation: Callable[[Connection, Holder], T]
+) -> T:
+    """Run a write in which the session of an event is alive."""
+    present = presence(services, event, now)
+    return await services.store.write(lambda conn: operation(conn, present(conn)))
+
+
 # -- before and after a tool
 
 
@@ -95,10 +104,8 @@ async def _before_tool(services: Services, event: HookEvent) -> Payload:
         return await _sign_of_life(services, event)
     await unannounced.first_look(services)
     now, policy = services.now(), _policy(services)
-    present = presence(services, event, now)
 
-    def guard(conn: Connection) -> Payload:
-        holder = present(conn)
+    def guard(conn: Connection, holder: Holder) -> Payload:
         verdict = verdicts.before_edit(conn, holder, target, policy, now)
         if verdict.denial is not None:
             return hook_events.denial(verdict.denial)
@@ -106,7 +113,7 @@ async def _before_tool(services: Services, event: HookEvent) -> Payload:
         # Nothing that is told once: a model never sees what was said about a call that its person then refuses.
         return hook_events.context("PreToolUse", [*verdict.remarks, *unannounced.remarks(services, target)])
 
-    return await services.store.write(guard)
+    return await _present(services, event, now, guard)
 
 
 async def _after_tool(services: Services, event: HookEvent) -> Payload:
@@ -117,14 +124,12 @@ async def _after_tool(services: Services, event: HookEvent) -> Payload:
     now = services.now()
     if event.is_edit and event.path and (target := target_of(services, event)) is not None:
         services.witness.edited(target.checkout, target.key.match_key, event.actor, now)
-    present = presence(services, event, now)
 
-    def finish(conn: Connection) -> Payload:
-        present(conn)
+    def finish(conn: Connection, _me: Holder) -> Payload:
         _guarded(conn, event, unguarded, now)
         return hook_events.context(event.name, [*_waiting_words(services, conn, event), *remarks])
 
-    return await services.store.write(finish)
+    return await _present(services, event, now, finish)
 
 
 async def _after_batch(services: Services, event: HookEvent) -> Payload:
@@ -138,13 +143,11 @@ async def _after_batch(services: Services, event: HookEvent) -> Payload:
 
     if not await services.store.read(is_due):
         return {}
-    present = presence(services, event, now)
+    return await _present(services, event, now, lambda conn, _me: _delivery(services, conn, event))
 
-    def finish(conn: Connection) -> Payload:
-        present(conn)
-        return hook_events.context(event.name, _waiting_words(services, conn, event))
 
-    return await services.store.write(finish)
+def _delivery(services: Services, conn: Connection, event: HookEvent) -> Payload:
+    return hook_events.context(event.name, _waiting_words(services, conn, event))
 
 
 def _waiting_words(services: Services, conn: Connection, event: HookEvent) -> list[str]:
@@ -217,14 +220,12 @@ async def _session_end(services: Services, event: HookEvent) -> Payload:
 async def _prompt(services: Services, event: HookEvent) -> Payload:
     if event.parent is None and await services.store.read(lambda conn: session_rows.get(conn, event.actor)) is None:
         return await _session_start(services, event)
-    now = services.now()
-    present = presence(services, event, now)
 
-    def begin(conn: Connection) -> Payload:
-        _note_errand(conn, event, present(conn).task_id)
-        return hook_events.context(event.name, _waiting_words(services, conn, event))
+    def begin(conn: Connection, me: Holder) -> Payload:
+        _note_errand(conn, event, me.task_id)
+        return _delivery(services, conn, event)
 
-    return await services.store.write(begin)
+    return await _present(services, event, services.now(), begin)
 
 
 def _note_errand(conn: Connection, event: HookEvent, task_id: str | None) -> None:
@@ -235,16 +236,14 @@ def _note_errand(conn: Connection, event: HookEvent, task_id: str | None) -> Non
 async def _stop(services: Services, event: HookEvent) -> Payload:
     """The session rests, unless urgent mail holds it: once for each message, and never twice in a row."""
     now = services.now()
-    present = presence(services, event, now)
 
-    def rest(conn: Connection) -> tuple[Payload, bool]:
-        present(conn)
+    def rest(conn: Connection, _me: Holder) -> tuple[Payload, bool]:
         if (urgent := _holding(services, conn, event)) is not None:
             return hook_events.hold(urgent), False
         session_registry.rest(conn, event.actor, now, last_words=event.last_words[:4000] or None)
         return {}, message_rows.anything_waits(conn, event.actor)
 
-    said, something_waits = await services.store.write(rest)
+    said, something_waits = await _present(services, event, now, rest)
     if something_waits:  # who waits beside the session may have looked when it was not at rest yet
         services.changes.announce()
     return said
@@ -297,7 +296,7 @@ async def _subagent_start(services: Services, event: HookEvent) -> Payload:
 
     def begin(conn: Connection) -> Payload:
         session_registry.register(conn, newcomer, now)
-        return hook_events.context(event.name, _waiting_words(services, conn, event))
+        return _delivery(services, conn, event)
 
     return await services.store.write(begin)
 
@@ -346,14 +345,12 @@ async def _worktree_create(services: Services, event: HookEvent) -> Payload:
     now, name = services.now(), event.worktree_name
     subagent = name.removeprefix(OF_SUBAGENT) if name.startswith(OF_SUBAGENT) else None
     owner = subagent or event.actor
-    present = presence(services, event, now)
 
-    def arrive(conn: Connection) -> None:
-        present(conn)
+    def arrive(conn: Connection, _me: Holder) -> None:
         if subagent is not None:  # the client tells of it only after its worktree is there
             session_registry.alive(conn, Arrival(subagent, "subagent", parent_session_id=event.actor), now)
 
-    await services.store.write(arrive)
+    await _present(services, event, now, arrive)
     async with services.creation_locks.setdefault((owner, name), asyncio.Lock()):
         made = await services.work(
             lambda: services.worktrees.create(name, session_id=owner, base=None, now=services.now())
@@ -394,5 +391,3 @@ _HANDLERS: dict[str, Handler] = {
     "WorktreeCreate": _worktree_create,
     "WorktreeRemove": _worktree_remove,
 }
-
-__all__ = ["answer", "is_running", "started_at"]

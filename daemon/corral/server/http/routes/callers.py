@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BaseModel, Field
 from sqlalchemy import Connection
 
 from corral.app import audit
-from corral.app.actor import speaker
+from corral.app.actor import Actor, Speaker
 from corral.app.runtime.services import Services
 from corral.coordination.mail import addresses
 from corral.coordination.mail.addresses import Identity
@@ -33,14 +33,12 @@ async def act(services: Services, who: Caller, operation: Callable[[Connection, 
     """Run a write as the session that acts, registered if it is new; another's name is refused and put on record."""
     now = services.now()
 
-    def run(conn: Connection) -> tuple[T, bool]:
-        me = speaker(conn, who.session_id, now)
+    def run(conn: Connection, me: Speaker) -> T:
         own = Identity(me.holder.session_id, me.name)
         meant = addresses.identity(conn, own.session_id, who.name) if who.name is not None else own
-        return operation(conn, meant, now), me.arrived
+        return operation(conn, meant, now)
 
-    done, arrived = await audit.write(services, who.session_id, run)
-    if arrived:
-        services.nudge("sessions")
+    async with audit.refusals(services, who.session_id):
+        done = await Actor(services, who.session_id).write_as(run)
     services.changes.announce()
     return done

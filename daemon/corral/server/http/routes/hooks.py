@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from corral.app.processes import is_running
 from corral.app.runtime.services import Services
 from corral.config.model import Tasks as TaskRules
 from corral.coordination import hook_events
@@ -115,7 +116,7 @@ async def _bridge_lost(services: Services, session_id: str, client: int) -> None
     if await services.store.write(lambda conn: _connection_ended(conn, session_id, now, rules)):
         services.nudge("supervisor")
         return
-    if hooks.is_running(client, None):  # a session that ends closes its bridge just before it says so
+    if is_running(client, None):  # a session that ends closes its bridge just before it says so
         services.witness.await_bridge(session_id, client, now + LOST)
     services.nudge("sessions")
 

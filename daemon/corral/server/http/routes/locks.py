@@ -203,6 +203,7 @@ async def release(services: Services, given: Release) -> dict[str, Any]:
         gone = lock_table.release(conn, keys, holder, now, by=by, lock_ids=given.lock_ids)
         return [row["file_path"] for row in gone]
 
-    released = await audit.write(services, given.caller, free)
+    async with audit.refusals(services, given.caller):
+        released = await services.store.write(free)
     services.changes.announce()
     return {"success": True, "released": released}

@@ -229,6 +229,7 @@ async def end(services: Services, session_id: SessionId, asked: End | None = Non
         by = addresses.acting_for(conn, session_id, caller, person())
         return session_end.end(conn, session_id, "ended", now, rules, by=by)
 
-    row = await audit.write(services, caller, over)
+    async with audit.refusals(services, caller):
+        row = await services.store.write(over)
     services.nudge("supervisor")
     return {"success": True, "session_id": session_id, "ended": row is not None}
