@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -33,18 +32,10 @@ _MARGIN_S = 0.005
 """Beyond the instant at which a lock expires, which is written in milliseconds."""
 
 
-@dataclass(frozen=True)
-class Taken:
-    """The locks that a session got, and its name."""
-
-    rows: list[LockRow]
-    name: str
-
-
 async def acquire(
     actor: Actor, lock_request: LockRequest, wait_s: float, hung_up: Callable[[], Awaitable[Any]] | None = None
-) -> Taken:
-    """Reserve all the keys, now or when it is this request's turn.
+) -> tuple[str, list[LockRow]]:
+    """Reserve all the keys, now or when it is this request's turn; the name of the session, and the locks that it got.
 
     Args:
         actor: The session that asks.
@@ -84,10 +75,10 @@ async def acquire(
 
     name, entered = await actor.write_as(ask)
     if not isinstance(entered, Wait):
-        return Taken(entered, name)
+        return name, entered
     left = asyncio.ensure_future(hung_up()) if hung_up is not None else None
     try:
-        return Taken(await _turn(services, entered, wait_s, left), name)
+        return name, await _turn(services, entered, wait_s, left)
     finally:
         if left is not None:
             left.cancel()

@@ -5,7 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import reduce
 from itertools import islice
+from operator import getitem
 from typing import Any
 
 from corral.config import account, trust
@@ -144,12 +146,7 @@ class SettingsHolder:
 def changed_settings(before: Settings, after: Settings) -> dict[str, Any]:
     """The settings that differ, by their dotted name, with their new values."""
     old, new = before.model_dump(mode="json"), after.model_dump(mode="json")
-    values = {one.key: (_value(old, one.key), _value(new, one.key)) for one in all_settings()}
+    values: dict[str, list[Any]] = {
+        one.key: [reduce(getitem, one.key.split("."), settings) for settings in (old, new)] for one in all_settings()
+    }
     return {key: value for key, (former, value) in values.items() if value != former}
-
-
-def _value(settings: dict[str, Any], key: str) -> Any:
-    found: Any = settings
-    for part in key.split("."):
-        found = found[part]
-    return found

@@ -35,6 +35,12 @@ from corral.server.http.routes.sessions import (
 from corral.server.http.routes.work import merges, tasks, verification, wait, worktrees
 from corral.server.http.routing import PREFIX, Route, Routes
 
+_MODULES = (
+    daemon, events, teams, agents, sessions, locks, features, handoffs, hooks, messages, contacts, macros, tasks, merges, trust,
+    verification, worktrees, wait, memory,
+)  # fmt: skip
+"""In the order in which a path is looked for, which is that of the document."""
+
 
 class _Answer(JSONResponse):
     def render(self, content: Any) -> bytes:
@@ -51,27 +57,7 @@ def build(services: Services) -> FastAPI:
         redoc_url=None,
         default_response_class=_Answer,
     )
-    for module in (
-        daemon,
-        events,
-        teams,
-        agents,
-        sessions,
-        locks,
-        features,
-        handoffs,
-        hooks,
-        messages,
-        contacts,
-        macros,
-        tasks,
-        merges,
-        trust,
-        verification,
-        worktrees,
-        wait,
-        memory,
-    ):
+    for module in _MODULES:
         app.include_router(_router(module.router, services), prefix=PREFIX, responses=openapi.RESPONSES)
     openapi.describe(app)
     app.add_exception_handler(CorralError, _known)

@@ -123,17 +123,13 @@ def complaint(error: CorralError) -> Payload:
 
 COORDINATOR = Family(refusal, fails=False)
 AGENT_MAIL = Family(complaint, fails=True)
-_FAMILIES: dict[Function, Family] = {}
+FAMILIES: dict[Function, Family] = {}
+"""The family of each tool, and of each resource that tells what went wrong like one."""
 
 
 def tools_in(module: str) -> list[Function]:
     """The tools of a module, in its order."""
-    return [tool for tool in _FAMILIES if tool.__module__ == module]
-
-
-def family_of(tool: Function) -> Family:
-    """The family of a tool."""
-    return _FAMILIES[tool]
+    return [tool for tool in FAMILIES if tool.__module__ == module]
 
 
 def answered(family: Family, error: CorralError) -> Payload:
@@ -162,15 +158,11 @@ def _edge(family: Family, function: Function) -> Function:
             known = failure("MCP", function.__name__, error)
         return answered(family, known)
 
-    _FAMILIES[run] = family
+    FAMILIES[run] = family
     return run
 
 
-def told(function: Function) -> Function:
-    """A tool of the coordinator's."""
-    return _edge(COORDINATOR, function)
-
-
-def raised(function: Function) -> Function:
-    """A tool of Agent Mail's."""
-    return _edge(AGENT_MAIL, function)
+told = functools.partial(_edge, COORDINATOR)
+"""A tool of the coordinator's."""
+raised = functools.partial(_edge, AGENT_MAIL)
+"""A tool of Agent Mail's."""

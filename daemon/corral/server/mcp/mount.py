@@ -15,7 +15,7 @@ from corral.app.runtime.services import Services
 from corral.instructions import PROFILES
 from corral.server.asgi import App, Receive, Scope, Send, replayed, respond, whole
 from corral.server.mcp import arguments
-from corral.server.mcp.calls import Call, current, family_of
+from corral.server.mcp.calls import FAMILIES, Call, current
 from corral.server.mcp.replays import Replays
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def _too_large(body: bytes) -> bytes:
     if tool is None or not given:
         limit = f"Too large: a request has at most {arguments.MOST_BYTES} bytes."
         return json.dumps({**answer, "error": {"code": -32600, "message": limit}}).encode()
-    family = family_of(tool)
+    family = FAMILIES[tool]
     said = json.dumps(family.tell(arguments.too_large(len(body), given)))
     result = {"content": [{"type": "text", "text": said}], "isError": family.fails}
     return json.dumps({**answer, "result": result}).encode()

@@ -14,7 +14,7 @@ from corral import __version__
 from corral.instructions import INSTRUCTIONS
 from corral.server.mcp import arguments as told
 from corral.server.mcp import resources
-from corral.server.mcp.calls import answered, family_of
+from corral.server.mcp.calls import FAMILIES, answered
 from corral.server.mcp.profiles import TOOLS, tools_of
 
 
@@ -29,7 +29,7 @@ class _Tool(FunctionTool):
             if not isinstance(error.__cause__, ArgumentsInvalid):
                 raise
             wrong = told.wrong(error.__cause__.errors(include_url=False, include_input=False), known)
-        return self.convert_result(answered(family_of(TOOLS[self.name]), wrong))
+        return self.convert_result(answered(FAMILIES[TOOLS[self.name]], wrong))
 
 
 def build(profile: str) -> Starlette:

@@ -6,6 +6,7 @@ Only the database stops a start. A part that fails otherwise is logged, stands u
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from corral.app.runtime.needs import Need
@@ -18,23 +19,22 @@ from corral.server.process.jobs import RETRY_S, Step
 log = logger("recovery")
 
 
+@dataclass
 class Recovery:
     """One part's recovery, until it has succeeded once.
 
-    Args:
+    Attributes:
         name: Of the part, for the log and the fault.
         what: The task that failed, as the subject of a sentence: ``"Landings that were begun"``.
         recover: Does it; safe to repeat.
         faults: Where a failure stands as long as it lasts.
     """
 
-    def __init__(self, name: str, what: str, recover: Callable[[datetime], None], faults: dict[str, Need]) -> None:
-        self._fault = f"recovery of {name}"
-        self._name = name
-        self._what = what
-        self._recover = recover
-        self._faults = faults
-        self._done = False
+    name: str
+    what: str
+    recover: Callable[[datetime], None]
+    faults: dict[str, Need]
+    _done: bool = field(default=False, init=False)
 
     def run(self, now: datetime) -> None:
         """Recover, unless that is done.
@@ -44,21 +44,20 @@ class Recovery:
         """
         if self._done:
             return
+        fault = f"recovery of {self.name}"
         try:
-            self._recover(now)
+            self.recover(now)
         except DatabaseUnavailable:
             raise
         except (CorralError, OSError) as error:
             why = redact(f"{error.message} {error.cause}" if isinstance(error, CorralError) else str(error))
             remedy = error.remedy if isinstance(error, CorralError) else "Fix that; it is tried again automatically."
-            since = self._faults[self._fault].since if self._fault in self._faults else iso(now)
-            self._faults[self._fault] = Need(
-                "not_recovered", f"{self._what} could not be recovered: {why}", remedy, since
-            )
-            log.warning("not_recovered", part=self._name, reason=why)
+            since = self.faults[fault].since if fault in self.faults else iso(now)
+            self.faults[fault] = Need("not_recovered", f"{self.what} could not be recovered: {why}", remedy, since)
+            log.warning("not_recovered", part=self.name, reason=why)
             return
         self._done = True
-        self._faults.pop(self._fault, None)
+        self.faults.pop(fault, None)
 
     def before(self, step: Step) -> Step:
         """The step of the part's job, which first recovers what the start could not."""

@@ -70,15 +70,8 @@ def retire(services: Services) -> list[dict[str, str]]:
             continue
         if not after["removed"]:
             stayed.append({"what": f"worktree {row['name']}", "why": after["note"] or "it could not be removed"})
-    if not stayed:
-        _take_down_verification_worktree(services)
+    tip = None if stayed else refs.read(services.git, services.settings.target())
+    if tip is not None:  # the verification worktree goes too: nothing in it is anybody's work, and git forgets it
+        own = verification_worktree.VerificationWorktree(services.db, services.project, services.git)
+        own.retire(tip, services.now())
     return stayed
-
-
-def _take_down_verification_worktree(services: Services) -> None:
-    """The verification worktree goes too: nothing in it is anybody's work, and git forgets it."""
-    tip = refs.read(services.git, services.settings.target())
-    if tip is not None:
-        verification_worktree.VerificationWorktree(services.db, services.project, services.git).retire(
-            tip, services.now()
-        )

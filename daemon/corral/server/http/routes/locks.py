@@ -108,10 +108,12 @@ async def listing(
 @router.post("/acquire", status_code=201, hot=True)
 async def acquire(services: Services, request: Request, wanted: Acquisition) -> dict[str, Any]:
     """Reserve all the keys or none of them, or each that is free; with ``wait_s`` when it is one's turn."""
-    lock_request, actor = _lock_request(services, wanted), Actor(services, wanted.session_id)
+    actor = Actor(services, wanted.session_id)
+    ttl_s = wanted.ttl_s if wanted.ttl_s is not None else services.settings().locks.ttl_s
+    lock_request = LockRequest(tuple(parse(services, wanted.paths)), ttl_s, wanted.exclusive, wanted.reason)
     if not wanted.each:
         whole = await lock_waiting.acquire(actor, lock_request, wanted.wait_s, partial(_hung_up, request))
-        return {"success": True, "locks": told(whole.name, whole.rows)}
+        return {"success": True, "locks": told(*whole)}
     if wanted.wait_s:
         raise InvalidInput("One waits for all or nothing.", remedy="Leave out `each`, or `wait_s`.")
     now = services.now()
@@ -122,11 +124,6 @@ async def acquire(services: Services, request: Request, wanted: Acquisition) -> 
     if not held["conflicts"]:
         del held["conflicts"]
     return {"success": "conflicts" not in held, **held}
-
-
-def _lock_request(services: Services, wanted: Acquisition) -> LockRequest:
-    ttl_s = wanted.ttl_s if wanted.ttl_s is not None else services.settings().locks.ttl_s
-    return LockRequest(tuple(parse(services, wanted.paths)), ttl_s, wanted.exclusive, wanted.reason)
 
 
 async def _hung_up(request: Request) -> None:

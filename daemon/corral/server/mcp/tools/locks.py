@@ -52,7 +52,7 @@ async def acquire_lock(
     began = iso(services.now())
     try:
         _check(reason or "", wait_seconds)
-        taken = await lock_waiting.acquire(
+        _name, rows = await lock_waiting.acquire(
             call, LockRequest(tuple(keys), ttl_s, exclusive, reason), wait_seconds, _hung_up
         )
     except LockHeld as held:
@@ -60,9 +60,9 @@ async def acquire_lock(
     except CorralError as error:
         return _failed(error, file_path, error.name)
     services.nudge("sessions")
-    row = taken.rows[0]
+    row = rows[0]
     action = "acquired" if row["acquired_at"] >= began else "refreshed"
-    several = {} if len(taken.rows) == 1 else {"file_paths": [one["file_path"] for one in taken.rows]}
+    several = {} if len(rows) == 1 else {"file_paths": [one["file_path"] for one in rows]}
     return {
         **_NOTHING, "success": True, "action": action, "file_path": row["file_path"], "expires_at": row["expires_at"],
         **several,

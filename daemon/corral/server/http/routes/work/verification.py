@@ -42,7 +42,8 @@ async def dry_run(services: Services, request: Request, wanted: Wanted) -> dict[
     async with lock:
         trial = await services.work(lambda: _begin(services, wanted.timeout_s))
         try:
-            return _shown(await _followed(services, request, trial))
+            finding = await _followed(services, request, trial)
+            return {**asdict(finding), "log": str(finding.log)}
         finally:
             await services.work(lambda: trial.close(services.now()))
 
@@ -66,7 +67,3 @@ async def _followed(services: Services, request: Request, trial: DryRun) -> Find
             raise Conflict("The dry run was broken off.", cause="The daemon stops, or nobody waits for it any more.")
         await asyncio.sleep(POLL_S)
     return finding
-
-
-def _shown(finding: Finding) -> dict[str, Any]:
-    return {**asdict(finding), "log": str(finding.log)}
