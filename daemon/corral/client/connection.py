@@ -186,17 +186,10 @@ class Client:
         return health
 
 
-_ONE_WORKERS = frozenset(
-    {
-        "CORRAL_TASK_ID",
-        "CORRAL_SESSION_ID",
-        "CORRAL_MERGE_ID",
-        "CORRAL_VERIFICATION",
-        "CORRAL_WORKTREE",
-        "CORRAL_PROJECT",
-        "CORRAL_PROJECT_ID",
-    }
-)
+_ONE_WORKERS = (
+    "CORRAL_TASK_ID", "CORRAL_SESSION_ID", "CORRAL_MERGE_ID", "CORRAL_VERIFICATION", "CORRAL_WORKTREE",
+    "CORRAL_PROJECT", "CORRAL_PROJECT_ID",
+)  # fmt: skip
 
 
 def start_daemon(project: Project, timeout_s: float = START_TIMEOUT_S) -> None:

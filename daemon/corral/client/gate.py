@@ -50,11 +50,6 @@ class Daemon:
         self._idle: list[socket.socket] = []
 
     @property
-    def is_wanted(self) -> bool:
-        """Whether the repository is still coordinated."""
-        return self._project.initialised
-
-    @property
     def path(self) -> str:
         """The path of its socket."""
         return os.fspath(find_socket(self._project))
@@ -243,7 +238,7 @@ class Gate:
                 self._no_database = None
                 return link
             except OSError as error:
-                if time.monotonic() > deadline or not self._daemon.is_wanted:
+                if time.monotonic() > deadline or not (self._project and self._project.initialised):
                     raise ConnectionRefusedError(str(error)) from error
             self._summon()
             if self._no_database is not None:

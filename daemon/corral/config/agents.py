@@ -23,10 +23,10 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
-from corral.config.document import DocumentError, read_mapping
+from corral.config.document import DocumentError, message_of, read_mapping, shown
 from corral.config.load import read_file
 from corral.config.paths import Project, bundle_dir
-from corral.config.teams import Line, Name, Words, field_path, shown
+from corral.config.teams import Line, Name, Words, field_path
 from corral.errors import ConfigInvalid
 
 CLAUDE = "claude"
@@ -200,7 +200,7 @@ def _front(text: str) -> dict[str, Any]:
 
 def _faults(error: ValidationError) -> Iterator[tuple[str, str]]:
     for item in error.errors(include_url=False):
-        field, message = field_path(item["loc"]), item["msg"].removeprefix("Value error, ").removeprefix("Input ")
+        field, message = field_path(item["loc"]), message_of(item)
         if item["type"] == "missing":
             yield field, "is required"
         elif item["type"] == "string_too_short":

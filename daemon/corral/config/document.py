@@ -77,6 +77,17 @@ def plain_scalar(text: str) -> str | int | float | bool | None:
     return text
 
 
+def shown(value: Any) -> str:
+    """A value as an error quotes it."""
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def message_of(item: Any) -> str:
+    """What the schema's check says of a value, one of the items of a pydantic error."""
+    return str(item["msg"]).removeprefix("Value error, ").removeprefix("Input ")
+
+
 def _document(events: Iterator[Any]) -> Any:
     next(events)
     if isinstance(next(events), yaml.StreamEndEvent):

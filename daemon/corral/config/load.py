@@ -15,7 +15,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from corral.config.document import MAX_BYTES, DocumentError, plain_scalar, read, read_mapping
+from corral.config.document import MAX_BYTES, DocumentError, message_of, plain_scalar, read, read_mapping, shown
 from corral.config.model import Places, Setting, Settings, all_settings
 from corral.config.ownership import is_foreign, is_safe
 from corral.config.paths import Project
@@ -171,7 +171,7 @@ def _gather(found: _Findings, content: Mapping[str, Any], source: str, prefix: s
         elif isinstance(value, dict):
             _gather(found, value, source, f"{key}.")
         elif value is not None:
-            found.refuse(key, f"must be a section with settings, not {_shown(value)}", source)
+            found.refuse(key, f"must be a section with settings, not {shown(value)}", source)
 
 
 def _from_environment(environ: Mapping[str, str], found: _Findings) -> dict[str, str]:
@@ -229,8 +229,7 @@ def _validated(found: _Findings, places: Places) -> Settings:
 def _reasons(error: ValidationError) -> Iterator[tuple[str, str]]:
     for item in error.errors(include_url=False):
         key = ".".join(str(part) for part in item["loc"])
-        reason = item["msg"].removeprefix("Value error, ").removeprefix("Input ")
-        yield key, f"{reason} (it is {_shown(item['input'])})"
+        yield key, f"{message_of(item)} (it is {shown(item['input'])})"
 
 
 def _setting_of(key: str) -> str:
@@ -258,8 +257,3 @@ def _meant_key(section: str, name: str) -> str:
 def _meant_variable(variable: str) -> str:
     near = difflib.get_close_matches(variable[:200], _VARIABLES, n=1, cutoff=0.85)
     return f" Did you mean `{near[0]}`?" if near else ""
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:77]}..."

@@ -19,7 +19,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints, ValidationError
 
-from corral.config.document import DocumentError, read_mapping
+from corral.config.document import DocumentError, message_of, read_mapping, shown
 from corral.config.load import read_settings
 from corral.config.paths import Project
 from corral.errors import ConfigInvalid
@@ -147,7 +147,7 @@ def _reason(item: Any) -> str:
         return "must not be empty"
     if kind == "model_type":
         return f"must be a mapping with {', '.join(_required())} (it is {shown(given)})"
-    return f"{item['msg'].removeprefix('Value error, ').removeprefix('Input ')} (it is {shown(given)})"
+    return f"{message_of(item)} (it is {shown(given)})"
 
 
 def _required() -> list[str]:
@@ -160,12 +160,6 @@ def field_path(loc: _Loc) -> str:
     for part in loc:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
     return text
-
-
-def shown(value: Any) -> str:
-    """A value as an error quotes it."""
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def _invalid(file: Path, errors: Sequence[tuple[str, str]]) -> ConfigInvalid:

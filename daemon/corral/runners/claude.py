@@ -13,7 +13,7 @@ from datetime import datetime
 
 from corral.errors import InvalidInput, RunnerUnavailable
 from corral.runners.command import ended_by_signal, environment_for
-from corral.runners.protocol import Assignment, Finished, Running, Usage, failure
+from corral.runners.protocol import Assignment, Finished, Running, failure
 from corral.runners.stream import Event, Transcript, one_line, user_message
 from corral.runners.worker import Worker
 
@@ -107,41 +107,27 @@ class ClaudeWorker(Worker):
         return self.listens and self._feed.send(user_message(text))
 
 
-class ClaudeOutput:
+class ClaudeOutput(Transcript):
     """The result in the client's events."""
 
     def __init__(self, assignment: Assignment) -> None:
-        self._said = Transcript(root=str(assignment.worktree))
+        super().__init__(root=str(assignment.worktree))
         self._limits = assignment.limits
-
-    @property
-    def usage(self) -> Usage:
-        """The usage reported so far."""
-        return self._said.usage
-
-    @property
-    def progress(self) -> str | None:
-        """The model's last text or tool call."""
-        return self._said.progress
 
     @property
     def settled(self) -> bool:
         """Whether the turn has ended and no background agent is running."""
-        agents = any(task.get("task_type") == _AGENT for task in self._said.background)
-        return self._said.result is not None and not agents
+        agents = any(task.get("task_type") == _AGENT for task in self.background)
+        return self.result is not None and not agents
 
     @property
     def waits(self) -> bool:
         """Whether a background command is running, whose end would start another turn."""
-        return bool(self._said.background)
-
-    def feed(self, data: bytes) -> bool:
-        """Process output of the client."""
-        return self._said.feed(data)
+        return bool(self.background)
 
     def verdict(self, exit_code: int) -> Finished:
         """The result of the last turn, by ``is_error``: ``subtype`` says success even after an API error."""
-        result = self._said.result
+        result = self.result
         if result is None or (exit_code != 0 and not self.settled):
             return self._no_result(exit_code)
         found = self._result(result)
@@ -150,18 +136,18 @@ class ClaudeOutput:
         return self._failed(result, exit_code, found)
 
     def _no_result(self, exit_code: int) -> Finished:
-        found = {"warnings": self._said.warnings}
+        found = {"warnings": self.warnings}
         if ended := ended_by_signal(exit_code):
             code, name = ended
             return failure(code, f"The client was ended by {name}.", exit_code=exit_code, result=found)
-        words = " · ".join(self._said.strays) or "no output"
+        words = " · ".join(self.strays) or "no output"
         message = f"The client exited with {exit_code} and no result: {words}"
         return failure("command_failed", message, exit_code=exit_code, result=found)
 
     def _failed(self, result: Event, exit_code: int, found: dict[str, object]) -> Finished:
         subtype, status = result.get("subtype"), result.get("api_error_status")
         errors = [str(error) for error in result.get("errors") or []]
-        words = one_line(self._said.final_text() or " · ".join(errors) or str(subtype))
+        words = one_line(self.final_text() or " · ".join(errors) or str(subtype))
         if subtype == "error_max_turns":
             message = f"The worker reached its limit of {self._limits.max_turns} turns."
             return failure("max_turns", message, exit_code=exit_code, result=found)
@@ -176,11 +162,11 @@ class ClaudeOutput:
     def _result(self, result: Event) -> dict[str, object]:
         denials = [str(denial.get("tool_name")) for denial in result.get("permission_denials") or []]
         return {
-            "text": self._said.final_text(),
-            "model": self._said.model,
+            "text": self.final_text(),
+            "model": self.model,
             "stop_reason": result.get("stop_reason"),
             "terminal_reason": result.get("terminal_reason"),
             "api_error_status": result.get("api_error_status"),
             "denied_tools": denials,
-            "warnings": self._said.warnings,
+            "warnings": self.warnings,
         }

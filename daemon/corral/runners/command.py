@@ -139,20 +139,12 @@ class CommandOutput:
 
 
 # Signals that a program raises itself; any other was sent by another process.
-_OWN_SIGNALS = frozenset(
-    {
-        signal.SIGABRT,
-        signal.SIGBUS,
-        signal.SIGFPE,
-        signal.SIGILL,
-        signal.SIGPIPE,
-        signal.SIGSEGV,
-        signal.SIGSYS,
-        signal.SIGTRAP,
-    }
-)
+_OWN_SIGNALS = (
+    signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGPIPE, signal.SIGSEGV, signal.SIGSYS,
+    signal.SIGTRAP,
+)  # fmt: skip
 # A shell exits with 128 + n if signal n ended its last command. Programs use other such codes for themselves.
-_TOLD_BY_SHELL = frozenset({128 + signal.SIGKILL, 128 + signal.SIGTERM})
+_TOLD_BY_SHELL = (128 + signal.SIGKILL, 128 + signal.SIGTERM)
 
 
 def ended_by_signal(exit_code: int) -> tuple[str, str] | None:

@@ -101,7 +101,7 @@ def _holds_lock(where: Project, pid: int) -> bool:
     except FileNotFoundError:
         return False
     except portalocker.AlreadyLocked:
-        return _announced_pid(where) in (pid, None)
+        return _announced(where).get("pid") in (pid, None)
     return False
 
 
@@ -117,11 +117,12 @@ def _runs(pid: int) -> bool:
         return not Path("/proc/self").exists()  # without /proc only the signal tells
 
 
-def _announced_pid(where: Project) -> int | None:
+def _announced(where: Project) -> dict[str, Any]:
+    """The content of ``daemon.json``; empty if it cannot be read."""
     try:
-        return int(json.loads(where.daemon_json.read_text(encoding="utf-8"))["pid"])
-    except (OSError, ValueError, KeyError):
-        return None
+        return dict(json.loads(where.daemon_json.read_text(encoding="utf-8")))
+    except (OSError, ValueError):
+        return {}
 
 
 @app.command()
@@ -154,10 +155,7 @@ def _running(health: dict[str, Any]) -> str:
 def _state(where: Project, health: dict[str, Any] | None) -> dict[str, Any]:
     if health is None:
         return {"running": False, "pid": None, "address": None, "version": __version__}
-    try:
-        said = json.loads(where.daemon_json.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        said = {}
+    said = _announced(where)
     return {
         "running": True,
         "pid": health["pid"],

@@ -10,13 +10,9 @@ import typer
 from corral.errors import InvalidInput, NotPermitted
 
 MARKS = (
-    "CORRAL_TASK_ID",
-    "CORRAL_SESSION_ID",
-    "CORRAL_MERGE_ID",
-    "CORRAL_VERIFICATION",
-    "CLAUDECODE",
+    "CORRAL_TASK_ID", "CORRAL_SESSION_ID", "CORRAL_MERGE_ID", "CORRAL_VERIFICATION", "CLAUDECODE",
     "CLAUDE_CODE_SESSION_ID",
-)
+)  # fmt: skip
 """Variables set in a worker, a verification or an agent session. A process of the same user can remove them."""
 
 
