@@ -84,7 +84,7 @@ def shown(value: Any) -> str:
 
 
 def message_of(item: Any) -> str:
-    """What the schema's check says of a value, one of the items of a pydantic error."""
+    """The reason in an item of a pydantic error, without its fixed prefixes."""
     return str(item["msg"]).removeprefix("Value error, ").removeprefix("Input ")
 
 

@@ -7,12 +7,11 @@ the client exits. If the daemon dies, the pipe closes too, and the client exits 
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from corral.errors import InvalidInput, RunnerUnavailable
-from corral.runners.command import ended_by_signal, environment_for
+from corral.errors import InvalidInput
+from corral.runners.command import ended_by_signal, environment_for, find_program
 from corral.runners.protocol import Assignment, Finished, Running, failure
 from corral.runners.stream import Event, Transcript, one_line, user_message
 from corral.runners.worker import Worker
@@ -64,14 +63,8 @@ class ClaudeRunner:
         return ClaudeWorker(assignment, argv, env, output, said=said, now=now, grace_s=self._stop_grace_s)
 
     def _client(self, path: str | None) -> str:
-        found = shutil.which(self._command, path=path)
-        if found is None:
-            raise RunnerUnavailable(
-                f"The Claude Code client {self._command!r} was not found.",
-                cause="It is not installed, or not on the PATH that the daemon was started with.",
-                remedy="Install Claude Code, set runners.claude.command to its path, or submit the task with --command.",
-            )
-        return found
+        remedy = "Install Claude Code, set runners.claude.command to its path, or submit the task with --command."
+        return find_program(self._command, path, what="Claude Code client", remedy=remedy)
 
 
 def arguments(assignment: Assignment) -> list[str]:

@@ -43,7 +43,7 @@ class CommandRunner:
             RunnerUnavailable: It is not on the PATH.
         """
         if program:
-            _find(program[0], self._environ.get("PATH"))
+            find_program(program[0], self._environ.get("PATH"))
 
     def start(self, assignment: Assignment, now: datetime) -> Running:
         """Start the command or the program; exit code 0 is success.
@@ -63,7 +63,7 @@ class CommandRunner:
             raise InvalidInput("The task has no prompt.", remedy="Submit it with --prompt.")
         name, *arguments = assignment.program
         said = f"{assignment.briefing}\n\n{assignment.prompt}\n"
-        return [_find(name, env.get("PATH")), *arguments], said.encode()
+        return [find_program(name, env.get("PATH")), *arguments], said.encode()
 
 
 def _shell(assignment: Assignment) -> list[str]:
@@ -72,13 +72,14 @@ def _shell(assignment: Assignment) -> list[str]:
     return ["/bin/sh", "-c", assignment.command]
 
 
-def _find(program: str, path: str | None) -> str:
+def find_program(program: str, path: str | None, *, what: str = "program", remedy: str = "") -> str:
+    """The path of a program; raises RunnerUnavailable if it is not on the PATH."""
     found = shutil.which(program, path=path)
     if found is None:
         raise RunnerUnavailable(
-            f"The program {program!r} was not found.",
+            f"The {what} {program!r} was not found.",
             cause="It is not installed, or not on the PATH that the daemon was started with.",
-            remedy=f"Install {program}, or choose another agent for the task.",
+            remedy=remedy or f"Install {program}, or choose another agent for the task.",
         )
     return found
 
