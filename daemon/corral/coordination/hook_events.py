@@ -92,19 +92,18 @@ def read(name: str, payload: Mapping[str, Any], now: datetime) -> HookEvent:
         InvalidInput: It names no session, or one that cannot be.
     """
     session = check_session_id(_text(payload, "session_id"))
-    tool_input = payload.get("tool_input")
-    tool_input = tool_input if isinstance(tool_input, Mapping) else {}
-    origin = payload.get("_hook")
-    origin = origin if isinstance(origin, Mapping) else {}
+    given = (payload.get("tool_input"), payload.get("_hook"))
+    tool_input, origin = (part if isinstance(part, Mapping) else {} for part in given)
     agent = _text(payload, "agent_id") and check_session_id(_text(payload, "agent_id"))
     pid = origin.get("pid")
+    path = _text(tool_input, "file_path") or _text(tool_input, "notebook_path")
     return HookEvent(
         name=name,
         actor=agent or session,
         parent=session if agent else None,
         cwd=_text(payload, "cwd"),
         tool=_text(payload, "tool_name"),
-        path=_path(_text(tool_input, "file_path") or _text(tool_input, "notebook_path")),
+        path=path if len(path) <= MAX_PATH_BYTES else "",
         command=_text(tool_input, "command")[:_LONGEST_COMMAND],
         use_id=_text(payload, "tool_use_id"),
         agent_type=_text(payload, "agent_type"),
@@ -129,10 +128,6 @@ def read(name: str, payload: Mapping[str, Any], now: datetime) -> HookEvent:
 def _text(mapping: Mapping[str, Any], key: str) -> str:
     value = mapping.get(key)
     return value if isinstance(value, str) else ""
-
-
-def _path(text: str) -> str:
-    return text if len(text) <= MAX_PATH_BYTES else ""
 
 
 def _instant(given: object) -> datetime | None:
@@ -162,15 +157,10 @@ def denial(reason: str) -> dict[str, Any]:
 
 _TAKES_CONTEXT = frozenset(
     {
-        "SessionStart",
-        "UserPromptSubmit",
-        "PreToolUse",
-        "PostToolUse",
-        "PostToolUseFailure",
-        "PostToolBatch",
+        "SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "PostToolUseFailure", "PostToolBatch",
         "SubagentStart",
     }
-)
+)  # fmt: skip
 
 
 def hold(reason: str) -> dict[str, Any]:

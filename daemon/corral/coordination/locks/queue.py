@@ -114,7 +114,7 @@ def find_deadlock(first: str, blockers: Callable[[str], Sequence[Payload]]) -> l
     """The obstacles by which a session waits for itself, one for each session on the way round; empty if it does not.
 
     Args:
-        obstacles: The blockers of a session (``session_id``: their owner); asked once for each session.
+        blockers: Those of a session (``session_id``: their owner); asked once for each session.
     """
     ways: list[list[Payload]] = [[]]
     seen = {first}

@@ -20,7 +20,7 @@ from corral.errors import Conflict, InvalidInput, LimitReached, NotFound
 from corral.models.events import EventKind
 from corral.models.identifiers import check_session_id, new_id
 from corral.models.instants import after, iso
-from corral.models.payload import Payload
+from corral.models.payload import Payload, picked
 from corral.models.states import SessionStatus
 from corral.store import events
 from corral.store.rows import Columns
@@ -294,15 +294,7 @@ def wire(row: SessionRow) -> Payload:
         "agent_type": row["agent_type"],
         "status": session_rows.shown_status(row),
         "current_task": row["current_task"],
-        "task_id": row["task_id"],
-        "worktree": row["worktree"],
-        "branch": row["branch"],
-        "capabilities": row["capabilities"],
-        "waiting_for": row["waiting_for"],
+        **picked(row, ("task_id", "worktree", "branch", "capabilities", "waiting_for")),
         "unguarded": row["unguarded_since_at"] is not None,
-        "parent_session_id": row["parent_session_id"],
-        "started_at": row["started_at"],
-        "last_heartbeat": row["last_heartbeat"],
-        "ended_at": row["ended_at"],
-        "end_reason": row["end_reason"],
+        **picked(row, ("parent_session_id", "started_at", "last_heartbeat", "ended_at", "end_reason")),
     }

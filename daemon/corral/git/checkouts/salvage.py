@@ -184,17 +184,11 @@ def listing(repo: Git, name: str | None = None) -> list[Salvage]:
     )
     rows = [line.split("\0", 4) for line in text.splitlines()]
     files = _files(repo, [(sha, parents.split(" ")[0]) for _, sha, _, parents, _ in rows])
-    return [
-        Salvage(
-            ref.removeprefix(PREFIX).partition("/")[0],
-            ref,
-            sha,
-            datetime.fromtimestamp(int(when), UTC),
-            subject,
-            files[sha],
-        )
-        for ref, sha, when, _, subject in rows
-    ]
+    found = []
+    for ref, sha, when, _, subject in rows:
+        at, worktree = datetime.fromtimestamp(int(when), UTC), ref.removeprefix(PREFIX).partition("/")[0]
+        found.append(Salvage(worktree, ref, sha, at, subject, files[sha]))
+    return found
 
 
 def restore(repo: Git, ref: str, into: Path, branch: str, remake: worktrees.Remake = Path.mkdir) -> None:

@@ -320,18 +320,24 @@ def open_repository(common_dir: Path) -> Git:
     return Git(common_dir)
 
 
+def pointed_to(dot_git: Path) -> Path:
+    """The git directory that a ``.git`` is, or names."""
+    if dot_git.is_dir():
+        return dot_git
+    text = dot_git.read_text(errors="surrogateescape").removeprefix("gitdir: ").rstrip("\n")
+    return Path(os.path.normpath(dot_git.parent / text))
+
+
 def open_checkout(path: Path) -> Git:
     """A checkout by its top folder (of the main worktree or a linked one); files are read, git is not run.
 
     Raises:
         NotAProject: ``path`` is not the top of a checkout.
     """
-    dot_git = path / ".git"
     try:
-        text = "" if dot_git.is_dir() else dot_git.read_text(errors="surrogateescape")
+        git_dir = pointed_to(path / ".git")
     except OSError as error:
         raise NotAProject(f"{path} is not the top of a git checkout.") from error
-    git_dir = dot_git if not text else Path(os.path.normpath(path / text.removeprefix("gitdir: ").rstrip("\n")))
     if not (git_dir / "HEAD").exists():
         raise NotAProject(
             f"{path} has lost its git directory.",

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 
-from corral.git.process.command import Git
+from corral.git.process.command import Git, pointed_to
 
 INDEX_WRITERS = frozenset(
     {
@@ -78,14 +78,11 @@ def wait(processes: Sequence[psutil.Process], timeout_s: float) -> list[psutil.P
     Takes no exit status: another thread may wait for one of them.
     """
     if not hasattr(os, "pidfd_open"):
-        others = [process for process in processes if process.pid not in _children()]
+        children = {child.pid for child in psutil.Process().children()}
+        others = [process for process in processes if process.pid not in children]
         return psutil.wait_procs(others, timeout=timeout_s)[1] if others else []
     deadline = time.monotonic() + timeout_s  # a property of the running processes, as in `process`
     return [process for process in processes if not _ended(process, deadline - time.monotonic())]
-
-
-def _children() -> set[int]:
-    return {child.pid for child in psutil.Process().children()}
 
 
 def _ended(process: psutil.Process, timeout_s: float) -> bool:
@@ -157,20 +154,13 @@ def _git_dir(process: psutil.Process, words: Sequence[str]) -> Path | None:
     here = Path(process.cwd())
     named = _option(words, "--git-dir") or process.environ().get("GIT_DIR")
     if named:
-        return _pointed_to(here / named)
+        return pointed_to(here / named)
     for folder in (here, *here.parents):
         if (folder / ".git").exists():
-            return _pointed_to(folder / ".git")
+            return pointed_to(folder / ".git")
         if (folder / "HEAD").is_file() and (folder / "objects").is_dir():
             return folder
     return None
-
-
-def _pointed_to(dot_git: Path) -> Path:
-    if dot_git.is_dir():
-        return dot_git
-    text = dot_git.read_text(errors="surrogateescape").removeprefix("gitdir: ").rstrip("\n")
-    return Path(os.path.normpath(dot_git.parent / text))
 
 
 def _option(words: Sequence[str], name: str) -> str | None:

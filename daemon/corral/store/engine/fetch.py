@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, TypeVar, cast
 
 from sqlalchemy import Connection, Executable, Select
@@ -13,25 +13,24 @@ from sqlalchemy import Connection, Executable, Select
 R = TypeVar("R")
 
 
-def fetch_all(conn: Connection, query: Executable, kind: type[R], given: Mapping[str, Any] | None = None) -> list[R]:
+def fetch_all(conn: Connection, query: Executable, kind: type[R]) -> list[R]:
     """Run a statement; every row that it returns.
 
     Args:
         kind: The type of its rows (:mod:`corral.store.rows`).
-        given: Its parameters.
     """
-    return list(fetch_each(conn, query, kind, given))
+    return list(fetch_each(conn, query, kind))
 
 
-def fetch_first(conn: Connection, query: Executable, kind: type[R], given: Mapping[str, Any] | None = None) -> R | None:
+def fetch_first(conn: Connection, query: Executable, kind: type[R]) -> R | None:
     """Run a statement; the first of its rows, or None."""
-    row = conn.execute(query, given).mappings().first()
+    row = conn.execute(query).mappings().first()
     return cast("R", dict(row)) if row else None
 
 
-def fetch_one(conn: Connection, query: Executable, kind: type[R], given: Mapping[str, Any] | None = None) -> R:
+def fetch_one(conn: Connection, query: Executable, kind: type[R]) -> R:
     """Run a statement; its only row."""
-    return cast("R", dict(conn.execute(query, given).mappings().one()))
+    return cast("R", dict(conn.execute(query).mappings().one()))
 
 
 def has_any(conn: Connection, query: Select[Any]) -> bool:
@@ -39,9 +38,7 @@ def has_any(conn: Connection, query: Select[Any]) -> bool:
     return conn.execute(query.limit(1)).first() is not None
 
 
-def fetch_each(
-    conn: Connection, query: Executable, kind: type[R], given: Mapping[str, Any] | None = None
-) -> Iterator[R]:
+def fetch_each(conn: Connection, query: Executable, kind: type[R]) -> Iterator[R]:
     """Run a statement; its rows as they are asked for."""
-    found: Iterator[Any] = map(dict, conn.execute(query, given).mappings())
+    found: Iterator[Any] = map(dict, conn.execute(query).mappings())
     return found
