@@ -14,6 +14,7 @@ from corral.app.runtime.services import Services
 from corral.config.paths import Project, find_checkout
 from corral.coordination.locks import table as lock_table
 from corral.coordination.locks.keys import LockKey, parse_key, reach
+from corral.coordination.locks.waits import LockRequest
 from corral.errors import InvalidInput
 from corral.models.payload import Payload
 from corral.store.rows.sessions import LockRow
@@ -65,18 +66,9 @@ def told(name: str, rows: Sequence[LockRow]) -> list[Payload]:
     return [lock_table.wire({**row, "agent_name": name}) for row in rows]
 
 
-def reserve_each(
-    conn: Connection,
-    keys: Sequence[LockKey],
-    me: Speaker,
-    now: datetime,
-    *,
-    ttl_s: float,
-    exclusive: bool,
-    reason: str | None,
-) -> dict[str, list[Payload]]:
-    """Reserve each key that is free: ``{locks, conflicts}``."""
+def reserve_each(conn: Connection, wanted: LockRequest, me: Speaker, now: datetime) -> dict[str, list[Payload]]:
+    """Reserve each of the keys that is free: ``{locks, conflicts}``."""
     taken, refused = lock_table.acquire_each(
-        conn, keys, me.holder, now, ttl_s=ttl_s, exclusive=exclusive, reason=reason
+        conn, wanted.keys, me.holder, now, ttl_s=wanted.ttl_s, exclusive=wanted.exclusive, reason=wanted.reason
     )
     return {"locks": told(me.name, taken), "conflicts": [row for found in refused.values() for row in found]}

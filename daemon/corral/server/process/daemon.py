@@ -121,7 +121,6 @@ async def _run(instance: Instance, parts: Assembly, ready: Callable[[], None]) -
         timeout_graceful_shutdown=2,
     )
     server = uvicorn.Server(config)
-    server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
     serving = loop.create_task(server._serve(door.sockets))  # the daemon's own handlers keep the signals
     while not server.started and not serving.done():
         await asyncio.sleep(0.005)

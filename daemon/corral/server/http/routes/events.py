@@ -27,13 +27,7 @@ _Id = Annotated[int, Field(ge=0, le=2**63 - 1)]
 _STREAM: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "Server-sent events, for as long as both sides want; `id` is the `event_id`.",
-        "content": {
-            "text/event-stream": {
-                "schema": {"type": "string"},
-                "example": 'id: 42\ndata: {"event_id": 42, "at": "2026-03-01T12:00:00.000Z", "kind": "task.completed", '
-                '"task_id": "0b6ff4a2-…", "session_id": null, "merge_id": null, "data": {}}\n\n',
-            }
-        },
+        "content": {"text/event-stream": {"schema": {"type": "string"}}},
     }
 }
 

@@ -117,10 +117,7 @@ async def acquire(services: Services, request: Request, wanted: Acquisition) -> 
     if wanted.wait_s:
         raise InvalidInput("One waits for all or nothing.", remedy="Leave out `each`, or `wait_s`.")
     now = services.now()
-    ttl_s, exclusive, reason = lock_request.ttl_s, lock_request.exclusive, lock_request.reason
-    held = await actor.write_as(
-        lambda conn, me: reserve_each(conn, lock_request.keys, me, now, ttl_s=ttl_s, exclusive=exclusive, reason=reason)
-    )
+    held = await actor.write_as(lambda conn, me: reserve_each(conn, lock_request, me, now))
     if not held["conflicts"]:
         del held["conflicts"]
     return {"success": "conflicts" not in held, **held}

@@ -14,7 +14,7 @@ from corral.app.pages import SHOWN_BYTES, page
 from corral.app.projects import project_of
 from corral.app.runtime.services import Services
 from corral.coordination.locks import table as lock_table
-from corral.coordination.locks.keys import LockKey
+from corral.coordination.locks.waits import LockRequest
 from corral.coordination.mail import mailbox, mailing, threads
 from corral.coordination.mail.addresses import Identity
 from corral.coordination.sessions import registry as session_registry
@@ -112,11 +112,12 @@ class Cycled(Reserved):
 @router.post("/start-session", status_code=201)
 async def start_session(services: Services, said: Beginning) -> Started:
     """Begin: a session and its name, the files that it reserves, its mail."""
-    now, keys = services.now(), parse(services, said.paths)
+    now = services.now()
+    wanted = LockRequest(tuple(parse(services, said.paths)), said.ttl_s, reason=said.reason or None)
 
     def begin(conn: Connection) -> tuple[str, Payload]:
         me = _enter(conn, said, now)
-        held = _reserve(conn, keys, me, said, now) if keys else {"locks": [], "conflicts": []}
+        held = reserve_each(conn, wanted, me, now) if wanted.keys else {"locks": [], "conflicts": []}
         return me.holder.session_id, held
 
     who, held = await services.store.write(begin)
@@ -145,12 +146,13 @@ async def prepare_thread(services: Services, said: Joining) -> Joined:
 @router.post("/reservation-cycle")
 async def reservation_cycle(services: Services, said: Cycle) -> Cycled:
     """Reserve paths, each that is free; with ``auto_release`` give up again at once what the session did not hold before."""
-    keys = parse(services, said.paths)
+    keys = tuple(parse(services, said.paths))
+    wanted = LockRequest(keys, said.ttl_s, said.exclusive, said.reason or None)
 
     def turn(conn: Connection, _me: Identity, now: datetime) -> Payload:
         me = speaker(conn, said.session_id, now)
         before = {row["lock_id"] for row in lock_rows.listing(conn, iso(now), [me.holder.session_id])}
-        held = _reserve(conn, keys, me, said, now, exclusive=said.exclusive)
+        held = reserve_each(conn, wanted, me, now)
         ids = [lock["lock_id"] for lock in held["locks"] if lock["lock_id"] not in before]
         gone = lock_table.release(conn, (), me.holder, now, lock_ids=ids) if said.auto_release and ids else []
         return {**held, "released": [row["file_path"] for row in gone] if said.auto_release else None}
@@ -166,12 +168,6 @@ def _enter(conn: Connection, said: Entering, now: datetime) -> Speaker:
     me = speaker(conn, known, now)
     give_name(conn, known, me.name, said, now)
     return me
-
-
-def _reserve(
-    conn: Connection, keys: list[LockKey], me: Speaker, said: Reserving, now: datetime, *, exclusive: bool = True
-) -> Payload:
-    return reserve_each(conn, keys, me, now, ttl_s=said.ttl_s, exclusive=exclusive, reason=said.reason or None)
 
 
 async def _begun(services: Services, session_id: str, limit: int) -> Payload:
