@@ -139,17 +139,15 @@ def approve(conn: Connection, merge_id: str, head_sha: str, paths: list[str], no
     """
     merge = merges.get(conn, merge_id)
     row = merges.approve(conn, merge["merge_id"], head_sha, now)
-    if row is None:
-        is_open = merge["state"] in OPEN_MERGES
+    if row is None and merge["state"] in OPEN_MERGES:
         raise Conflict(
-            f"Merge request {merge['merge_id']} has another head than the one that was seen."
-            if is_open
-            else f"Merge request {merge['merge_id']} is {merge['state']}: there is nothing to approve.",
-            cause=f"Its head is {merge['head_sha'][:12]}." if is_open else "It has ended.",
-            remedy=f"Look at it again: `corral merge approve {merge['merge_id'][:8]}`."
-            if is_open
-            else "Nothing to do.",
+            f"Merge request {merge['merge_id']} has another head than the one that was seen.",
+            cause=f"Its head is {merge['head_sha'][:12]}.",
+            remedy=f"Look at it again: `corral merge approve {merge['merge_id'][:8]}`.",
         )
+    if row is None:
+        said = f"Merge request {merge['merge_id']} is {merge['state']}: there is nothing to approve."
+        raise Conflict(said, cause="It has ended.", remedy="Nothing to do.")
     approved = EventKind.MERGE_APPROVED({"head_sha": head_sha, "paths": paths[:MOST_NAMED]})
     events.record(conn, now, approved, task_id=row["task_id"], merge_id=row["merge_id"])
     return row

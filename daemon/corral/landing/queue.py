@@ -196,9 +196,7 @@ class Queue:
             reopened = self._db.write(lambda conn, i=merge_id, h=head: merges.reopen(conn, i, h, now))  # type: ignore[misc]
             if reopened is not None:
                 landing = self._verify_settings(refs.branch_ref(row["target"]))
-                self._already_there(
-                    repo, reopened, verification_receipts.fingerprint(landing, self._settings().worktrees), now
-                )
+                self._already_there(repo, reopened, self._fingerprint(landing), now)
                 self._nudge()
         return [now + LOOK_AGAIN] if others else []
 
@@ -239,6 +237,9 @@ class Queue:
             blocked_by = blocked_by or self._db.read(lambda conn, m=merge: merges.get(conn, m["merge_id"]))  # type: ignore[misc]
         return _Next.BLOCKED if blocked_by is not None or passed else None
 
+    def _fingerprint(self, landing: Landing) -> str:
+        return verification_receipts.fingerprint(landing, self._settings().worktrees)
+
     def _to_try(self, target: str, now: datetime, *, paused: bool) -> list[MergeRow]:
         if paused:
             return pauses.in_order_of_tries(self._db.read(lambda conn: merges.open_of(conn, target)))
@@ -262,7 +263,7 @@ class Queue:
             self._hold(merge, f"{merge['target']} cannot be moved: {blame.describe(error)}", now)
             return self._stand_aside(merge, now)
         landing = self._verify_settings(refs.branch_ref(merge["target"]))
-        fingerprint = verification_receipts.fingerprint(landing, self._settings().worktrees)
+        fingerprint = self._fingerprint(landing)
         waits = approval.missing(repo, landing, merge, tip)
         if not waits and (merge["candidate_sha"] is None or merge["tip_sha"] != tip):
             built = self._build(repo, merge, tip, fingerprint, now)
@@ -309,11 +310,8 @@ class Queue:
         crash_point("queue.candidate_built")
         candidates.hold(repo, merge_id, built.sha)
         crash_point("queue.candidate_held")
-        row = self._db.write(
-            lambda conn: merges.built(
-                conn, merge_id, candidate_sha=built.sha, candidate_tree=built.tree, tip_sha=tip, now=now
-            )
-        )
+        made = {"candidate_sha": built.sha, "candidate_tree": built.tree, "tip_sha": tip}
+        row = self._db.write(lambda conn: merges.built(conn, merge_id, **made, now=now))
         crash_point("queue.candidate_stored")
         return row if row is not None else _Next.AGAIN
 
@@ -356,10 +354,8 @@ class Queue:
     # -- outcomes -------------------------------------------------------------------------------------------------
 
     def _land(self, repo: Git, merge: MergeRow, receipt: ReceiptRow, now: datetime) -> _Next:
-        rest_s = self._settings().landing.rest_s
-        state = land.land(
-            self._db, repo, merge, receipt["receipt_id"], rest_s=rest_s, on_settled=self._on_settled, now=now
-        )
+        rest_s, receipt_id = self._settings().landing.rest_s, receipt["receipt_id"]
+        state = land.land(self._db, repo, merge, receipt_id, rest_s=rest_s, on_settled=self._on_settled, now=now)
         if state is MergeState.LANDED:
             self._db.write(lambda conn: pauses.record_verdict(conn, merge["target"], now))
         return self._stand_aside(merge, now) if state is MergeState.HELD else _Next.AGAIN

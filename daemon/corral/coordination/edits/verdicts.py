@@ -145,10 +145,8 @@ def refuse_danger(
     events.record(conn, iso(now), denied, session_id=holder.session_id)
     saved = f" The state was saved as {salvage_ref} to be safe." if salvage_ref else ""
     return Verdict(
-        denial=(
-            f"`{danger.kind}` would touch work of {', '.join(names)} in this checkout ({shown}). "
-            f"The command was not run.{saved} Instead: {danger.alternative}"
-        )
+        f"`{danger.kind}` would touch work of {', '.join(names)} in this checkout ({shown}). "
+        f"The command was not run.{saved} Instead: {danger.alternative}"
     )
 
 

@@ -66,12 +66,13 @@ def register(conn: Connection, feature: Registration, session_id: str, now: date
     _check(feature.feature_id, feature.claims)
     for name in ("title", "branch_name", "metadata"):
         _check_text(name, getattr(feature, name))
+    registrant = sessions.get(conn, session_id)
     known = feature_rows.get(conn, feature.feature_id)
     goes_on = known is not None and known["status"] == FeatureStatus.ACTIVE
     described = {
         "title": feature.title,
         "status": FeatureStatus.ACTIVE,
-        "registered_by": _name_of(conn, session_id),
+        "registered_by": registrant["agent_name"] if registrant else None,
         "branch": feature.branch_name,
         "data": {"merge_priority": feature.merge_priority, "metadata": feature.metadata},
         "created_at": known["created_at"] if known and goes_on else iso(now),
@@ -198,11 +199,6 @@ def _own(conn: Connection, feature_id: str | None) -> list[LockKey]:
 
 def _key(row: FeatureClaimRow) -> LockKey:
     return LockKey(row["claim"], row["match_key"], bool(row["is_pattern"]))
-
-
-def _name_of(conn: Connection, session_id: str) -> str | None:
-    row = sessions.get(conn, session_id)
-    return row["agent_name"] if row else None
 
 
 def _check(feature_id: str, claims: Sequence[LockKey]) -> None:

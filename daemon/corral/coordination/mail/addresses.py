@@ -207,9 +207,8 @@ def freed(conn: Connection, name: str, session_id: str) -> list[SessionRow]:
             )
     for row in before:
         if row["agent_name"].lower() == name.lower():
-            former = next(
-                past for past in map(f"{name}.{{}}".format, itertools.count(1)) if not name_rows.holders(conn, past)
-            )
+            numbered = (f"{name}.{number}" for number in itertools.count(1))
+            former = next(past for past in numbered if not name_rows.holders(conn, past))
             session_rows.change(conn, row["session_id"], {"agent_name": former})
     return before
 
@@ -239,10 +238,10 @@ def recipients(
         for row in meant or ():
             # An agent's mailbox that no session holds waits for the next one.
             status = SessionStatus.IDLE if row["agent_type"] == agent_mailboxes.SEAT else row["status"]
-            found.setdefault(
-                row["session_id"],
-                {"session_id": row["session_id"], "name": row["called"], "role": role.value, "status": status},
-            )
+            who: Addressee = {
+                "session_id": row["session_id"], "name": row["called"], "role": role.value, "status": status,
+            }  # fmt: skip
+            found.setdefault(row["session_id"], who)
     if unknown:
         raise _not_found(conn, unknown)
     if not found:

@@ -96,9 +96,8 @@ def remember(conn: Connection, session: SessionRow, told: Memory, now: datetime)
     digest = hashlib.sha256("\0".join((name, told.event_type, " ".join(told.summary.split()))).encode()).hexdigest()
     twin = memory_rows.recent_twin(conn, digest, iso(now - timedelta(seconds=SAME_FOR_S)))
     if twin is not None:
-        return _stored(
-            conn, memory_rows.tell_again(conn, twin["memory_id"], _merged(twin, told, now)), session, now
-        ), False
+        again = memory_rows.tell_again(conn, twin["memory_id"], _merged(twin, told, now))
+        return _stored(conn, again, session, now), False
     values = {
         **vars(told),
         "memory_id": new_id(),
@@ -166,9 +165,8 @@ def _shares(conn: Connection, query: str) -> dict[int, float]:
     words = sorted(dict.fromkeys(_WORD.findall(query.lower())), key=len, reverse=True)[:MAX_WORDS]
     found = Counter(seq for word in words for seq in memory_rows.with_words(conn, word))
     # A memory with all of them may be older than the newest with one.
-    found.update(
-        {seq: len(words) - found[seq] for seq in memory_rows.with_words(conn, " ".join(words))} if words[1:] else {}
-    )
+    for seq in memory_rows.with_words(conn, " ".join(words)) if words[1:] else ():
+        found[seq] = len(words)
     best = heapq.nlargest(memory_rows.LOOKED_AT, ((count, seq) for seq, count in found.items()))
     return {seq: count / len(words) for count, seq in best}
 

@@ -153,9 +153,8 @@ class Verification:
 
     def _look(self, now: datetime) -> Verdict | None:
         if self._process is None:
-            return self._verdict(
-                now, ReceiptStatus.ERROR, None, f"`{self._command}` could not be started: {self._trouble}"
-            )
+            said = f"`{self._command}` could not be started: {self._trouble}"
+            return self._verdict(now, ReceiptStatus.ERROR, None, said)
         code = self._process.poll()
         self._read()
         if code is None:
@@ -163,9 +162,8 @@ class Verification:
             if over is None:
                 return None
             self.stop()
-            return self._verdict(
-                now, ReceiptStatus.ERROR, None, f"`{self._command}` {over} and was ended.", suspect=True
-            )
+            said = f"`{self._command}` {over} and was ended."
+            return self._verdict(now, ReceiptStatus.ERROR, None, said, suspect=True)
         end_marked(self._marks, self._process.pid)
         failure = self._judge(code)
         if failure is not None:

@@ -22,6 +22,11 @@ DRIVER_ERRORS = (DBAPIError, sqlite3.DatabaseError)
 CACHE_KIB = 16 * 1024
 """Size of the writer's page cache. A reader's pages are void after every write."""
 
+_EVERY = ("synchronous=FULL", "foreign_keys=ON", "wal_autocheckpoint=0", "temp_store=MEMORY")
+"""The last is for what a savepoint may have to undo."""
+_WRITER = ("journal_mode=WAL", f"cache_size={-CACHE_KIB}", *_EVERY)
+_READER = (*_EVERY, "query_only=ON")
+
 DAMAGE = ("malformed", "not a database", "no such table")
 """SQLite's errors for a damaged file: a wrong page, a wrong header, a file that was emptied."""
 
@@ -92,15 +97,8 @@ def open_engine(path: Path, *, read_only: bool, size: int) -> Engine:
     def _on_connect(dbapi_connection: Any, _record: Any) -> None:
         try:
             cursor = dbapi_connection.cursor()
-            if not read_only:
-                cursor.execute("PRAGMA journal_mode=WAL")
-                cursor.execute(f"PRAGMA cache_size={-CACHE_KIB}")
-            cursor.execute("PRAGMA synchronous=FULL")
-            cursor.execute("PRAGMA foreign_keys=ON")
-            cursor.execute("PRAGMA wal_autocheckpoint=0")
-            cursor.execute("PRAGMA temp_store=MEMORY")  # what a savepoint may have to undo
-            if read_only:
-                cursor.execute("PRAGMA query_only=ON")
+            for pragma in _READER if read_only else _WRITER:
+                cursor.execute(f"PRAGMA {pragma}")
             cursor.close()
         except sqlite3.Error:
             dbapi_connection.close()

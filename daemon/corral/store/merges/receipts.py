@@ -61,14 +61,6 @@ def get(conn: Connection, receipt_id: str | None) -> ReceiptRow | None:
 
 def latest(conn: Connection, tree: str, fingerprint: str, *statuses: ReceiptStatus) -> ReceiptRow | None:
     """The newest receipt for exactly this tree and these commands, of one of the statuses."""
-    query = (
-        select(receipts)
-        .where(
-            receipts.c.tree == tree,
-            receipts.c.fingerprint == fingerprint,
-            receipts.c.status.in_([status.value for status in statuses]),
-        )
-        .order_by(receipts.c.created_at.desc())
-        .limit(1)
-    )
+    proven = (receipts.c.tree == tree, receipts.c.fingerprint == fingerprint, receipts.c.status.in_(statuses))
+    query = select(receipts).where(*proven).order_by(receipts.c.created_at.desc()).limit(1)
     return fetch_first(conn, query, ReceiptRow)

@@ -12,6 +12,8 @@ from corral.store.engine.fetch import fetch_all, fetch_each, fetch_first, fetch_
 from corral.store.rows.records import FeatureClaimRow, FeatureRow, NewFeatureClaim
 from corral.store.schema_coordination import feature_claims, features
 
+_ACTIVE = features.c.status == FeatureStatus.ACTIVE
+
 
 def get(conn: Connection, feature_id: str) -> FeatureRow | None:
     """One feature, whether active or not."""
@@ -20,11 +22,7 @@ def get(conn: Connection, feature_id: str) -> FeatureRow | None:
 
 def active(conn: Connection) -> list[FeatureRow]:
     """The features whose claims count, oldest first."""
-    query = (
-        select(features)
-        .where(features.c.status == FeatureStatus.ACTIVE)
-        .order_by(features.c.created_at, features.c.feature_id)
-    )
+    query = select(features).where(_ACTIVE).order_by(features.c.created_at, features.c.feature_id)
     return fetch_all(conn, query, FeatureRow)
 
 
@@ -41,13 +39,9 @@ def change(conn: Connection, feature_id: str, values: Mapping[str, Any]) -> Feat
 
 def end(conn: Connection, feature_id: str, status: str, at: str) -> FeatureRow | None:
     """Let a feature's claims count no more; None: it was not active."""
-    query = (
-        update(features)
-        .where(features.c.feature_id == feature_id, features.c.status == FeatureStatus.ACTIVE)
-        .values(status=status, updated_at=at, ended_at=at)
-        .returning(features)
-    )
-    return fetch_first(conn, query, FeatureRow)
+    query = update(features).where(features.c.feature_id == feature_id, _ACTIVE)
+    ended = query.values(status=status, updated_at=at, ended_at=at).returning(features)
+    return fetch_first(conn, ended, FeatureRow)
 
 
 def replace_claims(conn: Connection, feature_id: str, claims: Sequence[NewFeatureClaim]) -> None:
@@ -67,7 +61,7 @@ def active_claims(conn: Connection) -> dict[str, list[FeatureClaimRow]]:
     query = (
         select(feature_claims)
         .join(features, features.c.feature_id == feature_claims.c.feature_id)
-        .where(features.c.status == FeatureStatus.ACTIVE)
+        .where(_ACTIVE)
         .order_by(features.c.created_at, feature_claims.c.feature_id, feature_claims.c.claim)
     )
     found: dict[str, list[FeatureClaimRow]] = {}

@@ -183,10 +183,7 @@ def named(
     """Live locks on one of the keys or with one of the ids, with what is known of their holders."""
     query = (
         _WITH_HOLDER.add_columns(
-            agent_sessions.c.status,
-            agent_sessions.c.last_heartbeat,
-            agent_sessions.c.worktree,
-            agent_sessions.c.cwd,
+            agent_sessions.c.status, agent_sessions.c.last_heartbeat, agent_sessions.c.worktree, agent_sessions.c.cwd
         )
         .where(file_locks.c.expires_at > now)
         .where(or_(file_locks.c.match_key.in_(list(match_keys)), file_locks.c.lock_id.in_(list(lock_ids))))
@@ -214,11 +211,8 @@ def others_in_checkout(conn: Connection, checkout: str, session_ids: Sequence[st
 
 def release(conn: Connection, session_id: str, match_keys: Iterable[str]) -> list[LockRow]:
     """Give up a session's locks on the given keys, in whatever checkout; returns what was released."""
-    return [
-        row
-        for match_key in match_keys
-        for row in _RELEASE.all(conn, {"session_id": session_id, "match_key": match_key})
-    ]
+    asked = ({"session_id": session_id, "match_key": match_key} for match_key in match_keys)
+    return [row for given in asked for row in _RELEASE.all(conn, given)]
 
 
 def release_these(conn: Connection, lock_ids: Sequence[str]) -> list[LockRow]:
@@ -243,10 +237,8 @@ def inherit(conn: Connection, session_id: str, heir: str, checkout: str) -> None
 
 def shorten(conn: Connection, session_id: str, until: str) -> None:
     """Let a session's automatic locks expire no later than at an instant."""
-    mine = and_(
-        file_locks.c.session_id == session_id, file_locks.c.automatic.is_(True), file_locks.c.expires_at > until
-    )
-    conn.execute(update(file_locks).where(mine).values(expires_at=until))
+    mine = and_(file_locks.c.session_id == session_id, file_locks.c.automatic.is_(True))
+    conn.execute(update(file_locks).where(mine, file_locks.c.expires_at > until).values(expires_at=until))
 
 
 def expire(conn: Connection, now: str) -> list[LockRow]:

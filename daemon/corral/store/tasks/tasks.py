@@ -25,6 +25,9 @@ _FIRST_PAGE, _PAGE = 4, 64
 """Rows that are read at once: as a rule one of the first is taken."""
 
 _BY_ID = Prepared[TaskRow](attempts.TASK_ROWS.where(tasks.c.task_id == bindparam("which")))
+_PENDING = tasks.c.status == TaskStatus.PENDING
+_EXECUTED = tasks.c.runner.is_not(None)
+"""Of a task: a runner executes it; the others are offered to sessions."""
 _FIRST, _LAST = (select(end(tasks.c.seq)).scalar_subquery() for end in (func.min, func.max))
 _SPAN = Prepared[StateCount](select((_LAST - _FIRST + 1).label("number")))
 _IN_STATE = Prepared[StateCount](
@@ -114,8 +117,8 @@ def listing(
 
 def in_status(conn: Connection, *statuses: str, offered: bool = False) -> list[TaskRow]:
     """Whole rows of the tasks in these states, oldest first: those that a runner executes, or that sessions claim."""
-    runner = tasks.c.runner.is_(None) if offered else tasks.c.runner.is_not(None)
-    query = attempts.TASK_ROWS.where(tasks.c.status.in_(statuses), runner).order_by(tasks.c.seq)
+    whose = ~_EXECUTED if offered else _EXECUTED
+    query = attempts.TASK_ROWS.where(tasks.c.status.in_(statuses), whose).order_by(tasks.c.seq)
     return fetch_all(conn, query, TaskRow)
 
 
@@ -181,10 +184,9 @@ def ready(
 
 @lru_cache(maxsize=64)
 def _readiness(one_level: bool, offered: bool, task_types: tuple[str, ...], unsuspected: bool) -> Prepared[ReadyTask]:
-    executed = tasks.c.runner.is_not(None)
     query = select(*columns_of(tasks, ReadyTask)).where(
-        tasks.c.status == TaskStatus.PENDING,
-        ~executed if offered else executed,
+        _PENDING,
+        ~_EXECUTED if offered else _EXECUTED,
         or_(tasks.c.not_before_at.is_(None), tasks.c.not_before_at <= bindparam("now")),
     )
     if task_types:
@@ -199,50 +201,39 @@ def _readiness(one_level: bool, offered: bool, task_types: tuple[str, ...], unsu
 
 def next_due(conn: Connection, now: str) -> str | None:
     """When the next backoff ends."""
-    query = select(func.min(tasks.c.not_before_at)).where(
-        tasks.c.status == TaskStatus.PENDING, tasks.c.runner.is_not(None), tasks.c.not_before_at > now
-    )
+    query = select(func.min(tasks.c.not_before_at)).where(_PENDING, _EXECUTED, tasks.c.not_before_at > now)
     return conn.execute(query).scalar()
 
 
 def suspect_in_flight(conn: Connection) -> str | None:
     """The task under suspicion (``crashes``) that is running or being ended; None if there is none."""
-    query = select(tasks.c.task_id).where(
-        tasks.c.status.in_((TaskStatus.RUNNING, TaskStatus.INTERRUPTED)),
-        tasks.c.runner.is_not(None),
-        tasks.c.crashes > 0,
-    )
+    in_flight = tasks.c.status.in_((TaskStatus.RUNNING, TaskStatus.INTERRUPTED))
+    query = select(tasks.c.task_id).where(in_flight, _EXECUTED, tasks.c.crashes > 0)
     return conn.execute(query.limit(1)).scalar()
 
 
 def held_back(conn: Connection, limit: int) -> list[TaskRow]:
     """Whole rows of pending tasks that the machine kept from starting, or that are under suspicion; the worst off first."""
-    query = (
-        attempts.TASK_ROWS.where(
-            tasks.c.status == TaskStatus.PENDING, tasks.c.runner.is_not(None), tasks.c.faults + tasks.c.crashes > 0
-        )
-        .order_by((tasks.c.faults + tasks.c.crashes).desc(), tasks.c.seq)
-        .limit(limit)
-    )
-    return fetch_all(conn, query, TaskRow)
+    setbacks = tasks.c.faults + tasks.c.crashes
+    query = attempts.TASK_ROWS.where(_PENDING, _EXECUTED, setbacks > 0).order_by(setbacks.desc(), tasks.c.seq)
+    return fetch_all(conn, query.limit(limit), TaskRow)
 
 
 def end_fault_backoffs(conn: Connection) -> int:
     """Let every task that the machine kept from starting be tried now; returns how many there are."""
-    faulted = (tasks.c.status == TaskStatus.PENDING, tasks.c.runner.is_not(None), tasks.c.faults > 0)
-    return conn.execute(update(tasks).where(*faulted).values(not_before_at=None)).rowcount
+    return conn.execute(
+        update(tasks).where(_PENDING, _EXECUTED, tasks.c.faults > 0).values(not_before_at=None)
+    ).rowcount
 
 
 def bound_backoffs(conn: Connection, latest: str) -> None:
     """Let no task wait for longer than until ``latest``: the clock was set back after its backoff began."""
-    late = (tasks.c.status == TaskStatus.PENDING, tasks.c.not_before_at > latest)
-    conn.execute(update(tasks).where(*late).values(not_before_at=latest))
+    conn.execute(update(tasks).where(_PENDING, tasks.c.not_before_at > latest).values(not_before_at=latest))
 
 
 def latest_backoff(conn: Connection) -> str | None:
     """When the last backoff ends."""
-    query = select(func.max(tasks.c.not_before_at)).where(tasks.c.status == TaskStatus.PENDING)
-    return conn.execute(query).scalar()
+    return conn.execute(select(func.max(tasks.c.not_before_at)).where(_PENDING)).scalar()
 
 
 def claims_of(conn: Connection, *task_ids: str) -> dict[str, list[str]]:

@@ -13,6 +13,7 @@ from corral.store.engine.prepared import Prepared
 from corral.store.rows.tasks import WorktreePlace, WorktreeRow
 from corral.store.schema import agent_sessions, merge_requests, worktrees
 
+_LIVE = worktrees.c.state != WorktreeState.REMOVED
 _WORKED_IN = Prepared[WorktreePlace](
     select(worktrees.c.path, worktrees.c.branch)
     .join(agent_sessions, agent_sessions.c.session_id == worktrees.c.session_id)
@@ -34,14 +35,12 @@ def get(conn: Connection, worktree_id: str) -> WorktreeRow | None:
 
 def live_by_name(conn: Connection, name: str) -> WorktreeRow | None:
     """The worktree of this name that is not removed."""
-    query = select(worktrees).where(worktrees.c.name == name, worktrees.c.state != WorktreeState.REMOVED)
-    return fetch_first(conn, query, WorktreeRow)
+    return fetch_first(conn, select(worktrees).where(worktrees.c.name == name, _LIVE), WorktreeRow)
 
 
 def live_of_branch(conn: Connection, branch: str) -> list[WorktreeRow]:
     """The worktrees, not removed, that were made with this very branch (short name)."""
-    query = select(worktrees).where(worktrees.c.branch == branch, worktrees.c.state != WorktreeState.REMOVED)
-    return fetch_all(conn, query, WorktreeRow)
+    return fetch_all(conn, select(worktrees).where(worktrees.c.branch == branch, _LIVE), WorktreeRow)
 
 
 def worked_in(conn: Connection, session_ids: Sequence[str]) -> WorktreePlace | None:
@@ -62,10 +61,7 @@ def is_done_with(conn: Connection, branch: str) -> bool:
 def listing(conn: Connection, *, states: Sequence[str] = (), purposes: Sequence[str] = ()) -> list[WorktreeRow]:
     """Worktrees, oldest first; without ``states`` all that are not removed."""
     query = select(worktrees).order_by(worktrees.c.created_at, worktrees.c.worktree_id)
-    if states:
-        query = query.where(worktrees.c.state.in_(list(states)))
-    else:
-        query = query.where(worktrees.c.state != WorktreeState.REMOVED)
+    query = query.where(worktrees.c.state.in_(list(states)) if states else _LIVE)
     if purposes:
         query = query.where(worktrees.c.purpose.in_(list(purposes)))
     return fetch_all(conn, query, WorktreeRow)
@@ -74,15 +70,13 @@ def listing(conn: Connection, *, states: Sequence[str] = (), purposes: Sequence[
 def count_live(conn: Connection, session_id: str | None) -> int:
     """How many worktrees a session has, or (None) people have, that were asked for and not allocated to tasks."""
     asked_for = worktrees.c.purpose.in_((WorktreePurpose.SESSION, WorktreePurpose.PERSON))
-    query = select(func.count()).where(asked_for, worktrees.c.state != WorktreeState.REMOVED)
+    query = select(func.count()).where(asked_for, _LIVE)
     return int(conn.execute(query.where(worktrees.c.session_id == session_id)).scalar_one())
 
 
 def port_bases(conn: Connection) -> set[int]:
     """The first port of every block that a live worktree has."""
-    query = select(worktrees.c.port_base).where(
-        worktrees.c.state != WorktreeState.REMOVED, worktrees.c.port_base.is_not(None)
-    )
+    query = select(worktrees.c.port_base).where(_LIVE, worktrees.c.port_base.is_not(None))
     return {int(row.port_base) for row in conn.execute(query)}
 
 
