@@ -20,7 +20,7 @@ from corral.store.migrate import open_schema
 from corral.work.tasks import attempts, scheduling, tasks
 from corral.work.tasks.attempts import Ending
 
-RULES = TaskRules(max_queue=1_000_000)
+RULES = TaskRules()
 
 
 def _now() -> datetime:

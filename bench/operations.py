@@ -16,7 +16,7 @@ from bench.reference import reference
 from bench.world import World
 from corral.config.paths import find_project, socket_path
 
-QUIET = "supervisor: {max_agents: 0}\ntasks: {max_queue: 1000000}\n"
+QUIET = "supervisor: {max_agents: 0}\nqueue: {max_size: 1000000}\n"
 CLIENTS = (1, 10, 50)
 P95_MS = {1: 5.0, 10: 5.0, 50: 25.0}
 """The design's budgets are for 10 and 50 clients; one client has the budget of ten."""

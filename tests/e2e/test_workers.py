@@ -78,7 +78,7 @@ def test_four_workers_land_four_branches_on_a_verified_target(crew: Callable[...
 
 @pytest.mark.faults
 def test_a_worker_that_hangs_is_stopped_by_its_timeout_and_the_next_attempt_lands(crew: Callable[..., Team]) -> None:
-    team = crew(tasks={"backoff_initial_s": 0.1})
+    team = crew(tasks={"retry_initial_s": 0.1})
     marker = team.repo.parent / "tried"
     first_time_fails = f"test -e {marker} || {{ touch {marker}; false; }}"
     task_id = submit(

@@ -33,7 +33,7 @@ BACKLOG = 6
 
 # Here daemons die of somebody else, and tasks come back before they could have waited: no task is to be taken for the cause.
 CONFIG = """
-tasks: {max_retries: 3, backoff_initial_s: 0.1, backoff_max_s: 0.5, max_crashes: 50}
+tasks: {max_retries: 3, retry_initial_s: 0.1, retry_max_s: 0.5, max_crashes: 50}
 supervisor: {max_agents: 4, stop_grace_s: 1}
 """
 

@@ -31,7 +31,7 @@ from corral.models.instants import parse
 from corral.models.tasks import read_submissions
 from corral.store.engine.database import Database
 from corral.store.migrate import open_schema
-from corral.work.tasks import attempts, scheduling, tasks
+from corral.work.tasks import attempts, scheduling, tasks, views
 from corral.work.tasks.attempts import Ending
 from tests.conftest import commit, git
 from tests.coordinated import Coordinated, eventually
@@ -40,7 +40,7 @@ from tests.integration.test_landing_verification import gone
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(240)]
 
-QUICK = "tasks: {max_retries: 2, max_crashes: 2, backoff_initial_s: 0.2, backoff_max_s: 5}\n"
+QUICK = "tasks: {max_retries: 2, max_crashes: 2, retry_initial_s: 0.2, retry_max_s: 5}\n"
 
 
 # -- pauses
@@ -72,7 +72,7 @@ def test_an_attempt_that_lost_its_lease_is_refused_whatever_it_wants_and_told_wh
         with pytest.raises(LeaseLost) as caught:
             db.write(late)
         assert caught.value.details["owner"] == {"status": "running", "session_id": "present", "token": new}
-    detail = db.read(lambda conn: tasks.detail(conn, task_id))
+    detail = db.read(lambda conn: views.detail(conn, task_id))
     assert (detail["status"], detail["progress"], detail["result"]) == ("running", None, None)
     assert db.write(lambda conn: attempts.end(conn, task_id, new, Ending(True), now, rules))["status"] == "completed"
     db.close()
@@ -82,7 +82,7 @@ def test_an_attempt_that_lost_its_lease_is_refused_whatever_it_wants_and_told_wh
 def test_a_worker_that_is_paused_past_its_time_is_replaced_and_never_comes_back(
     coordinate: Callable[..., Coordinated], tmp_path: Path
 ) -> None:
-    house = coordinate(config=QUICK + "sessions: {stall_after_s: 2}\nsupervisor: {stop_grace_s: 1}\n")
+    house = coordinate(config=QUICK + "agents: {stalled_after_s: 2}\nsupervisor: {stop_grace_s: 1}\n")
     pids = tmp_path / "pids"
     first = f"[ $(wc -l < {pids}) -gt 1 ] || {{ kill -STOP $$; echo late > late.txt; }}"
     task = house.submit("pauses", f"echo $$ >> {pids}; {first}; echo done > done.txt")

@@ -140,7 +140,7 @@ def test_a_full_disk_refuses_loses_nothing_and_is_over_when_there_is_room(
 
 @pytest.mark.req("D3")
 def test_a_task_that_ends_while_the_disk_is_full_is_not_lost(coordinate: Callable[..., Coordinated]) -> None:
-    house = coordinate(config="tasks: {max_retries: 0, backoff_initial_s: 0.2, backoff_max_s: 0.5}\n")
+    house = coordinate(config="tasks: {max_retries: 0, retry_initial_s: 0.2, retry_max_s: 0.5}\n")
     gate = house.root.parent / "gate"
     task = house.submit("through", f"touch {gate}.began; while [ ! -e {gate} ]; do sleep 0.05; done; echo x > out.txt")
     eventually(Path(f"{gate}.began").exists)

@@ -24,7 +24,7 @@ from tests.integration.supervision import House, settings_with
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(240)]
 
-QUICK = "tasks: {max_retries: 0, backoff_initial_s: 0.5, backoff_max_s: 2}\n"
+QUICK = "tasks: {max_retries: 0, retry_initial_s: 0.5, retry_max_s: 2}\n"
 
 
 @contextmanager
@@ -102,7 +102,7 @@ class Starved(CommandRunner):
 
 def test_where_no_start_succeeds_one_is_tried_now_and_then_and_all_go_on_after_it(repo: Path) -> None:
     runner = Starved(repo.parent / "gate")
-    rules = {"max_retries": 0, "backoff_initial_s": 0.4, "backoff_max_s": 0.8}
+    rules = {"max_retries": 0, "retry_initial_s": 0.4, "retry_max_s": 0.8}
     house = House(repo, settings_with(tasks=rules), {"command": runner})
     try:
         ids = [house.submit(f"echo {number}") for number in range(6)]
@@ -128,7 +128,7 @@ def test_a_pause_that_nobody_waits_for_is_forgotten(repo: Path) -> None:
     from corral.work.tasks import tasks
 
     runner = Starved(repo.parent / "gate")
-    house = House(repo, settings_with(tasks={"backoff_initial_s": 0.2, "backoff_max_s": 0.4}), {"command": runner})
+    house = House(repo, settings_with(tasks={"retry_initial_s": 0.2, "retry_max_s": 0.4}), {"command": runner})
     try:
         ids = [house.submit("true") for _ in range(2)]
         house.until(lambda: house.supervisor.pause is not None and not house.supervisor.running_count())

@@ -19,7 +19,7 @@ from tests.coordinated import DEADLINE_S, Coordinated, eventually
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(240)]
 
-QUICK = "tasks: {max_crashes: 2, backoff_initial_s: 0.3, backoff_max_s: 1}\n"
+QUICK = "tasks: {max_crashes: 2, retry_initial_s: 0.3, retry_max_s: 1}\n"
 SOURCE = Path(__file__).resolve().parents[2] / "daemon"
 
 

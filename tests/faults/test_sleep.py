@@ -26,7 +26,7 @@ LIMIT_S = 10
 @pytest.mark.parametrize("jump_s", [400, 8 * 3600, -400, -8 * 3600])
 def test_a_clock_that_jumps_ends_no_worker_and_counts_no_attempt(repo: Path, jump_s: int) -> None:
     gate = repo.parent / "gate"
-    house = House(repo, settings_with(sessions={"stall_after_s": 300}))
+    house = House(repo, settings_with(agents={"stalled_after_s": 300}))
     try:
         task_id = house.submit(f"while [ ! -e {gate} ]; do sleep 0.05; done; echo x > out.txt", timeout_s=360)
         house.until(lambda: house.detail(task_id)["started_at"] is not None)
@@ -44,7 +44,7 @@ def test_a_clock_that_jumps_ends_no_worker_and_counts_no_attempt(repo: Path, jum
 
 @pytest.mark.req("D11")
 def test_a_backoff_that_began_before_the_clock_was_set_back_is_over_in_time(repo: Path) -> None:
-    house = House(repo, settings_with(tasks={"max_retries": 1, "backoff_initial_s": 1, "backoff_max_s": 1}))
+    house = House(repo, settings_with(tasks={"max_retries": 1, "retry_initial_s": 1, "retry_max_s": 1}))
     try:
         ran = repo.parent / "ran"
         task_id = house.submit(f"test -e {ran} && exit 0; touch {ran}; exit 1")
@@ -59,7 +59,7 @@ def test_a_backoff_that_began_before_the_clock_was_set_back_is_over_in_time(repo
 @pytest.mark.req("D11")
 def test_a_machine_that_slept_finds_its_workers_where_it_left_them(coordinate: Callable[..., Coordinated]) -> None:
     """All of it stands still, as in a laptop whose lid is closed: the daemon and what it runs."""
-    house = coordinate(config=f"sessions: {{stall_after_s: {LIMIT_S}}}\n")
+    house = coordinate(config=f"agents: {{stalled_after_s: {LIMIT_S}}}\n")
     gate = house.root.parent / "gate"
     house.run("daemon", "start")
     task = house.submit(

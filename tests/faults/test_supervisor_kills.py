@@ -204,7 +204,7 @@ def test_a_spawned_piece_of_work_that_breaks_in_an_unforeseen_way_requeues_its_t
         def start(self, _assignment: object, _now: object) -> Any:
             raise ZeroDivisionError("a defect")
 
-    house = House(repo, settings_with(tasks={"max_crashes": 2, "backoff_initial_s": 0.1}), {"command": Broken()})
+    house = House(repo, settings_with(tasks={"max_crashes": 2, "retry_initial_s": 0.1}), {"command": Broken()})
     task_id = house.submit("true")
     with pytest.raises(ZeroDivisionError):
         house.until(lambda: house.status(task_id) == "dead" and not house.worktrees.listing())
@@ -234,9 +234,7 @@ def test_a_worker_that_could_not_be_recorded_is_dead_before_its_task_goes_on(
     if how == "refused":
         monkeypatch.setattr("corral.work.tasks.attempts.started", refuse)
     breaks = StartsThenBreaks(os.environ)
-    house = House(
-        repo, settings_with(tasks={"backoff_initial_s": 60}), {"command": breaks} if how == "broken" else None
-    )
+    house = House(repo, settings_with(tasks={"retry_initial_s": 60}), {"command": breaks} if how == "broken" else None)
     # One that resists, and one that left the group.
     task_id = house.submit("trap '' TERM; setsid sleep 600 & while :; do sleep 0.1; done")
     try:

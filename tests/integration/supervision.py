@@ -26,7 +26,7 @@ from corral.runners.protocol import Runner
 from corral.store.engine.database import Database
 from corral.store.migrate import open_schema
 from corral.store.tasks import tasks as task_rows
-from corral.work.tasks import tasks
+from corral.work.tasks import tasks, views
 from corral.work.workers.supervisor import Supervisor
 from corral.work.worktrees.allocation import WorktreeContext
 from corral.work.worktrees.worktrees import Worktrees
@@ -86,7 +86,7 @@ class House:
         return [row["task_id"] for row in rows]
 
     def detail(self, task_id: str) -> Row:
-        return self.db.read(lambda conn: tasks.detail(conn, task_id))
+        return self.db.read(lambda conn: views.detail(conn, task_id))
 
     def status(self, task_id: str) -> str:
         row = self.db.read(lambda conn: task_rows.get(conn, task_id))
@@ -153,7 +153,7 @@ class House:
 
 
 IMPATIENT = settings_with(
-    tasks={"max_retries": 0, "backoff_initial_s": 0.1, "backoff_max_s": 0.5}, supervisor={"stop_grace_s": 1}
+    tasks={"max_retries": 0, "retry_initial_s": 0.1, "retry_max_s": 0.5}, supervisor={"stop_grace_s": 1}
 )
 
 

@@ -30,7 +30,7 @@ from corral.store.migrate import open_schema
 from corral.store.schema import tasks as task_table
 from corral.store.schema import worktrees as worktree_table
 from corral.store.tasks import tasks as task_rows
-from corral.work.tasks import tasks
+from corral.work.tasks import tasks, views
 from tests.conftest import git
 
 COMPLETED = EventKind.TASK_COMPLETED({"attempt": 1, "head_sha": None})
@@ -62,7 +62,7 @@ def test_a_letter_that_cannot_be_written_stops_none_that_follow(db: Database, re
 
 def _submitted(conn: Connection, now: datetime, **how: Any) -> Any:
     (wanted,) = read_submissions([{"title": "t", "command": "true", **how}])
-    return tasks.submit(conn, wanted, now, Tasks(max_queue=MOST_RECIPIENTS + 1))["task_id"]
+    return tasks.submit(conn, wanted, now, Tasks())["task_id"]
 
 
 @pytest.mark.req("MESSAGE-3")
@@ -233,7 +233,7 @@ def test_whom_a_batch_does_not_reach_its_others_are_told(db: Database, repo: Pat
     assert db.read(lambda conn: list(mailbox.inbox(conn, "bystander"))) == [], (
         "an id that is called all is not everybody"
     )
-    history = db.read(lambda conn: tasks.detail(conn, task))["history"]
+    history = db.read(lambda conn: views.detail(conn, task))["history"]
     assert [(row["kind"], row["data"]["kind"], row["data"]["recipients"]) for row in history[-2:]] == [
         ("message.bounced", "task.failed", ["all"]), ("message.bounced", "batch.settled", ["left no trace", "all"])
     ]  # fmt: skip

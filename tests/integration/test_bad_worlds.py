@@ -353,4 +353,4 @@ def test_a_thousand_tasks_are_listed_fast_enough(coordinate: Callable[..., Coord
     assert [row["priority"] for row in rows] == sorted((n % 11 for n in range(1000)), reverse=True)
     assert min(took) < 0.25, "50 ms on an idle machine; see bench/"
     full = error_of(house.run("task", "submit", "--title", "x", "--command", "true", "--json", check=False), 4)
-    assert "max_queue" in full["cause"]
+    assert "queue.max_size" in full["cause"]

@@ -24,7 +24,7 @@ from tests.coordinated import Coordinated, denied, eventually
 Line = dict[str, Any]
 Lines = list[Line]
 SHAPE = ["timestamp", "level", "component", "event", "message"]
-FAILS_ONCE = "tasks: {backoff_initial_s: 0.1, backoff_max_s: 0.2}\n"
+FAILS_ONCE = "tasks: {retry_initial_s: 0.1, retry_max_s: 0.2}\n"
 
 
 def lines(house: Coordinated) -> Lines:

@@ -10,7 +10,9 @@ import pytest
 
 from tests.coordinated import Coordinated, eventually
 
-LIMITS = "supervisor: {max_agents: 2}\ntasks: {max_queue: 3, max_retries: 0}\nrunners: {command: {memory_mb: 120}}\n"
+LIMITS = (
+    "supervisor: {max_agents: 2}\nqueue: {max_size: 1}\ntasks: {max_retries: 0}\nrunners: {command: {memory_mb: 120}}\n"
+)
 EATER = f"{shlex.quote(sys.executable)} -c 'import time; b = bytearray(b\"x\" * 300_000_000); time.sleep(600)'"
 
 
@@ -23,7 +25,7 @@ def test_each_limit_that_is_configured_is_enforced(coordinate: Callable[..., Coo
     assert [row["task_id"] for row in house.json("task", "list", "--status", "running")] == [first, second]
     assert house.json("task", "detail", third)["status"] == "pending", "max_agents: 2"
     full = house.run("task", "submit", "--title", "one too many", "--command", "true", check=False)
-    assert full.returncode != 0 and "tasks.max_queue" in full.stderr, "max_queue: 3"
+    assert full.returncode != 0 and "queue.max_size" in full.stderr, "max_size: 1, and one is pending"
     (house.root / "go").touch()
     eventually(lambda: house.json("task", "detail", third)["status"] == "completed")
     eater = house.submit("eats", EATER)

@@ -180,8 +180,19 @@ def test_the_examples_can_be_asked_and_are_answered_with_the_fields_that_they_sh
     review = {"title": "Review it", "task_type": "review"}
     claimed = ask("POST /tasks", review)["task_id"]
     ask("POST /tasks/{task_id}/reprioritize", task_id=claimed)
+    ask("POST /tasks/{task_id}/state", task_id=claimed)
+    ask("POST /tasks/{task_id}/state", task_id=claimed)
+    ask("GET /tasks/{task_id}/state", task_id=claimed)
+    ask("POST /tasks/{task_id}/state/delete", task_id=claimed)
     ask("POST /tasks/claim")
     ask("POST /tasks/{task_id}/complete", task_id=claimed)
+    gone = ask("POST /tasks", {"title": "Add a greeting", "command": "echo no; exit 3"})["task_id"]
+    ask("GET /wait", query=f"?task={gone}&timeout_s=20")
+    ask("GET /dead-letters")
+    ask("GET /dead-letters/{task_id}", task_id=gone)
+    ask("POST /dead-letters/retry", {"task_ids": [gone]})
+    ask("GET /wait", query=f"?task={gone}&timeout_s=20")
+    ask("POST /dead-letters/clear")
     ask("POST /tasks/{task_id}/cancel", task_id=ask("POST /tasks", review)["task_id"])
 
     made = ask("POST /worktrees")

@@ -61,7 +61,7 @@ def full(coordinate: Callable[..., Coordinated]) -> Coordinated:
         said = [
             {"title": f"t{number} " + "x" * 180, "description": "d", "priority": number % 3} for number in range(TASKS)
         ]
-        tasks.submit_batch(conn, read_submissions(said), now, TaskRules(max_queue=TASKS))
+        tasks.submit_batch(conn, read_submissions(said), now, TaskRules())
         alike = {"agent_type": "shell", "capabilities": [], "current_task": "y" * 300}
         began = [iso(now - timedelta(days=2, minutes=number // 3)) for number in range(SESSIONS)]
         gone = [

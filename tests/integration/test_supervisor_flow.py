@@ -124,7 +124,7 @@ def test_a_failed_attempt_is_salvaged_and_the_task_comes_back_with_a_pause(house
 
 @pytest.mark.req("FR-QUEUE-009", "FR-QUEUE-010")
 def test_out_of_retries_is_dead_and_keeps_why(house: Open) -> None:
-    one = house(tasks={"max_retries": 2, "backoff_initial_s": 0})
+    one = house(tasks={"max_retries": 2, "retry_initial_s": 0})
     task_id = one.submit("echo broken pipe; exit 4")
     detail = one.until_status(task_id, "dead")
     assert detail["attempts"] == 3 and detail["error_code"] == "command_failed" and "4" in detail["error_message"]
@@ -134,14 +134,14 @@ def test_out_of_retries_is_dead_and_keeps_why(house: Open) -> None:
 
 @pytest.mark.req("FR-QUEUE-010")
 def test_a_task_that_kills_its_own_worker_each_time_ends_in_dead(house: Open) -> None:
-    one = house(tasks={"max_crashes": 1, "backoff_initial_s": 0})
+    one = house(tasks={"max_crashes": 1, "retry_initial_s": 0})
     detail = one.until_status(one.submit("kill -9 $$"), "dead")
     assert detail["crashes"] == 2 and detail["error_code"] == "killed"
 
 
 @pytest.mark.req("FR-QUEUE-010")
 def test_a_worker_killed_from_outside_keeps_its_retries(house: Open, repo: Path) -> None:
-    one = house(tasks={"max_retries": 0, "max_crashes": 2, "backoff_initial_s": 0})
+    one = house(tasks={"max_retries": 0, "max_crashes": 2, "retry_initial_s": 0})
     task_id = one.submit("test -e ../../go && touch done.txt || { echo $$ > ../../worker; exec sleep 300; }")
     record = repo / ".corral" / "worker"
     for kills in (1, 2):

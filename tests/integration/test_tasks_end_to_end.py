@@ -17,7 +17,7 @@ import pytest
 from tests.conftest import commit, git
 from tests.coordinated import Coordinated, eventually
 
-QUICK = "tasks: {max_retries: 1, backoff_initial_s: 0}"
+QUICK = "tasks: {max_retries: 1, retry_initial_s: 0}"
 NO_RETRY = "tasks: {max_retries: 0}"
 ONE_AT_A_TIME = "supervisor: {max_agents: 1}"
 

@@ -18,6 +18,22 @@ LOGGED = "integration/test_event_log.py::test_what_happened_is_in_the_log"
 
 MUTATIONS = (
     *rows(
+        "daemon/corral/store/tasks/lists.py",
+        ("a list by state holds every task", "    if statuses:\n", "    if False:\n", SORTED, "FR-QUEUE-002"),
+        ("a list by priority holds every task", "    if min_priority:\n", "    if False:\n", SORTED, "FR-QUEUE-002"),
+        ("tasks are listed by age alone", '"priority": (tasks.c.priority.desc(), tasks.c.seq),', '"priority": (tasks.c.seq,),',
+         SORTED, "FR-QUEUE-002"),
+        ("of one priority the newest is listed first", '"priority": (tasks.c.priority.desc(), tasks.c.seq),',
+         '"priority": (tasks.c.priority.desc(), tasks.c.seq.desc()),', SORTED, "FR-QUEUE-002"),
+    ),
+    *rows(
+        "daemon/corral/work/tasks/views.py",
+        ("the detail has no history", '"history": [{', '"history": [] and [{',
+         f"{TASKS}::test_the_detail_has_every_field_of_the_contract_and_reading_changes_nothing", "FR-QUEUE-004"),
+        ("an unknown state lists everything", "if status not in TaskStatus.values():", "if False:",
+         f"{TASKS}::test_filters_of_the_list", "FR-QUEUE-002"),
+    ),
+    *rows(
         "daemon/corral/work/tasks/retry.py",
         ("a task has one retry more", "if attempts > max_retries:", "if attempts > max_retries + 1:",
          f"{RETRY}::test_three_retries_then_dead", "FR-QUEUE-009 FR-QUEUE-010"),
@@ -55,28 +71,15 @@ MUTATIONS = (
          f"{TASKS}::test_a_retry_gives_all_attempts_back_and_forgets_the_error", "FR-QUEUE-010"),
         ("the key of a submission is not looked up", "if item.idempotency_key else None", "if False else None",
          "integration/test_tasks_end_to_end.py::test_the_same_key_again_is_the_same_task", "D13"),
-        ("the detail has no history", '"history": [{', '"history": [] and [{',
-         f"{TASKS}::test_the_detail_has_every_field_of_the_contract_and_reading_changes_nothing", "FR-QUEUE-004"),
         ("a cancellation is not said to the worker's task", '{"cancel_reason": reason}', '{"cancel_reason": None}',
          f"{TASKS}::test_cancelling_what_runs_asks_once_and_counts_whatever_the_worker_says", "FR-QUEUE-003"),
         ("what was cancelled by convention cannot be again", "if convention and row[\"error_code\"] ==", "if False and row[\"error_code\"] ==",
          f"{LEASES}::test_the_convention_ends_a_task_as_failed_with_code_and_reason", "CANCEL-1 CANCEL-2"),
-        ("a queue takes any number of tasks", "    if queued + number > max_queue:", "    if False:", LIMITS, "FR-CONFIG-006"),
-        ("an unknown state lists everything", "if status not in TaskStatus.values():", "if False:",
-         f"{TASKS}::test_filters_of_the_list", "FR-QUEUE-002"),
-    ),
-    *rows(
-        "daemon/corral/store/tasks/tasks.py",
-        ("tasks are listed by age alone", "order_by(tasks.c.priority.desc(), tasks.c.seq).limit(limit)", "order_by(tasks.c.seq).limit(limit)",
-         SORTED, "FR-QUEUE-002"),
-        ("of one priority the newest is listed first", "order_by(tasks.c.priority.desc(), tasks.c.seq).limit(limit)",
-         "order_by(tasks.c.priority.desc(), tasks.c.seq.desc()).limit(limit)", SORTED, "FR-QUEUE-002"),
-        ("a list by state holds every task", "    if statuses:\n", "    if False:\n", SORTED, "FR-QUEUE-002"),
-        ("a list by priority holds every task", "    if min_priority:\n", "    if False:\n", SORTED, "FR-QUEUE-002"),
+        ("a queue takes any number of tasks", "    if queued + number > max_size:", "    if False:", LIMITS, "FR-CONFIG-006"),
     ),
     *rows(
         "daemon/corral/cli/commands/tasks.py",
-        ("the command does not say which priority is wanted", '"min_priority": priority}', '"min_priority": 0}', SORTED, "FR-QUEUE-002"),
+        ("the command does not say which priority is wanted", '"min_priority": priority, **only}', '"min_priority": 0, **only}', SORTED, "FR-QUEUE-002"),
         ("the table does not show priorities", '        ("PRIO", "priority", 4),\n', "", SORTED, "FR-QUEUE-002 FR-CLI-004"),
     ),
     *rows(

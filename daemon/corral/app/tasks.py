@@ -38,15 +38,16 @@ async def submit(services: Services, given: dict[str, Any], actor: Actor | None 
         RunnerUnavailable: Says what is missing.
     """
     (task,) = await _settled(services, task_shapes.read_submissions([given]))
-    now, rules = services.now(), services.settings().tasks
+    now, rules, max_size = services.now(), services.settings().tasks, services.settings().queue.max_size
 
     def store(conn: Connection, me: Holder) -> TaskRow:
-        return tasks.submit(conn, task.model_copy(update={"submitted_by": me.session_id}), now, rules)
+        submitted = task.model_copy(update={"submitted_by": me.session_id})
+        return tasks.submit(conn, submitted, now, rules, max_size=max_size)
 
     if actor is not None:
         row = await actor.write(store)
     else:
-        row = await services.store.write(lambda conn: tasks.submit(conn, task, now, rules))
+        row = await services.store.write(lambda conn: tasks.submit(conn, task, now, rules, max_size=max_size))
     services.nudge("supervisor")
     return row
 
@@ -54,8 +55,8 @@ async def submit(services: Services, given: dict[str, Any], actor: Actor | None 
 async def submit_batch(services: Services, given: list[dict[str, Any]]) -> list[TaskRow]:
     """Queue several tasks, all or none; they may wait for each other by ``name``. Raises as :func:`submit` does."""
     batch = await _settled(services, task_shapes.read_submissions(given))
-    now, rules = services.now(), services.settings().tasks
-    rows = await services.store.write(lambda conn: tasks.submit_batch(conn, batch, now, rules))
+    now, rules, max_size = services.now(), services.settings().tasks, services.settings().queue.max_size
+    rows = await services.store.write(lambda conn: tasks.submit_batch(conn, batch, now, rules, max_size=max_size))
     services.nudge("supervisor")
     return rows
 

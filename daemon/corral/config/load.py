@@ -31,6 +31,14 @@ _SETTINGS = {setting.key: setting for setting in all_settings()}
 _SECTIONS = sorted({key[:end] for key in _SETTINGS for end, letter in enumerate(key) if letter == "."})
 _SECTION_PREFIXES = tuple(f"{PREFIX}{section.upper().replace('.', '_')}_" for section in _SECTIONS)
 _VARIABLES = {setting.variable: setting for setting in _SETTINGS.values()}
+_RENAMED = {
+    "sessions.stall_after_s": "agents.stalled_after_s",
+    "tasks.backoff_initial_s": "tasks.retry_initial_s",
+    "tasks.backoff_max_s": "tasks.retry_max_s",
+    "tasks.max_queue": "queue.max_size",
+}
+"""Settings by their former names, which are still read; a layer that has both names means the new one."""
+_RENAMED_VARIABLES = {PREFIX + old.upper().replace(".", "_"): _SETTINGS[new] for old, new in _RENAMED.items()}
 
 
 @dataclass(frozen=True)
@@ -166,6 +174,10 @@ def _gather(found: _Findings, content: Mapping[str, Any], source: str, prefix: s
         key = f"{prefix}{name}"
         if key in _SETTINGS:
             found.put(key, value, source)
+        elif key in _RENAMED:
+            found.warnings.append(f"{source}: `{key}` is now called `{_RENAMED[key]}`.")
+            if found.sources.get(_RENAMED[key]) != source:
+                found.put(_RENAMED[key], value, source)
         elif key not in _SECTIONS:
             found.warnings.append(f"{source}: `{key[:200]}` is not a setting.{_meant_key(prefix, name)}")
         elif isinstance(value, dict):
@@ -184,7 +196,11 @@ def _from_environment(environ: Mapping[str, str], found: _Findings) -> dict[str,
     """
     overrides: dict[str, str] = {}
     for variable in sorted(name for name in environ if name.startswith(PREFIX) and environ[name]):
-        setting = _VARIABLES.get(variable.upper().replace(".", "_").replace("__", "_"))
+        name = variable.upper().replace(".", "_").replace("__", "_")
+        setting = _VARIABLES.get(name)
+        if setting is None and name in _RENAMED_VARIABLES:
+            setting = _RENAMED_VARIABLES[name]
+            found.warnings.append(f"{variable} is now called {setting.variable}.")
         if setting is not None:
             overrides[setting.key] = variable
             found.put(setting.key, _interpreted(setting, environ[variable], variable, found), variable)
@@ -246,11 +262,11 @@ def _invalid(errors: list[dict[str, str]]) -> ConfigInvalid:
 
 
 def _meant_key(section: str, name: str) -> str:
-    """A similarly spelt sibling, else a setting with that name in another section."""
+    """A setting with that name in another section, else a similarly spelt sibling."""
     neighbours = [key for key in (*_SECTIONS, *_SETTINGS) if key.startswith(section)]
     near = difflib.get_close_matches(name[:200], [key.removeprefix(section) for key in neighbours], n=1)
     elsewhere = [key for key in _SETTINGS if key.endswith(f".{name}")]
-    meant = [f"{section}{word}" for word in near] or elsewhere
+    meant = elsewhere or [f"{section}{word}" for word in near]
     return f" Did you mean `{meant[0]}`?" if meant else ""
 
 

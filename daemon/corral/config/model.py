@@ -109,14 +109,53 @@ class Landing(_Section):
 
 
 class Supervisor(_Section):
-    """How many workers run, and how they are stopped."""
+    """How many workers run, how they are stopped, and where the supervisor's files are."""
 
     max_agents: int = Field(default=10, ge=0, le=1000, description="Workers at the same time; 0 starts none.")
     stop_grace_s: Pause = Field(default=5, description="Time between SIGTERM and SIGKILL when a worker is stopped.")
+    state_dir: Annotated[str, Field(min_length=1), AfterValidator(_expanded)] = Field(
+        default=".corral/state",
+        description="Folder of the roadmap, the lifecycle files and the evidence: relative to the project's root, "
+        "absolute, or `~/…`.",
+    )
+
+
+class Agents(_Section):
+    """Workers while they run."""
+
+    stalled_after_s: Seconds = Field(default=300, description="Time without progress after which a worker is stalled.")
+
+
+class Limits(_Section):
+    """Limits of all workers together. From 80 % of a limit on, no further worker starts until the use is below again."""
+
+    memory_mb: int | None = Field(
+        default=4096, ge=16, description="Memory of all workers together, in MB; null: no limit."
+    )
+    memory_mb_per_agent: int | None = Field(
+        default=None, ge=16, description="Memory of each worker, in MB; null: that of its runner."
+    )
+    requests_per_minute: int | None = Field(
+        default=None, ge=1, description="Answers of models per minute, over all workers; null: no limit."
+    )
+    tokens_per_day: int | None = Field(
+        default=None, ge=1, description="Tokens of the last 24 hours, over all workers; null: no limit."
+    )
+    cost_usd_per_day: float | None = Field(
+        default=None, gt=0, description="Cost of the last 24 hours in USD, over all workers; null: no limit."
+    )
+
+
+class Queue(_Section):
+    """The size of the queue."""
+
+    max_size: int = Field(
+        default=1000, ge=1, le=1_000_000, description="Largest number of tasks that are `waiting` or `pending`."
+    )
 
 
 class Tasks(_Section):
-    """The queue: retries, order, limits."""
+    """The queue: retries and order."""
 
     max_retries: int | None = Field(
         default=None,
@@ -131,15 +170,18 @@ class Tasks(_Section):
         description="Times in a row that the daemon died, or the worker was killed, while a task ran; one more "
         "makes it `dead`.",
     )
-    backoff_initial_s: Pause = Field(default=10, description="Delay before the first retry; it doubles with each one.")
-    backoff_max_s: Pause = Field(default=300, description="Longest delay between two attempts.")
+    retry_initial_s: Pause = Field(default=10, description="Delay before the first retry; it doubles with each one.")
+    retry_max_s: Pause = Field(default=300, description="Longest delay between two attempts.")
     ageing_s: Pause = Field(
         default=0, description="Interval after which a waiting task gains one step of priority; 0: never."
     )
     unblock_on: Literal["landed", "completed"] = Field(
         default="landed", description="State that a dependency must reach before its dependents start."
     )
-    max_queue: int = Field(default=1000, ge=1, le=1_000_000, description="Limit of open tasks.")
+    on_interrupted: Literal["resume", "fail"] = Field(
+        default="resume",
+        description="Whether a task that was running when the daemon stopped or died runs again, or fails.",
+    )
 
     @property
     def retries(self) -> int:
@@ -177,7 +219,6 @@ class Sessions(_Section):
         description="Time without a heartbeat, in the middle of a turn, after which a session is `stalled`; "
         "after twice that it is disconnected.",
     )
-    stall_after_s: Seconds = Field(default=300, description="Time without progress after which a worker is stalled.")
     lease_s: Seconds = Field(
         default=14_400,
         description="Time that a silent person keeps a claimed task; a session keeps its task while it is alive.",
@@ -290,6 +331,9 @@ class Settings(_Section):
 
     landing: Landing = Landing()
     supervisor: Supervisor = Supervisor()
+    agents: Agents = Agents()
+    limits: Limits = Limits()
+    queue: Queue = Queue()
     tasks: Tasks = Tasks()
     locks: Locks = Locks()
     messages: Messages = Messages()

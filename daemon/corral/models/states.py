@@ -45,6 +45,15 @@ class TaskStatus(_Text):
     DEAD = "dead"
 
 
+class TaskSort(_Text):
+    """The order of a list of tasks."""
+
+    PRIORITY = "priority"
+    """Highest first, then oldest first."""
+    OLDEST = "oldest"
+    NEWEST = "newest"
+
+
 class AttemptOutcome(_Text):
     """How an attempt at a task ended."""
 
@@ -94,6 +103,7 @@ class WorktreeState(_Text):
     ALLOCATING = "allocating"
     READY = "ready"
     RECLAIMING = "reclaiming"
+    POOLED = "pooled"
     REMOVED = "removed"
 
 
@@ -111,6 +121,16 @@ class RunnerName(_Text):
 
     COMMAND = "command"
     CLAUDE = "claude"
+
+
+class Combine(_Text):
+    """How the results of several agents at one task become its result."""
+
+    ALL = "all"
+    FIRST = "first"
+    VOTE = "vote"
+    CONCAT = "concat"
+    SYNTHESIZE = "synthesize"
 
 
 class Importance(_Text):

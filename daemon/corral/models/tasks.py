@@ -95,7 +95,10 @@ class TaskSubmission(BaseModel):
         timeout_s: Time limit per attempt, seconds.
         max_retries: None is ``tasks.max_retries``. A command's own exit code is retried only where one of both is set.
         idempotency_key: A second submission with the same key returns the first one's task.
-        name: In a batch: a local name that other tasks of the batch can depend on.
+        name: In a batch: a local name that other tasks of the batch can depend on; they can also name its title.
+        metadata: Kept and shown, and of no effect.
+        template: The task template that it was made from.
+        parent_task_id: The task whose agent leads this one's: this one ends with it.
     """
 
     model_config = ConfigDict(
@@ -131,6 +134,9 @@ class TaskSubmission(BaseModel):
     author_name: Annotated[Text, StringConstraints(max_length=256)] | None = None
     author_email: Annotated[Text, StringConstraints(max_length=256)] | None = None
     name: Short | None = None
+    metadata: dict[str, Any] | None = None
+    template: Short | None = None
+    parent_task_id: Short | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -202,13 +208,13 @@ def refuse(errors: list[dict[str, Any]], total: int) -> None:
     )
 
 
-SUMMARY_FIELDS = ("task_id", "title", "status", "priority", "created_at")
+SUMMARY_FIELDS = ("task_id", "title", "status", "priority", "agent", "template", "created_at", "progress")
 _USAGE = {"input_tokens": 0, "output_tokens": 0, "cost_usd": 0.0, "turns": 0}
 
 
 def summary(row: Mapping[str, Any]) -> dict[str, Any]:
     """A task as a list shows it."""
-    return {field: row[field] for field in SUMMARY_FIELDS}
+    return {"number": row["seq"], **{field: row[field] for field in SUMMARY_FIELDS}}
 
 
 class TaskRead(BaseModel):

@@ -64,30 +64,6 @@ CREATE TABLE receipts (
     CONSTRAINT pk_receipts PRIMARY KEY (receipt_id)
 );
 CREATE INDEX ix_receipts_tree_fingerprint ON receipts (tree, fingerprint);
-CREATE TABLE worktrees (
-    worktree_id VARCHAR(36) NOT NULL,
-    name VARCHAR(64) NOT NULL,
-    path TEXT NOT NULL,
-    branch TEXT,
-    base_sha VARCHAR(64) NOT NULL,
-    purpose VARCHAR(16) NOT NULL,
-    state VARCHAR(16) NOT NULL,
-    task_id VARCHAR(36),
-    session_id VARCHAR(128),
-    port_base INTEGER,
-    provision JSON NOT NULL,
-    note TEXT,
-    salvage_ref TEXT,
-    created_at VARCHAR(24) NOT NULL,
-    removed_at VARCHAR(24), folder_id VARCHAR(48),
-    CONSTRAINT ck_worktrees_branch CHECK (state = 'removed' OR purpose = 'verify' OR branch IS NOT NULL),
-    CONSTRAINT ck_worktrees_purpose CHECK (purpose IN ('task', 'session', 'verify', 'person')),
-    CONSTRAINT ck_worktrees_removed CHECK ((state = 'removed') = (removed_at IS NOT NULL)),
-    CONSTRAINT ck_worktrees_state CHECK (state IN ('allocating', 'ready', 'reclaiming', 'removed')),
-    CONSTRAINT pk_worktrees PRIMARY KEY (worktree_id)
-);
-CREATE UNIQUE INDEX uq_worktrees_live_name ON worktrees (name) WHERE state != 'removed';
-CREATE UNIQUE INDEX uq_worktrees_live_port ON worktrees (port_base) WHERE state != 'removed';
 CREATE TABLE file_locks (
     lock_id VARCHAR(36) NOT NULL,
     file_path TEXT NOT NULL,
@@ -386,7 +362,7 @@ CREATE TABLE attempts (
     ended_at VARCHAR(24),
     outcome VARCHAR(16),
     error_code VARCHAR(64),
-    error_message TEXT,
+    error_message TEXT, memory_mb INTEGER,
     CONSTRAINT ck_attempts_ended CHECK ((ended_at IS NULL) = (outcome IS NULL)),
     CONSTRAINT ck_attempts_leased CHECK ((ended_at IS NULL) = (lease_expires_at IS NOT NULL)),
     CONSTRAINT ck_attempts_outcome CHECK (outcome IS NULL OR outcome IN ('completed', 'failed', 'faulted', 'cancelled', 'interrupted', 'returned')),
@@ -435,12 +411,19 @@ CREATE TABLE "tasks" (
     dismissed_at VARCHAR(24),
     retries_chosen BOOLEAN DEFAULT 0 NOT NULL,
     current_attempt INTEGER,
+    metadata JSON,
+    template VARCHAR(128),
+    parent_task_id VARCHAR(36),
+    agents_wanted INTEGER,
+    combine VARCHAR(16),
+    CONSTRAINT ck_tasks_agents_wanted CHECK ((agents_wanted IS NULL) = (combine IS NULL) AND (agents_wanted IS NULL OR agents_wanted > 0)),
     CONSTRAINT ck_tasks_attempts CHECK (attempts >= 0 AND max_retries >= 0),
+    CONSTRAINT ck_tasks_combine CHECK (combine IS NULL OR combine IN ('all', 'first', 'vote', 'concat', 'synthesize')),
     CONSTRAINT ck_tasks_completed CHECK ((status IN ('completed', 'failed', 'cancelled', 'dead')) = (completed_at IS NOT NULL)),
     CONSTRAINT ck_tasks_explained CHECK (status NOT IN ('failed', 'dead') OR error_code IS NOT NULL),
     CONSTRAINT ck_tasks_owned CHECK (status <> 'running' OR (current_attempt IS NOT NULL AND current_attempt = fencing_token)),
     CONSTRAINT ck_tasks_priority CHECK (priority BETWEEN 0 AND 10),
-    CONSTRAINT ck_tasks_runner CHECK (runner IS NULL OR runner IN ('command', 'claude')),
+    CONSTRAINT ck_tasks_runner CHECK (runner IS NULL OR runner IN ('command', 'claude', 'anthropic')),
     CONSTRAINT ck_tasks_status CHECK (status IN ('waiting', 'pending', 'running', 'completed', 'failed', 'cancelled', 'interrupted', 'dead')),
     CONSTRAINT pk_tasks PRIMARY KEY (seq),
     CONSTRAINT uq_tasks_idempotency_key UNIQUE (idempotency_key),
@@ -449,5 +432,47 @@ CREATE TABLE "tasks" (
 CREATE INDEX ix_tasks_status_not_before_at ON tasks (status, not_before_at);
 CREATE INDEX ix_tasks_status_priority_seq ON tasks (status, priority DESC, seq);
 CREATE INDEX ix_tasks_thread_id_seq ON tasks (thread_id, seq);
-INSERT INTO alembic_version VALUES ('0006');
+CREATE INDEX ix_tasks_parent_task_id ON tasks (parent_task_id) WHERE parent_task_id IS NOT NULL;
+CREATE TABLE "worktrees" (
+    worktree_id VARCHAR(36) NOT NULL,
+    name VARCHAR(64) NOT NULL,
+    path TEXT NOT NULL,
+    branch TEXT,
+    base_sha VARCHAR(64) NOT NULL,
+    purpose VARCHAR(16) NOT NULL,
+    state VARCHAR(16) NOT NULL,
+    task_id VARCHAR(36),
+    session_id VARCHAR(128),
+    port_base INTEGER,
+    provision JSON NOT NULL,
+    note TEXT,
+    salvage_ref TEXT,
+    created_at VARCHAR(24) NOT NULL,
+    removed_at VARCHAR(24),
+    folder_id VARCHAR(48),
+    CONSTRAINT ck_worktrees_branch CHECK (state IN ('removed', 'pooled') OR purpose = 'verify' OR branch IS NOT NULL),
+    CONSTRAINT ck_worktrees_purpose CHECK (purpose IN ('task', 'session', 'verify', 'person')),
+    CONSTRAINT ck_worktrees_removed CHECK ((state = 'removed') = (removed_at IS NOT NULL)),
+    CONSTRAINT ck_worktrees_state CHECK (state IN ('allocating', 'ready', 'reclaiming', 'pooled', 'removed')),
+    CONSTRAINT pk_worktrees PRIMARY KEY (worktree_id)
+);
+CREATE UNIQUE INDEX uq_worktrees_live_name ON worktrees (name) WHERE state != 'removed';
+CREATE UNIQUE INDEX uq_worktrees_live_port ON worktrees (port_base) WHERE state != 'removed';
+CREATE TABLE task_state (
+    task_id VARCHAR(36) NOT NULL,
+    "key" VARCHAR(256) NOT NULL,
+    value JSON NOT NULL,
+    version INTEGER NOT NULL,
+    updated_by VARCHAR(128),
+    updated_at VARCHAR(24) NOT NULL,
+    CONSTRAINT fk_task_state_task_id FOREIGN KEY(task_id) REFERENCES tasks (task_id),
+    CONSTRAINT pk_task_state PRIMARY KEY (task_id, "key")
+);
+CREATE TABLE roadmap_supervision (
+    id INTEGER NOT NULL,
+    since_at VARCHAR(24) NOT NULL,
+    CONSTRAINT ck_roadmap_supervision_single CHECK (id = 1),
+    CONSTRAINT pk_roadmap_supervision PRIMARY KEY (id)
+);
+INSERT INTO alembic_version VALUES ('0007');
 INSERT INTO event_cursors VALUES ('announcements', 0);

@@ -27,6 +27,7 @@ from sqlalchemy import (
 
 from corral.models.states import (
     AttemptOutcome,
+    Combine,
     MergeState,
     ReceiptStatus,
     RunnerName,
@@ -152,8 +153,18 @@ tasks = Table(
     Column("created_at", String(24), nullable=False),
     Column("completed_at", String(24), nullable=True),
     Column("dismissed_at", String(24), nullable=True),
+    Column("metadata", JSON, nullable=True),
+    Column("template", String(128), nullable=True),
+    Column("parent_task_id", String(36), nullable=True),
+    Column("agents_wanted", Integer, nullable=True),
+    Column("combine", String(16), nullable=True),
     CheckConstraint(one_of("status", TaskStatus.values()), name="status"),
     CheckConstraint(f"runner IS NULL OR {one_of('runner', RunnerName.values())}", name="runner"),
+    CheckConstraint(f"combine IS NULL OR {one_of('combine', Combine.values())}", name="combine"),
+    CheckConstraint(
+        "(agents_wanted IS NULL) = (combine IS NULL) AND (agents_wanted IS NULL OR agents_wanted > 0)",
+        name="agents_wanted",
+    ),
     CheckConstraint("priority BETWEEN 0 AND 10", name="priority"),
     CheckConstraint("attempts >= 0 AND max_retries >= 0", name="attempts"),
     CheckConstraint(
@@ -168,6 +179,7 @@ tasks = Table(
 Index("ix_tasks_status_priority_seq", tasks.c.status, tasks.c.priority.desc(), tasks.c.seq)
 Index("ix_tasks_status_not_before_at", tasks.c.status, tasks.c.not_before_at)
 Index("ix_tasks_thread_id_seq", tasks.c.thread_id, tasks.c.seq)
+Index("ix_tasks_parent_task_id", tasks.c.parent_task_id, sqlite_where=tasks.c.parent_task_id.is_not(None))
 
 attempts = Table(
     "attempts",
@@ -190,6 +202,7 @@ attempts = Table(
     Column("progress", Text, nullable=True),
     Column("progress_at", String(24), nullable=True),
     Column("usage", JSON, nullable=False),
+    Column("memory_mb", Integer, nullable=True),
     Column("claimed_at", String(24), nullable=False),
     Column("started_at", String(24), nullable=True),
     Column("ended_at", String(24), nullable=True),
@@ -212,6 +225,17 @@ task_dependencies = Table(
     CheckConstraint("task_id <> depends_on", name="not_self"),
 )
 Index("ix_task_dependencies_depends_on", task_dependencies.c.depends_on)
+
+task_state = Table(
+    "task_state",
+    metadata,
+    Column("task_id", String(36), ForeignKey("tasks.task_id"), primary_key=True),
+    Column("key", String(256), primary_key=True),
+    Column("value", JSON, nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("updated_by", String(128), nullable=True),
+    Column("updated_at", String(24), nullable=False),
+)
 
 task_claims = Table(
     "task_claims",
@@ -242,7 +266,7 @@ worktrees = Table(
     CheckConstraint(one_of("state", WorktreeState.values()), name="state"),
     CheckConstraint(one_of("purpose", WorktreePurpose.values()), name="purpose"),
     CheckConstraint("(state = 'removed') = (removed_at IS NOT NULL)", name="removed"),
-    CheckConstraint("state = 'removed' OR purpose = 'verify' OR branch IS NOT NULL", name="branch"),
+    CheckConstraint("state IN ('removed', 'pooled') OR purpose = 'verify' OR branch IS NOT NULL", name="branch"),
 )
 # PostgreSQL's condition stands in the migration that makes them: to name it here loads the whole of that dialect.
 _LIVE = worktrees.c.state != "removed"
@@ -325,37 +349,6 @@ landing_intents = Table(
     Column("merge_ids", JSON, nullable=False),
     Column("failed_at", String(24), nullable=True),
     Column("created_at", String(24), nullable=False),
-)
-
-target_pauses = Table(
-    "target_pauses",
-    metadata,
-    Column("target", Text, primary_key=True),
-    Column("reason", Text, nullable=False),
-    Column("failures", Integer, nullable=False),
-    Column("since_at", String(24), nullable=False),
-    Column("look_at", String(24), nullable=False),
-)
-
-work_pause = Table(
-    "work_pause",
-    metadata,
-    Column("id", Integer, primary_key=True, autoincrement=False),
-    Column("reason", Text, nullable=True),
-    Column("since_at", String(24), nullable=False),
-    CheckConstraint("id = 1", name="single"),
-)
-
-project_identity = Table(
-    "project_identity",
-    metadata,
-    Column("id", Integer, primary_key=True, autoincrement=False),
-    Column("project_id", String(36), nullable=False),
-    Column("root", Text, nullable=False),
-    Column("common_dir", Text, nullable=False),
-    Column("folder_id", String(48), nullable=False),
-    Column("created_at", String(24), nullable=False),
-    CheckConstraint("id = 1", name="single"),
 )
 
 notices = Table(

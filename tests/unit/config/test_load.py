@@ -24,23 +24,43 @@ def errors_of(caught: pytest.ExceptionInfo[ConfigInvalid]) -> dict[str, tuple[st
 @pytest.mark.req("FR-CONFIG-001")
 def test_each_layer_wins_over_the_one_before(loading: Loading) -> None:
     layers = {
-        "team": "supervisor: {max_agents: 2}\ntasks: {max_retries: 2, max_queue: 2}\nlocks: {ttl_s: 2}\n",
-        "user": "tasks: {max_retries: 3, max_queue: 3}\nlocks: {ttl_s: 3}\n",
-        "local": "tasks: {max_queue: 4}\nlocks: {ttl_s: 4}\n",
+        "team": "supervisor: {max_agents: 2}\ntasks: {max_retries: 2}\nqueue: {max_size: 2}\nlocks: {ttl_s: 2}\n",
+        "user": "tasks: {max_retries: 3}\nqueue: {max_size: 3}\nlocks: {ttl_s: 3}\n",
+        "local": "queue: {max_size: 4}\nlocks: {ttl_s: 4}\n",
         "environ": {"CORRAL_LOCKS_TTL_S": "5"},
     }
     loaded = loading(**layers)
     assert loaded.settings.supervisor.max_agents == 2
     assert loaded.settings.tasks.max_retries == 3
-    assert loaded.settings.tasks.max_queue == 4
+    assert loaded.settings.queue.max_size == 4
     assert loaded.settings.locks.ttl_s == 5
     assert loaded.settings.sessions == Settings().sessions
     assert loaded.sources["supervisor.max_agents"] == ".corral/config.yaml"
     assert loaded.sources["tasks.max_retries"] == "~/.corral/config.yaml"
-    assert loaded.sources["tasks.max_queue"] == ".corral/local.yaml"
+    assert loaded.sources["queue.max_size"] == ".corral/local.yaml"
     assert loaded.sources["locks.ttl_s"] == "CORRAL_LOCKS_TTL_S"
     assert loaded.sources["sessions.lease_s"] == "default"
     assert loaded.warnings == []
+
+
+@pytest.mark.req("FR-CONFIG-001")
+def test_a_setting_that_was_renamed_is_still_read_and_its_new_name_told(loading: Loading) -> None:
+    loaded = loading(
+        team="tasks: {max_queue: 7, backoff_max_s: 20}\nqueue: {max_size: 9}\n",
+        environ={"CORRAL_SESSIONS_STALL_AFTER_S": "3"},
+    )
+    assert (loaded.settings.queue.max_size, loaded.settings.tasks.retry_max_s) == (9, 20)
+    assert loaded.settings.agents.stalled_after_s == 3
+    assert loaded.sources["tasks.retry_max_s"] == ".corral/config.yaml"
+    assert loaded.overrides == {"agents.stalled_after_s": "CORRAL_SESSIONS_STALL_AFTER_S"}
+    assert loaded.warnings == [
+        ".corral/config.yaml: `tasks.max_queue` is now called `queue.max_size`.",
+        ".corral/config.yaml: `tasks.backoff_max_s` is now called `tasks.retry_max_s`.",
+        "CORRAL_SESSIONS_STALL_AFTER_S is now called CORRAL_AGENTS_STALLED_AFTER_S.",
+    ]
+    with pytest.raises(ConfigInvalid) as caught:
+        loading(user="tasks: {max_queue: none}\n")
+    assert errors_of(caught)["queue.max_size"][1] == "~/.corral/config.yaml"
 
 
 def test_without_any_file_the_defaults_are_in_force(loading: Loading) -> None:

@@ -16,12 +16,12 @@ PAGE = Path(__file__).parents[3] / "docs" / "configuration.md"
 def test_the_defaults_are_those_of_the_requirements() -> None:
     settings = Settings()
     assert settings.supervisor.max_agents == 10
-    assert settings.tasks.max_queue == 1000
+    assert settings.queue.max_size == 1000
     assert (settings.tasks.max_retries, settings.tasks.retries) == (None, 3)
-    assert (settings.tasks.backoff_initial_s, settings.tasks.backoff_max_s) == (10, 300)
+    assert (settings.tasks.retry_initial_s, settings.tasks.retry_max_s) == (10, 300)
     assert settings.locks.ttl_s == 3600
     assert settings.sessions.stale_after_s == 15 * 60
-    assert settings.sessions.stall_after_s == 5 * 60
+    assert settings.agents.stalled_after_s == 5 * 60
     assert settings.sessions.lease_s == 4 * 3600
     assert (settings.runners.command.memory_mb, settings.runners.claude.memory_mb) == (512, 2048)
     assert settings.logs.keep_days == 30

@@ -12,7 +12,7 @@ from corral.coordination.sessions.registry import Arrival
 from corral.models.tasks import read_submissions
 from corral.store.sessions import sessions as session_rows
 from corral.store.tasks import tasks as task_rows
-from corral.work.tasks import tasks
+from corral.work.tasks import tasks, views
 
 NOW = datetime(2026, 11, 22, 8, 0, tzinfo=timezone.utc)
 
@@ -33,10 +33,10 @@ def test_sessions_are_read_by_when_they_began_however_they_beat(any_database: Co
 def test_tasks_are_read_by_priority_and_age_whatever_becomes_of_the_one_before(any_database: Connection) -> None:
     given = [{"title": f"t{number}", "description": "d", "priority": number % 4} for number in range(40)]
     tasks.submit_batch(any_database, read_submissions(given), NOW, TaskRules())
-    whole = tasks.listing(any_database)
+    whole = views.listing(any_database)
     assert [row["title"] for row in whole[:3]] == ["t3", "t7", "t11"]
-    place = tasks.cursor(whole[14])
+    place = views.cursor(whole[14])
     task_rows.transition(any_database, whole[14]["task_id"], ("pending",), {"priority": 0})
-    following = tasks.listing(any_database, after=place, limit=10)
+    following = views.listing(any_database, after=place, limit=10)
     assert following == whole[15:25]
-    assert tasks.listing(any_database, after="0,nobody") == []
+    assert views.listing(any_database, after="0,nobody") == []

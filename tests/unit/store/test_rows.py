@@ -16,12 +16,12 @@ from sqlalchemy.types import NullType
 
 import corral
 from corral import store
-from corral.store import announcements, schema, schema_coordination
+from corral.store import announcements, schema, schema_coordination, schema_project
 from corral.store.engine.prepared import Prepared
 from corral.store.rows import mail, merges, records, sessions, tasks
 from corral.store.sessions import locks as lock_rows
 from corral.store.sessions import mailbox, messages, names
-from corral.store.tasks import attempts, dependencies, work_pause, worktrees
+from corral.store.tasks import attempts, dependencies, lists, shared_state, work_pause, worktrees
 from corral.store.tasks import tasks as task_rows
 
 WHOLE: dict[Table, type] = {
@@ -30,13 +30,14 @@ WHOLE: dict[Table, type] = {
     schema.tasks: tasks.StoredTask,
     schema.attempts: tasks.AttemptRow,
     schema.task_claims: tasks.ClaimRow,
+    schema.task_state: tasks.TaskStateRow,
     schema.worktrees: tasks.WorktreeRow,
     schema.receipts: merges.ReceiptRow,
     schema.merge_requests: merges.MergeRow,
     schema.landing_intents: merges.IntentRow,
-    schema.target_pauses: merges.TargetPauseRow,
-    schema.work_pause: tasks.WorkPauseRow,
-    schema.project_identity: records.IdentityRow,
+    schema_project.target_pauses: merges.TargetPauseRow,
+    schema_project.work_pause: tasks.WorkPauseRow,
+    schema_project.project_identity: records.IdentityRow,
     schema.events: records.EventRow,
     schema_coordination.agent_names: sessions.NameRow,
     schema_coordination.messages: mail.MessageRow,
@@ -47,7 +48,7 @@ WHOLE: dict[Table, type] = {
     schema_coordination.memories: records.MemoryRow,
     schema_coordination.lock_waits: sessions.LockWaitRow,
 }
-NEVER_WHOLE = {"task_dependencies", "notices", "event_cursors", "memory_tags"}
+NEVER_WHOLE = {"roadmap_supervision", "task_dependencies", "notices", "event_cursors", "memory_tags"}
 """Tables of which only columns are read."""
 UNTYPED = {
     "migrations/versions/0006_attempts.py:_newest_attempt": "columns that a later version may not have",
@@ -169,13 +170,13 @@ def _statements(database: Connection, monkeypatch: pytest.MonkeyPatch) -> dict[s
                 monkeypatch.setattr(module, name, spy(module, getattr(module, name)))
     now, some = "2026-11-22T08:00:00.000Z", ["x"]
     for call, given in {
-        task_rows.listing: (), task_rows.standing: (), dependencies.unsettled_children: (some,),
+        lists.listing: (), lists.dead: (), task_rows.standing: (), dependencies.unsettled_children: (some,),
         dependencies.parent_states: (some,), work_pause.current: (), worktrees.worked_in: (some,), names.by_session: (),
         announcements.attempts: ("x", 1), announcements.unseen: ("x",), announcements.batch: ("x",),
         lock_rows.listing: (now,), lock_rows.by_expiry: (now,), lock_rows.globs: (now,), lock_rows.named: (now,),
         lock_rows.others_in_checkout: ("x", some, now), mailbox.headings: ("x",),
         messages.waited_for: ([1], some, some), messages.receipt: ("x", 1),
-        attempts.of_task: ("x",), task_rows.in_status: ("running",),
+        attempts.of_task: ("x",), task_rows.in_status: ("running",), shared_state.of_task: ("x",),
     }.items():  # fmt: skip
         call(database, *given)
     list(task_rows.ready(database, now))

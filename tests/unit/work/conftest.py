@@ -15,7 +15,7 @@ from corral.config.model import Tasks as TaskRules
 from corral.models.tasks import read_submissions
 from corral.store.engine.database import Database
 from corral.store.migrate import open_schema
-from corral.work.tasks import attempts, scheduling, tasks
+from corral.work.tasks import attempts, scheduling, tasks, views
 from corral.work.tasks.attempts import CollectedWork, Ending
 
 T = TypeVar("T")
@@ -34,13 +34,16 @@ class Board:
     def __init__(self, db: Database) -> None:
         self.db = db
         self.rules = TaskRules()
+        self.max_size: int | None = None
 
     def do(self, operation: Callable[[Connection], T]) -> T:
         return self.db.write(operation)
 
     def submit(self, *items: Row, now: datetime = START) -> list[str]:
         filled = [{"title": "a task", "command": "true", **item} for item in items]
-        rows = self.do(lambda conn: tasks.submit_batch(conn, read_submissions(filled), now, self.rules))
+        rows = self.do(
+            lambda conn: tasks.submit_batch(conn, read_submissions(filled), now, self.rules, max_size=self.max_size)
+        )
         return [row["task_id"] for row in rows]
 
     def one(self, now: datetime = START, **item: Any) -> str:
@@ -68,7 +71,7 @@ class Board:
         return self.do(lambda conn: tasks.retry(conn, task_id, now, self.rules))
 
     def detail(self, task_id: str) -> Row:
-        return self.db.read(lambda conn: tasks.detail(conn, task_id))
+        return self.db.read(lambda conn: views.detail(conn, task_id))
 
     def status(self, task_id: str) -> str:
         return str(self.detail(task_id)["status"])

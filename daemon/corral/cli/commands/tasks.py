@@ -11,27 +11,20 @@ import typer
 
 from corral.cli.help import Grouped
 from corral.cli.terminal.options import Json, argument, author, client, json_object, option, session_id
-from corral.cli.terminal.output import (
-    Column,
-    coloured,
-    echo,
-    emit,
-    fact,
-    moment,
-    paint,
-    report,
-    state,
-    table,
-    verification,
-)
+from corral.cli.terminal.output import Column, coloured, echo, emit, fact, moment, paint, report, state, table
+from corral.cli.work import dead_letters
+from corral.cli.work.task_view import show_task
 from corral.client.connection import segment
 from corral.errors import InvalidInput
-from corral.models.states import RunnerName, TaskStatus
+from corral.models.states import RunnerName, TaskSort, TaskStatus
 from corral.models.visible import log_text, one_line
 
 app = typer.Typer(cls=Grouped, help="Tasks: submit, follow, cancel.", no_args_is_help=True)
+app.add_typer(dead_letters.app, name="dlq")
 _STATES = f"Only these statuses; repeatable. One of: {', '.join(TaskStatus.values())}."
-Id = Annotated[str, argument("A task id, or its first four or more characters.", "ID")]
+_SOMETIMES = {"TEMPLATE": "template", "PROGRESS": "progress"}
+"""Columns that a list has where any of its tasks has them."""
+Id = Annotated[str, argument("A task id, its first four or more characters, or its number.", "ID")]
 
 
 @app.command()
@@ -60,7 +53,12 @@ def submit(
     ] = None,
     task_type: Annotated[str | None, option("--type", "Type, for sessions that claim tasks.", "TYPE")] = None,
     input_data: Annotated[
-        str | None, option("--input", "Input for the session that claims it: a JSON object.", "JSON")
+        str | None, option("--input", "Input for its agent: a JSON object, or a file with one.", "JSON|FILE")
+    ] = None,
+    metadata: Annotated[str | None, option("--metadata", "Kept with it and shown: a JSON object.", "JSON")] = None,
+    template: Annotated[str | None, option("--template", "Task template.", "NAME")] = None,
+    parent: Annotated[
+        str | None, option("--parent", "Task whose agent leads this one's; it ends with it.", "ID")
     ] = None,
     priority: Annotated[int, typer.Option("--priority", min=0, max=10, help="10 first.")] = 5,
     wait_for: Annotated[
@@ -106,7 +104,10 @@ def submit(
         "prompt": prompt,
         "agent": agent,
         "runner": runner,
-        "input_data": json_object("--input", input_data),
+        "input_data": json_object("--input", input_data, or_file=True),
+        "metadata": json_object("--metadata", metadata),
+        "template": template,
+        "parent_task_id": parent,
         "priority": priority,
         "wait_for": wait_for or [],
         "claims": claims or [],
@@ -153,25 +154,42 @@ def batch_submit(
     if as_json:
         emit(answer)
         return
-    for task_id in answer["task_ids"]:
-        echo(task_id)
+    for number, task_id in zip(answer["numbers"], answer["task_ids"], strict=True):
+        echo(f"{number:>5}  {task_id}")
+    echo(paint(f"{answer['queued']} tasks were submitted.", "dim"))
 
 
 @app.command("list")
 def listing(
     status: Annotated[list[TaskStatus] | None, option("--status", _STATES, "STATE")] = None,
     priority: Annotated[int, typer.Option("--priority", min=0, max=10, help="Only this priority and above.")] = 0,
+    agent: Annotated[str | None, option("--agent", "Only tasks for this agent.", "NAME")] = None,
+    task_type: Annotated[str | None, option("--type", "Only tasks of this type.", "TYPE")] = None,
+    template: Annotated[str | None, option("--template", "Only of this template.", "NAME")] = None,
+    thread: Annotated[str | None, option("--thread", "Only tasks of this batch.", "ID")] = None,
+    sort: Annotated[
+        TaskSort, typer.Option("--sort", help="Order: by priority and age, or by age.")
+    ] = TaskSort.PRIORITY,
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="Maximum number of tasks.")] = None,
+    compact: Annotated[bool, typer.Option("--compact", help="One short line per task, without a heading.")] = False,
     as_json: Json = False,
 ) -> None:
     """List tasks, highest priority first."""
-    rows = client().listing("/tasks", {"status": status or [], "min_priority": priority}, limit)
+    only = {"agent": agent, "task_type": task_type, "template": template, "thread_id": thread, "sort": sort.value}
+    rows = client().listing("/tasks", {"status": status or [], "min_priority": priority, **only}, limit)
+    if compact and not as_json:
+        for row in rows:
+            title = one_line(row["title"])
+            echo(f"{row['number']:>5} {row['task_id'][:8]} {row['outcome']:<11} {row['priority']:>2} {title}")
+        return
     columns: list[Column] = [
+        ("NO", "number", 5),
         ("ID", "task_id", 36),
         ("OUTCOME", "outcome", 15),
         ("PRIO", "priority", 4),
         ("SUBMITTED (UTC)", lambda row: moment(row["created_at"]), 19),
         ("TITLE", "title", 70),
+        *((name, field, 40) for name, field in _SOMETIMES.items() if any(row[field] for row in rows)),
     ]
     table(rows, columns, empty="No tasks. Submit one: corral task submit --title … --command …", as_json=as_json)
 
@@ -182,56 +200,8 @@ def detail(task_id: Id, as_json: Json = False) -> None:
     task = client().request("GET", f"/tasks/{segment(task_id)}/detail")
     if as_json:
         emit(task)
-        return
-    echo(f"{paint(one_line(task['title']), 'bold')}  {state(task['outcome'])}")
-    rows = [("id", task["task_id"]), ("priority", task["priority"]), ("attempts", task["attempts"])]
-    rows += [
-        ("agent", task["agent"] or _assigned(task)),
-        ("thread", task["thread_id"]),
-        ("worktree", task["worktree"]),
-        ("branch", task["branch"]),
-    ]
-    if task["error_code"]:
-        rows.append(("error", f"{task['error_code']}: {task['error_message']}"))
-    rows.append(("delay", task["delay"]))
-    usage = task["usage"]
-    if usage["turns"]:
-        tokens = f"{usage['input_tokens']} in, {usage['output_tokens']} out"
-        rows.append(("usage", f"{tokens}, {usage['turns']} turns, ${usage['cost_usd']:.4f}"))
-    for name, value in rows:
-        if value is not None:
-            fact(name, value, 9)
-    _attempts(task["attempt_history"])
-    _merge(task["merge"])
-    for event in task.get("history", [])[-12:]:
-        echo(paint(f"  {event['at'][11:23]}  {event['kind']}", "dim"))
-
-
-def _assigned(task: dict[str, Any]) -> str | None:
-    """The agent chosen for the task's required capabilities at its last start."""
-    attempts = task["attempt_history"]
-    return attempts[-1]["agent"] if attempts else None
-
-
-def _attempts(attempts: list[dict[str, Any]]) -> None:
-    """The outcome of each attempt, where there was more than one."""
-    for attempt in attempts if len(attempts) > 1 else ():
-        who = ", ".join(filter(None, (attempt["agent"], attempt["model"], attempt["branch"])))
-        why = f" ({attempt['error_code']})" if attempt["error_code"] else ""
-        fact(f"attempt {attempt['number']}", f"{attempt['outcome'] or 'running'}{why}  {who}".rstrip(), 9)
-
-
-def _merge(merge: dict[str, Any] | None) -> None:
-    if merge is None:
-        return
-    echo(f"  {'merge':<9} {state(merge['state'])}  {merge['merge_id']}")
-    if merge["reason"]:
-        fact("", merge["reason"], 9)
-    if merge["landed_sha"]:
-        echo(f"  {'landed':<9} {merge['landed_sha'][:12]}")
-    receipt = merge["receipt"]
-    if receipt:
-        echo(f"  {'verified':<9} {verification(receipt)}")
+    else:
+        show_task(task)
 
 
 @app.command()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -27,14 +28,27 @@ def argument(about: str, metavar: str, **more: Any) -> Any:
     return typer.Argument(help=about, metavar=metavar, **more)
 
 
-def json_object(option: str, text: str | None) -> dict[str, Any] | None:
+def _content(option: str, file: str) -> str:
+    try:
+        return Path(file).read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        remedy = "Name a readable file with a JSON object."
+        raise InvalidInput(f"Cannot read the file {file!r} of {option}.", cause=str(error), remedy=remedy) from error
+
+
+def json_object(option: str, text: str | None, *, or_file: bool = False) -> dict[str, Any] | None:
     """Parse an option as a JSON object; None if it was not given.
 
+    Args:
+        or_file: Whether the option may also name a file with the object.
+
     Raises:
-        InvalidInput: It is not a JSON object.
+        InvalidInput: It is not a JSON object, or the file cannot be read.
     """
     if text is None:
         return None
+    if or_file and Path(text).is_file():
+        option, text = f"{option} {text}", _content(option, text)
     remedy = f"Write {option} '{{\"key\": 1}}'."
     try:
         value = json.loads(text)

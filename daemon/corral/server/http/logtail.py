@@ -18,6 +18,8 @@ PART = 256 * 1024
 
 POLL_S = 0.25
 
+_TAIL = 8192
+
 FURTHEST = 2**53
 """No file is longer."""
 
@@ -44,6 +46,16 @@ def read_part(file: Path, offset: int, *, growing: bool) -> tuple[str, int]:
     if len(data) == PART or growing:
         data = data[: data.rindex(b"\n") + 1] if b"\n" in data else data if len(data) == PART else b""
     return redact(data.decode("utf-8", "replace")), offset + len(data)
+
+
+def last_lines(file: Path) -> str:
+    """The end of a log that no longer grows, some 8 KB of whole lines; empty without one."""
+    try:
+        size = file.stat().st_size
+    except FileNotFoundError:
+        return ""
+    text, _ = read_part(file, max(0, size - _TAIL), growing=False)
+    return text if size <= _TAIL else text.partition("\n")[2]
 
 
 async def follow(

@@ -20,7 +20,7 @@ from corral.server.mcp.calls import current
 from corral.server.mcp.tools.locks import coordinator_answers
 from corral.store.merges import merges
 from corral.store.sessions import traces
-from corral.store.tasks import tasks
+from corral.store.tasks import lists
 
 HANDOFFS = 20
 _OF_TASK = ("task_id", "task_type", "title", "status", "priority", "thread_id", "created_at")
@@ -61,7 +61,7 @@ async def work_pending() -> Any:
 
 
 def _pending(conn: Connection) -> Iterator[dict[str, Any]]:
-    waiting = tasks.listing(conn, statuses=(TaskStatus.PENDING, TaskStatus.WAITING), limit=MOST)
+    waiting = lists.listing(conn, statuses=(TaskStatus.PENDING, TaskStatus.WAITING), limit=MOST)
     ids = [row["task_id"] for row in waiting]
     for at in range(0, len(ids), _AT_ONCE):
         some = ids[at : at + _AT_ONCE]

@@ -12,7 +12,8 @@ from corral.models.states import OPEN_MERGES
 from corral.store.engine.fetch import fetch_first
 from corral.store.merges import merges
 from corral.store.rows.records import Identity, IdentityRow
-from corral.store.schema import agent_sessions, file_locks, project_identity, receipts, worktrees
+from corral.store.schema import agent_sessions, file_locks, receipts, worktrees
+from corral.store.schema_project import project_identity
 from corral.store.tasks import tasks
 from corral.store.tasks import worktrees as worktree_rows
 

@@ -13,7 +13,8 @@ from corral.models.instants import iso
 from corral.models.states import OPEN_MERGES
 from corral.store.engine.fetch import fetch_each, has_any
 from corral.store.rows.merges import TargetPauseRow
-from corral.store.schema import merge_requests, target_pauses
+from corral.store.schema import merge_requests
+from corral.store.schema_project import target_pauses
 
 PAUSE_AFTER = 3
 """Failures in a row, of whichever requests, after which a target's queue is paused."""

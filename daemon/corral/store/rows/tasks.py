@@ -6,23 +6,30 @@ from typing import Any, TypedDict
 
 
 class TaskSummary(TypedDict):
-    """The columns of a task in a list."""
+    """The columns of the table of tasks that a list shows."""
 
     task_id: str
+    seq: int
     title: str
     status: str
     priority: int
+    agent: str | None
+    template: str | None
     created_at: str
+
+
+class ListedTask(TaskSummary):
+    """A task in a list, with the progress of its newest attempt."""
+
+    progress: str | None
 
 
 class StoredTask(TaskSummary):
     """The columns of the table of tasks."""
 
-    seq: int
     task_type: str
     description: str | None
     runner: str | None
-    agent: str | None
     command: str | None
     prompt: str | None
     input_data: dict[str, Any] | None
@@ -51,6 +58,10 @@ class StoredTask(TaskSummary):
     error_message: str | None
     completed_at: str | None
     dismissed_at: str | None
+    metadata: dict[str, Any] | None
+    parent_task_id: str | None
+    agents_wanted: int | None
+    combine: str | None
 
 
 class _AttemptDetails(TypedDict):
@@ -88,11 +99,28 @@ class AttemptRow(_AttemptDetails):
     model: str | None
     host: str | None
     usage: dict[str, Any]
+    memory_mb: int | None
     claimed_at: str
     ended_at: str | None
     outcome: str | None
     error_code: str | None
     error_message: str | None
+
+
+class SharedValue(TypedDict):
+    """A value that agents share about a task; its version counts its changes."""
+
+    key: str
+    value: Any
+    version: int
+    updated_by: str | None
+    updated_at: str
+
+
+class TaskStateRow(SharedValue):
+    """The columns of the table of shared values."""
+
+    task_id: str
 
 
 class TaskDoer(TypedDict):

@@ -6,17 +6,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import Connection, and_, bindparam, func, insert, literal_column, or_, select, update
+from sqlalchemy import Connection, bindparam, func, insert, literal_column, or_, select, update
 
-from corral.models.states import TaskStatus
+from corral.models.states import TERMINAL_TASKS, TaskStatus
 from corral.store.engine.fetch import fetch_all, fetch_first
 from corral.store.engine.prepared import Prepared
 from corral.store.merges.of_tasks import of_decisive
-from corral.store.rows import columns_of
-from corral.store.rows.tasks import ClaimRow, ReadyTask, StateCount, StoredTask, TaskRow, TaskStanding, TaskSummary
+from corral.store.rows.tasks import (
+    ClaimRow,
+    ReadyTask,
+    StateCount,
+    StoredTask,
+    TaskRow,
+    TaskStanding,
+)
 from corral.store.schema import attempts as attempts_table
 from corral.store.schema import merge_requests, task_claims, tasks
-from corral.store.tasks import attempts
+from corral.store.tasks import attempts, shared_state
 
 OPEN = (TaskStatus.WAITING, TaskStatus.PENDING, TaskStatus.RUNNING, TaskStatus.INTERRUPTED)
 """Everything that is not terminal."""
@@ -85,34 +91,14 @@ def with_prefix(conn: Connection, prefix: str) -> list[str]:
     return [row.task_id for row in conn.execute(query)]
 
 
+def with_number(conn: Connection, number: int) -> list[str]:
+    """The id of the task with this number, if there is one."""
+    return list(conn.execute(select(tasks.c.task_id).where(tasks.c.seq == number)).scalars())
+
+
 def by_idempotency_key(conn: Connection, key: str) -> TaskRow | None:
     """The task that was submitted with this key."""
     return fetch_first(conn, attempts.TASK_ROWS.where(tasks.c.idempotency_key == key), TaskRow)
-
-
-def listing(
-    conn: Connection,
-    *,
-    statuses: Sequence[str] = (),
-    min_priority: int = 0,
-    after: tuple[int, str] | None = None,
-    limit: int | None = None,
-) -> list[TaskSummary]:
-    """Tasks for a list; highest priority first, then oldest first.
-
-    Args:
-        after: Only those behind this priority and the task with this id.
-    """
-    query = select(*columns_of(tasks, TaskSummary)).order_by(tasks.c.priority.desc(), tasks.c.seq).limit(limit)
-    if after is not None:
-        priority, task_id = after
-        behind = tasks.c.seq > select(tasks.c.seq).where(tasks.c.task_id == task_id).scalar_subquery()
-        query = query.where(or_(tasks.c.priority < priority, and_(tasks.c.priority == priority, behind)))
-    if statuses:
-        query = query.where(tasks.c.status.in_(list(statuses)))
-    if min_priority:
-        query = query.where(tasks.c.priority >= min_priority)
-    return fetch_all(conn, query, TaskSummary)
 
 
 def in_status(conn: Connection, *statuses: str, offered: bool = False) -> list[TaskRow]:
@@ -149,6 +135,11 @@ def at_most(conn: Connection) -> int:
 def count_open(conn: Connection) -> int:
     """How many tasks are not terminal."""
     return sum(_IN_STATE.one(conn, {"status": status})["number"] for status in OPEN)
+
+
+def count_queued(conn: Connection) -> int:
+    """How many tasks have not started."""
+    return sum(_IN_STATE.one(conn, {"status": status})["number"] for status in (TaskStatus.WAITING, TaskStatus.PENDING))
 
 
 def ready(
@@ -268,7 +259,7 @@ def transition(
     """The guarded update: set columns if the task is in one of these states.
 
     Args:
-        from_states: The states it may be in.
+        from_states: The states it may be in. Where it becomes terminal, what its agents shared is deleted.
         token: If given, the fencing token it must have.
         cancelled: If given, whether a cancellation must have been asked for.
         attempt: Columns of its newest attempt to set with it. One that leaves ``running`` ends its attempt here.
@@ -278,7 +269,11 @@ def transition(
     """
     change = _transition(tuple(values), tuple(from_states), token is not None, cancelled)
     row = change.first(conn, {**values, "which": task_id, **({} if token is None else {"token": token})})
-    return None if row is None else attempts.join(conn, row, attempt)
+    if row is None:
+        return None
+    if values.get("status") in TERMINAL_TASKS:
+        shared_state.clear(conn, task_id)
+    return attempts.join(conn, row, attempt)
 
 
 @lru_cache(maxsize=256)

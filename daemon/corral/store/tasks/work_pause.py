@@ -11,7 +11,7 @@ from corral.models.instants import iso
 from corral.store import events
 from corral.store.engine.prepared import Prepared
 from corral.store.rows.tasks import WorkPause
-from corral.store.schema import work_pause
+from corral.store.schema_project import work_pause
 
 _CURRENT = Prepared[WorkPause](select(work_pause.c.reason, work_pause.c.since_at))
 

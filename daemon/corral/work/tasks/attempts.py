@@ -161,7 +161,7 @@ def crash(conn: Connection, row: TaskRow, now: datetime, rules: TaskRules) -> Ta
     if row["pid"] is None and row["worktree_id"] is None:
         return interrupt(conn, row, "The daemon died before its worker had started.", now)
     crashes = row["crashes"] + 1
-    verdict = judge_crash(crashes, rules.max_crashes, initial_s=rules.backoff_initial_s, max_s=rules.backoff_max_s)
+    verdict = judge_crash(crashes, rules.max_crashes, initial_s=rules.retry_initial_s, max_s=rules.retry_max_s)
     values = {"crashes": crashes, "not_before_at": after(now, verdict.delay_s)}
     return _cut_short(conn, row, DAEMON_DIED, _story(crashes), now, values)
 
@@ -198,7 +198,8 @@ def resume(conn: Connection, task_id: str, now: datetime, rules: TaskRules) -> T
     """Nothing of an interrupted task's worker is alive any more: it may start again.
 
     At once if Corral itself interrupted it; after its backoff if the daemon died; never (``dead``) if that happened more
-    than ``tasks.max_crashes`` times in a row. One whose cancellation was asked for meanwhile is cancelled.
+    than ``tasks.max_crashes`` times in a row, or (``failed``) if ``tasks.on_interrupted`` says so. One whose cancellation was
+    asked for meanwhile is cancelled.
     """
     row = tasks.get(conn, task_id)
     if row is None or row["status"] != TaskStatus.INTERRUPTED:
@@ -207,9 +208,14 @@ def resume(conn: Connection, task_id: str, now: datetime, rules: TaskRules) -> T
         convention = row["error_code"] == CANCELLED_BY_ORCHESTRATOR
         return call_off(conn, row, now, rules, reason=row["cancel_reason"], convention=convention)
     died = row["error_code"] == DAEMON_DIED
+    is_over = {"completed_at": iso(now), "not_before_at": None}
+    why: TaskSetback = {"error_code": row["error_code"], "error_message": row["error_message"]}
     if died and row["crashes"] > rules.max_crashes:
-        end = {"status": TaskStatus.DEAD, "completed_at": iso(now), "not_before_at": None}
-        event = EventKind.TASK_DEAD({"error_code": DAEMON_DIED, "error_message": row["error_message"]})
+        end = {"status": TaskStatus.DEAD, **is_over}
+        event = EventKind.TASK_DEAD(why)
+    elif rules.on_interrupted == "fail":
+        end = {"status": TaskStatus.FAILED, **is_over}
+        event = EventKind.TASK_FAILED(why)
     else:
         end = {"status": TaskStatus.PENDING} if died else {"status": TaskStatus.PENDING, **_NO_ERROR}
         event = EventKind.TASK_RESUMED({})
@@ -218,7 +224,7 @@ def resume(conn: Connection, task_id: str, now: datetime, rules: TaskRules) -> T
     )
     if moved is not None:
         events.record(conn, now, event, task_id=task_id, session_id=row["session_id"])
-        if moved["status"] == TaskStatus.DEAD:
+        if moved["status"] in TERMINAL_TASKS:
             reconsider(conn, [task_id], now, unblock_on=rules.unblock_on)
     return moved
 
@@ -306,8 +312,8 @@ def _outcome(before: TaskRow, ending: Ending, now: datetime, rules: TaskRules) -
         before["attempts"],
         retries_left(before, ending.error_code),
         retryable=ending.retryable,
-        initial_s=rules.backoff_initial_s,
-        max_s=rules.backoff_max_s,
+        initial_s=rules.retry_initial_s,
+        max_s=rules.retry_max_s,
     )
     values = {"status": verdict.status, "result": ending.result, **why, **_CLEARED}
     if verdict.status == TaskStatus.PENDING:
@@ -328,7 +334,7 @@ def _fault(
     before: TaskRow, ending: Ending, told: TaskSetback, now: datetime, rules: TaskRules
 ) -> tuple[Columns, Event]:
     """The same for what the machine did. Once a worker ran, its task may be the cause of what happened to it."""
-    pause = {"initial_s": rules.backoff_initial_s, "max_s": rules.backoff_max_s}
+    pause = {"initial_s": rules.retry_initial_s, "max_s": rules.retry_max_s}
     if before["pid"] is not None or ending.error_code == WORKER_LOST:
         count = {"crashes": before["crashes"] + 1}
         told = {**told, "crashes": count["crashes"]}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
@@ -11,7 +12,6 @@ from sqlalchemy import Connection
 from corral.config.model import Tasks as TaskRules
 from corral.coordination.locks.keys import parse_key
 from corral.errors import Conflict, CorralError, IdempotencyKeyConflict, InvalidInput, NotFound
-from corral.models import merges as merge_shapes
 from corral.models import tasks as task_shapes
 from corral.models.events import EventKind
 from corral.models.identifiers import new_id
@@ -21,34 +21,42 @@ from corral.models.states import OPEN_MERGES, RETURNED_MERGES, MergeState, TaskS
 from corral.models.tasks import TaskSubmission
 from corral.store import events
 from corral.store.merges import of_tasks as merge_tasks
-from corral.store.merges import receipts
 from corral.store.rows import Columns, required
 from corral.store.rows.tasks import TaskRow
 from corral.store.sessions import sessions
-from corral.store.tasks import attempts as attempt_rows
-from corral.store.tasks import dependencies, outcomes, tasks, worktrees
+from corral.store.tasks import dependencies, tasks
 from corral.work.tasks import attempts
 from corral.work.tasks.dependencies import blocking_cycle, reconsider, settle
 
 _PREFIX = re.compile(r"[0-9a-f][0-9a-f-]{3,35}")
+_NUMBER = re.compile(r"#?([1-9][0-9]{0,8})")
 _NOT_STARTED = (TaskStatus.WAITING, TaskStatus.PENDING, TaskStatus.INTERRUPTED)
 _RETRYABLE = (TaskStatus.FAILED, TaskStatus.DEAD, TaskStatus.CANCELLED)
-_PAGE = 500
 _THE_WORK = ("task_type", "title", "description", "command", "prompt", "agent", "input_data")
 """The fields that are equal in two submissions of one task, from any client."""
 
 
-def submit(conn: Connection, submission: TaskSubmission, now: datetime, rules: TaskRules) -> TaskRow:
+def submit(
+    conn: Connection, submission: TaskSubmission, now: datetime, rules: TaskRules, *, max_size: int | None = None
+) -> TaskRow:
     """Queue one task; see :func:`submit_batch`."""
-    return submit_batch(conn, [submission], now, rules)[0]
+    return submit_batch(conn, [submission], now, rules, max_size=max_size)[0]
 
 
 def submit_batch(
-    conn: Connection, submissions: Sequence[TaskSubmission], now: datetime, rules: TaskRules
+    conn: Connection,
+    submissions: Sequence[TaskSubmission],
+    now: datetime,
+    rules: TaskRules,
+    *,
+    max_size: int | None = None,
 ) -> list[TaskRow]:
     """Queue tasks, all or none.
 
     A submission whose ``idempotency_key`` is known is answered with the task it made the first time.
+
+    Args:
+        max_size: Largest number of tasks that wait or are pending, these included; None: any number.
 
     Returns:
         The rows in the order of the submissions.
@@ -61,7 +69,7 @@ def submit_batch(
     known = [_submitted(conn, item) for item in submissions]
     fresh = [index for index, row in enumerate(known) if row is None]
     ids = [str(row["task_id"]) if row else new_id() for row in known]
-    _check_room(conn, len(fresh), rules.max_queue)
+    _check_room(conn, len(fresh), max_size)
     parents = _resolve(conn, submissions, ids)
     waiting: list[TaskRow] = []
     rows = list(known)
@@ -92,7 +100,7 @@ def _submitted(conn: Connection, item: TaskSubmission) -> TaskRow | None:
 
 
 def find(conn: Connection, task_id: str) -> TaskRow:
-    """A task by its id, or by the first four or more characters of it.
+    """A task by its id, by the first four or more characters of it, or by its number (``12`` or ``#12``).
 
     Raises:
         NotFound: No such task.
@@ -102,100 +110,17 @@ def find(conn: Connection, task_id: str) -> TaskRow:
     if row is not None:
         return row
     found = tasks.with_prefix(conn, task_id.lower()) if _PREFIX.fullmatch(task_id.lower()) else []
+    if number := _NUMBER.fullmatch(task_id):
+        found += tasks.with_number(conn, int(number[1]))
     if not found:
         raise NotFound(f"There is no task {task_id[:80]!r}.", remedy="`corral task list` shows all of them.")
     if len(found) > 1:
         raise InvalidInput(
-            f"{task_id!r} is the beginning of several task ids.",
+            f"{task_id!r} is the beginning or the number of several tasks.",
             cause="Among them: " + ", ".join(found),
             remedy="Give more characters.",
         )
     return _known(conn, found[0])
-
-
-def listing(
-    conn: Connection,
-    *,
-    statuses: Sequence[str] = (),
-    min_priority: int = 0,
-    after: str | None = None,
-    limit: int | None = None,
-) -> list[Payload]:
-    """Tasks as a list shows them, with their ``outcome`` (:mod:`corral.models.outcomes`): highest priority first, then oldest.
-
-    Args:
-        after: Only those behind this :func:`cursor`.
-
-    Raises:
-        InvalidInput: There is no such state, or no such place.
-    """
-    for status in statuses:
-        if status not in TaskStatus.values():
-            raise InvalidInput(
-                f"{status[:40]!r} is not a state of a task.", remedy=f"Use one of: {', '.join(TaskStatus.values())}."
-            )
-    behind = _read_cursor(after) if after is not None else None
-    rows = tasks.listing(conn, statuses=statuses, min_priority=min_priority, after=behind, limit=limit)
-    found = {
-        task_id: outcome
-        for start in range(0, len(rows), _PAGE)
-        for task_id, outcome in outcomes.of_tasks(conn, [row["task_id"] for row in rows[start : start + _PAGE]]).items()
-    }
-    return [{**task_shapes.summary(row), "outcome": found[row["task_id"]]} for row in rows]
-
-
-def cursor(row: Payload) -> str:
-    """Where a task stands in the list, as it is shown there."""
-    return f"{row['priority']},{row['task_id']}"
-
-
-def _read_cursor(text: str) -> tuple[int, str]:
-    priority, _, task_id = text.partition(",")
-    if not priority.isdecimal() or len(priority) > 2 or not task_id:
-        raise InvalidInput(f"Invalid cursor {text[:80]!r}.", remedy="Follow the `Link` header of the page before.")
-    return int(priority), task_id
-
-
-def read(conn: Connection, task_id: str) -> Payload:
-    """A task as the task document shows it (:func:`corral.models.tasks.read`).
-
-    Raises:
-        NotFound: No such task.
-    """
-    return task_shapes.read(find(conn, task_id))
-
-
-def detail(conn: Connection, task_id: str) -> Payload:
-    """Everything about one task; reading changes nothing.
-
-    Returns:
-        The fields of the list with the ``outcome``; how it ended (``error_code``, ``error_message``, ``result``, ``attempts``,
-        ``usage``); where it worked (``worktree``: a path while that exists, ``branch``); ``merge`` (None where there is
-        nothing to merge); what was submitted; ``attempt_history``: its attempts, and ``history``: ``[{at, kind, data}]``,
-        both oldest first.
-    """
-    row = find(conn, task_id)
-    merge = merge_tasks.decisive(conn, row["task_id"])
-    place = worktrees.get(conn, row["worktree_id"]) if row["worktree_id"] else None
-    history = events.listing(conn, task_id=row["task_id"])
-    tried = attempt_rows.of_task(conn, row["task_id"])
-    shown = task_shapes.summary(row)
-    for name in ("error_code", "error_message", "attempts", "result", "branch", "task_type", "input_data", "agent", "runner",
-                 "description", "command", "prompt", "thread_id", "agent_requirements", "deadline_at", "target",
-                 "submitted_by", "session_id", "timeout_s", "max_retries", "limits",
-                 "progress", "not_before_at", "started_at", "completed_at", "cancel_reason", "faults", "crashes"):  # fmt: skip
-        shown[name] = row[name]
-    return {
-        **shown,
-        "outcome": outcomes.of_tasks(conn, [row["task_id"]])[row["task_id"]],
-        "worktree": place["path"] if place and place["removed_at"] is None else None,
-        "usage": task_shapes.usage(tried),
-        "attempt_history": [task_shapes.attempt(one) for one in tried],
-        "merge": merge_shapes.of_task(merge, receipts.get(conn, merge["receipt_id"])) if merge else None,
-        "wait_for": dependencies.parents_of(conn, row["task_id"]),
-        "claims": tasks.claims_of(conn, row["task_id"])[row["task_id"]],
-        "history": [{"at": event["at"], "kind": event["kind"], "data": event["data"]} for event in history],
-    }
 
 
 def cancel(
@@ -312,21 +237,23 @@ def _known(conn: Connection, task_id: str) -> TaskRow:
     return row
 
 
-def _check_room(conn: Connection, number: int, max_queue: int) -> None:
-    if not number or tasks.at_most(conn) + number <= max_queue:
+def _check_room(conn: Connection, number: int, max_size: int | None) -> None:
+    if max_size is None or not number or tasks.at_most(conn) + number <= max_size:
         return
-    queued = tasks.count_open(conn)
-    if queued + number > max_queue:
+    queued = tasks.count_queued(conn)
+    if queued + number > max_size:
         raise Conflict(
-            f"The queue is full: {queued} open tasks, {number} more were submitted, {max_queue} are allowed.",
-            cause="`tasks.max_queue` bounds how many tasks may be open.",
-            remedy="Wait until some have ended, or raise `tasks.max_queue`.",
+            f"The queue is full: {queued} tasks wait, {number} more were submitted, {max_size} are allowed.",
+            cause="`queue.max_size` is the largest number of tasks that are `waiting` or `pending`.",
+            remedy="Wait until some have started, or raise `queue.max_size`.",
         )
 
 
 def _resolve(conn: Connection, submissions: Sequence[TaskSubmission], ids: Sequence[str]) -> list[list[str]]:
     """For each submission the ids it waits for."""
     local = {item.name: ids[index] for index, item in enumerate(submissions) if item.name is not None}
+    titles = Counter(item.title for item in submissions)
+    named = {item.title: ids[index] for index, item in enumerate(submissions) if len(submissions) > 1} | local
     errors: list[Payload] = []
     for field in ("name", "idempotency_key"):
         given = [value for item in submissions if (value := getattr(item, field)) is not None]
@@ -336,15 +263,19 @@ def _resolve(conn: Connection, submissions: Sequence[TaskSubmission], ids: Seque
     for index, item in enumerate(submissions):
         found: dict[str, None] = {}
         for wanted in item.wait_for:
+            if wanted not in local and titles[wanted] > 1:
+                text = f"{titles[wanted]} tasks of the batch are called {wanted!r}: give them a `name`"
+                errors.append({"index": index, "field": "wait_for", "message": text})
+                continue
             try:
-                found[local[wanted] if wanted in local else find(conn, wanted)["task_id"]] = None
+                found[named[wanted] if wanted in named else find(conn, wanted)["task_id"]] = None
             except CorralError as error:
                 errors.append({"index": index, "field": "wait_for", "message": error.message})
         parents.append(list(found))
-    titles = {ids[index]: item.name or item.title for index, item in enumerate(submissions)}
+    shown_as = {ids[index]: item.name or item.title for index, item in enumerate(submissions)}
     cycle = blocking_cycle(dict(zip(ids, parents, strict=True)))
     if cycle is not None:
-        shown = " → ".join(titles[node] for node in cycle)
+        shown = " → ".join(shown_as[node] for node in cycle)
         errors.append({"index": ids.index(cycle[0]), "field": "wait_for", "message": f"circular dependency: {shown}"})
     for index, item in enumerate(submissions):
         errors += [{"index": index, "field": "claims", "message": text} for text in _bad_claims(item.claims)]

@@ -66,8 +66,8 @@ class ClaimPause:
             return False
         failures = self.now.failures + 1 if self.now else len(self._failed)
         first = self.now is None
-        longest_s = min(PROBE_AT_MOST_S, rules.backoff_max_s)
-        wait_s = backoff_s(failures - TASKS_TO_PAUSE + 1, initial_s=rules.backoff_initial_s, max_s=longest_s)
+        longest_s = min(PROBE_AT_MOST_S, rules.retry_max_s)
+        wait_s = backoff_s(failures - TASKS_TO_PAUSE + 1, initial_s=rules.retry_initial_s, max_s=longest_s)
         self.now = Pause(
             code,
             ending.error_message or code,

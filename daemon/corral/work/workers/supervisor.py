@@ -288,7 +288,7 @@ class Supervisor:
 
     def _bound_backoffs(self, now: datetime, rules: TaskRules) -> None:
         """A clock that was set back makes nobody wait for longer than a backoff can be."""
-        latest = after(now, rules.backoff_max_s)
+        latest = after(now, rules.retry_max_s)
         if (self._db.read(tasks.latest_backoff) or "") > latest:
             self._db.write(lambda conn: tasks.bound_backoffs(conn, latest))
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from corral.models.states import MergeState, ReceiptStatus
 from corral.store.merges import merges, receipts
-from corral.work.tasks import tasks
+from corral.work.tasks import tasks, views
 from corral.work.tasks.dependencies import Outlook, blocking_cycle, outlook
 from tests.unit.work.conftest import Board, at
 
@@ -155,7 +155,7 @@ def test_a_circle_is_refused_and_shown(board: Board) -> None:
         )
     with pytest.raises(InvalidInput, match="circular dependency: me → me"):
         board.submit({"name": "me", "wait_for": ["me"]})
-    assert board.db.read(tasks.listing) == []
+    assert board.db.read(views.listing) == []
 
 
 @settings(suppress_health_check=[HealthCheck.too_slow])

@@ -10,7 +10,7 @@ from corral.coordination.sessions.registry import Arrival
 from corral.errors import Conflict, LeaseLost
 from corral.models.instants import iso
 from corral.store.sessions import sessions as session_rows
-from corral.work.tasks import attempts, leases, tasks
+from corral.work.tasks import attempts, leases, tasks, views
 from corral.work.tasks.leases import Claimant
 from corral.work.workers import session_end
 from tests.unit.work.conftest import START, Board, at
@@ -228,13 +228,13 @@ def test_what_is_read_is_exactly_what_the_document_names_and_reading_changes_not
     task_id = yard.offer(input_data={"x": [1]}, task_type="review", priority=7)
     yard.get("a")
     yard.complete(task_id, "a", result={"answer": {"deep": [1, None]}})
-    read = yard.db.read(lambda conn: tasks.read(conn, task_id))
+    read = yard.db.read(lambda conn: views.read(conn, task_id))
     assert read | {"completed_at": None} == {
         "task_id": task_id, "task_type": "review", "status": "completed", "input_data": {"x": [1]}, "priority": 7,
         "result": {"answer": {"deep": [1, None]}}, "error_message": None, "created_at": iso(START), "completed_at": None,
     }  # fmt: skip
     assert read["completed_at"] == iso(START)
-    assert yard.db.read(lambda conn: tasks.read(conn, task_id)) == read
+    assert yard.db.read(lambda conn: views.read(conn, task_id)) == read
 
 
 def test_a_batch_is_spoken_of_in_its_thread(yard: Yard) -> None:

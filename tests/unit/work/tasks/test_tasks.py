@@ -8,22 +8,25 @@ from corral.errors import Conflict, IdempotencyKeyConflict, InvalidInput, LeaseL
 from corral.models.states import MergeState
 from corral.models.tasks import read_submissions
 from corral.store.merges import merges
-from corral.work.tasks import attempts, tasks
+from corral.work.tasks import attempts, tasks, views
 from tests.unit.work.conftest import START, Board, at
 
 
 @pytest.mark.req("FR-QUEUE-001", "FR-QUEUE-002")
 def test_a_list_shows_what_the_contract_says_in_its_order(board: Board) -> None:
     low, high = board.one(priority=1, title="low"), board.one(priority=9, title="high")
-    rows = board.db.read(tasks.listing)
+    rows = board.db.read(views.listing)
     assert [row["task_id"] for row in rows] == [high, low]
-    assert list(rows[0]) == ["task_id", "title", "status", "priority", "created_at", "outcome"]
     assert rows[0] == {
+        "number": 2,
         "task_id": high,
         "title": "high",
         "status": "pending",
         "priority": 9,
+        "agent": None,
+        "template": None,
         "created_at": "2026-03-01T12:00:00.000Z",
+        "progress": None,
         "outcome": "pending",
     }
 
@@ -34,12 +37,54 @@ def test_filters_of_the_list(board: Board) -> None:
     board.cancel(low)
 
     def ids(**filters: Any) -> list[str]:
-        return [row["task_id"] for row in board.db.read(lambda conn: tasks.listing(conn, **filters))]
+        return [row["task_id"] for row in board.db.read(lambda conn: views.listing(conn, **filters))]
 
     assert ids(statuses=["cancelled"]) == [low] and ids(min_priority=2) == [high]
     assert ids(statuses=["pending", "cancelled"]) == [high, low] and ids(limit=1) == [high]
     with pytest.raises(InvalidInput, match="nonsense"):
         ids(statuses=["nonsense"])
+    review = board.one(task_type="review", thread_id="batch-7", template="fix", priority=1)
+    for column, value in {"task_type": "review", "thread_id": "batch-7", "template": "fix"}.items():
+        assert ids(only={column: value}) == [review], column
+    assert ids(only={"task_type": "review", "thread_id": "batch-8"}) == []
+
+
+@pytest.mark.req("FR-QUEUE-002")
+def test_a_list_is_read_in_each_order_page_by_page(board: Board) -> None:
+    first, second, third = board.submit({"priority": 1}, {"priority": 9}, {"priority": 1})
+    orders = {"priority": [second, first, third], "oldest": [first, second, third], "newest": [third, second, first]}
+    for sort, expected in orders.items():
+        found: list[str] = []
+        after = None
+        for _ in range(4):
+            page = board.db.read(
+                lambda conn, after=after, sort=sort: views.listing(conn, sort=sort, after=after, limit=1)
+            )  # type: ignore[misc]
+            found += [row["task_id"] for row in page]
+            after = views.cursor(page[-1]) if page else after
+        assert found == expected, sort
+    with pytest.raises(InvalidInput, match="'title' is not an order"):
+        board.db.read(lambda conn: views.listing(conn, sort="title"))
+
+
+@pytest.mark.req("FR-QUEUE-007")
+def test_a_task_is_found_by_its_number_and_a_batch_is_numbered_in_a_row(board: Board) -> None:
+    ids = board.submit({}, {}, {})
+    for number, task_id in enumerate(ids, 1):
+        for named in (str(number), f"#{number}"):
+            assert board.db.read(lambda conn, named=named: tasks.find(conn, named))["task_id"] == task_id  # type: ignore[misc]
+    with pytest.raises(NotFound):
+        board.db.read(lambda conn: tasks.find(conn, "#4"))
+
+
+@pytest.mark.req("FR-QUEUE-007")
+def test_a_task_of_a_batch_waits_for_another_by_its_title(board: Board) -> None:
+    first, second = board.submit({"title": "the base"}, {"title": "on top", "wait_for": ["the base"]})
+    assert board.detail(second)["wait_for"] == [first]
+    with pytest.raises(InvalidInput, match="2 tasks of the batch are called 'twin'"):
+        board.submit({"title": "twin"}, {"title": "twin"}, {"wait_for": ["twin"]})
+    with pytest.raises(InvalidInput, match="There is no task 'the base'"):
+        board.submit({"wait_for": ["the base"]})
 
 
 @pytest.mark.req("FR-QUEUE-004", "GETTASK-1")
@@ -103,7 +148,7 @@ def test_what_is_wrong_is_named_by_its_field_and_nothing_is_queued(
         board.submit({}, item)
     (error,) = refused.value.details["errors"]
     assert (error["index"], error["field"]) == (1, field)
-    assert board.db.read(tasks.listing) == []
+    assert board.db.read(views.listing) == []
 
 
 @pytest.mark.parametrize("title", ["--output=x", "$(rm -rf /)", "'; DROP TABLE tasks; --", "ünï → 日本"])
@@ -140,7 +185,7 @@ def test_a_repeated_submission_has_one_effect_and_the_same_answer(board: Board) 
     first = board.one(idempotency_key="k", priority=7, claims=["src/**"])
     board.do(lambda conn: tasks.reprioritize(conn, first, 1, START))
     assert board.submit({"idempotency_key": "k", "priority": 7, "submitted_by": "another session"}, {})[0] == first
-    assert len(board.db.read(tasks.listing)) == 2 and board.detail(first)["priority"] == 1
+    assert len(board.db.read(views.listing)) == 2 and board.detail(first)["priority"] == 1
 
 
 def test_a_key_that_another_task_has_is_refused_and_nothing_is_queued(board: Board) -> None:
@@ -149,16 +194,20 @@ def test_a_key_that_another_task_has_is_refused_and_nothing_is_queued(board: Boa
         with pytest.raises(IdempotencyKeyConflict) as refused:
             board.submit({}, {"idempotency_key": "k", **other})
         assert refused.value.details["task_id"] == first
-    assert len(board.db.read(tasks.listing)) == 1
+    assert len(board.db.read(views.listing)) == 1
 
 
 def test_a_full_queue_refuses_and_a_repeated_submission_still_gets_its_answer(board: Board) -> None:
-    board.rules = board.rules.model_copy(update={"max_queue": 2})
-    first = board.submit({"idempotency_key": "k"}, {})[0]
+    board.max_size = 2
+    first, second = board.submit({"idempotency_key": "k"}, {})
     with pytest.raises(Conflict, match="full"):
         board.one()
     assert board.one(idempotency_key="k") == first
     board.cancel(first)
+    board.one()
+    with pytest.raises(Conflict, match="full"):
+        board.one()
+    assert board.claim()["task_id"] == second, "what runs is no longer queued"
     board.one()
 
 

@@ -10,7 +10,7 @@ from corral.app import tasks as app_tasks
 from corral.errors import LeaseLost, NotFound
 from corral.models.payload import Payload
 from corral.server.mcp.calls import current, refusal, told
-from corral.work.tasks import tasks
+from corral.work.tasks import views
 
 
 @told
@@ -73,7 +73,7 @@ async def complete_work(
 @told
 async def get_task(task_id: str) -> Payload:
     """A task's status, input and result, of any task; reading changes nothing."""
-    return await _found(task_id, current.get().services.store.read(lambda conn: tasks.read(conn, task_id)))
+    return await _found(task_id, current.get().services.store.read(lambda conn: views.read(conn, task_id)))
 
 
 @told

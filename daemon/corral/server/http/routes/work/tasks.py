@@ -22,7 +22,7 @@ from corral.models.states import TaskStatus
 from corral.server.http.logtail import FURTHEST, LogPart, follow
 from corral.server.http.pages import answer
 from corral.server.http.routing import Routes
-from corral.work.tasks import delays, tasks
+from corral.work.tasks import delays, tasks, views
 
 router = Routes("tasks", "/tasks")
 
@@ -71,7 +71,8 @@ async def submit(services: Services, body: dict[str, Any]) -> dict[str, Any]:
 async def submit_batch(services: Services, batch: Batch) -> dict[str, Any]:
     """Queue several tasks, all or none; they may wait for each other by ``name``."""
     rows = await app_tasks.submit_batch(services, batch.tasks)
-    return {"task_ids": [row["task_id"] for row in rows], "queued": len(rows)}
+    ids, numbers = [row["task_id"] for row in rows], [row["seq"] for row in rows]
+    return {"task_ids": ids, "numbers": numbers, "queued": len(rows)}
 
 
 @router.get("", response_model=list[dict[str, Any]])
@@ -80,23 +81,32 @@ async def listing(
     request: Request,
     status: Sequence[TaskStatus] = (),
     min_priority: Annotated[int, Field(ge=0, le=10)] = 0,
+    agent: task_shapes.Short | None = None,
+    task_type: task_shapes.Short | None = None,
+    template: task_shapes.Short | None = None,
+    thread_id: task_shapes.Short | None = None,
+    sort: Annotated[str, Field(max_length=16, description="`priority`, `oldest` or `newest`.")] = "priority",
     limit: Annotated[int, Field(ge=1, le=MOST)] = MOST,
     after: Annotated[str | None, Field(max_length=64, description="`priority,task_id` of the last one known.")] = None,
 ) -> Response:
-    """Tasks, highest priority first, then oldest first."""
+    """Tasks: by default highest priority first, then oldest first."""
     wanted = [str(one) for one in status]
+    given = {"agent": agent, "task_type": task_type, "template": template, "thread_id": thread_id}
+    only = {column: value for column, value in given.items() if value is not None}
 
     def look(conn: Connection) -> Page:
-        found = tasks.listing(conn, statuses=wanted, min_priority=min_priority, after=after, limit=limit)
+        found = views.listing(
+            conn, statuses=wanted, min_priority=min_priority, only=only, sort=sort, after=after, limit=limit
+        )
         return page(found, limit)
 
-    return answer(request, await services.store.read(look), lambda row: {"after": tasks.cursor(row)})
+    return answer(request, await services.store.read(look), lambda row: {"after": views.cursor(row)})
 
 
 @router.get("/{task_id}")
 async def read(services: Services, task_id: str) -> task_shapes.TaskRead:
     """A task's state, input and result; reading changes nothing."""
-    return task_shapes.TaskRead.model_validate(await services.store.read(lambda conn: tasks.read(conn, task_id)))
+    return task_shapes.TaskRead.model_validate(await services.store.read(lambda conn: views.read(conn, task_id)))
 
 
 @router.get("/{task_id}/detail")
@@ -110,7 +120,7 @@ async def detail(services: Services, task_id: str) -> dict[str, Any]:
     def look(conn: Connection) -> dict[str, Any]:
         row = tasks.find(conn, task_id)
         return {
-            **tasks.detail(conn, task_id),
+            **views.detail(conn, task_id),
             "delay": delays.reason(conn, row, supervisor.pause, now, supervisor.gate, fold=services.fold),
         }
 

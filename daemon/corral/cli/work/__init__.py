@@ -1,0 +1,1 @@
+"""Commands about the queue beside the tasks themselves: shared state, the dead-letter queue."""

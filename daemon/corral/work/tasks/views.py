@@ -1,0 +1,114 @@
+"""Tasks as they are shown: in a list, and one with everything that is known of it. Reading changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from sqlalchemy import Connection
+
+from corral.errors import InvalidInput
+from corral.models import merges as merge_shapes
+from corral.models import tasks as task_shapes
+from corral.models.payload import Payload
+from corral.models.states import TaskSort, TaskStatus
+from corral.store import events
+from corral.store.merges import of_tasks as merge_tasks
+from corral.store.merges import receipts
+from corral.store.tasks import attempts as attempt_rows
+from corral.store.tasks import dependencies, lists, outcomes, tasks, worktrees
+from corral.work.tasks.tasks import find
+
+_PAGE = 500
+
+
+def listing(
+    conn: Connection,
+    *,
+    statuses: Sequence[str] = (),
+    min_priority: int = 0,
+    only: Mapping[str, str] | None = None,
+    sort: str = "priority",
+    after: str | None = None,
+    limit: int | None = None,
+) -> list[Payload]:
+    """Tasks as a list shows them, with their ``outcome`` (:mod:`corral.models.outcomes`).
+
+    Args:
+        only: The value that each of these must have: ``agent``, ``task_type``, ``template``, ``thread_id``.
+        sort: A :class:`corral.models.states.TaskSort`.
+        after: Only those behind this :func:`cursor`.
+
+    Raises:
+        InvalidInput: There is no such state, order or place.
+    """
+    if sort not in TaskSort.values():
+        raise InvalidInput(f"{sort[:40]!r} is not an order.", remedy=f"Use one of: {', '.join(TaskSort.values())}.")
+    for status in statuses:
+        if status not in TaskStatus.values():
+            raise InvalidInput(
+                f"{status[:40]!r} is not a state of a task.", remedy=f"Use one of: {', '.join(TaskStatus.values())}."
+            )
+    behind = _read_cursor(after) if after is not None else None
+    rows = lists.listing(
+        conn, statuses=statuses, min_priority=min_priority, only=only, sort=sort, after=behind, limit=limit
+    )
+    found = {
+        task_id: outcome
+        for start in range(0, len(rows), _PAGE)
+        for task_id, outcome in outcomes.of_tasks(conn, [row["task_id"] for row in rows[start : start + _PAGE]]).items()
+    }
+    return [{**task_shapes.summary(row), "outcome": found[row["task_id"]]} for row in rows]
+
+
+def cursor(row: Payload) -> str:
+    """Where a task stands in the list, as it is shown there."""
+    return f"{row['priority']},{row['task_id']}"
+
+
+def _read_cursor(text: str) -> tuple[int, str]:
+    priority, _, task_id = text.partition(",")
+    if not priority.isdecimal() or len(priority) > 2 or not task_id:
+        raise InvalidInput(f"Invalid cursor {text[:80]!r}.", remedy="Follow the `Link` header of the page before.")
+    return int(priority), task_id
+
+
+def read(conn: Connection, task_id: str) -> Payload:
+    """A task as the task document shows it (:func:`corral.models.tasks.read`).
+
+    Raises:
+        NotFound: No such task.
+    """
+    return task_shapes.read(find(conn, task_id))
+
+
+def detail(conn: Connection, task_id: str) -> Payload:
+    """Everything about one task; reading changes nothing.
+
+    Returns:
+        The fields of the list with the ``outcome``; how it ended (``error_code``, ``error_message``, ``result``, ``attempts``,
+        ``usage``); where it worked (``worktree``: a path while that exists, ``branch``); ``merge`` (None where there is
+        nothing to merge); what was submitted; ``attempt_history``: its attempts, and ``history``: ``[{at, kind, data}]``,
+        both oldest first.
+    """
+    row = find(conn, task_id)
+    merge = merge_tasks.decisive(conn, row["task_id"])
+    place = worktrees.get(conn, row["worktree_id"]) if row["worktree_id"] else None
+    history = events.listing(conn, task_id=row["task_id"])
+    tried = attempt_rows.of_task(conn, row["task_id"])
+    shown = task_shapes.summary(row)
+    for name in ("error_code", "error_message", "attempts", "result", "branch", "task_type", "input_data", "agent", "runner",
+                 "description", "command", "prompt", "thread_id", "agent_requirements", "deadline_at", "target",
+                 "submitted_by", "session_id", "timeout_s", "max_retries", "limits",
+                 "progress", "not_before_at", "started_at", "completed_at", "cancel_reason", "faults", "crashes"):  # fmt: skip
+        shown[name] = row[name]
+    return {
+        **shown,
+        "outcome": outcomes.of_tasks(conn, [row["task_id"]])[row["task_id"]],
+        "worktree": place["path"] if place and place["removed_at"] is None else None,
+        "usage": task_shapes.usage(tried),
+        "attempt_history": [task_shapes.attempt(one) for one in tried],
+        "merge": merge_shapes.of_task(merge, receipts.get(conn, merge["receipt_id"])) if merge else None,
+        "wait_for": dependencies.parents_of(conn, row["task_id"]),
+        "claims": tasks.claims_of(conn, row["task_id"])[row["task_id"]],
+        "history": [{"at": event["at"], "kind": event["kind"], "data": event["data"]} for event in history],
+    }
