@@ -11,7 +11,7 @@ from tests.conftest import git
 from tests.coordinated import Coordinated
 from tests.integration.refusals import refused
 
-TASK = {"task_id", "title", "status", "outcome", "priority", "created_at"}
+TASK = {"task_id", "title", "status", "outcome", "priority", "created_at", "number", "agent", "template", "progress"}
 TASK_DETAIL = TASK | {
     "error_code", "error_message", "attempts", "result", "worktree", "branch", "usage", "merge"
 }  # fmt: skip
@@ -43,10 +43,17 @@ def test_the_list_sorts_by_priority_then_age_and_filters_the_same_in_every_forma
     high = ("task", "list", "--status", "pending", "--priority", "7")
     rows, (heading, *lines) = house.json(*high), house.run(*high).stdout.splitlines()
     assert [row["title"] for row in rows] == expected[1:3]
-    assert heading.split() == ["ID", "OUTCOME", "PRIO", "SUBMITTED", "(UTC)", "TITLE"]
+    assert heading.split() == ["NO", "ID", "OUTCOME", "PRIO", "SUBMITTED", "(UTC)", "TITLE"]
     for row, line in zip(rows, lines, strict=True):
         submitted = row["created_at"][:19].replace("T", " ")
-        assert line.split(maxsplit=5) == [row["task_id"], "pending", "7", *submitted.split(), row["title"]]
+        number = str(row["number"])
+        assert line.split(maxsplit=6) == [number, row["task_id"], "pending", "7", *submitted.split(), row["title"]]
+    compact = house.run(*high, "--compact").stdout.splitlines()
+    assert [line.split(maxsplit=4) for line in compact] == [
+        [str(row["number"]), row["task_id"][:8], "pending", "7", row["title"]] for row in rows
+    ]
+    assert [row["title"] for row in house.json("task", "list", "--sort", "newest", "--status", "pending")] == [
+        "second of two", "middle", "first of two", "low"]  # fmt: skip
 
 
 @pytest.mark.req("FR-QUEUE-001", "FR-QUEUE-004")

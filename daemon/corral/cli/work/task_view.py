@@ -20,7 +20,7 @@ def show_task(task: dict[str, Any]) -> None:
     ]
     if task["error_code"]:
         rows.append(("error", f"{task['error_code']}: {task['error_message']}"))
-    rows.append(("delay", task["delay"]))
+    rows.append(("delay", task.get("delay")))
     usage = task["usage"]
     if usage["turns"]:
         tokens = f"{usage['input_tokens']} in, {usage['output_tokens']} out"

@@ -99,7 +99,8 @@ def detail(conn: Connection, task_id: str) -> Payload:
     for name in ("error_code", "error_message", "attempts", "result", "branch", "task_type", "input_data", "agent", "runner",
                  "description", "command", "prompt", "thread_id", "agent_requirements", "deadline_at", "target",
                  "submitted_by", "session_id", "timeout_s", "max_retries", "limits",
-                 "progress", "not_before_at", "started_at", "completed_at", "cancel_reason", "faults", "crashes"):  # fmt: skip
+                 "progress", "not_before_at", "started_at", "completed_at", "cancel_reason", "faults", "crashes",
+                 "metadata", "parent_task_id"):  # fmt: skip
         shown[name] = row[name]
     return {
         **shown,

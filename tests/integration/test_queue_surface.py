@@ -1,0 +1,113 @@
+"""The queue at its surface: dead letters, shared state, batches by title, what becomes of interrupted tasks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.coordinated import Coordinated, eventually
+
+NEVER_AGAIN = "tasks: {max_retries: 0}\n"
+
+
+@pytest.mark.req("FR-QUEUE-010")
+def test_dead_tasks_are_shown_with_their_output_and_retried_one_by_one_or_all(
+    coordinate: Callable[..., Coordinated],
+) -> None:
+    house = coordinate(config=NEVER_AGAIN)
+    works = "test -e ../../../mended || { echo the table is missing; exit 3; }"
+    dead = [house.submit(f"dead {number}", works) for number in range(3)]
+    house.run("wait", "--all", "--timeout", "60", check=False)
+    assert [row["task_id"] for row in house.json("task", "dlq", "list")] == dead
+    listed = house.run("task", "dlq", "list").stdout
+    assert "command_failed: The command exited with 3: the table is missing" in listed
+    shown = house.run("task", "dlq", "show", dead[0][:8]).stdout
+    assert shown.startswith("dead 0  ") and shown.rstrip().endswith("the table is missing")
+    assert house.json("task", "dlq", "clear", dead[2])["task_ids"] == [dead[2]]
+    (house.root / "mended").touch()
+    assert house.json("task", "dlq", "retry", dead[0])["task_ids"] == [dead[0]]
+    assert house.json("task", "dlq", "retry", "--all")["task_ids"] == [dead[1]]
+    done = house.json("wait", *dead[:2], "--timeout", "60")
+    assert [row["status"] for row in done["tasks"]] == ["completed", "completed"]
+    assert house.json("task", "dlq", "list") == []
+    assert house.json("task", "detail", dead[2])["status"] == "dead", "cleared, and still known"
+    refused = house.run("task", "dlq", "retry", dead[0], check=False)
+    assert refused.returncode == 4 and "not in the dead-letter queue" in refused.stderr
+    assert house.run("task", "dlq", "retry", check=False).returncode == 2, "neither a task nor --all"
+
+
+@pytest.mark.req("FR-SWARM-007")
+def test_workers_share_what_they_set_and_none_overwrites_the_other(coordinate: Callable[..., Coordinated]) -> None:
+    house = coordinate(config="supervisor: {max_agents: 0}")
+    task = house.submit("lead", "true")
+    assert house.json("state", "set", task, "plan", '{"steps": 2}')["version"] == 1
+    assert house.run("state", "get", task, "plan").stdout.strip() == json.dumps({"steps": 2}, indent=2)
+    assert house.json("state", "set", task[:8], "who", "GreenLake")["value"] == "GreenLake"
+    late = house.run("state", "set", task, "plan", "3", "--if-version", "7", check=False)
+    assert late.returncode == 4 and "at version 1, not at version 7" in late.stderr
+    assert house.json("state", "set", task, "plan", "3", "--if-version", "1")["version"] == 2
+    assert [(row["key"], row["value"]) for row in house.json("state", "list", task)] == [
+        ("plan", 3),
+        ("who", "GreenLake"),
+    ]
+    house.run("state", "delete", task, "who")
+    assert house.run("state", "get", task, "who", check=False).returncode == 3
+    house.run("task", "cancel", task)
+    assert house.json("state", "list", task) == [], "what a task shares ends with it"
+
+
+@pytest.mark.req("FR-QUEUE-007")
+def test_a_batch_waits_by_title_and_is_numbered_in_a_row(
+    coordinate: Callable[..., Coordinated], tmp_path: Path
+) -> None:
+    house = coordinate(config="supervisor: {max_agents: 0}")
+    file = tmp_path / "batch.yaml"
+    file.write_text(
+        "tasks:\n- {title: base, command: 'true', metadata: {ticket: 7}}\n"
+        "- {title: on top, command: 'true', wait_for: [base], priority: 9, claims: [src/]}\n"
+    )
+    made = house.json("task", "batch-submit", "--file", str(file))
+    first, second = made["numbers"]
+    assert second == first + 1 and made["queued"] == 2
+    top = house.json("task", "detail", f"#{second}")
+    assert top["wait_for"] == [made["task_ids"][0]] and top["status"] == "waiting"
+    assert house.json("task", "detail", str(first))["metadata"] == {"ticket": 7}
+    file.write_text("- {title: fine, command: 'true'}\n- {title: bad, priority: 11}\n- {command: 'true'}\n")
+    refused = house.run("task", "batch-submit", "--file", str(file), "--json", check=False)
+    errors = json.loads(refused.stderr)["error"]["details"]["errors"]
+    assert {(error["index"], error["field"]) for error in errors} == {(1, "priority"), (2, "title")}
+    assert len(house.json("task", "list")) == 2, "all or nothing"
+
+
+@pytest.mark.req("FR-QUEUE-005")
+@pytest.mark.parametrize("how", ["stopped", "killed"])
+def test_what_was_interrupted_fails_where_that_is_wanted(coordinate: Callable[..., Coordinated], how: str) -> None:
+    house = coordinate(config="tasks: {on_interrupted: fail}\nsupervisor: {stop_grace_s: 0.5}\n")
+    task = house.submit("long", "sleep 600")
+    waits = house.submit("waits", "true", "--wait-for", task)
+    eventually(lambda: house.json("task", "detail", task)["started_at"])
+    house.kill_daemon() if how == "killed" else house.run("daemon", "stop")
+    house.run("daemon", "start")
+    ended = eventually(lambda: (found := house.json("task", "detail", task))["status"] == "failed" and found)
+    assert ended["error_code"] == ("daemon_died" if how == "killed" else "interrupted")
+    assert ended["attempt_history"][0]["outcome"] == "interrupted"
+    assert house.json("task", "detail", waits)["error_code"] == "dependency_failed"
+    assert house.json("task", "retry", task)["status"] == "pending"
+
+
+@pytest.mark.req("FR-QUEUE-001")
+def test_input_comes_from_a_file_and_a_file_without_an_object_is_refused(
+    coordinate: Callable[..., Coordinated], tmp_path: Path
+) -> None:
+    house = coordinate(config="supervisor: {max_agents: 0}")
+    file = tmp_path / "input.json"
+    file.write_text('{"branch": "feat/login"}')
+    made = house.json("task", "submit", "--title", "review", "--description", "Look.", "--input", str(file))
+    assert house.json("task", "detail", made["task_id"])["input_data"] == {"branch": "feat/login"}
+    for content in ("[1]", "nonsense", "\udce4"):
+        file.write_bytes(content.encode(errors="surrogateescape"))
+        refused = house.run("task", "submit", "--title", "x", "--description", "y", "--input", str(file), check=False)
+        assert refused.returncode == 2 and str(file) in refused.stderr, content
