@@ -12,6 +12,7 @@ from corral.models.states import TERMINAL_TASKS, TaskStatus
 from corral.store.engine.fetch import fetch_all, fetch_first
 from corral.store.engine.prepared import Prepared
 from corral.store.merges.of_tasks import of_decisive
+from corral.store.rows import columns_of
 from corral.store.rows.tasks import (
     ClaimRow,
     ReadyTask,
