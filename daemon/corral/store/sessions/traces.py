@@ -11,7 +11,7 @@ from corral.store.engine.fetch import fetch_all
 from corral.store.rows.merges import MergeRow
 from corral.store.rows.records import EventRow
 from corral.store.rows.sessions import SessionRow
-from corral.store.rows.tasks import TaskRow
+from corral.store.rows.tasks import StoredTask
 from corral.store.schema import DEED, events, merge_requests, tasks, worktrees
 from corral.store.schema_coordination import agent_names
 
@@ -25,10 +25,10 @@ def events_of(conn: Connection, session_ids: Sequence[str]) -> list[EventRow]:
     return fetch_all(conn, query.limit(REMEMBERED), EventRow)[::-1]
 
 
-def tasks_of(conn: Connection, task_ids: Collection[str]) -> list[TaskRow]:
+def tasks_of(conn: Connection, task_ids: Collection[str]) -> list[StoredTask]:
     """Tasks by their ids, in the order in which they were submitted."""
     query = select(tasks).where(tasks.c.task_id.in_(task_ids)).order_by(tasks.c.seq)
-    return fetch_all(conn, query, TaskRow) if task_ids else []
+    return fetch_all(conn, query, StoredTask) if task_ids else []
 
 
 def merges_of(conn: Connection, merge_ids: Collection[str]) -> list[MergeRow]:
