@@ -1,10 +1,8 @@
 """Read a YAML document that anybody may have written: plain values only, with limits before and during reading.
 
 It uses PyYAML's events instead of its constructors: a safe loader still expands aliases (six lines become megabytes),
-keeps the
-last of two equal keys, and reads ``off``, ``no`` and ``1:30`` as YAML 1.1 did. Scalars follow the core schema of YAML
-1.2, so
-``enforcement: off`` and a branch named ``no`` stay words.
+keeps the last of two equal keys, and reads ``off``, ``no`` and ``1:30`` as YAML 1.1 did. Scalars follow the core schema of
+YAML 1.2, so ``enforcement: off`` and a branch named ``no`` stay words.
 """
 
 from __future__ import annotations

@@ -81,11 +81,9 @@ def load(project: Project, *, environ: Mapping[str, str], home: Path, committed:
     Args:
         environ: The environment; see :func:`_from_environment` for the names and values of variables.
         home: The user's home folder.
-        committed: ``.corral/config.yaml`` of the target branch. Its ``landing`` section replaces that of the working
-            copy and
-            wins over every other file: a worker can write those, and must not choose its own verification. None: the
-            branch
-            has no such file, and the working copy counts.
+        committed: ``.corral/config.yaml`` of the target branch. Its ``landing`` section replaces that of the working copy
+            and wins over every other file: a worker can write those, and must not choose its own verification. None: the
+            branch has no such file, and the working copy counts.
 
     Raises:
         ConfigInvalid: ``details["errors"]`` lists every error: ``field``, ``reason``, ``source``.

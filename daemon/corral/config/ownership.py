@@ -20,8 +20,7 @@ from pathlib import Path
 from corral.errors import DubiousOwnership
 
 PRIVATE = ("run", "corral.db")
-"""Prefixes of names in ``.corral`` that must be this user's own even where ``safe.directory`` "
-"allows the rest."""
+"""Prefixes of names in ``.corral`` that must be this user's own even where ``safe.directory`` allows the rest."""
 TRUSTED_SCOPES = ("system", "global", "command")
 """The scopes where git honours ``safe.directory``: not a repository or a worktree."""
 

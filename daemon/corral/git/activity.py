@@ -14,8 +14,7 @@ def pathspecs(path: str, *, is_pattern: bool, fold: bool) -> list[str]:
     """Convert a path or a glob, and everything below it, to git pathspecs.
 
     Args:
-        path: Repository-relative; a glob has the syntax of :mod:`corral.coordination.locks.globs`, which is git's
-            ``glob``.
+        path: Repository-relative; a glob has the syntax of :mod:`corral.coordination.locks.globs`, which is git's ``glob``.
         fold: Whether to ignore case.
     """
     case = ",icase" if fold else ""

@@ -89,8 +89,7 @@ class TaskSubmission(BaseModel):
         priority: 0 to 10, 10 first.
         wait_for: Ids of tasks (in a batch also local names) that must succeed first.
         claims: Lock keys (paths, globs, logical keys) that it will change. It is not started beside a task with mostly
-            the same
-            claims, and beside one that shares a few only when nothing else could start.
+            the same claims, and beside one that shares a few only when nothing else could start.
         target: The branch to land on; None is ``landing.target``.
         timeout_s: Time limit per attempt, seconds.
         max_retries: None is ``tasks.max_retries``. A command's own exit code is retried only where one of both is set.

@@ -266,8 +266,7 @@ def kill_leftover(pid: int, started: float, marks: Marks, folder: Path | None = 
         pid: The recorded leader.
         started: Its recorded start time; a process with another start time is never touched.
         marks: The marks that the leader must carry.
-        folder: The worktree it was started in. A leader without any project's mark (an earlier version started it, or
-            it has
+        folder: The worktree it was started in. A leader without any project's mark (an earlier version started it, or it has
             overwritten its environment) must work there.
 
     Returns:

@@ -29,8 +29,7 @@ class OwnWorktree:
 
     Attributes:
         path: Absolute.
-        top: The project's root; no link may stand between it and ``path``. If ``path`` is not below it, a person named
-            its
+        top: The project's root; no link may stand between it and ``path``. If ``path`` is not below it, a person named its
             parent, which may be reached through links.
         folder_id: The :func:`folder_id` at creation; None for a worktree from before that was recorded.
         branch: Short name; None: on no branch.

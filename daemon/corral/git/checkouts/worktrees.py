@@ -34,8 +34,7 @@ __all__ = [
 ]  # fmt: skip
 
 Check = Callable[[], object]
-"""Raises :class:`~corral.errors.PathReplaced` if the folder is not Corral's any more; called right "
-"before each effect."""
+"""Raises :class:`~corral.errors.PathReplaced` if the folder is not Corral's any more; called right before each effect."""
 
 Remake = Callable[[Path], object]
 """Creates the folder again after a failing git has removed it."""
