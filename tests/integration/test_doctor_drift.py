@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,14 @@ from tests.coordinated import Coordinated
 def checks(house: Coordinated, name: str, **env: str) -> list[dict[str, Any]]:
     found = json.loads(house.run("doctor", "--json", check=False, **env).stdout)
     return [check for check in found if check["check"] == name]
+
+
+def test_a_commit_that_is_being_written_is_no_problem_and_a_lock_that_was_left_is_one(house: Coordinated) -> None:
+    lock = house.root / ".git" / "index.lock"
+    lock.touch()
+    assert checks(house, "git.stale-lock") == []
+    os.utime(lock, (time.time() - 120, time.time() - 120))
+    assert len(checks(house, "git.stale-lock")) == 1
 
 
 @pytest.mark.req("X16")

@@ -26,13 +26,8 @@ class Problem:
     remedy: str
 
 
-def problems(repo: Git, now: datetime | None = None) -> list[Problem]:
-    """Check a repository.
-
-    Args:
-        repo: The repository.
-        now: Current time: lock files younger than a minute are not reported. None: all are.
-    """
+def problems(repo: Git, now: datetime) -> list[Problem]:
+    """Check a repository; lock files younger than a minute are not reported."""
     return [
         *_old_git(),
         *_locks(repo, now),
@@ -69,9 +64,9 @@ def _old_git() -> Iterator[Problem]:
         yield Problem("git-too-old", f"git {text} cannot merge without a checkout.", "Install git 2.38 or newer.")
 
 
-def _locks(repo: Git, now: datetime | None) -> Iterator[Problem]:
-    for lock in stale.lock_files(repo, now or datetime.fromtimestamp(0).astimezone()):
-        if (now is None or lock.age_s > _LOCK_AGE_S) and not stale.is_open(lock.path):
+def _locks(repo: Git, now: datetime) -> Iterator[Problem]:
+    for lock in stale.lock_files(repo, now):
+        if lock.age_s > _LOCK_AGE_S and not stale.is_open(lock.path):
             yield Problem(
                 "stale-lock",
                 f"{lock.path} was left behind, probably by a killed git.",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
@@ -89,7 +89,7 @@ def test_a_whole_life_executes_nothing_that_was_planted(
     worktrees.remove(me, place)
     salvage.restore(me, saved.ref, tmp_path / "back", "corral/back")
     worktrees.repair(me, tmp_path / "back", "corral/back")
-    doctor.problems(me)
+    doctor.problems(me, AT)
     assert not marker.exists(), marker.read_text()
 
     # The plants are live: a plain git does execute them.
@@ -132,7 +132,8 @@ def test_refs_and_files_with_hostile_names_are_data(
 @pytest.mark.req("X7")
 def test_the_doctor_names_what_it_finds(repo: Path, tmp_path: Path) -> None:
     me = open_repository(repo / ".git")
-    assert doctor.problems(me) == []
+    later = datetime.now(timezone.utc) + timedelta(minutes=2)
+    assert doctor.problems(me, later) == []
     (repo / ".git/index.lock").touch()
     (repo / ".git/refs/heads/x.lock").touch()
     (repo / ".git/gc.pid").write_text("999999999 host")
@@ -144,7 +145,7 @@ def test_the_doctor_names_what_it_finds(repo: Path, tmp_path: Path) -> None:
     git(repo, "stash")
     (repo / ".git/index.lock").touch()
     git(repo, "config", "core.bare", "true")
-    found = [problem.code for problem in doctor.problems(me)]
+    found = [problem.code for problem in doctor.problems(me, later)]
     assert sorted(found) == sorted(
         [
             "stale-lock",

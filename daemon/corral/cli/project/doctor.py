@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Annotated, Any
 
 import typer
@@ -17,6 +18,7 @@ from corral.cli.terminal.output import echo, emit, paint
 from corral.client.connection import Client
 from corral.config.paths import Project, bundle_dir, find_project
 from corral.errors import CorralError
+from corral.models.instants import UTC
 
 _OF_THE_MACHINE = ("not_recovered", "failing_job", "paused_target", "outdated_daemon")
 """Kinds of problems that need a person and belong to no task or merge."""
@@ -85,7 +87,7 @@ def _repository(project: Project) -> Iterator[Check]:
     from corral.git import doctor as repository
     from corral.git.process.command import open_repository
 
-    problems = repository.problems(open_repository(project.common_dir))
+    problems = repository.problems(open_repository(project.common_dir), datetime.now(UTC))
     if not problems:
         yield _check("git", "ok", "no problems")
     for problem in [*problems, *repository.holes()]:
