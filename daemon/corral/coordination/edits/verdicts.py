@@ -107,7 +107,7 @@ def _denial(row: HeldLock, key: LockKey, now: datetime) -> str:
     return (
         f"{key.file_path} is held by {row['agent_name']}{held}, who {kind}{for_task(row)}, {until(row, now)}. "
         "The edit was not made. Work on something else first and try again later, or leave this file out and say so in your "
-        f"report; do not write it another way. `corral lock check {key.file_path}` tells when it is free."
+        f"report; do not write it another way. `corral lock check {shlex.quote(key.file_path)}` tells when it is free."
     )
 
 

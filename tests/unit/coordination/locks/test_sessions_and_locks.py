@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from datetime import datetime, timedelta, timezone
 
 import pytest
@@ -313,6 +314,15 @@ def test_a_file_whose_name_looks_like_a_pattern_is_a_file(conn: Connection) -> N
     _edit(conn, "a", "pages/[id].tsx")
     assert _edit(conn, "b", "pages/i.tsx") is None
     assert _edit(conn, "b", "pages/[id].tsx") is not None
+
+
+def test_the_command_that_a_refused_session_is_told_can_be_typed(conn: Connection) -> None:
+    name = "it's new; $HOME.md"
+    _edit(conn, "a", name)
+    denial = _edit(conn, "b", name)
+    assert denial is not None
+    command = denial.rpartition(" `")[2].partition("` tells")[0]
+    assert shlex.split(command) == ["corral", "lock", "check", name]
 
 
 def test_many_who_share_do_not_hide_one_who_does_not(conn: Connection) -> None:
