@@ -153,6 +153,16 @@ def test_drain_lets_a_running_task_finish(house: Coordinated) -> None:
     assert house.json("task", "detail", task)["attempts"] == 1
 
 
+def test_a_second_stop_without_drain_ends_what_the_first_one_waits_for(house: Coordinated) -> None:
+    marker = house.root / "began"
+    house.submit("long", f"touch {marker}; sleep 600")
+    eventually(marker.exists)
+    house.ask("POST", "/daemon/stop", {"drain": True})
+    eventually(lambda: '"event": "stopping"' in (house.root / ".corral/logs/corral.log").read_text())
+    assert house.json("daemon", "stop")["stopped"] is True
+    assert house.daemon_pid() is None
+
+
 def test_a_task_of_a_killed_daemon_goes_on_without_an_attempt_counted(house: Coordinated) -> None:
     marker = house.root / "began"
     script = f"echo x >> {marker}; [ $(wc -l < {marker}) -gt 1 ] || sleep 600; echo done > out.txt"

@@ -145,7 +145,7 @@ async def _run(instance: Instance, parts: Assembly, ready: Callable[[], None]) -
     if left:
         await loop.run_in_executor(None, leave, services, jobs, parts.bound.project_id, left[0])
     else:
-        await loop.run_in_executor(None, _end_work, parts, how["drain"])
+        await loop.run_in_executor(None, _end_work, parts, lambda: how["drain"])
         project.daemon_json.unlink(missing_ok=True)
     server.should_exit = True
     await serving
@@ -181,13 +181,13 @@ async def _serve_also(server: uvicorn.Server, door: Listeners) -> None:
     door.announce()
 
 
-def _end_work(parts: Assembly, drain: bool) -> None:
-    """End the workers and the jobs, in bounded time; with ``drain`` the workers finish first."""
+def _end_work(parts: Assembly, drains: Callable[[], bool]) -> None:
+    """End the workers and the jobs, in bounded time; the workers finish first as long as the latest stop wants it so."""
     services = parts.services
     supervisor = services.supervisor
     supervisor.drain(now())
     services.nudge("supervisor")
-    while drain and supervisor.running_count():
+    while drains() and supervisor.running_count():
         time.sleep(0.1)
     deadline = time.monotonic() + STOP_S
     try:
