@@ -354,3 +354,11 @@ def test_a_thousand_tasks_are_listed_fast_enough(coordinate: Callable[..., Coord
     assert min(took) < 0.25, "50 ms on an idle machine; see bench/"
     full = error_of(house.run("task", "submit", "--title", "x", "--command", "true", "--json", check=False), 4)
     assert "queue.max_size" in full["cause"]
+
+
+@pytest.mark.parametrize("text", ["[1]", '"text"', "7", "{"])
+def test_a_damaged_daemon_json_breaks_neither_status_nor_stop(house: Coordinated, text: str) -> None:
+    house.run("daemon", "start")
+    (house.root / ".corral/run/daemon.json").write_text(text)
+    assert house.json("daemon", "status")["running"] is True
+    assert house.json("daemon", "stop")["stopped"] is True

@@ -120,9 +120,10 @@ def _runs(pid: int) -> bool:
 def _announced(where: Project) -> dict[str, Any]:
     """The content of ``daemon.json``; empty if it cannot be read."""
     try:
-        return dict(json.loads(where.daemon_json.read_text(encoding="utf-8")))
+        said = json.loads(where.daemon_json.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
+    return said if isinstance(said, dict) else {}
 
 
 @app.command()
