@@ -67,6 +67,7 @@ class House:
             self.grounds,
             runners or {"command": CommandRunner(os.environ, stop_grace_s=self.settings.supervisor.stop_grace_s)},
             spawn=self._spawn,
+            spawn_start=self._spawn,
             nudge=self._nudge,
             watch_exit=self._watch,
         )

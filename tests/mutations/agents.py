@@ -33,12 +33,12 @@ MUTATIONS = (
          "integration/test_runner_command.py::test_memory_is_counted_over_the_whole_tree", "FR-CONFIG-006"),
     ),
     *rows(
-        "daemon/corral/work/workers/supervisor.py",
+        "daemon/corral/work/workers/claiming.py",
         ("more workers than the settings allow", "room = settings.supervisor.max_agents - at_work", "room = 20 - at_work",
          "integration/test_supervisor_flow.py::test_ten_agents_work_at_once_and_no_more", "FR-SWARM-001"),
     ),
     *rows(
-        "daemon/corral/work/workers/supervisor.py",
+        "daemon/corral/work/workers/claiming.py",
         ("the configured number of workers is not heeded", "room = settings.supervisor.max_agents - at_work", "room = 10 - at_work", LIMITS, "FR-CONFIG-006"),
     ),
     *rows(

@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from corral.app.processes import is_running
+from corral.app.runtime.processes import is_running
 from corral.app.runtime.services import Services
 from corral.coordination.locks import table as lock_table
 from corral.coordination.sessions import liveness, transcripts

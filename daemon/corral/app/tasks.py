@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from corral.models import tasks as task_shapes
 from corral.models.states import TaskStatus
 from corral.store.rows.tasks import TaskRow
 from corral.store.tasks import work_pause
-from corral.work.tasks import agents, leases, tasks
+from corral.work.tasks import agents, delays, leases, tasks
 
 MOST_OF_REASON = 2000
 """Characters of the reason of a cancellation; everyone who reads the task reads it."""
@@ -86,6 +87,21 @@ def _with_folders(item: task_shapes.TaskSubmission, root: Path) -> task_shapes.T
 
     claims = [f"{claim}/" if is_folder(claim) and not claim.endswith("/") else claim for claim in item.claims]
     return item.model_copy(update={"claims": claims})
+
+
+def delay_of(services: Services, conn: Connection, row: TaskRow, now: datetime) -> str | None:
+    """Why a task does not start now (:func:`corral.work.tasks.delays.reason`)."""
+    supervisor = services.supervisor
+    return delays.reason(
+        conn,
+        row,
+        supervisor.pause,
+        now,
+        supervisor.gate,
+        throttles=supervisor.throttles,
+        busy=supervisor.busy,
+        fold=services.fold,
+    )
 
 
 async def claim(actor: Actor, task_types: Sequence[str], key: str | None = None) -> dict[str, Any]:

@@ -25,6 +25,8 @@ WORKER_LOST = "worker_lost"
 DAEMON_DIED = "daemon_died"
 DISK_FULL = "disk_full"
 OUT_OF_MEMORY = "out_of_memory"
+LIMIT_REACHED = "limit_reached"
+"""All workers together used more than a limit allows, and this one was stopped for it."""
 
 BLAME: Mapping[str, Blame] = MappingProxyType(
     {
@@ -36,6 +38,8 @@ BLAME: Mapping[str, Blame] = MappingProxyType(
         "memory_limit": Blame.TASK,
         "crashed": Blame.TASK,
         "interrupted": Blame.TASK,
+        LIMIT_REACHED: Blame.MACHINE,
+        "agent_killed": Blame.TASK,
         # A retry must not multiply a limit that a person set on turns, tokens or money.
         "cancelled": Blame.FINAL,
         "max_turns": Blame.FINAL,

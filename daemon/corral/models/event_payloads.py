@@ -44,6 +44,10 @@ MergeApproved = TypedDict("MergeApproved", {"head_sha": str, "paths": list[str]}
 TargetPaused = TypedDict("TargetPaused", {"target": str, "reason": str})
 TargetResumed = TypedDict("TargetResumed", {"target": str})
 
+# -- limits of all workers together
+LimitReached = TypedDict("LimitReached", {"limit": str, "used": float, "allowed": float})
+LimitCleared = TypedDict("LimitCleared", {"limit": str})
+
 # -- sessions
 SessionNamed = TypedDict("SessionNamed", {"agent_name": str})
 SessionChanged = TypedDict(

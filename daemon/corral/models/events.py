@@ -71,6 +71,8 @@ class EventKind:
     TARGET_RESUMED: Kind[payloads.TargetResumed] = Kind("target.resumed")
     SUPERVISOR_PAUSED: Kind[payloads.Reason] = Kind("supervisor.paused")
     SUPERVISOR_RESUMED: Kind[payloads.Nothing] = Kind("supervisor.resumed")
+    LIMIT_REACHED: Kind[payloads.LimitReached] = Kind("limit.reached")
+    LIMIT_CLEARED: Kind[payloads.LimitCleared] = Kind("limit.cleared")
     WORK_PAUSED: Kind[payloads.Reason] = Kind("work.paused")
     WORK_RESUMED: Kind[payloads.Nothing] = Kind("work.resumed")
     SESSION_STARTED: Kind[payloads.SessionNamed] = Kind("session.started")

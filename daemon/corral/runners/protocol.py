@@ -145,12 +145,14 @@ class Observation:
         finished: Set once none of its processes is alive; the same from then on.
         progress: Its last readable line, without secrets and control characters.
         progressed: Whether it made progress since the last look.
+        memory_mb: Resident memory of its processes at the last measurement, MiB; None before the first.
     """
 
     finished: Finished | None
     usage: Usage
     progress: str | None
     progressed: bool
+    memory_mb: float | None = None
 
 
 class Running(Protocol):

@@ -107,6 +107,7 @@ class Worker:
         self._grace_s = grace_s
         self._started = self._progressed_at = self._sampled_at = self._busy_since = now
         self._busy_cpu_s = 0.0
+        self._memory_mb: float | None = None
         self._ending: _Ending | None = None
         self._finished: Finished | None = None
 
@@ -120,7 +121,7 @@ class Worker:
                 self._enforce(now)
             if exit_code is not None or self._ending:
                 self._finished = self._end(now, exit_code)
-        return Observation(self._finished, self._output.usage, self._output.progress, progressed)
+        return Observation(self._finished, self._output.usage, self._output.progress, progressed, self._memory_mb)
 
     def stop(self, now: datetime, reason_code: str, message: str) -> None:
         """Send SIGTERM to the whole group; the first reason counts."""
@@ -178,6 +179,7 @@ class Worker:
             return None
         self._sampled_at = now
         load = load_of(self.pid, enough_mb=self._limits.memory_mb)
+        self._memory_mb = load.memory_mb
         self._notice_work(now, load)
         return load
 

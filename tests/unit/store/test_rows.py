@@ -21,7 +21,7 @@ from corral.store.engine.prepared import Prepared
 from corral.store.rows import mail, merges, records, sessions, tasks
 from corral.store.sessions import locks as lock_rows
 from corral.store.sessions import mailbox, messages, names
-from corral.store.tasks import attempts, dependencies, lists, shared_state, work_pause, worktrees
+from corral.store.tasks import attempts, dependencies, lists, shared_state, swarm, work_pause, worktrees
 from corral.store.tasks import tasks as task_rows
 
 WHOLE: dict[Table, type] = {
@@ -176,7 +176,7 @@ def _statements(database: Connection, monkeypatch: pytest.MonkeyPatch) -> dict[s
         lock_rows.listing: (now,), lock_rows.by_expiry: (now,), lock_rows.globs: (now,), lock_rows.named: (now,),
         lock_rows.others_in_checkout: ("x", some, now), mailbox.headings: ("x",),
         messages.waited_for: ([1], some, some), messages.receipt: ("x", 1),
-        attempts.of_task: ("x",), task_rows.in_status: ("running",), shared_state.of_task: ("x",),
+        attempts.of_task: ("x",), task_rows.in_status: ("running",), shared_state.of_task: ("x",), swarm.members: (),
     }.items():  # fmt: skip
         call(database, *given)
     list(task_rows.ready(database, now))
@@ -193,7 +193,7 @@ def test_a_select_of_a_part_or_a_join_returns_what_its_type_says(
         for name, kind in vars(module).items()
         if is_typeddict(kind) and kind not in WHOLE.values() and name in _fetched()
     }
-    assert parts - {"WaitingSession"} <= seen  # whoever waits is asked for only where somebody does
+    assert parts - {"WaitingSession", "DayUse"} <= seen  # whoever waits is asked for only where somebody does
 
 
 def _fetched() -> set[str]:

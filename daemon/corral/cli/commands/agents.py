@@ -9,7 +9,7 @@ import typer
 
 from corral.cli.help import Grouped
 from corral.cli.terminal.options import Json, argument, client
-from corral.cli.terminal.output import Column, echo, emit, facts, paint, table
+from corral.cli.terminal.output import Column, echo, emit, facts, paint, report, table
 from corral.client.connection import segment
 from corral.models.visible import one_line
 
@@ -33,6 +33,16 @@ def show_table(rows: list[dict[str, Any]], more: Column, *, empty: str = "") -> 
     for row in rows:
         if row["problem"]:
             echo(paint(one_line(f"{row['name']} cannot start here: {row['problem']}"), "yellow"))
+
+
+@app.command()
+def kill(
+    agent: Annotated[str, argument("A running agent, as `corral swarm status` shows it, or its task.", "AGENT")],
+    as_json: Json = False,
+) -> None:
+    """Stop an agent's worker; its task is tried again, as after any failure."""
+    answer = client().request("POST", f"/swarm/agents/{segment(agent)}/kill")
+    report(answer, f"{one_line(agent)} is being stopped; task {answer['task_id'][:8]} is tried again.", as_json=as_json)
 
 
 @app.command()

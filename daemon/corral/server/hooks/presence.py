@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from corral.app.processes import started_at
+from corral.app.runtime.processes import started_at
 from corral.app.runtime.services import Services
 from corral.config.paths import find_checkout
 from corral.coordination.hook_events import HookEvent

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from sqlalchemy import Connection
 
-from corral.app.processes import is_running
+from corral.app.runtime.processes import is_running
 from corral.app.runtime.services import Services
 from corral.app.runtime.unannounced_files import Unannounced
 from corral.config.paths import Checkout, Project, find_checkout

@@ -19,7 +19,7 @@ from sqlalchemy import Connection
 
 from corral.app.actor import Actor, Speaker, speaker
 from corral.app.json_text import utf8
-from corral.app.processes import started_at
+from corral.app.runtime.processes import started_at
 from corral.config.paths import find_checkout
 from corral.coordination.sessions import registry as session_registry
 from corral.coordination.sessions.registry import Arrival

@@ -107,6 +107,12 @@ def _paused_claiming(services: Services, _conn: Connection) -> Iterator[Need]:
         )
 
 
+def _limits_passed(services: Services, _conn: Connection) -> Iterator[Need]:
+    for throttle in services.supervisor.throttles:
+        remedy = f"Wait until it is below; or raise `{throttle.limit}` in .corral/config.yaml."
+        yield Need("limit_reached", throttle.reason, remedy)
+
+
 def _tasks_that_cannot_start(services: Services, conn: Connection) -> Iterator[Need]:
     if services.supervisor.pause is not None:  # that says it for all of them
         return
@@ -324,6 +330,7 @@ SOURCES: tuple[Source, ...] = (
     _paused_work,
     _untrusted_commands,
     _paused_claiming,
+    _limits_passed,
     _tasks_that_cannot_start,
     unobserved_workers,
     _kept_worktrees,

@@ -107,6 +107,30 @@ class AttemptRow(_AttemptDetails):
     error_message: str | None
 
 
+class DayUse(TypedDict):
+    """The use of attempts together; None where there were none."""
+
+    tokens: int | None
+    cost_usd: float | None
+
+
+class SwarmMember(TypedDict):
+    """An open attempt, with its task and its session; that has no row while the worker starts."""
+
+    task_id: str
+    parent_task_id: str | None
+    cancel_reason: str | None
+    title: str
+    session_id: str
+    agent_name: str | None
+    last_heartbeat: str | None
+    agent: str | None
+    runner: str | None
+    pid: int | None
+    progress: str | None
+    usage: dict[str, Any]
+
+
 class SharedValue(TypedDict):
     """A value that agents share about a task; its version counts its changes."""
 

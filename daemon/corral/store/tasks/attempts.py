@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, cast
 
-from sqlalchemy import Connection, and_, bindparam, insert, select, update
+from sqlalchemy import Connection, and_, bindparam, func, insert, or_, select, update
 
-from corral.store.engine.fetch import fetch_all
+from corral.store.engine.fetch import fetch_all, fetch_one
 from corral.store.engine.prepared import Prepared
 from corral.store.rows import columns_of
-from corral.store.rows.tasks import AttemptRow, CurrentAttempt, StoredTask, TaskRow
+from corral.store.rows.tasks import AttemptRow, CurrentAttempt, DayUse, StoredTask, TaskRow
 from corral.store.schema import attempts, tasks
 
 _COLUMNS = columns_of(attempts, CurrentAttempt)
@@ -57,6 +57,15 @@ def of_task(conn: Connection, task_id: str) -> list[AttemptRow]:
     """All attempts at a task, the oldest first."""
     query = select(attempts).where(attempts.c.task_id == task_id).order_by(attempts.c.number)
     return fetch_all(conn, query, AttemptRow)
+
+
+def use_since(conn: Connection, since: str) -> DayUse:
+    """The tokens and the cost of all attempts that ended after an instant or are open."""
+    read, written = (attempts.c.usage[name].as_integer() for name in ("input_tokens", "output_tokens"))
+    cost = func.sum(attempts.c.usage["cost_usd"].as_float()).label("cost_usd")
+    recent = or_(attempts.c.ended_at.is_(None), attempts.c.ended_at > since)
+    query = select(func.sum(func.coalesce(read, 0) + func.coalesce(written, 0)).label("tokens"), cost)
+    return fetch_one(conn, query.where(recent), DayUse)
 
 
 @lru_cache(maxsize=64)

@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 
 from corral.config.model import Tasks as TaskRules
 from corral.errors import LeaseLost
-from corral.models.blame import DAEMON_DIED, WORKER_LOST
+from corral.models.blame import DAEMON_DIED, LIMIT_REACHED, WORKER_LOST
 from corral.models.events import TASK_SETBACKS, Event, EventKind
 from corral.models.instants import after, iso
 from corral.models.payload import Payload
@@ -77,7 +77,10 @@ _NO_PROCESS: Columns = {"pid": None, "pid_started": None}
 _NO_ERROR: Columns = {"error_code": None, "error_message": None, "not_before_at": None}
 
 INTERRUPTED = "interrupted"
-"""The ``error_code`` of an attempt that Corral itself cut short: it is not counted."""
+"""The ``error_code`` of an attempt that ended with the daemon: it is not counted."""
+
+CUT_SHORT = (INTERRUPTED, LIMIT_REACHED)
+"""The error codes of attempts that Corral itself cut short: they are not counted, and run again when they can."""
 
 
 def held(conn: Connection, task_id: str, token: int) -> TaskRow:
@@ -213,7 +216,7 @@ def resume(conn: Connection, task_id: str, now: datetime, rules: TaskRules) -> T
     if died and row["crashes"] > rules.max_crashes:
         end = {"status": TaskStatus.DEAD, **is_over}
         event = EventKind.TASK_DEAD(why)
-    elif rules.on_interrupted == "fail":
+    elif rules.on_interrupted == "fail" and row["error_code"] != LIMIT_REACHED:
         end = {"status": TaskStatus.FAILED, **is_over}
         event = EventKind.TASK_FAILED(why)
     else:
@@ -267,7 +270,7 @@ def _outcome_of(before: TaskRow, ending: Ending) -> AttemptOutcome:
         return AttemptOutcome.CANCELLED
     if ending.success:
         return AttemptOutcome.COMPLETED
-    if ending.error_code == INTERRUPTED:
+    if ending.error_code in CUT_SHORT:
         return AttemptOutcome.INTERRUPTED
     return AttemptOutcome.FAULTED if ending.is_fault else AttemptOutcome.FAILED
 
@@ -303,7 +306,7 @@ def _outcome(before: TaskRow, ending: Ending, now: datetime, rules: TaskRules) -
         done: Columns = {"error_code": None, "error_message": None, "result": ending.result, **_CLEARED}
         values = {"status": TaskStatus.COMPLETED, **done}
         return values, EventKind.TASK_COMPLETED({"attempt": number, "head_sha": head})
-    if ending.error_code == INTERRUPTED:
+    if ending.error_code in CUT_SHORT:
         values = {"status": TaskStatus.INTERRUPTED, "attempts": max(0, number - 1), **why}
         return values, EventKind.TASK_INTERRUPTED(told)
     if ending.is_fault:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from sqlalchemy import Connection
@@ -16,6 +17,8 @@ from corral.models.states import TaskStatus
 from corral.models.visible import one_line
 from corral.store.rows.tasks import TaskRow
 from corral.store.tasks import dependencies, tasks, work_pause
+from corral.work import limits
+from corral.work.limits import Throttle
 from corral.work.tasks.dependencies import Outlook, outlook
 from corral.work.tasks.trust import TrustGate
 from corral.work.workers.claim_pause import Pause
@@ -35,6 +38,8 @@ def reason(
     now: datetime,
     gate: TrustGate | None = None,
     *,
+    throttles: Sequence[Throttle] = (),
+    busy: str | None = None,
     fold: bool = False,
 ) -> str | None:
     """Why a task that has not started does not; None where it is only its turn that it waits for.
@@ -43,6 +48,8 @@ def reason(
         row: The task, whole.
         pause: Why no task is claimed, where none is.
         gate: Which tasks wait for the user's approval.
+        throttles: The limits of all workers together that are used to 80 % or more.
+        busy: Why no further worker starts, where all are running.
         fold: Whether the file system ignores case, so that claims are compared like that.
     """
     if row["status"] == TaskStatus.WAITING:
@@ -57,12 +64,14 @@ def reason(
         return text
     if pause is not None:
         return f"No task is started now: {pause.reason} {_again(pause.probe_at, now)}"
+    if (throttle := limits.holding(throttles, row["runner"])) is not None:
+        return throttle.reason
     if row["not_before_at"] is not None and row["not_before_at"] > iso(now):
         return f"{_what_happened(row)} {_again(parse(row['not_before_at']), now)}"
     other = tasks.suspect_in_flight(conn) if row["crashes"] else None
     if other is not None:
         return f"{_what_happened(row)} It waits until task {other[:8]} has ended: such tasks run one at a time."
-    return _who_claims_the_same(conn, row["task_id"], fold=fold)
+    return _who_claims_the_same(conn, row["task_id"], fold=fold) or busy
 
 
 def _what_comes_first(conn: Connection, task_id: str) -> str | None:

@@ -31,6 +31,23 @@ PATIENCE_S = 3.0
 """How long mail to a worker is left to its hooks: they bring it at the next tool call, which costs nothing."""
 
 
+@dataclass(frozen=True)
+class AttemptView:
+    """An attempt in flight.
+
+    Attributes:
+        number: Its fencing token.
+        state: ``spawning``, ``running`` or ``terminating``.
+        memory_mb: Of all its processes, MiB; None before the first measurement.
+    """
+
+    task_id: str
+    number: int
+    session_id: str
+    state: str
+    memory_mb: int | None
+
+
 @dataclass
 class Attempt:
     """One claimed task: first starting (``started`` is None), then at work, then finishing."""
@@ -41,6 +58,8 @@ class Attempt:
     stopping: bool = False
     shown: Payload = field(default_factory=dict)
     beaten_at: datetime | None = None
+    peak_mb: int | None = None
+    """The most memory that its processes were seen to use, MiB."""
     trouble: str = ""
     """Why the last look at its worker failed; empty if it did not."""
 
@@ -53,6 +72,12 @@ class Attempt:
     def session_id(self) -> str:
         """The session of its worker."""
         return required(self.task["session_id"])
+
+    def view(self, memory_mb: float | None) -> AttemptView:
+        """It as others see it, with the memory that it uses now."""
+        ending = self.stopping or self.finishing
+        state = "terminating" if ending else "spawning" if self.started is None else "running"
+        return AttemptView(*self.key, self.session_id, state, None if memory_mb is None else round(memory_mb))
 
     def note_trouble(self, reason: str) -> None:
         """Say in the log, once, why its worker cannot be looked at; the next step looks again. Empty: it could be."""
@@ -68,11 +93,13 @@ class Attempt:
 
     def news(self, seen: Observation, lease_s: float, now: datetime) -> Columns | None:
         """The news that is not in the database yet; None if there is none."""
+        if seen.memory_mb is not None:
+            self.peak_mb = max(self.peak_mb or 0, round(seen.memory_mb))
         shown = {"progress": seen.progress, "usage": asdict(seen.usage)}
         due = self.beaten_at is None or abs(now - self.beaten_at) >= timedelta(seconds=BEAT_EVERY_S)
         if shown == self.shown and not due:
             return None
-        values = {**shown, "lease_expires_at": after(now, lease_s)}
+        values = {**shown, "lease_expires_at": after(now, lease_s), "memory_mb": self.peak_mb}
         if seen.progressed:
             values["progress_at"] = iso(now)
         self.shown, self.beaten_at = shown, now

@@ -17,29 +17,29 @@ from pathlib import Path
 
 from sqlalchemy import Connection
 
-from corral.config.model import Settings
-from corral.config.model import Tasks as TaskRules
 from corral.config.roster import Check
-from corral.models.blame import WORKER_LOST
+from corral.models.blame import LIMIT_REACHED, WORKER_LOST
 from corral.models.crash import crash_point
 from corral.models.events import EventKind
-from corral.models.identifiers import new_id
-from corral.models.instants import after, iso, parse
+from corral.models.instants import iso, parse
 from corral.models.states import TaskStatus
 from corral.runners.process import end_leftovers
 from corral.runners.protocol import Observation, Runner
 from corral.store import events
 from corral.store.rows import Columns, required
 from corral.store.rows.tasks import TaskRow
-from corral.store.tasks import tasks, work_pause
-from corral.work.tasks import attempts, leases, scheduling
+from corral.store.tasks import tasks
+from corral.work.limits import MEMORY, Throttle, Use
+from corral.work.tasks import attempts, leases
 from corral.work.tasks.agents import checked
 from corral.work.tasks.attempts import INTERRUPTED, Ending
 from corral.work.tasks.trust import TrustGate
 from corral.work.workers import session_end
-from corral.work.workers.claim_pause import ClaimPause, Pause
+from corral.work.workers.claim_pause import Pause
+from corral.work.workers.claiming import Claiming
 from corral.work.workers.execution import AttemptContext, Started, finish, launch, task_marks
-from corral.work.workers.in_flight import Attempt, bring_mail, record
+from corral.work.workers.in_flight import Attempt, AttemptView, bring_mail, record
+from corral.work.workers.recovery import interrupt_all, mark_crashed
 from corral.work.workers.sweeping import Sweeper
 from corral.work.worktrees.allocation import WorktreeContext
 
@@ -60,6 +60,7 @@ class Supervisor:
         grounds: The database, the repository, the settings, and the clock that stamps what spawned work has done.
         runners: By name.
         spawn: Runs a function in one of the server's threads.
+        spawn_start: The same in threads that only start workers: a start that takes minutes delays the end of no other one.
         nudge: Asks for a step of ``"supervisor"`` or ``"landing"``.
         watch_exit: Makes the server nudge the supervisor when a process ends.
     """
@@ -70,12 +71,14 @@ class Supervisor:
         runners: Mapping[str, Runner],
         *,
         spawn: Callable[[Callable[[], None]], None],
+        spawn_start: Callable[[Callable[[], None]], None],
         nudge: Callable[[str], None],
         watch_exit: Callable[[int], None],
     ) -> None:
         self._db = grounds.db
         self._settings = grounds.settings
         self._spawn = spawn
+        self._spawn_start = spawn_start
         self._nudge = nudge
         self._watch_exit = watch_exit
         self._site = AttemptContext(grounds, runners, nudge, grounds.stopping.is_set)
@@ -87,12 +90,42 @@ class Supervisor:
         self._sweeper = Sweeper(grounds, spawn=spawn, report=self._report, nudge=nudge)
         self._draining = False
         self._recovered = False
-        self._pause = ClaimPause()
+        self._claiming = Claiming(grounds.db, grounds.settings, fold=grounds.fold)
+        self._killed: set[str] = set()
 
     @property
     def pause(self) -> Pause | None:
         """Why no task is claimed; None while tasks are."""
-        return self._pause.now
+        return self._claiming.pause.now
+
+    @property
+    def throttles(self) -> list[Throttle]:
+        """The limits of all workers together that keep tasks from starting."""
+        return self._claiming.throttles
+
+    @property
+    def use(self) -> Use:
+        """The use of all workers together at the last step."""
+        return self._claiming.use
+
+    @property
+    def busy(self) -> str | None:
+        """Why no further worker starts, where as many are running as may be; None where there is room."""
+        most = self._settings().supervisor.max_agents
+        at_work = sum(not attempt.finishing for attempt in [*self._attempts.values()])
+        return f"All {most} workers that `supervisor.max_agents` allows are running." if at_work >= most else None
+
+    def at_work(self) -> list[AttemptView]:
+        """The attempts in flight, with their state and memory."""
+        return [attempt.view(self._claiming.meter.memory_mb(attempt.key)) for attempt in [*self._attempts.values()]]
+
+    def kill(self, task_id: str) -> bool:
+        """Have the worker of a task stopped soon; whether there is one."""
+        found = any(attempt.key[0] == task_id and not attempt.finishing for attempt in [*self._attempts.values()])
+        if found:
+            self._killed.add(task_id)
+            self._nudge("supervisor")
+        return found
 
     def running_count(self) -> int:
         """How many attempts are starting, at work or being closed."""
@@ -124,12 +157,12 @@ class Supervisor:
     def abandon(self, now: datetime) -> None:
         """At the end of a stop: what could not be ended in time is interrupted too, so that no task is suspected for it."""
         rules = self._settings().tasks
-        self._db.write(lambda conn: _interrupt_all(conn, now, rules))
+        self._db.write(lambda conn: interrupt_all(conn, now, rules))
 
     def recover(self, now: datetime) -> None:
         """At the start: running tasks become ``interrupted`` until nothing of their worker lives; worktrees are repaired."""
         if not self._recovered:  # what runs later is this daemon's own
-            self._db.write(lambda conn: _mark_crashed(conn, now, self._settings().tasks))
+            self._db.write(lambda conn: mark_crashed(conn, now, self._settings().tasks))
             self._recovered = True
         interrupted = {row["task_id"] for row in self._db.read(lambda conn: tasks.in_status(conn, "interrupted"))}
         self._sweeper.recover(interrupted)
@@ -171,16 +204,20 @@ class Supervisor:
                 self._stop_if_due(attempt, present.get(attempt.key), awake)
                 seen = attempt.started.running.observe(awake)
                 attempt.note_trouble("")
+                self._claiming.meter.note(attempt.key, seen, now)
             except OSError as error:  # of this worker alone, e.g. its output cannot be read just now
                 attempt.note_trouble(str(error))
                 continue
             if seen.finished is not None:
                 attempt.finishing = True
+                if attempt.peak_mb is not None:
+                    news.append((attempt, {"memory_mb": attempt.peak_mb}))
                 self._spawn(self._finishing(attempt, seen))
             elif (values := attempt.news(seen, lease_s, now)) is not None:
                 news.append((attempt, values))
         if news:
             self._db.write(lambda conn: record(conn, news, now))
+        self._heed_limits(now, awake)
         bring_mail(self._db, self._attempts.values(), now)
 
     def _stop_if_due(self, attempt: Attempt, row: TaskRow | None, awake: datetime) -> None:
@@ -194,10 +231,27 @@ class Supervisor:
             reason = "cancelled", str(row["cancel_reason"])
         elif self._site.is_stopping():
             reason = INTERRUPTED, "The daemon was stopped."
+        elif attempt.key[0] in self._killed:
+            reason = "agent_killed", "Its worker was ended by `corral agent kill`."
         else:
             return
+        self._killed.discard(attempt.key[0])
         attempt.stopping = True
         attempt.started.running.stop(awake, *reason)
+
+    def _heed_limits(self, now: datetime, awake: datetime) -> None:
+        """Where a limit of all workers together is passed, stop what uses it: for memory the youngest, else all of models."""
+        passed = [one for one in self._claiming.measure(now) if one.is_passed]
+        running = [one for one in self._attempts.values() if one.started and not (one.stopping or one.finishing)]
+        for throttle in passed:
+            users = [attempt for attempt in running if throttle.holds(attempt.task["runner"])]
+            is_ending = any(attempt.stopping and not attempt.finishing for attempt in self._attempts.values())
+            if throttle.limit == MEMORY:
+                users = [] if is_ending else users[-1:]  # it is looked at again once that one's memory is free
+            for attempt in users:
+                attempt.stopping = True
+                assert attempt.started is not None
+                attempt.started.running.stop(awake, LIMIT_REACHED, f"It was stopped: {throttle.reason}")
 
     def _end_without_rows(self, now: datetime) -> datetime | None:
         """Stop the workers although the database is damaged: nothing can be recorded of them, and no later start knows them."""
@@ -238,59 +292,15 @@ class Supervisor:
     # -- who is next -----------------------------------------------------------------------------------------------
 
     def _claim(self, now: datetime) -> None:
-        settings = self._settings()
-        self._bound_backoffs(now, settings.tasks)
-        if self._db.read(work_pause.current) is not None:
-            return
-        room = self._room(now, settings)
-        gate = self._site.gate()
-        if room <= 0 or self._db.read(lambda conn: next(gate.startable(conn, iso(now)), None)) is None:
-            return
-
-        def claim(conn: Connection) -> list[TaskRow]:
-            claimed: list[TaskRow] = []
-            while len(claimed) < room:
-                row = scheduling.claim(
-                    conn,
-                    session_id=new_id(),
-                    lease_s=settings.sessions.lease_s,
-                    ageing_s=settings.tasks.ageing_s,
-                    now=now,
-                    ready=gate.startable,
-                    fold=self._site.grounds.fold,
-                )
-                if row is None:
-                    break
-                claimed.append(row)
-            return claimed
-
-        leased = self._db.write(claim)
-        crash_point("task.claimed")
+        at_work = sum(not attempt.finishing for attempt in self._attempts.values())
+        starts = any(attempt.started is None for attempt in self._attempts.values())
+        leased = self._claiming.claim(now, self._site.gate(), at_work, starts=starts)
+        if leased:
+            crash_point("task.claimed")
         for row in leased:
             attempt = Attempt(row)
             self._attempts[attempt.key] = attempt
-            self._spawn(self._starting(attempt))
-
-    def _room(self, now: datetime, settings: Settings) -> int:
-        """How many tasks may be claimed; while claiming is paused, one, now and then, to see whether the fault is over."""
-        at_work = sum(not attempt.finishing for attempt in self._attempts.values())
-        room = settings.supervisor.max_agents - at_work
-        if self._pause.now is None or room <= 0:
-            return room
-        starts = any(attempt.started is None for attempt in self._attempts.values())
-        if starts or not self._pause.may_probe(now):
-            return 0
-        if self._db.write(tasks.end_fault_backoffs):
-            self._pause.postpone(now)  # unless this probe says more
-            return 1
-        self._pause.clear()  # nobody waits for it any more
-        return room
-
-    def _bound_backoffs(self, now: datetime, rules: TaskRules) -> None:
-        """A clock that was set back makes nobody wait for longer than a backoff can be."""
-        latest = after(now, rules.retry_max_s)
-        if (self._db.read(tasks.latest_backoff) or "") > latest:
-            self._db.write(lambda conn: tasks.bound_backoffs(conn, latest))
+            self._spawn_start(self._starting(attempt))
 
     def _resume(self, rows: Iterable[TaskRow]) -> None:
         for row in rows:
@@ -309,8 +319,10 @@ class Supervisor:
             due.append(now + timedelta(seconds=LEASES_EVERY_S))
         if self._sweeper.due is not None:
             due.append(self._sweeper.due)
-        if not self._draining and self._pause.now is not None:
-            due.append(max(now + timedelta(seconds=LOOK_EVERY_S), self._pause.now.probe_at))
+        if (again := self._claiming.next_look(now)) is not None:
+            due.append(again)
+        if not self._draining and self._claiming.pause.now is not None:
+            due.append(max(now + timedelta(seconds=LOOK_EVERY_S), self._claiming.pause.now.probe_at))
         if not self._draining and (backoff := self._db.read(lambda conn: tasks.next_due(conn, iso(now)))):
             due.append(parse(backoff))
         return min(due, default=None)
@@ -331,12 +343,11 @@ class Supervisor:
         if isinstance(started, Started):
             attempt.started, attempt.task = started, started.task
             self._watch_exit(started.running.pid)
-            if self._pause.clear():
-                self._db.write(lambda conn: _record_end_of_pause(conn, now))
+            self._claiming.note_start(now)
             return
         self._has_ended(attempt, now)
         if started is not None and started.is_fault:
-            first = self._pause.start_failed(attempt.task["task_id"], started, now, self._settings().tasks)
+            first = self._claiming.pause.start_failed(attempt.task["task_id"], started, now, self._settings().tasks)
             if first:
                 paused = EventKind.SUPERVISOR_PAUSED({"reason": started.error_message})
                 self._db.write(lambda conn: events.record(conn, now, paused))
@@ -355,6 +366,7 @@ class Supervisor:
 
     def _has_ended(self, attempt: Attempt, now: datetime) -> None:
         self._attempts.pop(attempt.key, None)
+        self._claiming.meter.forget(attempt.key)
         self._sweeper.later(now)  # its worktree may have had to stay
 
     def _resuming_one(self, row: TaskRow) -> Callable[[], None]:
@@ -375,21 +387,3 @@ class Supervisor:
     def _report(self, report: Callable[[datetime], None]) -> None:
         self._reports.append(report)
         self._nudge("supervisor")
-
-
-def _mark_crashed(conn: Connection, now: datetime, rules: TaskRules) -> None:
-    """A regular stop leaves nothing ``running``: the daemon died with these."""
-    for row in tasks.in_status(conn, TaskStatus.RUNNING):
-        attempts.crash(conn, row, now, rules)
-        session_end.end_attempt(conn, required(row["session_id"]), INTERRUPTED, now, rules)
-
-
-def _interrupt_all(conn: Connection, now: datetime, rules: TaskRules) -> None:
-    for row in tasks.in_status(conn, TaskStatus.RUNNING):
-        attempts.interrupt(conn, row, "The daemon was stopped before it had ended.", now)
-        session_end.end_attempt(conn, required(row["session_id"]), INTERRUPTED, now, rules)
-
-
-def _record_end_of_pause(conn: Connection, now: datetime) -> None:
-    tasks.end_fault_backoffs(conn)
-    events.record(conn, now, EventKind.SUPERVISOR_RESUMED)

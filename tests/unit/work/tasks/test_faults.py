@@ -62,6 +62,7 @@ def test_what_the_task_did_itself_stays_counted() -> None:
         "api_error",
         "setup_failed",
         "path_replaced",
+        "agent_killed",
     }
     assert {code for code, blame in BLAME.items() if blame is Blame.TASK} == {*own, "interrupted"}
     assert blame_of("a_code_that_nobody_knows") is Blame.TASK

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from corral.app.processes import is_running
+from corral.app.runtime.processes import is_running
 from corral.app.runtime.services import Services
 from corral.config.model import Tasks as TaskRules
 from corral.coordination import hook_events

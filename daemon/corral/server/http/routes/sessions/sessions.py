@@ -15,7 +15,7 @@ from starlette.responses import Response
 from corral.app import audit, session_sweep
 from corral.app.actor import person
 from corral.app.pages import MOST, Page, page
-from corral.app.processes import started_at
+from corral.app.runtime.processes import started_at
 from corral.app.runtime.services import Services
 from corral.app.session_sweep import DEFAULT_THRESHOLD_MINUTES, MAX_THRESHOLD_MINUTES
 from corral.coordination.mail import addresses

@@ -22,7 +22,7 @@ from corral.models.states import TaskStatus
 from corral.server.http.logtail import FURTHEST, LogPart, follow
 from corral.server.http.pages import answer
 from corral.server.http.routing import Routes
-from corral.work.tasks import delays, tasks, views
+from corral.work.tasks import tasks, views
 
 router = Routes("tasks", "/tasks")
 
@@ -115,13 +115,13 @@ async def detail(services: Services, task_id: str) -> dict[str, Any]:
 
     ``delay``: why it does not start yet, where it waits for more than its turn.
     """
-    now, supervisor = services.now(), services.supervisor
+    now = services.now()
 
     def look(conn: Connection) -> dict[str, Any]:
         row = tasks.find(conn, task_id)
         return {
             **views.detail(conn, task_id),
-            "delay": delays.reason(conn, row, supervisor.pause, now, supervisor.gate, fold=services.fold),
+            "delay": app_tasks.delay_of(services, conn, row, now),
         }
 
     return await services.store.read(look)

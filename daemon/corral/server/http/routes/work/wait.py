@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from pydantic import Field
 from sqlalchemy import Connection
 
+from corral.app import tasks as app_tasks
 from corral.app.runtime.services import Services
 from corral.landing.pauses import explained
 from corral.models.payload import Payload
@@ -18,7 +19,7 @@ from corral.server.notify.needs_you import needs_you_for
 from corral.store.merges import merges, pauses
 from corral.store.tasks import outcomes
 from corral.store.tasks import tasks as task_rows
-from corral.work.tasks import delays, tasks
+from corral.work.tasks import tasks
 
 router = Routes("tasks")
 
@@ -85,11 +86,11 @@ def open_work(conn: Connection) -> tuple[list[str], list[str]]:
 def _look(services: Services, conn: Connection, task_ids: list[str], merge_ids: list[str]) -> Payload:
     """The snapshot, with ``delay`` for each task that something keeps from starting."""
     answer = snapshot(conn, task_ids, merge_ids)
-    now, pause, gate = services.now(), services.supervisor.pause, services.supervisor.gate
+    now = services.now()
     pending = [row for row in answer["tasks"] if row["status"] in (TaskStatus.PENDING, TaskStatus.WAITING)]
     for row in pending[:MOST_DELAYED]:
         task = task_rows.get(conn, row["task_id"])
-        if task and (text := delays.reason(conn, task, pause, now, gate, fold=services.fold)):
+        if task and (text := app_tasks.delay_of(services, conn, task, now)):
             row["delay"] = text
     return answer
 

@@ -1,0 +1,92 @@
+"""The swarm: the running agents, what they use together, and what keeps more of them from starting."""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection
+
+from corral.app.runtime.services import Services
+from corral.errors import NotFound
+from corral.models import tasks as task_shapes
+from corral.models.payload import Payload
+from corral.store.rows.tasks import SwarmMember
+from corral.store.tasks import swarm, tasks
+from corral.work.tasks.tasks import find
+from corral.work.workers.in_flight import AttemptView
+
+
+def status(services: Services, conn: Connection) -> Payload:
+    """The agents, the limits, and the limits that hold tasks back.
+
+    Returns:
+        ``agents``: ``[{agent_id, kind, task_id, parent, state, pid, memory_mb, tokens, cost_usd, heartbeat_at, progress}]``;
+        ``limits``: by setting ``{used, allowed}``, ``allowed`` None without a limit;
+        ``throttled``: ``[{limit, used, allowed, reason}]``.
+    """
+    supervisor, settings = services.supervisor, services.settings()
+    views = {view.task_id: view for view in supervisor.at_work()}
+    use = supervisor.use
+    limits = {
+        "supervisor.max_agents": _limit(len(views), settings.supervisor.max_agents),
+        "queue.max_size": _limit(tasks.count_queued(conn), settings.queue.max_size),
+        "limits.memory_mb": _limit(round(use.memory_mb), settings.limits.memory_mb),
+        "limits.requests_per_minute": _limit(use.requests_per_minute, settings.limits.requests_per_minute),
+        "limits.tokens_per_day": _limit(use.tokens_per_day, settings.limits.tokens_per_day),
+        "limits.cost_usd_per_day": _limit(use.cost_usd_per_day, settings.limits.cost_usd_per_day),
+    }
+    held = [
+        {"limit": one.limit, "used": one.used, "allowed": one.allowed, "reason": one.reason}
+        for one in supervisor.throttles
+    ]
+    agents = [_agent(row, views.get(row["task_id"])) for row in swarm.members(conn)]
+    return {"agents": agents, "limits": limits, "throttled": held}
+
+
+async def kill(services: Services, named: str) -> Payload:
+    """Have the worker of an agent stopped; its task is tried again, as after any failure.
+
+    Args:
+        named: The agent's id or name, or the task that it works on.
+
+    Raises:
+        NotFound: No agent of that name is running.
+    """
+
+    def task_of(conn: Connection) -> str:
+        members = swarm.members(conn)
+        for row in members:
+            if named in (row["agent_name"], row["session_id"], row["task_id"]):
+                return row["task_id"]
+        try:
+            return find(conn, named)["task_id"]
+        except NotFound:
+            return named
+
+    task_id = await services.store.read(task_of)
+    if not services.supervisor.kill(task_id):
+        raise NotFound(
+            f"No agent {named[:80]!r} is running.",
+            remedy="`corral swarm status` shows the agents that are, and their tasks.",
+        )
+    return {"task_id": task_id, "state": "terminating"}
+
+
+def _limit(used: float, allowed: float | None) -> Payload:
+    return {"used": used, "allowed": allowed}
+
+
+def _agent(row: SwarmMember, view: AttemptView | None) -> Payload:
+    usage = task_shapes.usage([row])
+    state = "terminating" if row["cancel_reason"] is not None else view.state if view else "running"
+    return {
+        "agent_id": row["agent_name"] or row["session_id"],
+        "kind": row["agent"] or row["runner"] or "session",
+        "task_id": row["task_id"],
+        "parent": row["parent_task_id"],
+        "state": state,
+        "pid": row["pid"],
+        "memory_mb": view.memory_mb if view else None,
+        "tokens": usage["input_tokens"] + usage["output_tokens"],
+        "cost_usd": usage["cost_usd"],
+        "heartbeat_at": row["last_heartbeat"],
+        "progress": row["progress"],
+    }

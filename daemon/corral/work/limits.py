@@ -1,0 +1,87 @@
+"""Limits of all workers together: a pure function of their use and the settings, which names the reason for every wait.
+
+From 80 % of a limit on, no further worker starts that would use it; where the limit itself is passed, workers are stopped. Their
+tasks are not charged for it, and run again when the use is below again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from corral.config.model import Limits
+from corral.models.states import RunnerName
+
+BEGIN = 0.8
+"""The share of a limit from which on no further worker starts."""
+
+MODEL_RUNNERS = (RunnerName.CLAUDE, "anthropic")
+"""Only their workers ask a model, so only they are held by limits of requests, tokens and cost."""
+
+
+MEMORY = "limits.memory_mb"
+
+
+@dataclass(frozen=True)
+class Use:
+    """The use of all workers together, each field named like its limit.
+
+    Attributes:
+        memory_mb: Resident memory of all their processes now, MiB.
+        requests_per_minute: Answers of models in the last minute.
+        tokens_per_day: Tokens of the last 24 hours, input and output.
+        cost_usd_per_day: Cost of the last 24 hours, USD.
+    """
+
+    memory_mb: float = 0.0
+    requests_per_minute: float = 0.0
+    tokens_per_day: float = 0.0
+    cost_usd_per_day: float = 0.0
+
+
+@dataclass(frozen=True)
+class Throttle:
+    """A limit that is used to 80 % or more.
+
+    Attributes:
+        limit: The name of its setting.
+        used: In the unit of the setting.
+        allowed: The setting.
+    """
+
+    limit: str
+    used: float
+    allowed: float
+
+    @property
+    def is_passed(self) -> bool:
+        """Whether more than the whole limit is used."""
+        return self.used > self.allowed
+
+    @property
+    def reason(self) -> str:
+        """One line for a person."""
+        return (
+            f"`{self.limit}` is used to {100 * self.used / self.allowed:.0f} % ({self.used:g} of {self.allowed:g}); from "
+            f"{100 * BEGIN:.0f} % on no further worker starts."
+        )
+
+    def holds(self, runner: str | None) -> bool:
+        """Whether it keeps a task of this runner from starting; None: the runner is not known yet."""
+        return self.limit == MEMORY or runner is None or runner in MODEL_RUNNERS
+
+
+def throttles(use: Use, limits: Limits) -> list[Throttle]:
+    """The limits that are used to 80 % or more, in the order of the settings."""
+    found = []
+    for name in Use.__annotations__:
+        allowed = getattr(limits, name)
+        used = round(float(getattr(use, name)), 4)
+        if allowed is not None and used >= BEGIN * allowed:
+            found.append(Throttle(f"limits.{name}", used, float(allowed)))
+    return found
+
+
+def holding(found: Sequence[Throttle], runner: str | None) -> Throttle | None:
+    """The first limit that keeps a task of this runner from starting."""
+    return next((throttle for throttle in found if throttle.holds(runner)), None)

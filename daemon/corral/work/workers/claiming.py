@@ -1,0 +1,141 @@
+"""Which tasks start now: within the limits, and not while claiming is paused. The one place that says what holds the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
+
+from sqlalchemy import Connection
+
+from corral.config.model import Settings
+from corral.config.model import Tasks as TaskRules
+from corral.models.events import EventKind
+from corral.models.identifiers import new_id
+from corral.models.instants import after, iso
+from corral.store import events
+from corral.store.protocol import Store
+from corral.store.rows.tasks import ReadyTask, TaskRow
+from corral.store.tasks import tasks, work_pause
+from corral.work import limits
+from corral.work.limits import Throttle, Use
+from corral.work.tasks import scheduling
+from corral.work.tasks.trust import TrustGate
+from corral.work.workers.claim_pause import ClaimPause
+from corral.work.workers.meter import Meter
+
+AGAIN_S = 5.0
+"""Between two looks at a limit that holds tasks back."""
+
+
+class Claiming:
+    """For the supervisor's step only; what is shown of it may be read from anywhere.
+
+    Attributes:
+        pause: Counts the starts that the machine prevented.
+        meter: Measures the workers.
+        use: Their use at the last step.
+        throttles: The limits that were used to 80 % or more then.
+    """
+
+    def __init__(self, db: Store, settings: Callable[[], Settings], *, fold: bool) -> None:
+        self._db = db
+        self._settings = settings
+        self._fold = fold
+        self.pause = ClaimPause()
+        self.meter = Meter(db)
+        self.use = Use()
+        self.throttles: list[Throttle] = []
+
+    def measure(self, now: datetime) -> list[Throttle]:
+        """Compare the use with the limits, and record those that begin or cease to hold; returns those that do."""
+        chosen = self._settings().limits
+        self.use = self.meter.use(chosen, now)
+        found = limits.throttles(self.use, chosen)
+        before, here = {one.limit for one in self.throttles}, {one.limit for one in found}
+        begun = [one for one in found if one.limit not in before]
+        if begun or before - here:
+            self._db.write(lambda conn: _record(conn, begun, sorted(before - here), now))
+        self.throttles = found
+        return found
+
+    def claim(self, now: datetime, gate: TrustGate, at_work: int, *, starts: bool) -> list[TaskRow]:
+        """Lease the tasks that start now.
+
+        Args:
+            gate: Which tasks wait for the user's approval.
+            at_work: How many workers there are.
+            starts: Whether one of them is just starting.
+        """
+        settings = self._settings()
+        self._bound_backoffs(now, settings.tasks)
+        if self._db.read(work_pause.current) is not None:
+            return []
+        room = self._room(now, settings, at_work, starts=starts)
+
+        def ready(conn: Connection, at: str, *, priority: int | None = None) -> Iterator[ReadyTask]:
+            rows = gate.startable(conn, at, priority=priority)
+            held = self.throttles
+            return (row for row in rows if limits.holding(held, row["runner"]) is None) if held else rows
+
+        if room <= 0 or self._db.read(lambda conn: next(ready(conn, iso(now)), None)) is None:
+            return []
+
+        def claim(conn: Connection) -> list[TaskRow]:
+            claimed: list[TaskRow] = []
+            while len(claimed) < room:
+                row = scheduling.claim(
+                    conn,
+                    session_id=new_id(),
+                    lease_s=settings.sessions.lease_s,
+                    ageing_s=settings.tasks.ageing_s,
+                    now=now,
+                    ready=ready,
+                    fold=self._fold,
+                )
+                if row is None:
+                    break
+                claimed.append(row)
+            return claimed
+
+        return self._db.write(claim)
+
+    def note_start(self, now: datetime) -> None:
+        """A worker has started: the fault that kept others from it is over."""
+        if self.pause.clear():
+            self._db.write(lambda conn: _record_end_of_pause(conn, now))
+
+    def next_look(self, now: datetime) -> datetime | None:
+        """When what holds tasks back may be over; None: nothing does."""
+        return now + timedelta(seconds=AGAIN_S) if self.throttles else None
+
+    def _room(self, now: datetime, settings: Settings, at_work: int, *, starts: bool) -> int:
+        """How many tasks may be claimed; while claiming is paused, one, now and then, to see whether the fault is over."""
+        room = settings.supervisor.max_agents - at_work
+        if self.pause.now is None or room <= 0:
+            return room
+        if starts or not self.pause.may_probe(now):
+            return 0
+        if self._db.write(tasks.end_fault_backoffs):
+            self.pause.postpone(now)  # unless this probe says more
+            return 1
+        self.pause.clear()  # nobody waits for it any more
+        return room
+
+    def _bound_backoffs(self, now: datetime, rules: TaskRules) -> None:
+        """A clock that was set back makes nobody wait for longer than a backoff can be."""
+        latest = after(now, rules.retry_max_s)
+        if (self._db.read(tasks.latest_backoff) or "") > latest:
+            self._db.write(lambda conn: tasks.bound_backoffs(conn, latest))
+
+
+def _record(conn: Connection, begun: list[Throttle], over: list[str], now: datetime) -> None:
+    for one in begun:
+        reached = EventKind.LIMIT_REACHED({"limit": one.limit, "used": one.used, "allowed": one.allowed})
+        events.record(conn, now, reached)
+    for limit in over:
+        events.record(conn, now, EventKind.LIMIT_CLEARED({"limit": limit}))
+
+
+def _record_end_of_pause(conn: Connection, now: datetime) -> None:
+    tasks.end_fault_backoffs(conn)
+    events.record(conn, now, EventKind.SUPERVISOR_RESUMED)

@@ -1,0 +1,74 @@
+"""Measures what the workers of this daemon use together."""
+
+from __future__ import annotations
+
+from collections import deque
+from datetime import datetime, timedelta
+
+from corral.config.model import Limits
+from corral.models.instants import after
+from corral.runners.protocol import Observation
+from corral.store.protocol import Store
+from corral.store.rows.tasks import DayUse
+from corral.store.tasks import attempts
+from corral.work.limits import Use
+
+_MINUTE = timedelta(seconds=60)
+_DAY_S = 86_400
+_SUM_EVERY = timedelta(seconds=1)
+"""Between two sums over the attempts of a day."""
+
+Key = tuple[str, int]
+
+
+class Meter:
+    """For the supervisor's step only. Tokens and cost are those of the database, so that a restart forgets none."""
+
+    def __init__(self, db: Store) -> None:
+        self._db = db
+        self._memory_mb: dict[Key, float] = {}
+        self._turns: dict[Key, int] = {}
+        self._requests: deque[tuple[datetime, int]] = deque()
+        self._day: tuple[datetime, DayUse] | None = None
+
+    def note(self, key: Key, seen: Observation, now: datetime) -> None:
+        """Take in what one look at a worker has shown."""
+        if seen.memory_mb is not None:
+            self._memory_mb[key] = seen.memory_mb
+        more = seen.usage.turns - self._turns.get(key, 0)
+        if more > 0:
+            self._requests.append((now, more))
+            self._turns[key] = seen.usage.turns
+
+    def forget(self, key: Key) -> None:
+        """An attempt is over: its memory is free."""
+        self._memory_mb.pop(key, None)
+        self._turns.pop(key, None)
+
+    def memory_mb(self, key: Key) -> float | None:
+        """The resident memory of an attempt's processes at the last look, MiB."""
+        return self._memory_mb.get(key)
+
+    def use(self, limits: Limits, now: datetime) -> Use:
+        """The present use; tokens and cost are summed only where they are limited."""
+        while self._requests and now - self._requests[0][0] >= _MINUTE:
+            self._requests.popleft()
+        tokens, cost = 0.0, 0.0
+        if limits.tokens_per_day is not None or limits.cost_usd_per_day is not None:
+            tokens, cost = self._of_day(now)
+        return Use(
+            memory_mb=sum(self._memory_mb.values()),
+            requests_per_minute=sum(number for _, number in self._requests),
+            tokens_per_day=tokens,
+            cost_usd_per_day=cost,
+        )
+
+    def due(self, now: datetime) -> datetime | None:
+        """When requests of the last minute are next forgotten; None: there are none."""
+        return self._requests[0][0] + _MINUTE if self._requests else None
+
+    def _of_day(self, now: datetime) -> tuple[float, float]:
+        if self._day is None or abs(now - self._day[0]) >= _SUM_EVERY:
+            self._day = now, self._db.read(lambda conn: attempts.use_since(conn, after(now, -_DAY_S)))
+        found = self._day[1]
+        return float(found["tokens"] or 0), float(found["cost_usd"] or 0)

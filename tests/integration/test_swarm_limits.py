@@ -1,0 +1,177 @@
+"""Limits of all workers together, with real workers: what holds, what is stopped, and that all goes on by itself."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from corral.config.model import Settings
+from corral.runners.command import CommandRunner
+from corral.runners.protocol import Assignment, Observation, Running, Usage
+from corral.store import events
+from corral.work.tasks import delays
+from tests.coordinated import Coordinated, eventually
+from tests.integration.supervision import House, settings_with
+
+
+class Talking:
+    """A worker whose usage a file in its worktree names: ``TOKENS TURNS``."""
+
+    def __init__(self, running: Running, file: Path) -> None:
+        self._running, self._file = running, file
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._running, name)
+
+    def observe(self, now: datetime) -> Observation:
+        seen = self._running.observe(now)
+        told = self._file.read_text().split() if self._file.exists() else ["0", "0"]
+        return replace(seen, usage=Usage(input_tokens=int(told[0]), turns=int(told[1]), cost_usd=0.01 * int(told[0])))
+
+
+class TalkingRunner(CommandRunner):
+    """Runs a prompt as a command, in the name of Claude Code."""
+
+    name = "claude"
+
+    def start(self, assignment: Assignment, now: datetime) -> Running:
+        said = replace(assignment, command=assignment.prompt, prompt=None, definition=None)
+        return Talking(super().start(said, now), assignment.worktree / "used")  # type: ignore[return-value]
+
+
+@pytest.fixture
+def swarm(repo: Path) -> Iterator[Callable[..., House]]:
+    made: list[House] = []
+
+    def make(**sections: Any) -> House:
+        runners = {"command": CommandRunner(os.environ, stop_grace_s=0.5), "claude": TalkingRunner(os.environ)}
+        made.append(House(repo, settings_with(**sections), runners))
+        return made[-1]
+
+    yield make
+    for house in made:
+        house.close()
+
+
+def kinds(house: House) -> list[str]:
+    return [event["kind"] for event in house.db.read(lambda conn: events.recent(conn, 50))]
+
+
+def delay(house: House, task_id: str) -> str | None:
+    def read(conn: Any) -> str | None:
+        from corral.store.tasks import tasks
+
+        row = tasks.get(conn, task_id)
+        return delays.reason(conn, row, house.supervisor.pause, house.now(), throttles=house.supervisor.throttles)
+
+    return house.db.read(read)
+
+
+def prompt(house: House, said: str) -> str:
+    return house.submit_all([{"title": said[:30], "prompt": said}])[0]
+
+
+@pytest.mark.req("FR-SWARM-008", "FR-CONFIG-006")
+@pytest.mark.parametrize("limit", [{"tokens_per_day": 1000}, {"cost_usd_per_day": 10}, {"requests_per_minute": 9}])
+def test_a_budget_that_is_nearly_used_up_holds_models_and_nobody_else_and_is_told(
+    swarm: Callable[..., House], limit: dict[str, float]
+) -> None:
+    house = swarm(limits=limit)
+    first = prompt(house, "echo 900 9 > used; sleep 1.5; rm used")
+    house.until_status(first, "completed")
+    second, command = prompt(house, "true"), house.submit("true")
+    house.until_status(command, "completed")
+    assert house.status(second) == "pending"
+    (name,) = limit
+    assert f"`limits.{name}` is used to" in (delay(house, second) or "")
+    assert "limit.reached" in kinds(house) and "limit.cleared" not in kinds(house)
+    if name == "requests_per_minute":
+        house.skipped = timedelta(seconds=61)
+    else:
+        house.settings = Settings()
+    house.until_status(second, "completed")
+    assert "limit.cleared" in kinds(house)
+
+
+@pytest.mark.req("FR-SWARM-008")
+def test_past_a_budget_workers_of_models_are_stopped_and_their_task_is_not_charged(swarm: Callable[..., House]) -> None:
+    house = swarm(limits={"tokens_per_day": 1000}, supervisor={"stop_grace_s": 0.5}, tasks={"on_interrupted": "fail"})
+    task = prompt(house, "test -e ../../../again || { echo 1200 3 > used; sleep 600; }")
+    house.until(
+        lambda: (
+            bool(house.detail(task)["attempt_history"])
+            and house.detail(task)["attempt_history"][0]["outcome"] is not None
+        )
+    )
+    house.until_status(task, "pending")
+    found = house.detail(task)
+    assert found["attempts"] == 0 and found["attempt_history"][0]["error_code"] == "limit_reached"
+    assert found["usage"]["input_tokens"] == 1200
+    (house.project.root / "again").touch()
+    house.settings = Settings()
+    house.until_status(task, "completed")
+
+
+EATER = """
+import os, time
+held = bytearray(b"x" * 120_000_000)
+while not os.path.exists("../../../go"):
+    time.sleep(0.05)
+"""
+HOLDS_120_MB = f"{shlex.quote(sys.executable)} -c {shlex.quote(EATER)}"
+
+
+@pytest.mark.req("FR-SWARM-008", "FR-CONFIG-006")
+def test_memory_holds_back_and_the_youngest_gives_way_and_runs_again(swarm: Callable[..., House]) -> None:
+    house = swarm(limits={"memory_mb": 220}, supervisor={"stop_grace_s": 0.5})
+    old, young = (house.submit(HOLDS_120_MB) for _ in range(2))
+    house.until(lambda: any(one["outcome"] == "interrupted" for one in house.detail(young)["attempt_history"]))
+    assert all(one["outcome"] is None for one in house.detail(old)["attempt_history"]), "the older one works on"
+    last = house.submit("true")
+    house.until(lambda: bool(house.supervisor.throttles) or house.supervisor.use.memory_mb < 176)
+    (house.project.root / "go").touch()
+    for task in (old, young, last):
+        house.until_status(task, "completed")
+    assert house.detail(young)["attempts"] == 1, "the stopped attempt is not counted"
+    peaks = house.db.read(lambda conn: [row[0] for row in conn.exec_driver_sql("SELECT memory_mb FROM attempts")])
+    assert max(peak or 0 for peak in peaks) > 110
+
+
+@pytest.mark.req("FR-SWARM-005", "FR-SWARM-004")
+def test_the_swarm_is_shown_and_an_agent_that_is_killed_gives_its_task_back(
+    coordinate: Callable[..., Coordinated],
+) -> None:
+    house = coordinate(
+        config="tasks: {retry_initial_s: 0.1, max_retries: 2}\nsupervisor: {max_agents: 1, stop_grace_s: 0.5}\n"
+    )
+    assert house.json("swarm", "status")["agents"] == []
+    assert house.run("swarm", "status").stdout.startswith("No agent is running.")
+    task = house.submit("long", "test -e ../../../again && exit 0; echo working; sleep 600")
+    waits = house.submit("waits", "true")
+    agent = eventually(
+        lambda: next((one for one in house.json("swarm", "status")["agents"] if one["progress"] == "working"), None)
+    )
+    assert {name: agent[name] for name in ("kind", "task_id", "parent", "state", "tokens", "cost_usd")} == {
+        "kind": "command", "task_id": task, "parent": None, "state": "running", "tokens": 0, "cost_usd": 0.0,
+    }  # fmt: skip
+    assert agent["pid"] and agent["heartbeat_at"]
+    assert eventually(lambda: house.json("swarm", "status")["agents"][0]["memory_mb"] is not None)
+    limits = house.json("swarm", "status")["limits"]
+    assert limits["supervisor.max_agents"] == {"used": 1, "allowed": 1}
+    assert limits["queue.max_size"] == {"used": 1, "allowed": 1000}
+    assert "All 1 workers that `supervisor.max_agents` allows" in house.json("task", "detail", waits)["delay"]
+    (house.root / "again").touch()
+    assert house.json("agent", "kill", agent["agent_id"])["task_id"] == task
+    done = house.json("wait", task, waits, "--timeout", "60")
+    assert [row["status"] for row in done["tasks"]] == ["completed", "completed"]
+    attempts = house.json("task", "detail", task)["attempt_history"]
+    assert [one["error_code"] for one in attempts] == ["agent_killed", None]
+    assert house.run("agent", "kill", task, check=False).returncode == 3

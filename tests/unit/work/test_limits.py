@@ -1,0 +1,36 @@
+"""Limits of all workers together, as a function of their use."""
+
+from __future__ import annotations
+
+import pytest
+
+from corral.config.model import Limits
+from corral.work.limits import Use, holding, throttles
+
+
+@pytest.mark.req("FR-SWARM-008", "FR-CONFIG-006")
+@pytest.mark.parametrize(
+    ("used", "holds", "passed"), [(79, False, False), (80, True, False), (100, True, False), (101, True, True)]
+)
+@pytest.mark.parametrize("name", ["memory_mb", "requests_per_minute", "tokens_per_day", "cost_usd_per_day"])
+def test_from_four_fifths_on_a_limit_holds_and_above_it_is_passed(
+    name: str, used: int, holds: bool, passed: bool
+) -> None:
+    found = throttles(Use(**{name: used}), Limits(**{"memory_mb": None, name: 100}))
+    assert [throttle.limit for throttle in found] == ([f"limits.{name}"] if holds else [])
+    assert [throttle.is_passed for throttle in found] == ([passed] if holds else [])
+    for throttle in found:
+        assert f"`limits.{name}` is used to {used} %" in throttle.reason
+
+
+def test_a_limit_that_is_not_set_holds_nobody() -> None:
+    assert throttles(Use(1e9, 1e9, 1e9, 1e9), Limits(memory_mb=None)) == []
+
+
+@pytest.mark.req("FR-SWARM-008")
+def test_what_models_use_holds_only_tasks_for_models_and_memory_holds_all() -> None:
+    tokens = throttles(Use(tokens_per_day=90), Limits(tokens_per_day=100))
+    memory = throttles(Use(memory_mb=4000), Limits())
+    assert holding(tokens, "command") is None and holding(memory, "command") == memory[0]
+    for runner in ("claude", "anthropic", None):
+        assert holding(tokens, runner) == tokens[0] and holding(memory, runner) == memory[0]
