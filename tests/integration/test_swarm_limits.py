@@ -141,6 +141,7 @@ def test_memory_holds_back_and_the_youngest_gives_way_and_runs_again(swarm: Call
     for task in (old, young, last):
         house.until_status(task, "completed")
     assert house.detail(young)["attempts"] == 1, "the stopped attempt is not counted"
+    assert len(house.detail(young)["attempt_history"]) == 2, "it waits until there is room for what it needs"
     peaks = house.db.read(lambda conn: [row[0] for row in conn.exec_driver_sql("SELECT memory_mb FROM attempts")])
     assert max(peak or 0 for peak in peaks) > 110
 

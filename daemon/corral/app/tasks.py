@@ -13,13 +13,14 @@ from sqlalchemy import Connection
 
 from corral.app.actor import Actor
 from corral.app.runtime.services import Services
+from corral.config.model import Settings
 from corral.coordination.locks.table import Holder
 from corral.errors import InvalidInput
 from corral.models import tasks as task_shapes
 from corral.models.states import TaskStatus
 from corral.store.rows.tasks import TaskRow
 from corral.store.tasks import work_pause
-from corral.work.tasks import agents, delays, leases, tasks
+from corral.work.tasks import agents, delays, followers, leases, tasks
 
 MOST_OF_REASON = 2000
 """Characters of the reason of a cancellation; everyone who reads the task reads it."""
@@ -39,16 +40,18 @@ async def submit(services: Services, given: dict[str, Any], actor: Actor | None 
         RunnerUnavailable: Says what is missing.
     """
     (task,) = await _settled(services, task_shapes.read_submissions([given]))
-    now, rules, max_size = services.now(), services.settings().tasks, services.settings().queue.max_size
+    settings, now = services.settings(), services.now()
+
+    def create(conn: Connection, item: task_shapes.TaskSubmission) -> TaskRow:
+        return tasks.submit(conn, _led(conn, item, settings), now, settings.tasks, max_size=settings.queue.max_size)
 
     def store(conn: Connection, me: Holder) -> TaskRow:
-        submitted = task.model_copy(update={"submitted_by": me.session_id})
-        return tasks.submit(conn, submitted, now, rules, max_size=max_size)
+        return create(conn, task.model_copy(update={"submitted_by": me.session_id}))
 
     if actor is not None:
         row = await actor.write(store)
     else:
-        row = await services.store.write(lambda conn: tasks.submit(conn, task, now, rules, max_size=max_size))
+        row = await services.store.write(lambda conn: create(conn, task))
     services.nudge("supervisor")
     return row
 
@@ -56,10 +59,23 @@ async def submit(services: Services, given: dict[str, Any], actor: Actor | None 
 async def submit_batch(services: Services, given: list[dict[str, Any]]) -> list[TaskRow]:
     """Queue several tasks, all or none; they may wait for each other by ``name``. Raises as :func:`submit` does."""
     batch = await _settled(services, task_shapes.read_submissions(given))
-    now, rules, max_size = services.now(), services.settings().tasks, services.settings().queue.max_size
-    rows = await services.store.write(lambda conn: tasks.submit_batch(conn, batch, now, rules, max_size=max_size))
+    settings, now = services.settings(), services.now()
+
+    def store(conn: Connection) -> list[TaskRow]:
+        led = [_led(conn, item, settings) for item in batch]
+        return tasks.submit_batch(conn, led, now, settings.tasks, max_size=settings.queue.max_size)
+
+    rows = await services.store.write(store)
     services.nudge("supervisor")
     return rows
+
+
+def _led(conn: Connection, item: task_shapes.TaskSubmission, settings: Settings) -> task_shapes.TaskSubmission:
+    """The submission with the whole id of the task that leads it, if one does."""
+    if item.parent_task_id is None:
+        return item
+    found = followers.leader(conn, item.parent_task_id, settings.supervisor.max_depth)
+    return item.model_copy(update={"parent_task_id": found})
 
 
 async def _settled(

@@ -113,6 +113,9 @@ class Supervisor(_Section):
 
     max_agents: int = Field(default=10, ge=0, le=1000, description="Workers at the same time; 0 starts none.")
     stop_grace_s: Pause = Field(default=5, description="Time between SIGTERM and SIGKILL when a worker is stopped.")
+    max_depth: int = Field(
+        default=3, ge=1, le=10, description="Levels of agents that are led by others, the first leader included."
+    )
     state_dir: Annotated[str, Field(min_length=1), AfterValidator(_expanded)] = Field(
         default=".corral/state",
         description="Folder of the roadmap, the lifecycle files and the evidence: relative to the project's root, "

@@ -15,7 +15,7 @@ from corral.store import events
 from corral.store.merges import of_tasks as merge_tasks
 from corral.store.merges import receipts
 from corral.store.tasks import attempts as attempt_rows
-from corral.store.tasks import dependencies, lists, outcomes, tasks, worktrees
+from corral.store.tasks import dependencies, family, lists, outcomes, tasks, worktrees
 from corral.work.tasks.tasks import find
 
 _PAGE = 500
@@ -110,6 +110,7 @@ def detail(conn: Connection, task_id: str) -> Payload:
         "attempt_history": [task_shapes.attempt(one) for one in tried],
         "merge": merge_shapes.of_task(merge, receipts.get(conn, merge["receipt_id"])) if merge else None,
         "wait_for": dependencies.parents_of(conn, row["task_id"]),
+        "followers": family.children(conn, row["task_id"]),
         "claims": tasks.claims_of(conn, row["task_id"])[row["task_id"]],
         "history": [{"at": event["at"], "kind": event["kind"], "data": event["data"]} for event in history],
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
@@ -45,18 +46,26 @@ class Claiming:
         self.meter = Meter(db)
         self.use = Use()
         self.throttles: list[Throttle] = []
+        self._reserved_mb = 0.0
 
     def measure(self, now: datetime) -> list[Throttle]:
-        """Compare the use with the limits, and record those that begin or cease to hold; returns those that do."""
+        """Compare the use with the limits, and record those that begin or cease to hold; returns those that are passed."""
         chosen = self._settings().limits
         self.use = self.meter.use(chosen, now)
-        found = limits.throttles(self.use, chosen)
+        wanted = self.use.memory_mb and self.use.memory_mb + self._reserved_mb
+        found = limits.throttles(replace(self.use, memory_mb=wanted), chosen)
+        if all(one.limit != limits.MEMORY for one in found):
+            self._reserved_mb = 0.0
         before, here = {one.limit for one in self.throttles}, {one.limit for one in found}
         begun = [one for one in found if one.limit not in before]
         if begun or before - here:
             self._db.write(lambda conn: _record(conn, begun, sorted(before - here), now))
         self.throttles = found
-        return found
+        return [one for one in limits.throttles(self.use, chosen) if one.is_passed]
+
+    def reserve(self, memory_mb: float) -> None:
+        """A worker was stopped for its memory: it starts again only where it has as much, or nobody else runs."""
+        self._reserved_mb = memory_mb
 
     def claim(self, now: datetime, gate: TrustGate, at_work: int, *, starts: bool) -> list[TaskRow]:
         """Lease the tasks that start now.

@@ -30,7 +30,7 @@ from corral.store.rows import Columns, required
 from corral.store.rows.tasks import TaskRow
 from corral.store.tasks import tasks
 from corral.work.limits import MEMORY, Throttle, Use
-from corral.work.tasks import attempts, leases
+from corral.work.tasks import attempts, followers, leases
 from corral.work.tasks.agents import checked
 from corral.work.tasks.attempts import INTERRUPTED, Ending
 from corral.work.tasks.trust import TrustGate
@@ -180,6 +180,9 @@ class Supervisor:
             return self._end_without_rows(now)
         running = self._db.read(lambda conn: tasks.in_status(conn, TaskStatus.RUNNING, TaskStatus.INTERRUPTED))
         self._follow(running, now, awake)
+        if leaderless := self._db.read(followers.leaderless):
+            self._db.write(lambda conn: followers.end(conn, leaderless, now, self._settings().tasks))
+            self._nudge("supervisor")
         self._leased = bool(self._db.read(leases.held))
         if self._leased and self._db.write(lambda conn: leases.keep(conn, now, self._settings())):
             self._nudge("supervisor")
@@ -210,6 +213,7 @@ class Supervisor:
                 continue
             if seen.finished is not None:
                 attempt.finishing = True
+                self._claiming.meter.forget(attempt.key)
                 if attempt.peak_mb is not None:
                     news.append((attempt, {"memory_mb": attempt.peak_mb}))
                 self._spawn(self._finishing(attempt, seen))
@@ -241,7 +245,7 @@ class Supervisor:
 
     def _heed_limits(self, now: datetime, awake: datetime) -> None:
         """Where a limit of all workers together is passed, stop what uses it: for memory the youngest, else all of models."""
-        passed = [one for one in self._claiming.measure(now) if one.is_passed]
+        passed = self._claiming.measure(now)
         running = [one for one in self._attempts.values() if one.started and not (one.stopping or one.finishing)]
         for throttle in passed:
             users = [attempt for attempt in running if throttle.holds(attempt.task["runner"])]
@@ -249,6 +253,7 @@ class Supervisor:
             if throttle.limit == MEMORY:
                 users = [] if is_ending else users[-1:]  # it is looked at again once that one's memory is free
             for attempt in users:
+                self._claiming.reserve(attempt.peak_mb or 0 if throttle.limit == MEMORY else 0)
                 attempt.stopping = True
                 assert attempt.started is not None
                 attempt.started.running.stop(awake, LIMIT_REACHED, f"It was stopped: {throttle.reason}")
@@ -366,7 +371,7 @@ class Supervisor:
 
     def _has_ended(self, attempt: Attempt, now: datetime) -> None:
         self._attempts.pop(attempt.key, None)
-        self._claiming.meter.forget(attempt.key)
+        self._killed.discard(attempt.key[0])
         self._sweeper.later(now)  # its worktree may have had to stay
 
     def _resuming_one(self, row: TaskRow) -> Callable[[], None]:

@@ -1,0 +1,59 @@
+"""Leaders and followers: a task can be led by another one, whose agent submitted it, and ends with it.
+
+A leader answers for its followers: those that have not ended when it ends, however it ends, are cancelled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from sqlalchemy import Connection
+
+from corral.config.model import Tasks as TaskRules
+from corral.errors import Conflict, InvalidInput
+from corral.models.states import TERMINAL_TASKS
+from corral.store.rows.tasks import StoredTask
+from corral.store.tasks import family
+from corral.work.tasks import tasks
+
+
+def leader(conn: Connection, named: str, max_depth: int) -> str:
+    """The id of the task that shall lead a new one.
+
+    Args:
+        named: Its id, the beginning of that, or its number.
+        max_depth: Levels of agents, the first leader included.
+
+    Raises:
+        NotFound: No such task.
+        Conflict: It has ended.
+        InvalidInput: The new task would be led over too many levels.
+    """
+    row = tasks.find(conn, named)
+    if row["status"] in TERMINAL_TASKS:
+        raise Conflict(
+            f"Task {row['task_id']} is {row['status']}: it leads nobody any more.",
+            cause="A follower ends with its leader.",
+            remedy="Submit the task without --parent.",
+        )
+    depth = 1 + len(family.ancestors(conn, row["task_id"]))
+    if depth >= max_depth:
+        raise InvalidInput(
+            f"A follower of task {row['task_id'][:8]} would be {depth + 1} levels deep; {max_depth} are allowed.",
+            cause="`supervisor.max_depth` keeps agents from starting agents without end.",
+            remedy="Do the work in this task, or submit it without --parent.",
+        )
+    return row["task_id"]
+
+
+def leaderless(conn: Connection) -> list[StoredTask]:
+    """Tasks that have not ended although their leader has, and whose cancellation was not asked for yet."""
+    return family.leaderless(conn)
+
+
+def end(conn: Connection, rows: Sequence[StoredTask], now: datetime, rules: TaskRules) -> None:
+    """Cancel these tasks, because their leader has ended."""
+    for row in rows:
+        reason = f"Its leader, task {(row['parent_task_id'] or '')[:8]}, has ended."
+        tasks.cancel(conn, row["task_id"], now, rules, reason=reason)

@@ -1,0 +1,68 @@
+"""Agents that lead others: within the limits, at most three levels deep, and not without their leader."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.coordinated import Coordinated, eventually
+
+
+@pytest.mark.req("FR-SWARM-006")
+def test_a_leader_has_followers_that_end_with_it(coordinate: Callable[..., Coordinated]) -> None:
+    house = coordinate(config="supervisor: {stop_grace_s: 0.5}\n")
+    leader = house.submit("leader", "while ! test -e ../../../go; do sleep 0.1; done")
+    eventually(lambda: house.json("task", "detail", leader)["started_at"])
+    follower = house.submit("follower", "echo follows; sleep 600", "--parent", leader[:8])
+    queued = house.submit("another", "sleep 600", "--parent", leader, "--wait-for", follower)
+    shown = eventually(lambda: [one for one in house.json("swarm", "status")["agents"] if one["task_id"] == follower])
+    assert shown[0]["parent"] == leader
+    assert house.json("task", "detail", leader)["followers"] == [follower, queued]
+    (house.root / "go").touch()
+    for task in (follower, queued):
+        ended = eventually(
+            lambda task=task: (one := house.json("task", "detail", task))["status"] == "cancelled" and one
+        )
+        assert ended["error_message"] == f"Its leader, task {leader[:8]}, has ended."
+    late = house.run("task", "submit", "--title", "late", "--command", "true", "--parent", leader, check=False)
+    assert late.returncode == 4 and "it leads nobody any more" in late.stderr
+
+
+@pytest.mark.req("FR-SWARM-006")
+def test_a_worker_leads_by_the_number_in_its_environment_and_followers_that_ended_keep_what_they_did(
+    coordinate: Callable[..., Coordinated],
+) -> None:
+    house = coordinate()
+    wait = "while ! test -e ../../../go; do sleep 0.1; done"
+    leader = house.submit("leader", f"echo $CORRAL_TASK_ID > ../../../leader; {wait}")
+    eventually(lambda: (house.root / "leader").exists() and (house.root / "leader").read_text().strip())
+    assert (house.root / "leader").read_text().strip() == leader
+    follower = house.submit("follower", "echo done > followed.txt", "--parent", leader)
+    house.run("wait", follower, "--timeout", "60")
+    (house.root / "go").touch()
+    house.run("wait", "--all", "--timeout", "60")
+    assert (house.root / "followed.txt").read_text() == "done\n"
+    assert house.json("task", "detail", follower)["outcome"] == "landed"
+
+
+@pytest.mark.req("FR-SWARM-006")
+def test_leaders_of_leaders_are_bounded(coordinate: Callable[..., Coordinated]) -> None:
+    house = coordinate(config="supervisor: {max_agents: 0}\n")
+    chain = [house.submit("first", "true")]
+    for level in (2, 3):
+        chain.append(house.submit(f"level {level}", "true", "--parent", chain[-1]))
+    deep = house.run("task", "submit", "--title", "x", "--command", "true", "--parent", chain[-1], check=False)
+    assert deep.returncode == 2 and "would be 4 levels deep; 3 are allowed" in deep.stderr
+    house.configure("supervisor: {max_agents: 0, max_depth: 4}\n")
+    assert eventually(
+        lambda: (
+            house.run(
+                "task", "submit", "--title", "x", "--command", "true", "--parent", chain[-1], check=False
+            ).returncode
+            == 0
+        )
+    )
+    house.run("task", "cancel", chain[0])
+    house.configure("supervisor: {max_agents: 1}\n")
+    eventually(lambda: {one["status"] for one in house.json("task", "list")} == {"cancelled"})
