@@ -18,6 +18,7 @@ from corral.git.process.command import Git, open_repository
 from corral.landing import pauses as pausing
 from corral.landing import requests
 from corral.landing.queue import Queue
+from corral.landing.verify.verification_run import RunContext
 from corral.models.identifiers import new_id
 from corral.models.instants import iso
 from corral.models.merges import summary
@@ -57,18 +58,20 @@ class World:
     def new_queue(self) -> Queue:
         """A queue as a restarted daemon has it."""
         return Queue(
-            self.db,
-            self.project,
+            RunContext(
+                self.db,
+                self.project,
+                "world",
+                lambda path: self.prepare(path),
+                self.environ,
+                spawn=lambda function: self.spawn(function),
+            ),
             self.repo,
             lambda: Settings(landing=Landing(rest_s=self.rest_s)),
             lambda target: self.settings_of(target),
-            lambda path: self.prepare(path),
             lambda _conn, row, _now: self.settled.append((row["merge_id"], row["state"])),
             lambda: None,
             lambda _pid: None,
-            self.environ,
-            "world",
-            spawn=lambda function: self.spawn(function),
         )
 
     def repo(self) -> Git:

@@ -76,11 +76,6 @@ def is_due(pause: TargetPauseRow | None, now: datetime) -> bool:
     return pause is None or now >= parse(pause["look_at"])
 
 
-def in_order_of_tries(requests: list[MergeRow]) -> list[MergeRow]:
-    """Open requests as a paused target is tried with them: so one that always meets a fault does not keep the others waiting."""
-    return sorted(requests, key=lambda row: row["tries"])
-
-
 def are_too_long(conn: Connection, now: datetime) -> bool:
     """Whether something waits for longer than any fault makes it wait: the clock was set back."""
     return max(merges.latest_wait(conn) or "", pause_rows.latest_look(conn) or "") > after(now, LONGEST_WAIT_S)

@@ -17,18 +17,16 @@ Safe to call at any time, any number of times.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from enum import Enum, auto
-from pathlib import Path
 from shlex import quote
 from typing import Any
 
 from sqlalchemy import Connection
 
 from corral.config.model import Landing, Settings
-from corral.config.paths import Project
 from corral.errors import ConfigInvalid, CorralError, DatabaseUnavailable, NotAProject, Unsupported
 from corral.git import refs
 from corral.git.identity import effective
@@ -48,7 +46,6 @@ from corral.models.remedies import with_remedy
 from corral.models.states import MergeState, ReceiptStatus
 from corral.store.merges import intents, merges, receipts
 from corral.store.merges import pauses as pause_rows
-from corral.store.protocol import Store
 from corral.store.rows import required
 from corral.store.rows.merges import MergeRow, ReceiptRow
 from corral.store.tasks import work_pause
@@ -73,18 +70,15 @@ class Queue:
     """Lands what was submitted, one request at a time.
 
     Args:
+        room: Where verifications run. It spawns what no step waits for, and tells when that is done, to have :meth:`step`
+            called soon.
         repo: Opens the repository for ref-only work.
         settings: The settings in force.
         verify_settings: The ``landing`` section as it is committed on a target, given by its full ref name: never from the
             branch that wants to land.
-        prepare: Makes the verification worktree usable; returns what its commands need in their environment.
         on_settled: Told in the transaction in which a request ends.
         nudge: Told after a request has ended, so that others look soon.
         watch_exit: Asked to have :meth:`step` called soon after this process ends.
-        environ: The daemon's environment, of which verification gets a part without any credential.
-        project_id: The project's, by which the processes of its verifications are known.
-        spawn: Runs the checkout and the setup of a verification where no step waits for it; by default in the step.
-        ready: Told from there when that is done, to have :meth:`step` called soon.
 
     Attributes:
         stuck_checkouts: Checkouts in which a killed landing left something, by folder, and why it could not be cleared.
@@ -92,29 +86,22 @@ class Queue:
 
     def __init__(
         self,
-        db: Store,
-        project: Project,
+        room: RunContext,
         repo: Callable[[], Git],
         settings: Callable[[], Settings],
         verify_settings: Callable[[str], Landing],
-        prepare: Callable[[Path], Mapping[str, str]],
         on_settled: land.OnSettled,
         nudge: Callable[[], None],
         watch_exit: Callable[[int], None],
-        environ: Mapping[str, str],
-        project_id: str,
-        spawn: Callable[[Callable[[], None]], None] = lambda function: function(),
-        ready: Callable[[], None] = lambda: None,
     ) -> None:
-        self._db = db
+        self._db = room.db
         self._open = repo
         self._settings = settings
         self._verify_settings = verify_settings
         self._on_settled = on_settled
         self._nudge = nudge
-        room = RunContext(db, project, project_id, prepare, environ, spawn, ready)
         self._slot = VerificationSlot(room, on_settled, watch_exit)
-        self._project_id = project_id
+        self._project_id = room.project_id
         self.stuck_checkouts: dict[str, str] = {}
         self._stopped = False
         self._returned = ReturnedRequests()
@@ -242,7 +229,8 @@ class Queue:
 
     def _to_try(self, target: str, now: datetime, *, paused: bool) -> list[MergeRow]:
         if paused:
-            return pauses.in_order_of_tries(self._db.read(lambda conn: merges.open_of(conn, target)))
+            # By tries: one that always meets a fault does not keep the others waiting.
+            return sorted(self._db.read(lambda conn: merges.open_of(conn, target)), key=lambda row: row["tries"])
         return self._db.read(lambda conn: merges.eligible(conn, target, now))
 
     def _may_repair(self, merge: MergeRow, blocked_by: MergeRow) -> bool:

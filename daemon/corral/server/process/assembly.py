@@ -44,7 +44,7 @@ from corral.server.upkeep.timers import SessionKeeper
 from corral.store.sessions import sessions as session_rows
 from corral.work.workers.supervisor import Supervisor
 from corral.work.worktrees import residue
-from corral.work.worktrees.allocation import WorktreeContext, environment, make_usable, wanted
+from corral.work.worktrees.allocation import WorktreeContext, environment, make_usable
 from corral.work.worktrees.worktrees import Worktrees
 
 FIRST_FREE_PORT = 1024
@@ -132,28 +132,28 @@ def assemble(project: Project, pool: ThreadPoolExecutor) -> Assembly:
         watch_exit=lambda pid: _watch(pid, lambda: nudge("supervisor")),
     )
 
-    prepare = partial(_made_usable, grounds)
-
     def landed() -> None:
         nudge("landing")
         nudge("supervisor")
 
-    queue = Queue(
+    room = RunContext(
         db,
         project,
-        lambda: git,
-        settings,
-        lambda target: settings.for_target(target).landing,
-        prepare,
-        merge_settled(settings),
-        landed,
-        lambda pid: _watch(pid, lambda: nudge("landing")),
-        os.environ,
         bound.project_id,
+        partial(_made_usable, grounds),
+        os.environ,
         spawn=lambda function: _spawn(setups, function),
         ready=lambda: nudge("landing"),
     )
-    room = RunContext(db, project, bound.project_id, prepare, os.environ)
+    queue = Queue(
+        room,
+        lambda: git,
+        settings,
+        lambda target: settings.for_target(target).landing,
+        merge_settled(settings),
+        landed,
+        lambda pid: _watch(pid, lambda: nudge("landing")),
+    )
     reloader, event_log = Reloader(reload, lambda: nudge("settings")), EventLog(db, project.logs_dir / LOG_NAME)
     services = Services(
         project=project,
@@ -223,7 +223,7 @@ def _made_usable(grounds: WorktreeContext, path: Path) -> Mapping[str, str]:
     prove = own.prove
     residue.remove(prove(), path, chosen.setup)
     port_base = ports if chosen.ports_each and ports >= FIRST_FREE_PORT else None
-    made = make_usable(grounds, path, port_base, {verification.MARK: str(path)}, wanted, prove, own.name)
+    made = make_usable(grounds, path, port_base, {verification.MARK: str(path)}, lambda: False, prove, own.name)
     residue.remember(prove(), chosen.setup, made)
     return environment(grounds, path, made)
 
