@@ -108,18 +108,11 @@ def find_checkout(start: Path) -> Checkout | None:
     here = Path(os.path.abspath(start))  # noqa: PTH100 - resolve() would follow a symlink out of the checkout
     for folder in (here, *here.parents):
         marker = folder / ".git"
-        if os.path.isdir(marker):  # noqa: PTH112 - Path.is_dir() raises where another user allows no look
-            git_dir = marker
-        elif os.path.isfile(marker):  # noqa: PTH113
-            pointed = _pointer(marker, "gitdir: ")
-            if pointed is None:
-                continue
-            git_dir = pointed
-        else:
-            continue
-        if not os.path.isfile(git_dir / "HEAD"):  # noqa: PTH113
-            continue
-        return Checkout(folder, git_dir.resolve(), _common_dir(git_dir))
+        git_dir: Path | None = marker
+        if not os.path.isdir(marker):  # noqa: PTH112 - Path.is_dir() raises where another user allows no look
+            git_dir = _pointer(marker, "gitdir: ") if os.path.isfile(marker) else None  # noqa: PTH113
+        if git_dir is not None and os.path.isfile(git_dir / "HEAD"):  # noqa: PTH113
+            return Checkout(folder, git_dir.resolve(), _common_dir(git_dir))
     return None
 
 
@@ -179,7 +172,7 @@ def socket_path(project: Project) -> Path:
     usual = project.run_dir / "corral.sock"
     if len(os.fsencode(usual)) <= SOCKET_LIMIT:
         return usual
-    return runtime_dir() / _short_name(project)
+    return runtime_dir() / f"{_digest(project.home)}.sock"
 
 
 def find_socket(project: Project) -> Path:
@@ -187,16 +180,16 @@ def find_socket(project: Project) -> Path:
 
     A ``daemon.json`` that was copied with the project, or planted, names another project's socket: it is ignored.
     """
-    usual = project.run_dir / "corral.sock"
-    if len(os.fsencode(usual)) <= SOCKET_LIMIT:
+    usual = socket_path(project)
+    if usual.parent == project.run_dir:
         return usual
     import json  # only for long paths
 
     try:
         named = Path(json.loads(project.daemon_json.read_text(encoding="utf-8"))["socket"])
     except (OSError, ValueError, KeyError, TypeError):
-        return socket_path(project)
-    return named if named.name == _short_name(project) else socket_path(project)
+        return usual
+    return named if named.name == usual.name else usual
 
 
 def runtime_dir() -> Path:
@@ -212,11 +205,6 @@ def bundle_dir() -> Path:
     package = Path(__file__).resolve().parent.parent
     packed = package / "_bundle"
     return packed if packed.is_dir() else package.parent.parent
-
-
-def _short_name(project: Project) -> str:
-    """The short socket name of a project whose ``run/`` path is too long."""
-    return f"{_digest(project.home)}.sock"
 
 
 def _digest(path: Path) -> str:
