@@ -10,7 +10,6 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from corral.config.model import Retention
-from corral.models.instants import iso
 
 LOG_FOLDERS = ("tasks", "merges", "worktrees")
 """Subfolders of ``logs/``: logs of attempts, verifications and setups."""
@@ -33,12 +32,6 @@ def cutoff(settings: Retention, kind: str, now: datetime) -> datetime | None:
     """
     days = getattr(settings, f"{kind}_days")
     return None if days is None else now - timedelta(days=days)
-
-
-def cutoff_text(settings: Retention, kind: str, now: datetime) -> str | None:
-    """:func:`cutoff` in the format of rows."""
-    moment = cutoff(settings, kind, now)
-    return None if moment is None else iso(moment)
 
 
 def old_logs(logs_dir: Path, settings: Retention, now: datetime, kept: Collection[str]) -> list[LogFile]:

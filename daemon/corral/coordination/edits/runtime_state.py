@@ -215,15 +215,8 @@ class RuntimeState:
         with self._lock:
             return ref in self._needed
 
-    def editing(self, checkout: str, match_key: str, session_id: str) -> None:
-        """An edit tool of a session is about to write a file."""
-        self._note_edit(checkout, match_key, session_id, None)
-
-    def edited(self, checkout: str, match_key: str, session_id: str, at: datetime) -> None:
-        """An edit tool of a session wrote a file."""
-        self._note_edit(checkout, match_key, session_id, at)
-
-    def _note_edit(self, checkout: str, match_key: str, session_id: str, at: datetime | None) -> None:
+    def edited(self, checkout: str, match_key: str, session_id: str, at: datetime | None) -> None:
+        """An edit tool of a session wrote a file; ``at`` is None while it is only about to."""
         with self._lock:
             self._edits[(checkout, match_key)] = (session_id, at)
             self._edits.move_to_end((checkout, match_key))

@@ -41,8 +41,3 @@ def is_held_elsewhere(repo: Git, ref: Ref, trees: frozenset[str]) -> bool:
     others = [f"--exclude={ref.name}", f"--glob={PREFIX}*", "--branches", "--tags"]
     alone = repo.must("log", "--format=%T", "--max-count=100", ref.sha, "--not", *others).split()
     return bool(alone) and len(alone) < 100 and trees.issuperset(alone)
-
-
-def forget(repo: Git, ref: Ref) -> bool:
-    """Delete the ref of a salvage; False if it has moved meanwhile."""
-    return refs.delete(repo, ref.name, ref.sha)

@@ -142,11 +142,6 @@ def keep(checkout: Git, name: str, at: datetime, paths: Sequence[str], *, reason
     return Kept(sha, _publish(checkout, name, sha, at), frozenset(wanted))
 
 
-def drop(repo: Git, kept: Kept) -> bool:
-    """Delete copies that nobody needs; False if the ref has moved meanwhile."""
-    return refs.delete(repo, kept.ref, kept.sha)
-
-
 def _affordable(checkout: Git, paths: Sequence[str]) -> list[str]:
     """The paths that are files, within the limits."""
     top, chosen, room = checkout.work_tree or Path(), list[str](), LARGEST_IN_ALL

@@ -109,7 +109,7 @@ async def _before_tool(services: Services, event: HookEvent) -> Payload:
         verdict = verdicts.before_edit(conn, holder, target, policy, now)
         if verdict.denial is not None:
             return hook_events.denial(verdict.denial)
-        services.witness.editing(target.checkout, target.key.match_key, event.actor)
+        services.witness.edited(target.checkout, target.key.match_key, event.actor, None)
         # Nothing that is told once: a model never sees what was said about a call that its person then refuses.
         return hook_events.context("PreToolUse", [*verdict.remarks, *unannounced.remarks(services, target)])
 

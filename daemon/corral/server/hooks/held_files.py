@@ -18,6 +18,7 @@ from corral.coordination.edits.attribution import Changed, Look, ShellCall
 from corral.coordination.locks.keys import ancestors, keys_overlap, literal_key, stored_key
 from corral.coordination.locks.table import Holder
 from corral.errors import CorralError
+from corral.git import refs
 from corral.git.checkouts import salvage
 from corral.git.checkouts.salvage import Kept
 from corral.git.checkouts.status import Seen
@@ -107,6 +108,6 @@ def _drop(services: Services, top: str, kept: Kept) -> None:
     if not all(os.path.lexists(Path(top) / path) for path in kept.files):
         return
     try:
-        salvage.drop(services.git, kept)
+        refs.delete(services.git, kept.ref, kept.sha)
     except CorralError as error:
         log.warning("held_files_not_dropped", ref=kept.ref, error=str(error))

@@ -115,9 +115,10 @@ class Retention:
     # -- rows ------------------------------------------------------------------------------------------------------
 
     def _rows(self, done: Round, kind: str, ages: Ages, now: datetime) -> None:
-        before = retention_policy.cutoff_text(ages, kind, now)
-        if before is None:
+        moment = retention_policy.cutoff(ages, kind, now)
+        if moment is None:
             return
+        before = iso(moment)
         keys = self.db.read(lambda conn: retention_rows.old(conn, kind, before, ROWS_A_ROUND))
         done.more |= len(keys) == ROWS_A_ROUND
         if kind == "worktrees" and keys:
@@ -202,7 +203,7 @@ class Retention:
                 return
             if not forgetting.is_held_elsewhere(self.git, ref, trees):
                 self._unique[ref.name] = ref.sha
-            elif forgetting.forget(self.git, ref):
+            elif refs.delete(self.git, ref.name, ref.sha):
                 forgotten += 1
                 log.info("salvage_forgotten", ref=ref.name, sha=ref.sha)
         done.removed["salvage"] = forgotten
