@@ -107,6 +107,9 @@ class WorktreeState(_Text):
     REMOVED = "removed"
 
 
+LIVE_WORKTREES = (WorktreeState.ALLOCATING, WorktreeState.READY, WorktreeState.RECLAIMING)
+
+
 class WorktreePurpose(_Text):
     """The purpose of a worktree."""
 

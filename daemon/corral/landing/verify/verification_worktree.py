@@ -24,7 +24,7 @@ from corral.git.process.command import Git
 from corral.models.crash import crash_point
 from corral.models.identifiers import new_id
 from corral.models.instants import iso
-from corral.models.states import WorktreePurpose, WorktreeState
+from corral.models.states import LIVE_WORKTREES, WorktreePurpose, WorktreeState
 from corral.store.protocol import Store
 from corral.store.rows import Columns
 from corral.store.rows.tasks import WorktreeRow
@@ -35,8 +35,6 @@ FORMER_NAME = "verify-1"
 
 _KEPT = "corral-kept.json"
 """A file that only a verification worktree has in its git directory (:mod:`corral.work.worktrees.residue`)."""
-
-_LIVE = (WorktreeState.ALLOCATING, WorktreeState.READY, WorktreeState.RECLAIMING)
 
 
 def folder_of(project: Project, slot: str = "1") -> Path:
@@ -137,7 +135,7 @@ class VerificationWorktree:
     def _set(self, **values: Any) -> None:
         row = self._row()
         if row is not None:
-            self.db.write(lambda conn: worktree_rows.transition(conn, row["worktree_id"], _LIVE, values))
+            self.db.write(lambda conn: worktree_rows.transition(conn, row["worktree_id"], LIVE_WORKTREES, values))
 
     def _new_row(self, sha: str, now: datetime) -> Columns:
         return {

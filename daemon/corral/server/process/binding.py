@@ -27,7 +27,7 @@ from corral.landing.verify import verification_worktree
 from corral.models.events import EventKind
 from corral.models.identifiers import new_id
 from corral.models.instants import iso
-from corral.models.states import WorktreeState
+from corral.models.states import LIVE_WORKTREES, WorktreeState
 from corral.observe.logs import logger
 from corral.store import events
 from corral.store.engine import identity
@@ -44,8 +44,6 @@ if TYPE_CHECKING:
 
 SET_ASIDE = "corral.db.of-"
 """Prefix of the name of a database that was set aside; the first part of its project id follows."""
-
-_LIVE = (WorktreeState.ALLOCATING, WorktreeState.READY, WorktreeState.RECLAIMING)
 
 log = logger("daemon")
 
@@ -223,7 +221,7 @@ def _settled(db: Database, known: Identity, project: Project, repo: Git, here: s
 
     def settle(conn: Connection) -> None:
         for worktree_id, values in changes.items():
-            worktree_rows.transition(conn, worktree_id, _LIVE, values)
+            worktree_rows.transition(conn, worktree_id, LIVE_WORKTREES, values)
         identity.follow_move(conn, move.old_root, move.new_root)
         identity.bind(conn, place)
         if rows or known["root"] != place["root"]:

@@ -55,11 +55,6 @@ from corral.work.worktrees.removal import take_down
 SETUP_TIMEOUT_S = 900.0
 
 
-def wanted() -> bool:
-    """For :func:`make_usable`: it is needed whatever happens."""
-    return False
-
-
 @dataclass(frozen=True)
 class WorktreeContext:
     """Services and settings for allocating and reclaiming; shared by threads.
@@ -138,7 +133,7 @@ def allocate(
     grounds: WorktreeContext,
     plan: Plan,
     restore: Callable[[Path, worktrees.Remake], None] | None = None,
-    is_unwanted: Callable[[], bool] = wanted,
+    is_unwanted: Callable[[], bool] = lambda: False,
 ) -> tuple[WorktreeRow, Provisioned]:
     """Make a worktree and make it usable; it stays ``allocating`` until :func:`mark_ready`.
 
@@ -162,28 +157,23 @@ def allocate(
         nonlocal row
         row = ownership.make_folder_again(grounds, row)
 
+    is_added = False
     try:
         if restore is not None:
             restore(path, remake)
         else:
             worktrees.add(grounds.repo, path, plan.branch, plan.base_sha, remake)
-    except PathReplaced:
-        roll_back(grounds, row)
-        raise
-    except (Conflict, NotFound, InvalidInput):  # nothing was begun: what stands in the way is somebody else's
-        ownership.forget_folder(grounds, row)
-        raise
-    except (CorralError, OSError):
-        roll_back(grounds, row)
-        raise
-    crash_point("worktree.added")
-    try:
+        is_added = True
+        crash_point("worktree.added")
         mark = {TASK_MARK: plan.task_id} if plan.task_id else {}
         usable = make_usable(grounds, path, row["port_base"], mark, is_unwanted, lambda: ownership.prove(grounds, row))
-        return row, usable
-    except (CorralError, OSError):
-        roll_back(grounds, row)
+    except (CorralError, OSError) as error:
+        if is_added or isinstance(error, PathReplaced) or not isinstance(error, (Conflict, NotFound, InvalidInput)):
+            roll_back(grounds, row)
+        else:  # nothing was begun: what stands in the way is somebody else's
+            ownership.forget_folder(grounds, row)
         raise
+    return row, usable
 
 
 def mark_ready(conn: Connection, worktree_id: str, provided: Provisioned) -> WorktreeRow:
@@ -364,7 +354,7 @@ def _ignored(checkout: Git, paths: list[str]) -> set[str]:
     found = checkout.run("check-ignore", "-z", "--stdin", input=text)
     if found.rc > 1:
         raise GitFailed("git check-ignore failed.", cause=found.stderr, details={"argv": list(found.argv)})
-    return {path for path in found.text.split("\0") if path}
+    return set(found.names)
 
 
 def environment(grounds: WorktreeContext, worktree: Path, made: Provisioned) -> dict[str, str]:

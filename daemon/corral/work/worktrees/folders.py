@@ -98,7 +98,7 @@ def clone(source: Path, target: Path, place: Path, *, cow: bool, root: Path | No
     root = root or source
     taken = 0
     target.mkdir()
-    for entry in _entries(source):
+    for entry in sorted_entries(source):
         if entry.name in NEVER or _is_nested_checkout(entry):
             continue
         made = target / entry.name
@@ -137,7 +137,7 @@ def link(source: Path, target: Path, folder: Folder, lead: Callable[[Path], Path
     """
     taken = 0
     target.mkdir()
-    for entry in _entries(source):
+    for entry in sorted_entries(source):
         child, made = Path(entry.path), target / entry.name
         if entry.name in NEVER or _any(entry.name, folder.omit):
             continue
@@ -211,7 +211,8 @@ def _moved(link_to: Path, root: Path, place: Path) -> Path:
     return place / link_to.relative_to(root) if link_to.is_absolute() and link_to.is_relative_to(root) else link_to
 
 
-def _entries(folder: Path) -> Iterator[os.DirEntry[str]]:
+def sorted_entries(folder: Path) -> Iterator[os.DirEntry[str]]:
+    """What a folder holds, by name."""
     with os.scandir(folder) as entries:
         yield from sorted(entries, key=lambda entry: entry.name)
 

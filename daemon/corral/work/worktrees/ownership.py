@@ -15,15 +15,12 @@ from corral.git.checkouts.identity import OwnWorktree
 from corral.git.process.command import Git
 from corral.models.crash import crash_point
 from corral.models.instants import iso
-from corral.models.states import WorktreeState
+from corral.models.states import LIVE_WORKTREES, WorktreeState
 from corral.store.rows.tasks import WorktreeRow
 from corral.store.tasks import worktrees as worktree_rows
 
 if TYPE_CHECKING:
     from corral.work.worktrees.allocation import WorktreeContext
-
-
-_LIVE = (WorktreeState.ALLOCATING, WorktreeState.READY, WorktreeState.RECLAIMING)
 
 
 def make_folder(grounds: WorktreeContext, row: WorktreeRow) -> WorktreeRow:
@@ -108,7 +105,7 @@ def note(grounds: WorktreeContext, row: WorktreeRow, error: CorralError | OSErro
         text = f"{error.message}{cause}\n{error.remedy}"
     else:
         text = str(error)
-    grounds.db.write(lambda conn: worktree_rows.transition(conn, row["worktree_id"], _LIVE, {"note": text}))
+    grounds.db.write(lambda conn: worktree_rows.transition(conn, row["worktree_id"], LIVE_WORKTREES, {"note": text}))
 
 
 def _recorded(grounds: WorktreeContext, row: WorktreeRow) -> OwnWorktree:
@@ -117,7 +114,7 @@ def _recorded(grounds: WorktreeContext, row: WorktreeRow) -> OwnWorktree:
 
 def _record(grounds: WorktreeContext, row: WorktreeRow, made: str | None) -> WorktreeRow:
     moved = grounds.db.write(
-        lambda conn: worktree_rows.transition(conn, row["worktree_id"], _LIVE, {"folder_id": made})
+        lambda conn: worktree_rows.transition(conn, row["worktree_id"], LIVE_WORKTREES, {"folder_id": made})
     )
     return moved or {**row, "folder_id": made}
 

@@ -12,7 +12,7 @@ from corral.git import refs
 from corral.git.checkouts import salvage, worktrees
 from corral.models.crash import crash_point
 from corral.models.events import EventKind
-from corral.models.states import WorktreePurpose, WorktreeState
+from corral.models.states import LIVE_WORKTREES, WorktreePurpose
 from corral.store import events
 from corral.store.rows import required
 from corral.store.rows.tasks import WorktreeRow
@@ -83,8 +83,7 @@ def _preserve(grounds: WorktreeContext, row: WorktreeRow, reason: str, *, always
 def _salvaged(
     conn: Connection, grounds: WorktreeContext, row: WorktreeRow, found: salvage.Snapshot, reason: str
 ) -> None:
-    live = (WorktreeState.ALLOCATING, WorktreeState.READY, WorktreeState.RECLAIMING)
-    worktree_rows.transition(conn, row["worktree_id"], live, {"salvage_ref": found.ref})
+    worktree_rows.transition(conn, row["worktree_id"], LIVE_WORKTREES, {"salvage_ref": found.ref})
     event = EventKind.WORKTREE_SALVAGED(
         {"ref": found.ref, "files": found.files[:50], "reason": reason, "worktree": row["name"]}
     )

@@ -59,8 +59,8 @@ def _recorded(checkout: Git, setup: Sequence[str]) -> set[PurePosixPath]:
 
 
 def _ignored(checkout: Git) -> Iterable[PurePosixPath]:
-    listed = checkout.check("ls-files", "--others", "--ignored", "--exclude-standard", "--directory", "-z").text
-    return map(PurePosixPath, filter(None, listed.split("\0")))
+    listed = checkout.check("ls-files", "--others", "--ignored", "--exclude-standard", "--directory", "-z")
+    return map(PurePosixPath, listed.names)
 
 
 def _overlaps(path: PurePosixPath, others: Collection[PurePosixPath]) -> bool:

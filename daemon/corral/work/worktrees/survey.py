@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import os
-import stat
 from collections.abc import Iterator
 from fnmatch import fnmatch
 from pathlib import Path
 
-from corral.work.worktrees.folders import NEVER
+from corral.work.worktrees.folders import NEVER, sorted_entries
 
 _CLOSED = ".claude/worktrees"
 
@@ -39,8 +38,7 @@ def find_folders(main: Path, pattern: str, left: frozenset[str]) -> list[str]:
 
 def walk_files(main: Path, left: frozenset[str], folder: str = "") -> Iterator[str]:
     """Every file and symlink below ``folder``, relative to ``main``, but what is closed or in a folder named in ``left``."""
-    with os.scandir(f"{main}/{folder}") as scanned:
-        entries = sorted(scanned, key=_name)
+    entries = list(sorted_entries(main / folder))
     if folder and any(entry.name == ".git" for entry in entries):
         return
     for entry in entries:
@@ -62,8 +60,8 @@ def what_is_installed(folder: Path, watch: tuple[str, ...]) -> str:
     digest = hashlib.sha256()
     for pattern in watch:
         for listed in sorted(folder.glob(pattern)) if pattern != "." else [folder]:
-            with os.scandir(listed) as entries:
-                digest.update("".join(sorted(map(_said_by, entries))).encode(errors="surrogateescape"))
+            said = "".join(sorted(map(_said_by, sorted_entries(listed))))
+            digest.update(said.encode(errors="surrogateescape"))
     return digest.hexdigest()
 
 
@@ -79,25 +77,14 @@ def _children(main: Path, parents: list[str], part: str) -> Iterator[str]:
     """Real folders named ``part`` in each of the parents."""
     for parent in parents:
         if "*" in part:
-            with os.scandir(f"{main}/{parent}") as scanned:
-                folders = [entry.name for entry in scanned if entry.is_dir(follow_symlinks=False)]
-            names = sorted(name for name in folders if not name.startswith(".") and fnmatch(name, part))
+            folders = [entry.name for entry in sorted_entries(main / parent) if entry.is_dir(follow_symlinks=False)]
+            names = [name for name in folders if not name.startswith(".") and fnmatch(name, part)]
         else:
-            names = [part] if _is_real_folder(f"{main}/{parent}/{part}") else []
+            place = main / parent / part
+            names = [part] if place.is_dir() and not place.is_symlink() else []
         yield from (f"{parent}/{name}" if parent else name for name in names)
-
-
-def _is_real_folder(path: str) -> bool:
-    try:
-        return stat.S_ISDIR(os.lstat(path).st_mode)
-    except (FileNotFoundError, NotADirectoryError):
-        return False
 
 
 def _may_enter(path: str, left: frozenset[str]) -> bool:
     name = path.rpartition("/")[2]
     return name not in NEVER and name not in left and path != _CLOSED
-
-
-def _name(entry: os.DirEntry[str]) -> str:
-    return entry.name

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Callable
 from datetime import datetime
+from itertools import chain, count
 from pathlib import Path
 
 from corral.config.paths import find_checkout
@@ -210,19 +212,18 @@ class Worktrees:
                 )
 
     def _free_branch(self, name: str) -> str:
-        branch, number = f"corral/{name}", 1
-        while refs.read(self._grounds.repo, refs.branch_ref(branch)) is not None:
-            number += 1
-            branch = f"corral/{name}-{number}"
-        return branch
+        return _first_free(
+            f"corral/{name}", lambda branch: refs.read(self._grounds.repo, refs.branch_ref(branch)) is not None
+        )
 
     def _free_name(self, stem: str) -> str:
         taken = {row["name"] for row in self._grounds.db.read(worktree_rows.listing)}
-        name, number = stem, 1
-        while name in taken or os.path.lexists(self._grounds.root / name):
-            number += 1
-            name = f"{stem}-{number}"
-        return name
+        return _first_free(stem, lambda name: name in taken or os.path.lexists(self._grounds.root / name))
+
+
+def _first_free(stem: str, is_taken: Callable[[str], bool]) -> str:
+    numbered = (f"{stem}-{number}" for number in count(2))
+    return next(name for name in chain((stem,), numbered) if not is_taken(name))
 
 
 def wire(row: WorktreeRow) -> Payload:
