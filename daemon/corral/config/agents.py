@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -23,7 +22,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
-from corral.config.document import DocumentError, message_of, read_mapping, shown
+from corral.config.document import DocumentError, message_of, read_mapping, reason_of
 from corral.config.load import read_file
 from corral.config.paths import Project, bundle_dir
 from corral.config.teams import Line, Name, Words, field_path
@@ -169,7 +168,11 @@ def read_definition(file: Path) -> AgentDefinition | None:
     except DocumentError as error:
         raise _invalid(file, [("", str(error))]) from error
     except ValidationError as error:
-        raise _invalid(file, list(_faults(error))) from error
+        faults = [
+            (field_path(item["loc"]), reason_of(item) if item["loc"] else message_of(item))
+            for item in error.errors(include_url=False)
+        ]
+        raise _invalid(file, faults) from error
 
 
 def _below(folder: Path, source: str) -> list[Found]:
@@ -196,17 +199,6 @@ def _front(text: str) -> dict[str, Any]:
         if loose == text:
             raise
         return read_mapping(loose.encode())
-
-
-def _faults(error: ValidationError) -> Iterator[tuple[str, str]]:
-    for item in error.errors(include_url=False):
-        field, message = field_path(item["loc"]), message_of(item)
-        if item["type"] == "missing":
-            yield field, "is required"
-        elif item["type"] == "string_too_short":
-            yield field, "must not be empty"
-        else:
-            yield field, f"{message} (it is {shown(item['input'])})" if field else message
 
 
 def _invalid(file: Path, faults: list[tuple[str, str]]) -> ConfigInvalid:

@@ -86,6 +86,15 @@ def message_of(item: Any) -> str:
     return str(item["msg"]).removeprefix("Value error, ").removeprefix("Input ")
 
 
+def reason_of(item: Any) -> str:
+    """The reason in an item of a pydantic error about one field, with the value if there is one."""
+    if item["type"] == "missing":
+        return "is required"
+    if item["type"] == "string_too_short":
+        return "must not be empty"
+    return f"{message_of(item)} (it is {shown(item['input'])})"
+
+
 def _document(events: Iterator[Any]) -> Any:
     next(events)
     if isinstance(next(events), yaml.StreamEndEvent):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -98,9 +98,7 @@ def load(project: Project, *, environ: Mapping[str, str], home: Path, committed:
         landing = _parsed(committed, COMMITTED_FILE, found).get("landing")
         _gather(found, {"landing": landing}, COMMITTED_FILE)
     overrides = _from_environment(environ, found)
-    settings = _validated(found, Places(project.root, home))
-    sources = {key: found.sources.get(key, "default") for key in _SETTINGS}
-    return Loaded(settings, sources, found.warnings, overrides)
+    return _loaded(found, project, home, overrides)
 
 
 def parse_file(project: Project, data: bytes, home: Path) -> Loaded:
@@ -111,8 +109,7 @@ def parse_file(project: Project, data: bytes, home: Path) -> Loaded:
     """
     found = _Findings()
     _gather(found, _parsed(data, TEAM_FILE, found), TEAM_FILE)
-    settings = _validated(found, Places(project.root, home))
-    return Loaded(settings, {key: found.sources.get(key, "default") for key in _SETTINGS}, found.warnings, {})
+    return _loaded(found, project, home, {})
 
 
 def config_files(project: Project, home: Path) -> dict[str, Path]:
@@ -221,7 +218,7 @@ def _interpreted(setting: Setting, text: str, variable: str, found: _Findings) -
         return []
 
 
-def _validated(found: _Findings, places: Places) -> Settings:
+def _loaded(found: _Findings, project: Project, home: Path, overrides: dict[str, str]) -> Loaded:
     nested: dict[str, Any] = {}
     for key, value in found.values.items():
         *sections, name = key.split(".")
@@ -230,20 +227,17 @@ def _validated(found: _Findings, places: Places) -> Settings:
             place = place.setdefault(section, {})
         place[name] = value
     try:
-        settings = Settings.model_validate(nested, context=places)
+        settings = Settings.model_validate(nested, context=Places(project.root, home))
     except ValidationError as error:
-        for key, reason in _reasons(error):
+        for item in error.errors(include_url=False):
+            key = ".".join(str(part) for part in item["loc"])
+            reason = f"{message_of(item)} (it is {shown(item['input'])})"
             found.refuse(key, reason, found.sources[_setting_of(key)])
     else:
         if not found.errors:
-            return settings
+            sources = {key: found.sources.get(key, "default") for key in _SETTINGS}
+            return Loaded(settings, sources, found.warnings, overrides)
     raise _invalid(found.errors)
-
-
-def _reasons(error: ValidationError) -> Iterator[tuple[str, str]]:
-    for item in error.errors(include_url=False):
-        key = ".".join(str(part) for part in item["loc"])
-        yield key, f"{message_of(item)} (it is {shown(item['input'])})"
 
 
 def _setting_of(key: str) -> str:

@@ -19,7 +19,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints, ValidationError
 
-from corral.config.document import DocumentError, message_of, read_mapping, shown
+from corral.config.document import DocumentError, read_mapping, reason_of, shown
 from corral.config.load import read_settings
 from corral.config.paths import Project
 from corral.errors import ConfigInvalid
@@ -136,22 +136,14 @@ def _unusual(agents: Any) -> Iterator[tuple[str, str]]:
 
 
 def _reason(item: Any) -> str:
-    kind, given = item["type"], item["input"]
-    if kind == "missing":
-        return "is required"
-    if kind == "extra_forbidden":
+    if item["type"] == "extra_forbidden":
         shape = TeamAgent if len(item["loc"]) > 1 else Team
         near = difflib.get_close_matches(str(item["loc"][-1])[:100], shape.model_fields, n=1)
         return "is not a known field" + (f"; did you mean `{near[0]}`?" if near else "")
-    if kind == "string_too_short":
-        return "must not be empty"
-    if kind == "model_type":
-        return f"must be a mapping with {', '.join(_required())} (it is {shown(given)})"
-    return f"{message_of(item)} (it is {shown(given)})"
-
-
-def _required() -> list[str]:
-    return [name for name, field in TeamAgent.model_fields.items() if field.is_required()]
+    if item["type"] == "model_type":
+        required = [name for name, field in TeamAgent.model_fields.items() if field.is_required()]
+        return f"must be a mapping with {', '.join(required)} (it is {shown(item['input'])})"
+    return reason_of(item)
 
 
 def field_path(loc: _Loc) -> str:
