@@ -37,7 +37,6 @@ from corral.landing.land import Tidy
 from corral.landing.settled_elsewhere import LOOK_AGAIN, ReturnedRequests
 from corral.landing.verify import blame, evidence, verification_receipts
 from corral.landing.verify.slot import VerificationSlot
-from corral.landing.verify.verification import end_marked, marks
 from corral.landing.verify.verification_run import RunContext, RunSpec
 from corral.models.crash import crash_point
 from corral.models.instants import parse
@@ -101,7 +100,6 @@ class Queue:
         self._on_settled = on_settled
         self._nudge = nudge
         self._slot = VerificationSlot(room, on_settled, watch_exit)
-        self._project_id = room.project_id
         self.stuck_checkouts: dict[str, str] = {}
         self._stopped = False
         self._returned = ReturnedRequests()
@@ -110,7 +108,7 @@ class Queue:
 
     def recover(self, now: datetime) -> None:
         """Finish or undo what an earlier life left: processes, intents, half-verified requests, refs of ended ones."""
-        end_marked(marks(self._slot.path, self._project_id))
+        self._slot.end_left()
         repo = self._open()
         land.resume(self._db, repo, on_settled=self._on_settled, now=now)
         self.look_at_paused(now)

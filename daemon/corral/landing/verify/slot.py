@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
-from pathlib import Path
 
 from sqlalchemy import Connection
 
@@ -16,7 +15,7 @@ from corral.errors import CorralError, DatabaseUnavailable
 from corral.git.process.command import Git
 from corral.landing import land, pauses
 from corral.landing.verify import blame, evidence, verification_receipts, verification_worktree
-from corral.landing.verify.verification import Verdict
+from corral.landing.verify.verification import Verdict, end_marked, marks
 from corral.landing.verify.verification_run import RunContext, RunSpec, VerificationRun
 from corral.models.crash import crash_point
 from corral.models.events import EventKind
@@ -40,10 +39,9 @@ class VerificationSlot:
         self._trial: VerificationRun | None = None
         self._stopped = False
 
-    @property
-    def path(self) -> Path:
-        """The verification worktree's folder."""
-        return verification_worktree.folder_of(self._room.project)
+    def end_left(self) -> None:
+        """End what a verification of a dead daemon left running."""
+        end_marked(marks(verification_worktree.folder_of(self._room.project), self._room.project_id))
 
     @property
     def is_taken(self) -> bool:

@@ -70,12 +70,8 @@ class RunContext:
     ready: Callable[[], None] = lambda: None
 
 
-class _Preparation(Future["tuple[Git, Mapping[str, str]] | None"]):
-    """The worktree that is being laid out and made usable: a checkout and a setup, which may take minutes."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.unwanted = threading.Event()
+_Preparation = Future["tuple[Git, Mapping[str, str]] | None"]
+"""The worktree that is being laid out and made usable: a checkout and a setup, which may take minutes."""
 
 
 class VerificationRun:
@@ -92,6 +88,7 @@ class VerificationRun:
         self._failure: Verdict | None = None
         self._run: Verification | None = None
         self._preparation: _Preparation | None = None
+        self._unwanted = threading.Event()
         self._start(now)
 
     @property
@@ -140,7 +137,7 @@ class VerificationRun:
     def stop(self) -> None:
         """End whatever runs; what is being prepared ends soon after (:attr:`is_preparing`)."""
         if self._preparation is not None:
-            self._preparation.unwanted.set()
+            self._unwanted.set()
             end_marked(marks(self._bench.path, self._room.project_id))
         if self._run is not None:
             self._run.stop()
@@ -158,7 +155,7 @@ class VerificationRun:
 
         def prepare() -> None:
             try:
-                preparation.set_result(self._lay_out(preparation.unwanted))
+                preparation.set_result(self._lay_out())
             except (CorralError, OSError) as error:
                 preparation.set_exception(error)
             finally:
@@ -196,16 +193,16 @@ class VerificationRun:
             now=now,
         )
 
-    def _lay_out(self, unwanted: threading.Event) -> tuple[Git, Mapping[str, str]] | None:
+    def _lay_out(self) -> tuple[Git, Mapping[str, str]] | None:
         """Checkout and setup; None if nobody wants it any more. Runs in a thread of its own."""
         try:
             self._bench.lay_out(self.subject.sha, self._started_at)
-            extra = {} if unwanted.is_set() else self._room.prepare(self._bench.path)
+            extra = {} if self._unwanted.is_set() else self._room.prepare(self._bench.path)
         except PermissionError:
             self._bench.make_writable()
             self._bench.lay_out(self.subject.sha, self._started_at)
-            extra = {} if unwanted.is_set() else self._room.prepare(self._bench.path)
-        return None if unwanted.is_set() else (self._bench.prove(), extra)
+            extra = {} if self._unwanted.is_set() else self._room.prepare(self._bench.path)
+        return None if self._unwanted.is_set() else (self._bench.prove(), extra)
 
     def _full_folder(self) -> Path | None:
         """A folder that a verification writes to and that has no space left: a failure there says nothing of the change."""

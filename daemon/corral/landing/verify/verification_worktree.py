@@ -49,7 +49,6 @@ class VerificationWorktree:
     Args:
         db: Holds its row.
         project: Says where it lies.
-        repo: The repository.
         slot: Its folder's name, and the end of its own.
     """
 
@@ -159,13 +158,6 @@ class VerificationWorktree:
     def _prove_remains(self) -> None:
         worktree_identity.prove_remains(self.repo, self._recorded())
 
-    def _is_own_folder(self) -> bool:
-        try:
-            self._prove_folder()
-        except PathReplaced:
-            return False
-        return True
-
     def _prove_folder(self) -> None:
         worktree_identity.prove_folder(self._recorded())
 
@@ -177,9 +169,10 @@ class VerificationWorktree:
             if worktrees.repair(self.repo, self.path, None, self._prove_remains, keeps=False):
                 return self._point(sha)
         except CorralError as error:  # a run may have made its .git name somebody's checkout, which is not followed
-            if not self._is_own_folder():
-                raise error
-            self._discard()
+            try:
+                self._discard()
+            except PathReplaced:
+                raise error from None
         return None
 
     def _point(self, sha: str) -> Git:
@@ -207,8 +200,7 @@ class VerificationWorktree:
 
     def _discard(self) -> None:
         """Remove what is there. Its folder goes last: half removed, it is still the recorded one."""
-        self._prove_folder()
-        make_writable(self.path)
+        self.make_writable()
         for entry in sorted(self.path.iterdir(), key=lambda entry: entry.name == ".git"):
             shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
         worktrees.repair(self.repo, self.path, None, self._prove_folder, keeps=False)
