@@ -33,7 +33,6 @@ def commit_leftovers(
 
     Args:
         checkout: A worktree of ours.
-        message: Subject and body.
         trailers: Appended to it, e.g. ``Corral-Task``.
         identity: Author and committer.
         exclude: Repository-relative paths (files or folders, taken literally) to leave alone.

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import re
 
-from corral.git.process.command import Git, Identity, as_env
-
-__all__ = ["CORRAL", "as_env", "effective"]
+from corral.git.process.command import Git, Identity
 
 CORRAL = Identity("Corral", "corral@localhost")
 _CRUD = re.compile(r"[\x00-\x20.,:;<>\"\\']+")

@@ -25,8 +25,6 @@ from structlog.typing import EventDict
 from corral.models.instants import UTC, iso
 from corral.observe.redaction import REDACTED, is_secret_name, redact, remember_secrets
 
-__all__ = ["close", "configure", "logger", "redact", "set_level", "stay"]
-
 _CORRAL = logging.getLogger("corral")
 _CORRAL.addHandler(logging.NullHandler())
 _DEPTH = 10

@@ -12,9 +12,6 @@ from pathlib import Path
 
 from corral.coordination.shell.calls import Call, calls, enter
 from corral.coordination.shell.lexer import Word
-from corral.coordination.shell.reading import is_read_only
-
-__all__ = ["Danger", "danger", "is_read_only", "target_directory"]
 
 
 @dataclass(frozen=True)

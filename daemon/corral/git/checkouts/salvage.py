@@ -110,8 +110,6 @@ def keep(checkout: Git, name: str, at: datetime, paths: Sequence[str], *, reason
     """Save copies of some files of a checkout on top of its HEAD; the checkout and its index do not change.
 
     Args:
-        checkout: Any checkout.
-        name: Part of the ref.
         at: Now (aware).
         paths: Repository-relative; missing files, and files beyond the limits above, are skipped.
         reason: One line for a person.
@@ -190,7 +188,6 @@ def restore(repo: Git, ref: str, into: Path, branch: str, remake: worktrees.Rema
     """Create a worktree with a new branch at a salvaged state.
 
     Args:
-        repo: The repository.
         ref: The full ref of the snapshot.
         into: A folder that does not exist yet.
         branch: A branch that does not exist yet.

@@ -49,7 +49,6 @@ def add(repo: Git, path: Path, branch: str, base_sha: str, remake: Remake = Path
     """Create a worktree on a new branch; on failure nothing stays.
 
     Args:
-        repo: The repository.
         path: Absolute; must not exist, or be an empty folder.
         branch: Must not exist.
         base_sha: The first commit of the branch.
@@ -231,7 +230,6 @@ def repair(repo: Git, path: Path, branch: str | None, check: Check = _unchecked,
     are used.
 
     Args:
-        repo: The repository.
         path: Absolute.
         branch: The branch it was created on, None for a detached one.
         check: Proves that the remains are Corral's.

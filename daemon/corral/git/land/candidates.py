@@ -35,8 +35,6 @@ class Candidate:
 
     sha: str
     tree: str
-    tip_sha: str
-    head_sha: str
 
 
 @dataclass(frozen=True)
@@ -68,10 +66,8 @@ def build(
     If the tip is an ancestor of the head, the candidate is the head itself.
 
     Args:
-        repo: The repository.
         tip_sha: The target's tip, first parent of the merge.
         head_sha: The commit to land.
-        message: The commit's message.
         identity: Author and committer.
         at: Both dates (aware).
 
@@ -84,7 +80,7 @@ def build(
         return Nothing()
     if base == tip_sha:
         tree = repo.must("rev-parse", "--verify", f"{head_sha}^{{tree}}")
-        return Candidate(head_sha, tree, tip_sha, head_sha)
+        return Candidate(head_sha, tree)
     if base is None:
         raise _no_common_history(repo)
     with _attributes_of(repo, tip_sha) as scratch:
@@ -99,7 +95,7 @@ def build(
                 if attempt + 1 == _ATTEMPTS:
                     raise
                 continue
-            return Candidate(sha, merged, tip_sha, head_sha)
+            return Candidate(sha, merged)
     raise AssertionError("unreachable")
 
 

@@ -82,8 +82,6 @@ def clear(
     """Remove old lock files in our refs and worktrees that no process holds.
 
     Args:
-        repo: The repository.
-        now: Current time, compared with the files' times.
         refs: Prefixes of the refs that only Corral moves (``refs/corral/``, ``refs/heads/corral/``).
         worktrees: Folders of the worktrees that Corral allocated.
         older_than_s: Minimum age of a lock to remove, seconds.

@@ -23,6 +23,7 @@ from corral.coordination.hook_events import HookEvent
 from corral.coordination.locks.keys import LockKey, literal_key
 from corral.coordination.locks.table import Holder
 from corral.coordination.shell import danger as shell
+from corral.coordination.shell.reading import is_read_only
 from corral.git import history
 from corral.git.checkouts import salvage, status
 from corral.git.process.command import open_checkout
@@ -57,7 +58,7 @@ async def before(services: Services, event: HookEvent, present: Present) -> str 
         verdict = await _refusal(services, event, holder, danger)
         if verdict.denial is not None:
             return verdict.denial
-    if not shell.is_read_only(event.command):
+    if not is_read_only(event.command):
         looks = await services.work(lambda: {str(top): look(services, top) for top in named_checkouts(services, event)})
         saved = await held_files.save(services, holder, looks)
         call = ShellCall(event.actor, began=services.now(), before=looks, saved=saved, runs_git="git" in event.command)

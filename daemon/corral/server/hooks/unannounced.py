@@ -24,7 +24,7 @@ from corral.coordination.edits.unannounced import Claim, Command, Edit, Evidence
 from corral.coordination.edits.verdicts import Policy, Target
 from corral.coordination.hook_events import EDIT_TOOLS, HookEvent
 from corral.coordination.locks.keys import literal_key
-from corral.coordination.shell import danger
+from corral.coordination.shell.reading import is_read_only
 from corral.errors import GitFailed
 from corral.git.checkouts import status
 from corral.git.checkouts.status import Signature
@@ -201,7 +201,7 @@ class UnannouncedChanges:
                     edited += self._edit(session_id, call)
                     if call.ended is None:
                         memory.look_again(session_id)
-                elif call.command and not danger.is_read_only(call.command):
+                elif call.command and not is_read_only(call.command):
                     commands.append(_command(session_id, call, claims, heard_at, now))
         newcomers = any(row["session_id"] not in memory.silent_since and _lives(row) for row in living)
         return Evidence(

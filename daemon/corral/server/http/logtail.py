@@ -11,7 +11,7 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from corral.app.runtime.services import Services
-from corral.observe.logs import redact
+from corral.observe.redaction import redact
 
 PART = 256 * 1024
 """Bytes in one answer at most."""

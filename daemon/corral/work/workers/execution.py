@@ -21,7 +21,7 @@ from corral.config.trust import not_trusted
 from corral.coordination.mail import agent_mailboxes
 from corral.coordination.sessions import registry as session_registry
 from corral.errors import CorralError, LeaseLost
-from corral.git.identity import as_env
+from corral.git.process.command import as_env
 from corral.models.awake import AwakeClock
 from corral.models.blame import DISK_FULL, Blame, blame_of, blame_of_error
 from corral.models.crash import crash_point

@@ -212,7 +212,7 @@ def _moved(link_to: Path, root: Path, place: Path) -> Path:
 
 
 def sorted_entries(folder: Path) -> Iterator[os.DirEntry[str]]:
-    """What a folder holds, by name."""
+    """The entries of a folder, by name."""
     with os.scandir(folder) as entries:
         yield from sorted(entries, key=lambda entry: entry.name)
 

@@ -21,7 +21,6 @@ def find_folders(main: Path, pattern: str, left: frozenset[str]) -> list[str]:
     """Real folders that match a recipe's pattern, relative to ``main``.
 
     Args:
-        main: The main checkout.
         pattern: A relative path; ``*`` stands for part of one visible name.
         left: Names of folders that are not entered: what recipes bring as a whole.
     """

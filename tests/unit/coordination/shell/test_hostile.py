@@ -9,7 +9,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from corral.coordination.shell import lexer as shell_lexer
-from corral.coordination.shell.danger import danger, is_read_only, target_directory
+from corral.coordination.shell.danger import danger, target_directory
+from corral.coordination.shell.reading import is_read_only
 from tests.steps import lines_run
 
 SHELLISH = st.text(alphabet=" \n\t'\"\\$`(){}|&;<>#*?[]~=-!agits.\x00\r\u2028", max_size=60)

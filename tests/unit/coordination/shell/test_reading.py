@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from corral.coordination.shell.danger import is_read_only
+from corral.coordination.shell.reading import is_read_only
 
 READS = [
     "ls",

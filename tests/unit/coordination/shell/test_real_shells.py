@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from corral.coordination.shell.calls import calls
-from corral.coordination.shell.danger import is_read_only
 from corral.coordination.shell.lexer import Word, read
+from corral.coordination.shell.reading import is_read_only
 
 # One write for each call: two that run at once must not mix.
 RECORDER = """#!/bin/sh
