@@ -13,9 +13,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from corral.errors import CorralError
+from corral.errors import CorralError, SetupFailed
 from corral.work.worktrees.folders import share_blocks
-from corral.work.worktrees.provision import SetupResult, run_setup
+from corral.work.worktrees.provision import run_setup
 from tests.conftest import git
 from tests.integration.provisioning import add_worktree, make_usable, run_in
 
@@ -173,10 +173,15 @@ def setup(
     timeout_s: float = WITHIN_S,
     is_unwanted: Callable[[], bool] = lambda: False,
     **env: str,
-) -> tuple[SetupResult, str]:
+) -> tuple[SetupFailed | None, str]:
+    """Run setup commands; returns how they failed, and the log."""
     log = worktree / "logs" / "setup.log"
-    result = run_setup(worktree, commands, {"PATH": os.environ["PATH"], **env}, log, timeout_s, is_unwanted)
-    return result, log.read_text()
+    try:
+        run_setup(worktree, commands, {"PATH": os.environ["PATH"], **env}, log, timeout_s, is_unwanted)
+    except SetupFailed as error:
+        assert str(log) in error.remedy
+        return error, log.read_text()
+    return None, log.read_text()
 
 
 def is_gone(pid: int) -> bool:
@@ -187,36 +192,37 @@ def is_gone(pid: int) -> bool:
 
 
 def test_setup_runs_every_command_in_the_worktree_with_its_environment(tmp_path: Path) -> None:
-    result, log = setup(tmp_path, "echo $A > made", "cat made && pwd", A="b c")
-    assert result == SetupResult(ok=True)
+    failure, log = setup(tmp_path, "echo $A > made", "cat made && pwd", A="b c")
+    assert failure is None
     assert log == f"$ echo $A > made\n$ cat made && pwd\nb c\n{tmp_path}\n"
 
 
 def test_setup_stops_at_the_first_command_that_fails(tmp_path: Path) -> None:
-    result, log = setup(tmp_path, "echo out; echo err >&2; exit 3", "touch never")
-    assert result == SetupResult(ok=False, command="echo out; echo err >&2; exit 3", exit_code=3)
+    failure, log = setup(tmp_path, "echo out; echo err >&2; exit 3", "touch never")
+    assert failure is not None and failure.message.endswith(": echo out; echo err >&2; exit 3")
+    assert failure.details == {"exit_code": 3}
     assert "out\nerr\n" in log
     assert not (tmp_path / "never").exists()
 
 
 def test_setup_that_takes_too_long_is_ended_with_all_its_processes(tmp_path: Path) -> None:
     began = time.monotonic()
-    result, log = setup(tmp_path, "sh -c 'echo $$ > pid; sleep 300' & wait", timeout_s=0.5)
+    failure, log = setup(tmp_path, "sh -c 'echo $$ > pid; sleep 300' & wait", timeout_s=0.5)
     assert time.monotonic() - began < WITHIN_S
-    assert (result.ok, result.exit_code) == (False, None)
+    assert failure is not None and failure.details == {"exit_code": None}
     assert "not done after 0.5 s" in log
     wait_until(lambda: is_gone(int((tmp_path / "pid").read_text())))
 
 
 def test_setup_that_ignores_the_polite_signal_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("corral.work.worktrees.provision._STOP_GRACE_S", 0.2)
-    result, _ = setup(tmp_path, "trap '' TERM; while :; do sleep 0.1; done", timeout_s=0.5)
-    assert result.exit_code is None
+    failure, _ = setup(tmp_path, "trap '' TERM; while :; do sleep 0.1; done", timeout_s=0.5)
+    assert failure is not None and failure.details == {"exit_code": None}
 
 
 def test_setup_leaves_no_process_behind(tmp_path: Path) -> None:
-    result, _ = setup(tmp_path, "sleep 300 & echo $! > pid")
-    assert result.ok
+    failure, _ = setup(tmp_path, "sleep 300 & echo $! > pid")
+    assert failure is None
     wait_until(lambda: is_gone(int((tmp_path / "pid").read_text())))
 
 
@@ -225,7 +231,7 @@ def test_setup_that_nobody_wants_any_more_is_ended_with_all_its_processes(tmp_pa
     # One that left the group is found by the worktree's mark.
     command = "setsid sh -c 'echo $$ > half && mv half pid; sleep 300' & wait"
     began = time.monotonic()
-    result, log = setup(
+    failure, log = setup(
         tmp_path,
         command,
         timeout_s=300,
@@ -234,7 +240,7 @@ def test_setup_that_nobody_wants_any_more_is_ended_with_all_its_processes(tmp_pa
         CORRAL_PROJECT_ID="a-project",
     )
     assert time.monotonic() - began < WITHIN_S
-    assert (result.ok, result.exit_code) == (False, None) and "no longer wanted" in log
+    assert failure is not None and failure.details == {"exit_code": None} and "no longer wanted" in log
     wait_until(lambda: is_gone(int(pid.read_text())))
 
 

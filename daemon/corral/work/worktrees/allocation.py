@@ -32,7 +32,6 @@ from corral.errors import (
     InvalidInput,
     NotFound,
     PathReplaced,
-    SetupFailed,
 )
 from corral.git import refs
 from corral.git.checkouts import worktrees
@@ -334,18 +333,7 @@ def make_usable(
         env = verification_environment(os.environ, {**environment(grounds, path, made), **mark})
         log = make_own_folder(grounds.project.logs_dir / "worktrees", grounds.project.root) / f"{name or path.name}.log"
         prove()
-        done = run_setup(
-            path, made.setup, env, log, SETUP_TIMEOUT_S, lambda: grounds.stopping.is_set() or is_unwanted()
-        )
-        if not done.ok:
-            raise SetupFailed(
-                f"The setup of the worktree failed: {done.command}",
-                cause="It was ended before it was done."
-                if done.exit_code is None
-                else f"It ended with {done.exit_code}.",
-                remedy=f"Read {log}.",
-                details={"exit_code": done.exit_code},
-            )
+        run_setup(path, made.setup, env, log, SETUP_TIMEOUT_S, lambda: grounds.stopping.is_set() or is_unwanted())
     return made
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from corral.errors import ConfigInvalid, CorralError
+from corral.errors import ConfigInvalid, CorralError, SetupFailed
 from corral.runners.process import PROJECT_MARK, end, open_private, spawn
 from corral.work.worktrees import folders
 from corral.work.worktrees.recipes import Folder, Recipe, matching
@@ -43,7 +43,7 @@ WORKTREE_MARK = "CORRAL_WORKTREE"
 IsIgnored = Callable[[list[str]], set[str]]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Provisioned:
     """The result of provisioning a worktree, and the variables for a process in it.
 
@@ -59,28 +59,25 @@ class Provisioned:
     """
 
     env: dict[str, str]
-    path_prefixes: list[str]
-    owned: list[str]
-    copied: list[str]
-    exclude: list[str]
-    notes: list[str]
-    setup: list[str]
-    disk_bytes: int
+    path_prefixes: list[str] = field(default_factory=list)
+    owned: list[str] = field(default_factory=list)
+    copied: list[str] = field(default_factory=list)
+    exclude: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    setup: list[str] = field(default_factory=list)
+    disk_bytes: int = 0
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Progress:
-    """The inputs of one run, and its results so far."""
+    """The inputs of one run, and its results so far (``made``)."""
 
     main: Path
     worktree: Path
     aside: Path
     cow: bool
     left: frozenset[str]
-    owned: list[str] = field(default_factory=list)
-    copied: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    disk_bytes: int = 0
+    made: Provisioned
 
 
 def provision(
@@ -110,20 +107,20 @@ def provision(
     """
     main, worktree = main.resolve(), worktree.resolve()
     chosen = matching(_allowed(recipes, settings.worktrees.recipes), worktree)
-    values, env = _said(main.name, worktree, name or worktree.name, port_base, settings.worktrees.ports_each)
-    prefixes: list[str] = []
+    values, variables = _said(main.name, worktree, name or worktree.name, port_base, settings.worktrees.ports_each)
+    made = Provisioned(variables)
     own_setup: list[str] = []
     left = frozenset(PurePosixPath(folder.path).name for recipe in chosen for folder in recipe.folders)
     try:
         with _built_aside(worktree) as aside:
-            progress = _Progress(main, worktree, aside, _cow_works(main, aside), left)
+            progress = _Progress(main, worktree, aside, _cow_works(main, aside), left, made)
             for recipe in chosen:
                 present = _bring_all(recipe, progress)
                 for folder, path in present:
                     filled = {**values, "folder": str(worktree / path)}
-                    prefixes += [prefix.format(**filled) for prefix in folder.path_prefixes]
-                    _say(env, folder.env, filled)
-                _say(env, recipe.env, values)
+                    made.path_prefixes += [prefix.format(**filled) for prefix in folder.path_prefixes]
+                    _say(made.env, folder.env, filled)
+                _say(made.env, recipe.env, values)
                 if recipe.setup and not present:
                     own_setup.append(recipe.setup)
             _include(progress, is_ignored)
@@ -133,18 +130,11 @@ def provision(
             cause="The disk is full, or a file of the main checkout cannot be read.",
             remedy="Correct that and try again; nothing half-made was left.",
         ) from refused
-    ignored = is_ignored(progress.owned) if progress.owned else set()
-    setup, notes = _setup(own_setup, settings.worktrees.setup)
-    return Provisioned(
-        env=env,
-        path_prefixes=prefixes,
-        owned=progress.owned,
-        copied=progress.copied,
-        exclude=[path for path in progress.owned if path not in ignored],
-        notes=progress.notes + notes,
-        setup=setup,
-        disk_bytes=progress.disk_bytes,
-    )
+    ignored = is_ignored(made.owned) if made.owned else set()
+    made.exclude = [path for path in made.owned if path not in ignored]
+    made.setup, hints = _setup(own_setup, settings.worktrees.setup)
+    made.notes += hints
+    return made
 
 
 def _said(main: str, worktree: Path, name: str, port_base: int | None, each: int) -> tuple[dict[str, str], ...]:
@@ -225,7 +215,9 @@ def _bring(folder: Folder, path: str, progress: _Progress) -> None:
     if "*" in folder.path and not place.parent.is_dir():
         return  # The package that it belongs to is not on this branch.
     if folder.mode == "clone" and folder.without_cow == "skip" and not progress.cow:
-        progress.notes.append(f"{path}: left out, the file system has no copy-on-write and a full copy is not worth it")
+        progress.made.notes.append(
+            f"{path}: left out, the file system has no copy-on-write and a full copy is not worth it"
+        )
         return
     if not _way_is_open(path, progress):
         return
@@ -241,10 +233,10 @@ def _bring(folder: Folder, path: str, progress: _Progress) -> None:
     marker.unlink(missing_ok=True)
     marker.write_text(f"{MARKER_TEXT}# {installed} {what_is_installed(built, folder.watch)}\n")
     if place.exists():
-        place.rename(progress.aside / f"old-{len(progress.owned)}")
+        place.rename(progress.aside / f"old-{len(progress.made.owned)}")
     done = "linked" if folder.mode == "link" else "cloned" if progress.cow else "copied"
     _put(built, path, done, taken, progress)
-    progress.owned.append(path)
+    progress.made.owned.append(path)
 
 
 def _is_outdated(folder: Folder, path: str, progress: _Progress) -> bool:
@@ -257,10 +249,10 @@ def _is_outdated(folder: Folder, path: str, progress: _Progress) -> bool:
     if then[:1] != [what_is_installed(progress.main / path, folder.watch)]:
         if then[1:] == [what_is_installed(place, folder.watch)]:
             return True
-        progress.notes.append(
+        progress.made.notes.append(
             f"{path}: stays, though the main checkout's has changed: this worktree has changed its own"
         )
-    progress.owned.append(path)
+    progress.made.owned.append(path)
     return False
 
 
@@ -284,7 +276,9 @@ def _way_is_open(path: str, progress: _Progress) -> bool:
     for part in PurePosixPath(path).parts[:-1]:
         parent /= part
         if parent.is_symlink() or (parent.exists() and not parent.is_dir()):
-            progress.notes.append(f"{path}: left out, {parent.relative_to(progress.worktree)} is no real folder here")
+            progress.made.notes.append(
+                f"{path}: left out, {parent.relative_to(progress.worktree)} is no real folder here"
+            )
             return False
     return True
 
@@ -293,8 +287,8 @@ def _put(built: Path, path: str, note: str, taken: int, progress: _Progress) -> 
     place = progress.worktree / path
     place.parent.mkdir(parents=True, exist_ok=True)
     built.rename(place)
-    progress.notes.append(f"{path}: {note}, {taken} bytes on disk")
-    progress.disk_bytes += taken
+    progress.made.notes.append(f"{path}: {note}, {taken} bytes on disk")
+    progress.made.disk_bytes += taken
 
 
 def _include(progress: _Progress, is_ignored: IsIgnored) -> None:
@@ -312,12 +306,12 @@ def _include(progress: _Progress, is_ignored: IsIgnored) -> None:
     ]
     for path in sorted(is_ignored(wanted)) if wanted else []:
         if (progress.main / path).is_symlink():
-            progress.notes.append(f"{path}: left out, {INCLUDE_FILE} copies files, and this is a symlink")
+            progress.made.notes.append(f"{path}: left out, {INCLUDE_FILE} copies files, and this is a symlink")
             continue
         built = progress.aside / "built"
         taken = folders.copy_file(progress.main / path, built, cow=progress.cow)
         _put(built, path, f"copied as {INCLUDE_FILE} says", taken, progress)
-        progress.copied.append(path)
+        progress.made.copied.append(path)
 
 
 def _setup(own: list[str], configured: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -331,21 +325,6 @@ def _setup(own: list[str], configured: Sequence[str]) -> tuple[list[str], list[s
     return [], [f"{hint} {command}" for command in own]
 
 
-@dataclass(frozen=True)
-class SetupResult:
-    """How the setup of a worktree went.
-
-    Attributes:
-        ok: Every command ended with 0.
-        command: The command that failed; empty when none did.
-        exit_code: Its exit code, negative for the signal that ended it; None when it was ended: for its time, or unwanted.
-    """
-
-    ok: bool
-    command: str = ""
-    exit_code: int | None = 0
-
-
 def run_setup(
     worktree: Path,
     commands: Sequence[str],
@@ -353,7 +332,7 @@ def run_setup(
     log: Path,
     timeout_s: float,
     is_unwanted: Callable[[], bool],
-) -> SetupResult:
+) -> None:
     """Run setup commands in a worktree, one after the other, until one fails.
 
     Args:
@@ -365,6 +344,7 @@ def run_setup(
         is_unwanted: Asked again and again; once it says so, the command is ended like one that took too long.
 
     Raises:
+        SetupFailed: A command failed or was ended; ``details['exit_code']``, negative for a signal, is None if it was ended.
         RunnerUnavailable: The shell could not be started, e.g. because the worktree is gone.
         OSError: The log cannot be written.
     """
@@ -379,8 +359,12 @@ def run_setup(
         if exit_code is None:
             _note(log, "\nended: no longer wanted\n" if is_unwanted() else f"\nended: not done after {timeout_s:g} s\n")
         if exit_code != 0:
-            return SetupResult(ok=False, command=command, exit_code=exit_code)
-    return SetupResult(ok=True)
+            raise SetupFailed(
+                f"The setup of the worktree failed: {command}",
+                cause="It was ended before it was done." if exit_code is None else f"It ended with {exit_code}.",
+                remedy=f"Read {log}.",
+                details={"exit_code": exit_code},
+            )
 
 
 def _exit_code(process: subprocess.Popen[bytes], timeout_s: float, is_unwanted: Callable[[], bool]) -> int | None:

@@ -104,7 +104,10 @@ def load_recipes(bundle: Path) -> list[Recipe]:
     errors: list[dict[str, str]] = []
     for file in sorted((bundle / "worktrees").glob("*.yaml")):
         try:
-            recipes.append(Recipe.model_validate({"name": file.stem, **_mapping(file)}))
+            data = yaml.safe_load(file.read_text(encoding="utf-8"))
+            if not isinstance(data, dict):
+                raise ValueError("a recipe is a mapping")
+            recipes.append(Recipe.model_validate({"name": file.stem, **data}))
         except ValidationError as invalid:
             errors += [
                 {"file": file.name, "field": ".".join(map(str, fault["loc"])), "reason": fault["msg"]}
@@ -120,13 +123,6 @@ def load_recipes(bundle: Path) -> list[Recipe]:
             details={"errors": errors},
         )
     return recipes
-
-
-def _mapping(file: Path) -> dict[str, object]:
-    data = yaml.safe_load(file.read_text(encoding="utf-8"))
-    if not isinstance(data, dict):
-        raise ValueError("a recipe is a mapping")
-    return data
 
 
 def matching(recipes: list[Recipe], checkout: Path) -> list[Recipe]:
