@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 
+from corral.git.checkouts.status import signature
 from corral.git.process.command import Git
 
 
@@ -31,8 +31,8 @@ def last_written_at(checkout: Git, specs: Sequence[str]) -> datetime | None:
     """
     listed = checkout.check("ls-files", "-z", "--cached", "--others", "--exclude-standard", "--full-name", "--", *specs)
     top = checkout.work_tree or Path()
-    newest = max((at for name in listed.text.split("\0") if name and (at := _written(top / name))), default=None)
-    return None if newest is None else datetime.fromtimestamp(newest, timezone.utc)
+    newest_ns = max((seen[0] for name in listed.names if (seen := signature(top, name))), default=None)
+    return None if newest_ns is None else datetime.fromtimestamp(newest_ns / 1e9, timezone.utc)
 
 
 def last_committed_at(repo: Git, specs: Sequence[str], since: datetime) -> datetime | None:
@@ -43,10 +43,3 @@ def last_committed_at(repo: Git, specs: Sequence[str], since: datetime) -> datet
     """
     found = repo.must("log", "--branches", "-1", "--format=%ct", f"--since={since.timestamp():.0f}", "--", *specs)
     return datetime.fromtimestamp(int(found), timezone.utc) if found else None
-
-
-def _written(path: Path) -> float | None:
-    try:
-        return os.lstat(path).st_mtime
-    except OSError:
-        return None  # deleted meanwhile, or earlier: there is no time to read

@@ -286,7 +286,7 @@ class Queue:
             built = candidates.build(repo, tip, merge["head_sha"], land.message(merge), identity, now)
         except Unsupported as error:
             return self._end(merge, MergeState.FAILED, now, reason=f"{error.message} {error.remedy}")
-        if isinstance(built, candidates.Nothing):
+        if built is None:
             return self._already_there(repo, merge, fingerprint, now)
         if isinstance(built, candidates.Conflicted):
             conflicts = [{"path": item.path, "kind": item.kind} for item in built.paths]

@@ -11,7 +11,7 @@ import pytest
 
 from corral.errors import GitFailed, InvalidInput, Unsupported
 from corral.git.land import candidates
-from corral.git.land.candidates import Candidate, Conflicted, Nothing
+from corral.git.land.candidates import Candidate, Conflicted
 from corral.git.process.command import Git, Identity, open_checkout, open_repository
 from tests.conftest import commit, git
 
@@ -20,7 +20,7 @@ AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
 LINES = "".join(f"line {n}\n" for n in range(20))
 
 
-def build(repo: Path, tip: str = "main", head: str = "side") -> Candidate | Conflicted | Nothing:
+def build(repo: Path, tip: str = "main", head: str = "side") -> Candidate | Conflicted | None:
     me = open_repository(repo / ".git")
     return candidates.build(me, git(repo, "rev-parse", tip), git(repo, "rev-parse", head), "Land it\n", ME, AT)
 
@@ -63,7 +63,7 @@ def test_a_fast_forward_is_the_head_itself_and_a_merged_head_is_nothing(repo: Pa
     built = build(repo)
     assert isinstance(built, Candidate) and built.sha == head
     assert built.tree == git(repo, "rev-parse", "side^{tree}")
-    assert build(repo, "side", "main") == build(repo, "side", "side") == Nothing()
+    assert build(repo, "side", "main") is build(repo, "side", "side") is None
 
 
 def _mode(repo: Path, name: str, mode: int) -> Callable[[], object]:

@@ -53,17 +53,12 @@ class Conflicted:
     text: str
 
 
-@dataclass(frozen=True)
-class Nothing:
-    """The head is already part of the tip."""
-
-
 def build(
     repo: Git, tip_sha: str, head_sha: str, message: str, identity: Identity, at: datetime
-) -> Candidate | Conflicted | Nothing:
+) -> Candidate | Conflicted | None:
     """Merge ``head_sha`` into ``tip_sha`` as a commit that no ref names yet; hold it before relying on it.
 
-    If the tip is an ancestor of the head, the candidate is the head itself.
+    If the tip is an ancestor of the head, the candidate is the head itself; None: the head is already part of the tip.
 
     Args:
         tip_sha: The target's tip, first parent of the merge.
@@ -77,7 +72,7 @@ def build(
     """
     base = refs.merge_base(repo, tip_sha, head_sha)
     if base == head_sha:
-        return Nothing()
+        return None
     if base == tip_sha:
         tree = repo.must("rev-parse", "--verify", f"{head_sha}^{{tree}}")
         return Candidate(head_sha, tree)
