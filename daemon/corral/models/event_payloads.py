@@ -14,8 +14,17 @@ Nothing = TypedDict("Nothing", {})
 Reason = TypedDict("Reason", {"reason": str | None})
 
 # -- tasks
-TaskAssigned = TypedDict("TaskAssigned", {"agent": str, "runner": str, "model": str | None})
-TaskClaimed = TypedDict("TaskClaimed", {"attempt": int, "token": int, "key": NotRequired[str]})
+TaskAssigned = TypedDict("TaskAssigned", {"agent": str | None, "runner": str, "model": str | None})
+TaskClaimed = TypedDict(
+    "TaskClaimed",
+    {
+        "attempt": int,
+        "token": int,
+        "key": NotRequired[str],
+        "agent_name": NotRequired[str],  # of the worker that will be started
+        "expires_at": NotRequired[str],
+    },
+)
 TaskStarted = TypedDict("TaskStarted", {"pid": int})
 TaskCompleted = TypedDict("TaskCompleted", {"attempt": int, "head_sha": str | None})
 TaskSetback = TypedDict(

@@ -22,11 +22,14 @@ from sqlalchemy import Connection
 
 from corral.coordination.features.feasibility import ClaimIndex, Feasibility
 from corral.coordination.locks.keys import parse_key
+from corral.coordination.sessions.names import agent_name
 from corral.models.events import EventKind
 from corral.models.instants import after, iso, parse
 from corral.models.states import TaskStatus
 from corral.store import events
+from corral.store.rows import required
 from corral.store.rows.tasks import ReadyTask, TaskRow
+from corral.store.sessions import names
 from corral.store.tasks import tasks
 
 if TYPE_CHECKING:
@@ -88,6 +91,9 @@ def claim(
             data: TaskClaimed = {"attempt": row["attempts"], "token": row["fencing_token"]}
             if key:
                 data["key"] = key
+            if not started:  # the name that its worker gets when it registers: both choose it by the session's id
+                data["agent_name"] = agent_name(lambda name: names.resolve(conn, name) is not None, session_id)
+            data["expires_at"] = required(row["lease_expires_at"])
             events.record(conn, now, EventKind.TASK_CLAIMED(data), task_id=row["task_id"], session_id=session_id)
             return row
     return None

@@ -254,7 +254,9 @@ def _moved_in(
         agent = post.agent
         agent_mailboxes.take(conn, agent.name, session_id, now)
         assigned = EventKind.TASK_ASSIGNED({"agent": agent.name, "runner": agent.runner, "model": agent.model})
-        events.record(conn, now, assigned, task_id=task["task_id"], session_id=session_id)
+    else:
+        assigned = EventKind.TASK_ASSIGNED({"agent": None, "runner": str(post.runner), "model": _model(site, post)})
+    events.record(conn, now, assigned, task_id=task["task_id"], session_id=session_id)
     return moved, worktree
 
 
