@@ -102,6 +102,10 @@ class Project:
         """The folder of all logs."""
         return self.home / "logs"
 
+    def state_dir(self, chosen: str) -> Path:
+        """The supervisor's folder: ``supervisor.state_dir``, relative to the project's root unless it is absolute."""
+        return self.root / chosen
+
 
 def find_checkout(start: Path) -> Checkout | None:
     """The worktree that contains ``start``, or None (outside any repository, or in a bare one)."""

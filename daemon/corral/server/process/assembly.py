@@ -38,6 +38,8 @@ from corral.server.process.recovery import Recovery
 from corral.server.process.stale_locks import StaleLocks
 from corral.server.process.trust import refuse_what_a_clone_brought
 from corral.server.upkeep.event_log import PAUSE_S, EventLog
+from corral.server.upkeep.exports import PAUSE_S as EXPORTS_PAUSE_S
+from corral.server.upkeep.exports import Exports
 from corral.server.upkeep.reload import Reloader
 from corral.server.upkeep.retention import Retention
 from corral.server.upkeep.timers import SessionKeeper
@@ -65,6 +67,7 @@ class Assembly:
     bound: Bound
     jobs: dict[str, Job]
     event_log: EventLog
+    exports: Exports
     reloader: Reloader
 
 
@@ -205,10 +208,18 @@ def assemble(project: Project, pool: ThreadPoolExecutor) -> Assembly:
     jobs["unannounced"] = Job("unannounced", UnannouncedChanges(services).step, pause_s=0.2, faults=faults)
     jobs["sessions"] = Job("sessions", SessionKeeper(services).step, pause_s=0.2, faults=faults)
     jobs["event_log"] = Job("event_log", event_log.step, pause_s=PAUSE_S, faults=faults)
-    db.on_commit = jobs["event_log"].nudge
+    files = Exports(db, project, lambda: project.state_dir(settings().supervisor.state_dir), faults)
+    jobs["exports"] = Job("exports", files.step, pause_s=EXPORTS_PAUSE_S, faults=faults)
+    readers = (jobs["event_log"], jobs["exports"])
+
+    def committed() -> None:
+        for reader in readers:
+            reader.nudge()
+
+    db.on_commit = committed
     retention = Retention(db, git, project, lambda: settings().retention, faults, lambda: services.stopping)
     jobs["retention"] = Job("retention", retention.step, faults=faults)
-    return Assembly(services, bound, jobs, event_log, reloader)
+    return Assembly(services, bound, jobs, event_log, files, reloader)
 
 
 def _made_usable(grounds: WorktreeContext, path: Path) -> Mapping[str, str]:

@@ -211,5 +211,6 @@ def _end_work(parts: Assembly, drains: Callable[[], bool]) -> None:
         log.warning("tasks_not_marked", reason=error.message)
     try:
         parts.event_log.finish(now(), LAST_PAGES)
+        parts.exports.finish(now(), LAST_PAGES)
     except CorralError as error:  # the next start writes them
         log.warning("events_not_logged", reason=error.message)

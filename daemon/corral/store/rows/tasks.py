@@ -18,6 +18,16 @@ class TaskSummary(TypedDict):
     created_at: str
 
 
+class ExportedTask(TypedDict):
+    """The columns of a task that each line of the supervisor's files is made of."""
+
+    task_id: str
+    title: str
+    status: str
+    priority: int
+    metadata: dict[str, Any] | None
+
+
 class ListedTask(TaskSummary):
     """A task in a list, with the progress of its newest attempt."""
 

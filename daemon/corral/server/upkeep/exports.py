@@ -1,0 +1,131 @@
+"""The supervisor's files: lifecycle, leases and evidence, written from the event log behind everybody's back.
+
+The database is the authority. The job reads what others have committed, so nobody waits for it; a file that cannot be written
+stops nothing, is shown (``status``, ``doctor``), and is caught up with as soon as it can be. A line is appended before the
+reader's place is stored, and what a file holds is read from its end: no line is lost or written twice wherever the daemon dies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from corral.app.runtime.needs import Need
+from corral.config.paths import Project
+from corral.errors import CorralError, FolderLinked
+from corral.models.crash import crash_point
+from corral.models.instants import iso
+from corral.observe.logs import logger
+from corral.server.upkeep.state_files import Lines
+from corral.store import events, exports
+from corral.store.protocol import Store
+from corral.work.evidence import lines
+
+PAGE = 200
+"""Events that one step exports at most."""
+PAUSE_S = 0.2
+"""Least time between two steps, seconds."""
+AGAIN = timedelta(seconds=5)
+"""Until the next try after one that failed."""
+FAR_BEHIND = 100
+"""Events without a line after which the place is stored all the same: old events are kept until every reader is past them."""
+_READER = "exports"
+_FAULT = "exports"
+
+log = logger("exports")
+
+
+def top_of(folder: Path, project: Project) -> Path:
+    """The folder below which nothing on the way to the files may be a link."""
+    return project.root if folder.is_relative_to(project.root) else folder.parent
+
+
+class Exports:
+    """Step: append the lines of the events that the files do not have yet, then the evidence of what has ended.
+
+    Args:
+        folder: The supervisor's folder, as it is configured at the moment.
+        faults: Where a person is told that something cannot be written.
+    """
+
+    def __init__(self, db: Store, project: Project, folder: Callable[[], Path], faults: dict[str, Need]) -> None:
+        self._db = db
+        self._project = project
+        self._folder = folder
+        self._faults = faults
+        self._files: tuple[Path, Lines, Lines] | None = None
+        self._seen = (0, 0, 0)
+        self._stored: int | None = None
+
+    def step(self, now: datetime) -> datetime | None:
+        """Write one page; look again at once if there may be more."""
+        try:
+            is_more = self._write_lines()
+        except (OSError, FolderLinked) as error:
+            self._failed(error, now)
+            return now + AGAIN
+        if self._faults.pop(_FAULT, None) is not None:
+            log.info("exports_go_on")
+        return now if is_more else None
+
+    def finish(self, now: datetime, pages: int) -> None:
+        """Write what is left, at the end, when nobody else steps: at most so many pages; the next start writes the rest."""
+        for _page in range(pages):
+            if self.step(now) != now:
+                return
+
+    def _write_lines(self) -> bool:
+        lifecycle, leases = self._lines()
+        newest = self._db.read(events.newest)
+        places = lifecycle.position(newest), leases.position(newest)
+        after, *known = self._seen
+        if places != tuple(known):  # the first look, or somebody has changed a file
+            after = min(places)
+        page = self._db.read(lambda conn: exports.news(conn, lines.KINDS, after, PAGE))
+        is_more = len(page) == PAGE
+        if page:
+            found = self._exported([str(event["task_id"]) for event in page], after, page[-1]["event_id"])
+            lifecycle.append(one.lifecycle for one in found if one.event_id > places[0])
+            crash_point("exports.lifecycle_written")
+            leases.append(one.lease for one in found if one.lease is not None and one.event_id > places[1])
+            crash_point("exports.leases_written")
+        reached = page[-1]["event_id"] if is_more else max(newest, page[-1]["event_id"] if page else 0)
+        if page or reached - (self._stored or 0) > FAR_BEHIND:
+            self._db.write(lambda conn: events.move_position(conn, _READER, reached))
+            self._stored = reached
+        self._seen = (reached, lifecycle.position(reached), leases.position(reached))
+        return is_more
+
+    def _exported(self, task_ids: list[str], after: int, until: int) -> list[lines.Exported]:
+        """The lines of these tasks in the order of their events, of those after one and up to another."""
+        ids = list(dict.fromkeys(task_ids))
+        tasks, histories = self._db.read(
+            lambda conn: (exports.named(conn, ids), exports.histories(conn, lines.KINDS, ids, until))
+        )
+        found = [one for task_id in ids for one in lines.of_task(tasks[task_id], histories[task_id])]
+        return sorted((one for one in found if one.event_id > after), key=lambda one: one.event_id)
+
+    def _lines(self) -> tuple[Lines, Lines]:
+        folder = self._folder()
+        if self._files is None or self._files[0] != folder:
+            top = top_of(folder, self._project)
+            lifecycle = Lines(folder / "analytics" / "supervisor_lifecycle.jsonl", top)
+            self._files = folder, lifecycle, Lines(folder / "supervisor_leases.jsonl", top)
+            self._seen = (0, 0, 0)
+        return self._files[1:]
+
+    def _failed(self, error: OSError | FolderLinked, now: datetime) -> None:
+        if isinstance(error, CorralError):
+            reason, remedy = f"{error.message} {error.cause}", error.remedy
+        else:
+            name = Path(error.filename).name if error.filename else self._folder()
+            reason, remedy = (
+                f"{name}: {error.strerror}",
+                f"Make {self._folder()} writable, or set `supervisor.state_dir`.",
+            )
+        before = self._faults.get(_FAULT)
+        if before is None:
+            log.warning("exports_not_written", reason=reason)
+        what = f"The supervisor's files cannot be written; what is missing follows by itself once they can. {reason}"
+        self._faults[_FAULT] = Need("exports", what, remedy, before.since if before is not None else iso(now))

@@ -1,0 +1,143 @@
+"""Files in the supervisor's folder: lines appended once and in order, whole files replaced at once, nothing through a link."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import stat
+from collections.abc import Iterable
+from pathlib import Path
+
+from corral.config.links import make_own_folder, refuse_links
+from corral.models.payload import Payload
+
+TAIL = 64 << 10
+"""Bytes of a file's end that are read at first, to find its last line."""
+_FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+
+
+class Lines:
+    """A file of JSON lines, each with its ``event_id``: the last one says how far it has come.
+
+    Whatever was killed at whatever point, the file goes on where its last whole line ends: a torn one is cut off, a missing
+    file starts again.
+
+    Args:
+        top: The project's folder, below which no part of the path may be a link.
+    """
+
+    def __init__(self, path: Path, top: Path) -> None:
+        self.path = path
+        self._top = top
+        self._known: tuple[tuple[int, int], int] | None = None
+
+    def position(self, newest: int) -> int:
+        """The ``event_id`` of the last line; 0 for a file that is empty or not there.
+
+        Args:
+            newest: The last event of the database. A file that has come further is another database's: it is set aside.
+
+        Raises:
+            FolderLinked: A link stands in its place.
+            OSError: It cannot be read or repaired.
+        """
+        refuse_links(self.path, self._top)
+        try:
+            before = self.path.lstat()
+        except FileNotFoundError:
+            self._known = None
+            return 0
+        if self._known is None or self._known[0] != (before.st_ino, before.st_size):
+            self._known = None
+            handle = _opened(self.path, os.O_RDWR)
+            try:
+                last = _repaired(handle)
+                self._note(handle, last)
+            finally:
+                os.close(handle)
+            if last > newest:
+                self._known = None
+                self.path.replace(self.path.with_name(f"{self.path.name}.previous"))
+                return 0
+        assert self._known is not None
+        return self._known[1]
+
+    def append(self, lines: Iterable[Payload]) -> None:
+        """Write lines behind all others, and let them reach the disk. A failure may leave a part, which is repaired later."""
+        texts = [(int(line["event_id"]), json.dumps(line, ensure_ascii=True)) for line in lines]
+        if not texts:
+            return
+        make_own_folder(self.path.parent, self._top)
+        self._known = None
+        handle = _opened(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        try:
+            _write(handle, "".join(f"{text}\n" for _, text in texts).encode())
+            os.fsync(handle)
+            self._note(handle, texts[-1][0])
+        finally:
+            os.close(handle)
+
+    def _note(self, handle: int, last: int) -> None:
+        found = os.fstat(handle)
+        self._known = (found.st_ino, found.st_size), last
+
+
+def replace(path: Path, content: bytes, top: Path) -> None:
+    """Put a whole file in place at once; its folder is made.
+
+    Raises:
+        FolderLinked: A link stands in the place of the file or of a folder above it.
+        OSError: It cannot be written.
+    """
+    make_own_folder(path.parent, top)
+    refuse_links(path, top)
+    partial = path.with_name(f".{path.name}.partial")
+    partial.unlink(missing_ok=True)
+    handle = _opened(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+    try:
+        _write(handle, content)
+    finally:
+        os.close(handle)
+    partial.replace(path)
+
+
+def _opened(path: Path, flags: int) -> int:
+    handle = os.open(path, flags | _FLAGS, 0o600)
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise OSError(errno.EINVAL, "Not a regular file", str(path))
+    return handle
+
+
+def _write(handle: int, content: bytes) -> None:
+    left = memoryview(content)
+    while left:
+        left = left[os.write(handle, left) :]
+
+
+def _repaired(handle: int) -> int:
+    """Cut a torn last line off; returns the ``event_id`` of the last line that has one."""
+    size = os.fstat(handle).st_size
+    part = TAIL
+    while True:
+        begin = max(0, size - part)
+        tail = os.pread(handle, size - begin, begin)
+        whole = tail.rfind(b"\n") + 1
+        lines = tail[:whole].split(b"\n")[(0 if begin == 0 else 1) :]
+        last = next((found for line in reversed(lines) if (found := _event_id(line)) is not None), None)
+        if last is not None or begin == 0:
+            break
+        part *= 8
+    if whole < len(tail):
+        os.ftruncate(handle, begin + whole)
+    return last or 0
+
+
+def _event_id(line: bytes) -> int | None:
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return None
+    event_id = found.get("event_id") if isinstance(found, dict) else None
+    return event_id if type(event_id) is int else None

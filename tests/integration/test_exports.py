@@ -1,0 +1,213 @@
+"""The supervisor's files, written by the real daemon: lifecycle and leases, whatever is killed, deleted or torn."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+import subprocess
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from corral.models.instants import parse
+from corral.work.evidence import lines as mapping
+from tests.coordinated import Coordinated, eventually
+
+Line = dict[str, Any]
+FOUR = ["selected", "assigned", "started", "completed"]
+QUICK = "tasks: {retry_initial_s: 0.1, retry_max_s: 0.2}\n"
+
+
+@pytest.fixture
+def house(coordinate: Callable[..., Coordinated]) -> Coordinated:
+    return coordinate(config=QUICK)
+
+
+def state(house: Coordinated) -> Path:
+    return house.root / ".corral" / "state"
+
+
+def lifecycle_file(house: Coordinated) -> Path:
+    return state(house) / "analytics" / "supervisor_lifecycle.jsonl"
+
+
+def leases_file(house: Coordinated) -> Path:
+    return state(house) / "supervisor_leases.jsonl"
+
+
+def read(file: Path) -> list[Line]:
+    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+
+def lifecycle(house: Coordinated, task_id: str) -> list[Line]:
+    return [line for line in read(lifecycle_file(house)) if line["queue_task_id"] == task_id]
+
+
+def leases(house: Coordinated, task_id: str) -> list[Line]:
+    return [line for line in read(leases_file(house)) if line["queue_task_id"] == task_id]
+
+
+def names(house: Coordinated, task_id: str) -> list[str]:
+    return [line["event"] for line in lifecycle(house, task_id)]
+
+
+def events_of(house: Coordinated) -> list[int]:
+    """The ids of the events that give lines, as the database has them."""
+    marks = ", ".join("?" * len(mapping.KINDS))
+    with closing(sqlite3.connect(house.root / ".corral" / "corral.db")) as conn:
+        rows = conn.execute(f"SELECT event_id FROM events WHERE kind IN ({marks}) ORDER BY event_id", mapping.KINDS)
+        return [row[0] for row in rows]
+
+
+def is_whole(house: Coordinated) -> bool:
+    """Whether each event has its line, once and in order, and what is active is what is leased."""
+    written = [line["event_id"] for line in read(lifecycle_file(house))]
+    return written == events_of(house) and active(house) == leased(house)
+
+
+def active(house: Coordinated) -> set[str]:
+    last = {line["queue_task_id"]: line["status"] for line in read(leases_file(house))}
+    return {task_id for task_id, status in last.items() if status == "active"}
+
+
+def leased(house: Coordinated) -> set[str]:
+    with closing(sqlite3.connect(house.root / ".corral" / "corral.db")) as conn:
+        return {row[0] for row in conn.execute("SELECT task_id FROM tasks WHERE status = 'running'")}
+
+
+def jq(file: Path, program: str) -> list[Any]:
+    if shutil.which("jq") is None:
+        pytest.skip("jq is not on the PATH")
+    done = subprocess.run(["jq", "-c", program, str(file)], capture_output=True, text=True, check=True)
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+@pytest.mark.req("SUP-AC2", "SUP-AC3", "SUP-FR3")
+def test_a_task_that_succeeds_has_four_events_each_once_and_in_order(house: Coordinated) -> None:
+    task = house.submit("says hello", "echo hello > hello.txt", "--priority", "7")
+    house.run("wait", task)
+    eventually(lambda: names(house, task) == FOUR)
+    found = lifecycle(house, task)
+    assert len({line["agent_id"] for line in found}) == 1 and found[0]["agent_id"]
+    assert all((line["task_id"], line["attempt"], line["priority"]) == (task, 1, 7) for line in found)
+    moments = [parse(line["timestamp"]) for line in found]
+    assert moments == sorted(moments)
+    assert "reason" not in found[-1]
+    named = {row["agent_name"] for row in house.ask("GET", "/sessions?include_ended=true") if row["task_id"] == task}
+    assert named in (set(), {found[0]["agent_id"]})
+
+
+@pytest.mark.req("SUP-AC1", "SUP-AC4", "SUP-FR2")
+def test_a_running_task_has_an_active_lease_that_ends_with_it(house: Coordinated, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    task = house.submit("waits", f"while ! [ -e {gate} ]; do sleep 0.05; done")
+    eventually(lambda: names(house, task) == FOUR[:3])
+    [lease] = leases(house, task)
+    assert lease["status"] == "active" and leased(house) == {task}
+    held_s = (parse(lease["expires_at"]) - parse(lease["acquired_at"])).total_seconds()
+    assert held_s == 4 * 3600
+    gate.touch()
+    house.run("wait", task)
+    eventually(lambda: [line["status"] for line in leases(house, task)] == ["active", "released"])
+    first, last = leases(house, task)
+    same = ("task_id", "agent_id", "acquired_at", "expires_at", "attempt")
+    assert [first[key] for key in same] == [last[key] for key in same]
+    assert first["agent_id"] == lifecycle(house, task)[0]["agent_id"]
+
+
+@pytest.mark.req("SUP-AC3", "SUP-NFR1")
+def test_a_retried_task_has_a_group_of_events_for_each_attempt(house: Coordinated, tmp_path: Path) -> None:
+    once = f"[ -e {tmp_path}/failed ] || {{ touch {tmp_path}/failed; exit 3; }}; echo ok"
+    task = house.submit("fails once", once, "--retries", "1")
+    house.run("wait", task)
+    eventually(lambda: names(house, task) == [*FOUR[:3], "failed", *FOUR])
+    found = lifecycle(house, task)
+    assert [line["attempt"] for line in found] == [1, 1, 1, 1, 2, 2, 2, 2]
+    assert "command_failed" in found[3]["reason"]
+    assert found[0]["agent_id"] != found[4]["agent_id"]
+    eventually(lambda: [x["status"] for x in leases(house, task)] == ["active", "released"] * 2)
+
+
+@pytest.mark.req("SUP-FR6")
+def test_a_cancelled_task_says_so_and_jq_can_ask_for_all_of_it(house: Coordinated) -> None:
+    task = house.submit("is called off", "sleep 60")
+    eventually(lambda: names(house, task) == FOUR[:3])
+    house.run("task", "cancel", task, "--yes", check=False)
+    house.run("task", "cancel", task, check=False)
+    eventually(lambda: names(house, task)[-1:] == ["failed"])
+    assert lifecycle(house, task)[-1]["reason"].startswith("cancelled")
+    assert jq(lifecycle_file(house), 'select(.event=="selected") | .queue_task_id') == [task]
+    assert jq(leases_file(house), 'select(.status=="active") | .queue_task_id') == [task]
+    assert jq(lifecycle_file(house), ".event") == names(house, task)
+
+
+POINTS = ("exports.lifecycle_written", "exports.leases_written", "task.claimed", "task.started", "task.closed")
+
+
+@pytest.mark.req("SUP-NFR1", "SUP-FR3")
+@pytest.mark.parametrize("point", POINTS)
+def test_after_a_kill_no_line_is_missing_and_none_is_there_twice(house: Coordinated, point: str) -> None:
+    house.run("daemon", "start", CORRAL_CRASH_AT=point)
+    task = house.submit("says hello", "echo hello > hello.txt")
+    eventually(lambda: house.daemon_pid() is None)
+    house.run("wait", task)
+    eventually(lambda: is_whole(house))
+    assert names(house, task)[-4:] == FOUR
+    assert "active" not in [line["status"] for line in leases(house, task)][-1:]
+
+
+@pytest.mark.req("SUP-NFR1")
+def test_the_lease_of_a_dead_daemon_has_expired(house: Coordinated, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    task = house.submit("waits", f"while ! [ -e {gate} ]; do sleep 0.05; done")
+    eventually(lambda: names(house, task) == FOUR[:3])
+    house.kill_daemon()
+    gate.touch()
+    house.run("wait", task)
+    eventually(lambda: is_whole(house))
+    assert [line["status"] for line in leases(house, task)] == ["active", "expired", "active", "released"]
+    assert names(house, task) == [*FOUR[:3], "blocked", *FOUR]
+
+
+@pytest.mark.req("SUP-NFR4")
+def test_a_deleted_or_torn_file_is_made_whole_again(house: Coordinated) -> None:
+    first = house.submit("first", "true")
+    house.run("wait", first)
+    eventually(lambda: is_whole(house) and names(house, first) == FOUR)
+    before = lifecycle_file(house).read_bytes(), leases_file(house).read_bytes()
+    house.run("daemon", "stop")
+    lifecycle_file(house).write_bytes(before[0][:-20])
+    leases_file(house).unlink()
+    house.run("daemon", "start")
+    eventually(lambda: (lifecycle_file(house).read_bytes(), leases_file(house).read_bytes()) == before)
+    lifecycle_file(house).unlink()  # under a daemon that runs
+    second = house.submit("second", "true")
+    house.run("wait", second)
+    eventually(lambda: is_whole(house) and names(house, second) == FOUR)
+    assert lifecycle_file(house).read_bytes().startswith(before[0])
+
+
+@pytest.mark.req("SUP-NFR1")
+def test_a_folder_that_cannot_be_written_stops_no_task_and_is_shown(house: Coordinated, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (state(house)).parent.mkdir(exist_ok=True)
+    if state(house).exists():
+        shutil.rmtree(state(house))
+    state(house).symlink_to(elsewhere)
+    task = house.submit("says hello", "echo hello > hello.txt")
+    house.run("wait", task)
+
+    def shown() -> list[Line]:
+        needs = house.ask("GET", "/status")["needs_you"]
+        return [need for need in needs if need["kind"] == "exports"]
+
+    [need] = eventually(shown)
+    assert "symbolic link" in need["what"] and not list(elsewhere.iterdir())
+    state(house).unlink()
+    eventually(lambda: is_whole(house) and names(house, task) == FOUR)
+    eventually(lambda: not shown())
