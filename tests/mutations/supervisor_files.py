@@ -1,0 +1,32 @@
+"""The supervisor's files: lifecycle, leases, and what is left of them after a kill."""
+
+from __future__ import annotations
+
+from tests.mutations.table import rows
+
+LINES = "unit/work/evidence/test_lines.py"
+EXPORTS = "integration/test_exports.py"
+FOUR = f"{LINES}::test_the_events_of_a_good_attempt_are_the_four_lines"
+LEASE = f"{LINES}::test_a_lease_is_active_from_the_claim_to_the_end"
+
+MUTATIONS = (
+    *rows(
+        "daemon/corral/work/evidence/lines.py",
+        ("a claim is no selection", 'EventKind.TASK_CLAIMED: "selected"', 'EventKind.TASK_CLAIMED: "claimed"', FOUR, "SUP-FR3 SUP-AC3"),
+        ("a lease never ends", 'ENDS: tuple[str, ...] = (EventKind.TASK_COMPLETED, *', "ENDS: tuple[str, ...] = (*", LEASE, "SUP-AC4 SUP-FR2"),
+        ("a lost lease is given back", 'if event["data"].get("error_code") in _ABANDONED else', "if False else",
+         f"{LINES}::test_a_lease_that_nobody_gave_back_has_expired_once", "SUP-AC4"),
+    ),
+    *rows(
+        "daemon/corral/work/workers/execution.py",
+        ("a plain command is assigned to nobody", "    events.record(conn, now, assigned, task_id", "    (lambda *_, **__: None)(conn, now, assigned, task_id",
+         f"{EXPORTS}::test_a_task_that_succeeds_has_four_events_each_once_and_in_order", "SUP-AC2"),
+    ),
+    *rows(
+        "daemon/corral/server/upkeep/exports.py",
+        ("a line is written twice after a kill", "one.lifecycle for one in found if one.event_id > places[0]", "one.lifecycle for one in found",
+         f"{EXPORTS}::test_after_a_kill_no_line_is_missing_and_none_is_there_twice", "SUP-NFR1"),
+        ("a deleted file stays away", "if places != tuple(known):", "if False:",
+         f"{EXPORTS}::test_a_deleted_or_torn_file_is_made_whole_again", "SUP-NFR4"),
+    ),
+)  # fmt: skip
