@@ -14,6 +14,7 @@ from corral.config.inodes import folder_id
 from corral.errors import ConfigInvalid, Conflict, FolderLinked, PathReplaced
 from corral.git.checkouts import identity as worktree_identity
 from corral.git.process.command import open_checkout
+from corral.models.states import WorktreeState
 from corral.store.schema import worktrees as worktree_table
 from corral.store.tasks import worktrees as worktree_rows
 from corral.work.worktrees import ownership, residue
@@ -80,7 +81,7 @@ def test_removing_does_not_touch_what_stands_in_its_place(house: Open, repo: Pat
     why, what_to_do = answer["note"].splitlines()
     assert str(place) in why and ("mv " in what_to_do or "git worktree repair" in what_to_do)
     assert one.worktrees.give_back(place, utc_now()) == answer["note"]
-    assert place not in one.worktrees.live_paths()
+    assert place not in one.worktrees.own_folders(WorktreeState.READY)
     assert (state(kept), git(repo, "for-each-ref")) == before
 
 

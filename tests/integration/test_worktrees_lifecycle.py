@@ -12,6 +12,7 @@ from sqlalchemy import update
 from corral.coordination.sessions import registry as session_registry
 from corral.errors import Conflict, CorralError, InvalidInput, NotFound, WorkAtRisk
 from corral.git.checkouts import salvage
+from corral.models.states import WorktreeState
 from corral.store.schema import worktrees as worktree_table
 from corral.store.tasks import worktrees as worktree_rows
 from corral.work.worktrees.allocation import begin_reclaim, tidy_branches
@@ -140,7 +141,7 @@ def test_an_ended_subagents_worktree_goes_and_another_sessions_stays(house: Open
     kept = create(one, "other", session_id="else")
     one.worktrees.release_subagent("agent", utc_now())
     assert [row["name"] for row in one.worktrees.listing()] == ["other"]
-    assert one.worktrees.live_paths() == [Path(kept["path"])]
+    assert one.worktrees.own_folders(WorktreeState.READY) == [Path(kept["path"])]
     assert one.worktrees.give_back(Path(kept["path"]), utc_now()) is None and one.worktrees.listing() == []
     assert "was not made by Corral" in str(one.worktrees.give_back(Path("/nowhere"), utc_now()))
 

@@ -52,7 +52,7 @@ MUTATIONS = (
     ),
     *rows(
         "daemon/corral/git/process/known_holes.py",
-        ("a git with a known hole is none", "if hole.is_open(version)]", "if False]", "unit/git/process/test_known_holes.py", "X19"),
+        ("a git with a known hole is none", "return closed is not None and (", "return False and (", "unit/git/process/test_known_holes.py", "X19"),
     ),
     *rows(
         "daemon/corral/store/engine/database.py",

@@ -59,10 +59,6 @@ class Claim:
         text = json.dumps([self.key, self.value], sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
 
-    def shown(self) -> dict[str, Any]:
-        """The claim as a list shows it (JSON-serialisable)."""
-        return {"key": self.key, "value": self.value, "source": self.source}
-
 
 def of_settings(loaded: Loaded, root: Path) -> list[Claim]:
     """The commands in the settings that come from the project's files.
@@ -124,7 +120,7 @@ def not_trusted(claims: Iterable[Claim]) -> NotTrusted:
     return NotTrusted(
         f"The commands in {files} were not approved on this machine: `corral trust`.",
         cause=f"They came with the repository, or were changed after approval ({keys}).",
-        details={"untrusted": [claim.shown() for claim in found]},
+        details={"untrusted": [vars(claim) for claim in found]},
     )
 
 

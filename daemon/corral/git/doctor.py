@@ -8,7 +8,7 @@ from datetime import datetime
 
 import psutil
 
-from corral.git.checkouts import worktrees
+from corral.git.checkouts import listing, worktrees
 from corral.git.process import known_holes, stale
 from corral.git.process.command import Git, version
 
@@ -46,7 +46,7 @@ def holes(found: tuple[int, ...] | None = None) -> list[Problem]:
     """
     found = found or version()
     text, problems = ".".join(map(str, found)), []
-    for hole in known_holes.open_in(found):
+    for hole in (hole for hole in known_holes.HOLES if hole.is_open(found)):
         closed = ", ".join(".".join(map(str, first)) for first in hole.closed_in)
         message = (
             f"git {text} has the version number of a git with {', '.join(hole.names)}, closed in {closed} and "
@@ -106,7 +106,7 @@ def _configuration(repo: Git) -> Iterator[Problem]:
 
 
 def _half_made(repo: Git) -> Iterator[Problem]:
-    for entry in worktrees.entries(repo)[1:]:
+    for entry in listing.entries(repo)[1:]:
         if entry.locked == worktrees.INITIALIZING:
             yield Problem(
                 "worktree-half-made",

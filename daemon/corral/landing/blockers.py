@@ -13,7 +13,7 @@ from pathlib import PurePosixPath
 from sqlalchemy import Connection
 
 from corral.git import refs
-from corral.git.checkouts import status, worktrees
+from corral.git.checkouts import listing, status
 from corral.git.process.command import Git, open_checkout
 from corral.landing.verify import verification_receipts
 from corral.models.instants import parse
@@ -54,7 +54,7 @@ def next_look(conn: Connection, target: str, now: datetime) -> datetime:
 
 def _overlap(repo: Git, target: str, tip_sha: str, candidate_sha: str) -> bool:
     """Whether the target's checkout has something where a candidate would write. Landing checks again."""
-    place = worktrees.checkout_of(repo, refs.branch_ref(target))
+    place = listing.checkout_of(repo, refs.branch_ref(target))
     if place is None or not place.is_dir():
         return False
     checkout = open_checkout(place)

@@ -18,7 +18,6 @@ from sqlalchemy import Connection
 from corral.errors import CorralError, DatabaseUnavailable, GitFailed, InvalidInput
 from corral.git import refs
 from corral.git.checkouts import listing as worktree_list
-from corral.git.checkouts import worktrees
 from corral.git.land import candidates, forward, landed, landing
 from corral.git.process.command import Git, Outcome
 from corral.landing.verify import blame
@@ -139,7 +138,7 @@ def carry_out(
         return MergeState.HELD
     crash_point("landing.target_moved")
     blocked = isinstance(outcome, landing.InTheWay) and outcome.paths
-    place = worktrees.checkout_of(repo, refs.branch_ref(target)) if blocked else None
+    place = worktree_list.checkout_of(repo, refs.branch_ref(target)) if blocked else None
 
     def store(conn: Connection) -> MergeState:
         intents.conclude(conn, target)
@@ -279,7 +278,7 @@ def _retire_branch(db: Store, repo: Git, merge: MergeRow) -> bool:
         if refs.read(repo, full) == landed_head_sha:
             if db.read(lambda conn: merges.is_open_branch(conn, branch)):  # it is to land elsewhere too
                 return False
-            if worktrees.checkout_of(repo, full) is not None or _has_folder(db, branch):
+            if worktree_list.checkout_of(repo, full) is not None or _has_folder(db, branch):
                 return False
             refs.delete(repo, full, landed_head_sha)
     crash_point("landing.branch_retired")

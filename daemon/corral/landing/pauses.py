@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 
 from corral.landing.verify.blame import LONGEST_WAIT_S, set_back, wait_s
 from corral.models.events import EventKind
-from corral.models.instants import after, parse
+from corral.models.instants import after
 from corral.models.merges import waits_for_red_target
 from corral.models.states import MergeState
 from corral.store import events
@@ -69,11 +69,6 @@ def current(conn: Connection) -> dict[str, TargetPauseRow]:
     for target in pause_rows.idle(conn):
         pause_rows.clear(conn, target)
     return pause_rows.paused(conn)
-
-
-def is_due(pause: TargetPauseRow | None, now: datetime) -> bool:
-    """Whether a target is not paused, or is to be looked at again."""
-    return pause is None or now >= parse(pause["look_at"])
 
 
 def are_too_long(conn: Connection, now: datetime) -> bool:

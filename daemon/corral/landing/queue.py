@@ -155,8 +155,8 @@ class Queue:
         for target in self._db.read(merges.busy_targets):
             if target in stuck:
                 continue
-            if not pauses.is_due(paused.get(target), now):
-                due.append(parse(paused[target]["look_at"]))
+            if target in paused and now < (look_at := parse(paused[target]["look_at"])):
+                due.append(look_at)
                 continue
             outcome = self._advance_line(repo, target, now, paused=target in paused)
             if outcome is _Next.AGAIN:
@@ -198,7 +198,11 @@ class Queue:
     def _advance_line(self, repo: Git, target: str, now: datetime, *, paused: bool) -> _Next | None:
         blocked_by: MergeRow | None = None
         passed: set[str] = set()
-        for merge in self._to_try(target, now, paused=paused):
+        if paused:  # by tries: one that always meets a fault does not keep the others waiting
+            requests = sorted(self._db.read(lambda conn: merges.open_of(conn, target)), key=lambda row: row["tries"])
+        else:
+            requests = self._db.read(lambda conn: merges.eligible(conn, target, now))
+        for merge in requests:
             if merge["branch"] in passed:
                 continue
             if blocked_by is not None and not self._may_repair(merge, blocked_by):
@@ -224,12 +228,6 @@ class Queue:
 
     def _fingerprint(self, landing: Landing) -> str:
         return verification_receipts.fingerprint(landing, self._settings().worktrees)
-
-    def _to_try(self, target: str, now: datetime, *, paused: bool) -> list[MergeRow]:
-        if paused:
-            # By tries: one that always meets a fault does not keep the others waiting.
-            return sorted(self._db.read(lambda conn: merges.open_of(conn, target)), key=lambda row: row["tries"])
-        return self._db.read(lambda conn: merges.eligible(conn, target, now))
 
     def _may_repair(self, merge: MergeRow, blocked_by: MergeRow) -> bool:
         receipt = self._db.read(lambda conn: receipts.get(conn, blocked_by["receipt_id"]))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from corral.errors import NotFound, WorkAtRisk
-from corral.git.checkouts import salvage, worktrees
+from corral.git.checkouts import salvage, submodules, worktrees
 from corral.git.process.command import Git, open_checkout
 from tests.conftest import commit, git
 from tests.integration.git.places import AT, add, branches, nothing_stays
@@ -172,7 +172,7 @@ def test_a_submodule_whose_upstream_has_all_of_it_goes_with_its_worktree(
         git(place / "lib", "push", "-q", "origin", "HEAD:refs/heads/side")
     if made == "deinitialised":
         git(place, "submodule", "--quiet", "deinit", "lib")
-    assert worktrees.unpublished_submodules(open_checkout(place)) == []
+    assert submodules.unpublished_submodules(open_checkout(place)) == []
     remove_salvaged(me, place)
     assert not place.exists() and not list((repo / ".git").glob("worktrees/*"))
 
@@ -181,13 +181,13 @@ def test_a_submodule_whose_upstream_has_all_of_it_goes_with_its_worktree(
 def test_a_submodules_commit_that_only_this_worktree_has_is_named(me: Git, repo: Path, place: Path, lib: Path) -> None:
     add(me, repo, place)
     checkout = open_checkout(place)
-    assert worktrees.unpublished_submodules(checkout) == []
+    assert submodules.unpublished_submodules(checkout) == []
     git(place, "submodule", "--quiet", "update", "--init")
     work = commit(place / "lib", {"l": "2"})
-    assert worktrees.unpublished_submodules(checkout) == [], "no commit of the worktree names it"
+    assert submodules.unpublished_submodules(checkout) == [], "no commit of the worktree names it"
     git(place, "commit", "-q", "-am", "use it")
-    assert worktrees.unpublished_submodules(checkout) == ["lib"]
+    assert submodules.unpublished_submodules(checkout) == ["lib"]
     git(place, "submodule", "--quiet", "deinit", "--force", "lib")
-    assert worktrees.unpublished_submodules(checkout) == ["lib"], "its repository is still there"
+    assert submodules.unpublished_submodules(checkout) == ["lib"], "its repository is still there"
     git(repo / "lib", "fetch", "-q", str(checkout.git_dir / "modules/lib"), work)
-    assert worktrees.unpublished_submodules(checkout) == [], "the user's own submodule has it"
+    assert submodules.unpublished_submodules(checkout) == [], "the user's own submodule has it"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from corral.errors import Conflict, GitFailed, InvalidInput, Unsupported
-from corral.git.checkouts import worktrees
+from corral.git.checkouts import listing, worktrees
 from corral.git.process.command import Git, open_checkout, open_repository
 from tests.conftest import commit, git
 from tests.integration.git.places import add, branches, head, nothing_stays
@@ -21,9 +21,9 @@ def test_a_new_worktree_is_whole(me: Git, repo: Path, place: Path) -> None:
     assert (repo / ".git/config").read_bytes() == config
     entry = worktrees.entries(me)[1]
     assert (entry.path, entry.branch, entry.locked, entry.head) == (place, "refs/heads/corral/w1", None, head(repo))
-    assert worktrees.checkout_of(me, "refs/heads/corral/w1") == place
-    assert worktrees.checkout_of(me, "refs/heads/main") == repo
-    assert worktrees.checkout_of(me, "refs/heads/none") is None
+    assert listing.checkout_of(me, "refs/heads/corral/w1") == place
+    assert listing.checkout_of(me, "refs/heads/main") == repo
+    assert listing.checkout_of(me, "refs/heads/none") is None
 
 
 def test_a_detached_worktree(me: Git, repo: Path, place: Path) -> None:

@@ -49,7 +49,7 @@ def trust(
     answers.approve(project.common_dir, found)
     left = tell_daemon(project)
     if as_json:
-        emit({"approved": [claim.shown() for claim in found], "untrusted": left})
+        emit({"approved": [vars(claim) for claim in found], "untrusted": left})
     elif left:
         echo(
             paint(

@@ -66,7 +66,7 @@ def before_edit(conn: Connection, holder: Holder, target: Target, policy: Policy
         row = blocking[-1]
         told = conflict(row, target.key, now)
         events.record(conn, iso(now), EventKind.EDIT_DENIED(told), session_id=holder.session_id)
-        return Verdict(denial=_denial(row, target.key, now) + _idle(conn, row, target.key))
+        return Verdict(denial=_denial(row, target.key, now) + _idle(conn, row))
     remarks = [_remark(row, target, now) for row in found[-3:]]
     if not lock_table.hold(conn, [target.key], holder, target.checkout, now, ttl_s=policy.ttl_s):
         remarks.append(
@@ -111,7 +111,7 @@ def _denial(row: HeldLock, key: LockKey, now: datetime) -> str:
     )
 
 
-def _idle(conn: Connection, row: HeldLock, key: LockKey) -> str:
+def _idle(conn: Connection, row: HeldLock) -> str:
     """Since when the holder is idle, and how a person takes the lock; empty while it is active."""
     session = session_rows.get(conn, row["session_id"])
     if session is None or session["status"] != SessionStatus.IDLE:

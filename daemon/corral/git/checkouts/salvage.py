@@ -189,8 +189,6 @@ def restore(repo: Git, ref: str, into: Path, branch: str, remake: worktrees.Rema
 
     Args:
         ref: The full ref of the snapshot.
-        into: A folder that does not exist yet.
-        branch: A branch that does not exist yet.
         remake: As :func:`worktrees.add` takes it.
 
     Raises:

@@ -19,19 +19,13 @@ from corral.errors import Conflict, CorralError, GitFailed, NotFound, Unsupporte
 from corral.git import refs
 from corral.git.checkouts import staging, status, submodules
 from corral.git.checkouts.identity import OwnWorktree, prove, real_place
-from corral.git.checkouts.listing import Entry, admin_dirs, checkout_of, entries, folder_of, holding, list_lock
-from corral.git.checkouts.submodules import unpublished_submodules
+from corral.git.checkouts.listing import Entry, admin_dirs, entries, folder_of, holding, list_lock
 from corral.git.identity import CORRAL
 from corral.git.process import stale
 from corral.git.process.command import OID, Git, Outcome, as_env, discovered_top, open_checkout
 
 if TYPE_CHECKING:
     from corral.git.checkouts.salvage import Snapshot
-
-__all__ = [
-    "Entry", "add", "add_detached", "checkout_of", "drop_branch", "entries", "holding", "remove", "remove_salvaged", "repair",
-    "unpublished_submodules",
-]  # fmt: skip
 
 Check = Callable[[], object]
 """Raises :class:`~corral.errors.PathReplaced` if the folder is not Corral's any more; called right before each effect."""
@@ -50,7 +44,6 @@ def add(repo: Git, path: Path, branch: str, base_sha: str, remake: Remake = Path
 
     Args:
         path: Absolute; must not exist, or be an empty folder.
-        branch: Must not exist.
         base_sha: The first commit of the branch.
         remake: Called before another attempt; its exceptions propagate.
 
@@ -93,10 +86,6 @@ def add_detached(repo: Git, path: Path, sha: str, remake: Remake = Path.mkdir) -
 def _must_be_free(path: Path) -> None:
     if path.is_symlink() or (path.exists() and (not path.is_dir() or any(path.iterdir()))):
         raise Conflict(f"{path} exists already.", remedy="Choose another name, or move the folder away.")
-
-
-def _unchecked() -> None:
-    """For a caller that knows the folder to be its own."""
 
 
 def _make(repo: Git, path: Path, what: list[str], remake: Remake) -> None:
@@ -156,7 +145,7 @@ def _undo(repo: Git, made: OwnWorktree) -> None:
         _forget_missing(repo, path)  # killed before it wrote the entry's folder
 
 
-def remove(repo: Git, path: Path, check: Check = _unchecked) -> None:
+def remove(repo: Git, path: Path, check: Check = lambda: None) -> None:
     """Remove a worktree without work of its own; its branch stays.
 
     Raises:
@@ -180,7 +169,7 @@ def remove(repo: Git, path: Path, check: Check = _unchecked) -> None:
 
 
 def remove_salvaged(
-    repo: Git, path: Path, snapshot: Snapshot, *, keep_branch: bool = False, check: Check = _unchecked
+    repo: Git, path: Path, snapshot: Snapshot, *, keep_branch: bool = False, check: Check = lambda: None
 ) -> None:
     """Remove a worktree whose state is, provably, salvaged; and its branch, which the salvage contains.
 
@@ -222,7 +211,7 @@ def remove_salvaged(
         drop_branch(repo, entry.branch)
 
 
-def repair(repo: Git, path: Path, branch: str | None, check: Check = _unchecked, *, keeps: bool = True) -> bool:
+def repair(repo: Git, path: Path, branch: str | None, check: Check = lambda: None, *, keeps: bool = True) -> bool:
     """Repair one worktree of ours after a crash, or after part of it was deleted.
 
     A half-created one is completed; one without its folder is removed from the list, after work that only its entry

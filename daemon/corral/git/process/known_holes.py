@@ -36,8 +36,3 @@ HOLES = (
     ),
 )  # fmt: skip
 """From git's release notes."""
-
-
-def open_in(version: Version) -> list[Hole]:
-    """The vulnerabilities of a git with this version number, unless its distribution fixed them under the same number."""
-    return [hole for hole in HOLES if hole.is_open(version)]

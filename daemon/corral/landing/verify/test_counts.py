@@ -27,13 +27,9 @@ def _line(pattern: str) -> re.Pattern[str]:
     return re.compile(rf"^[ \t]*{pattern}", re.MULTILINE)
 
 
-def _number(match: re.Match[str], name: str) -> int:
-    return int(match.groupdict().get(name) or 0)
-
-
 def _total(match: re.Match[str]) -> int:
     """Of a report that gives a total, and perhaps how many of it were skipped."""
-    return max(0, _number(match, "total") - _number(match, "skipped"))
+    return max(0, int(match["total"]) - int(match.groupdict().get("skipped") or 0))
 
 
 def _sum_of(*words: str) -> Callable[[re.Match[str]], int]:

@@ -13,6 +13,7 @@ from corral.coordination.edits.verdicts import Target
 from corral.coordination.hook_events import HookEvent
 from corral.coordination.locks.keys import literal_key, relative_target
 from corral.coordination.shell import danger
+from corral.models.states import WorktreeState
 
 MOST_WORDS = 500
 """Of a command's words so many are taken for paths: who names more checkouts names none."""
@@ -46,7 +47,7 @@ def named_checkouts(services: Services, event: HookEvent) -> list[Path]:
     for checkout in (find_checkout(cwd), find_checkout(target)):
         if checkout is not None and checkout.common_dir == project.common_dir and checkout.top not in found:
             found.append(checkout.top)
-    known = [*services.worktrees.live_paths(), *([] if project.bare else [project.root])]
+    known = [*services.worktrees.own_folders(WorktreeState.READY), *([] if project.bare else [project.root])]
     for top in _named(event.command, {cwd, target}, known):
         if top not in found:
             found.append(top)

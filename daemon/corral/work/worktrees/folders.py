@@ -99,7 +99,8 @@ def clone(source: Path, target: Path, place: Path, *, cow: bool, root: Path | No
     taken = 0
     target.mkdir()
     for entry in sorted_entries(source):
-        if entry.name in NEVER or _is_nested_checkout(entry):
+        is_checkout = entry.is_dir(follow_symlinks=False) and Path(entry.path, ".git").is_file()
+        if entry.name in NEVER or is_checkout:
             continue
         made = target / entry.name
         try:
@@ -215,10 +216,6 @@ def sorted_entries(folder: Path) -> Iterator[os.DirEntry[str]]:
     """The entries of a folder, by name."""
     with os.scandir(folder) as entries:
         yield from sorted(entries, key=lambda entry: entry.name)
-
-
-def _is_nested_checkout(entry: os.DirEntry[str]) -> bool:
-    return entry.is_dir(follow_symlinks=False) and Path(entry.path, ".git").is_file()
 
 
 def _any(name: str, patterns: tuple[str, ...]) -> bool:

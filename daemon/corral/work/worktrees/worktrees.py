@@ -50,10 +50,6 @@ class Worktrees:
         found = self._grounds.db.read(worktree_rows.listing)
         return [wire(row) for row in found if row["purpose"] != WorktreePurpose.VERIFY or row["note"]]
 
-    def live_paths(self) -> list[Path]:
-        """The folders of the worktrees that are in use, and provably Corral's."""
-        return self.own_folders(WorktreeState.READY)
-
     def own_folders(self, *states: str) -> list[Path]:
         """The folders of the worktrees in these states (none: all), without those that something else took the place of."""
         found = self._grounds.db.read(lambda conn: worktree_rows.listing(conn, states=states))

@@ -38,7 +38,7 @@ async def _untrusted(services: Services) -> list[dict[str, Any]]:
         found = {}
         for target in services.db.read(targets):
             try:
-                found.update({claim.digest: claim.shown() for claim in services.settings.untrusted(target)})
+                found.update({claim.digest: vars(claim) for claim in services.settings.untrusted(target)})
             except ConfigInvalid:  # a broken file executes nothing; status and doctor say what is wrong with it
                 continue
         return list(found.values())
