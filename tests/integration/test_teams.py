@@ -139,7 +139,7 @@ agents:
     (boulder,) = (line for line in listed.splitlines() if line.startswith("Boulder  "))
     assert boulder.split()[:5] == ["Boulder", "builder", "opencode", "m/x", "python"]
     missing = "Boulder cannot start here: The program 'opencode' was not found."
-    unknown = "there is no runner 'opencod'; there are: command, claude, opencode"
+    unknown = "there is no runner 'opencod'; there are: command, claude, anthropic, opencode"
     assert missing in listed and unknown in listed and "Sand cannot" not in listed
     rows = house.json("team", "list")["agents"]
     assert [(row["runner"], row["role"], row["problem"] is None) for row in rows] == [

@@ -4,7 +4,7 @@ They are Claude Code's files: a front matter, then the instructions. Corral read
 
 ```yaml
 capabilities: [python, sql]       # what its tasks may require
-runner: opencode                  # executes its tasks instead of Claude Code: a name for `command`
+runner: opencode                  # executes its tasks instead of Claude Code: `anthropic`, or a name for `command`
 runner_model: google/gemini-3-flash
 command: [opencode, run, --model, "{model}", --auto]    # an argument list; no shell; the prompt is its standard input
 runner_env: {OPENCODE_DISABLE_AUTOUPDATE: "1"}          # variables for that command
@@ -30,6 +30,8 @@ from corral.errors import ConfigInvalid
 
 CLAUDE = "claude"
 """The default runner of an agent."""
+ANTHROPIC = "anthropic"
+"""The other runner that needs no command of a definition's own."""
 MODEL = "{model}"
 """Placeholder for the model in an agent's command."""
 MAX_BYTES = 60_000
@@ -70,8 +72,8 @@ class AgentDefinition(BaseModel):
     Attributes:
         instructions: The text below the front matter.
         model: The model inside Claude Code; None leaves it to the settings.
-        runner: The runner of its tasks: ``claude``, or a name for ``command``.
-        runner_model: The model of that command.
+        runner: The runner of its tasks: ``claude``, ``anthropic``, or a name for ``command``.
+        runner_model: The model of that command, or of ``anthropic`` instead of ``model``.
         command: A program and its arguments; ``{model}`` stands for the model.
         runner_env: Environment variables; Corral's own win.
     """
@@ -97,7 +99,9 @@ class AgentDefinition(BaseModel):
 
     @model_validator(mode="after")
     def _startable(self) -> AgentDefinition:
-        if (self.runner == CLAUDE) == bool(self.command):
+        if self.runner == ANTHROPIC and self.command:
+            raise ValueError("the runner anthropic takes no `command`")
+        if self.runner != ANTHROPIC and (self.runner == CLAUDE) == bool(self.command):
             raise ValueError("`command` and a `runner` other than claude go together")
         if self.command and not _PROGRAM.fullmatch(self.command[0]):
             raise ValueError("the program of `command` must be a name on the PATH, or absolute")

@@ -259,6 +259,18 @@ class ClaudeRunner(_Section):
     )
 
 
+class AnthropicRunner(_Section):
+    """Workers that are conversations with the Messages API, by the key in the daemon's ANTHROPIC_API_KEY."""
+
+    model: str = Field(default="claude-sonnet-5-5", min_length=1, description="Model to use.")
+    max_turns: int | None = Field(default=None, ge=1, description="Turn limit of a task; null: none.")
+    max_cost_usd: float | None = Field(default=None, gt=0, description="Cost limit of a task in USD; null: none.")
+    max_tokens_per_answer: int = Field(
+        default=16_000, ge=256, le=128_000, description="Most tokens that the model writes in one answer."
+    )
+    memory_mb: int = Field(default=2048, ge=16, description="Memory limit of the process tree, in MB.")
+
+
 class CommandRunner(_Section):
     """Workers that are shell commands."""
 
@@ -270,6 +282,7 @@ class Runners(_Section):
 
     claude: ClaudeRunner = ClaudeRunner()
     command: CommandRunner = CommandRunner()
+    anthropic: AnthropicRunner = AnthropicRunner()
 
 
 class Logs(_Section):

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from corral.config.agents import CLAUDE, MODEL, PLUGIN, AgentDefinition, Found, find_definitions
+from corral.config.agents import ANTHROPIC, CLAUDE, MODEL, PLUGIN, AgentDefinition, Found, find_definitions
 from corral.config.paths import Project
 from corral.config.teams import TeamAgent, teams_file
 from corral.errors import ConfigInvalid, NotFound, RunnerUnavailable
@@ -29,7 +29,7 @@ class Agent:
     Attributes:
         source: ``team``, ``project`` or ``plugin``.
         file: The file that defines it.
-        runner: ``claude``, ``command``, or a definition's own runner name.
+        runner: ``claude``, ``anthropic``, ``command``, or a definition's own runner name.
         model: The runner's model; None leaves it to the settings.
         claude_model: The model inside Claude Code.
         program: Its own command's arguments; empty if it has none.
@@ -54,7 +54,7 @@ class Agent:
     @property
     def runner_name(self) -> RunnerName:
         """The default runner of its tasks."""
-        return RunnerName.CLAUDE if self.runner == CLAUDE else RunnerName.COMMAND
+        return {CLAUDE: RunnerName.CLAUDE, ANTHROPIC: RunnerName.ANTHROPIC}.get(self.runner, RunnerName.COMMAND)
 
     def shown(self) -> dict[str, Any]:
         """The agent as a list shows it (JSON-serialisable)."""
@@ -227,6 +227,8 @@ def _defined_agent(found: Found) -> Agent:
 def _model(definition: AgentDefinition | None, runner: str) -> str | None:
     if definition is None:
         return None
+    if runner == ANTHROPIC:
+        return definition.runner_model or definition.model
     return definition.model if runner == CLAUDE else definition.runner_model
 
 

@@ -69,7 +69,7 @@ class TeamAgent(_Shape):
         capabilities: Its skills; used to find it.
         description: Its purpose.
         model: Its runner's model.
-        runner: The runner of its tasks: ``claude``, ``command``, or an agent definition's own.
+        runner: The runner of its tasks: ``claude``, ``anthropic``, ``command``, or an agent definition's own.
         instructions: Text it gets before its task.
     """
 

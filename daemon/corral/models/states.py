@@ -124,6 +124,7 @@ class RunnerName(_Text):
 
     COMMAND = "command"
     CLAUDE = "claude"
+    ANTHROPIC = "anthropic"
 
 
 class Combine(_Text):

@@ -155,11 +155,15 @@ class TaskSubmission(BaseModel):
             raise ValueError("a task has a command or a prompt, not both")
         if self.agent is not None and self.command is None:
             return self  # its agent decides about the runner
-        does = {RunnerName.COMMAND: self.command, RunnerName.CLAUDE: self.prompt}
+        does = {
+            RunnerName.COMMAND: self.command,
+            RunnerName.CLAUDE: self.prompt,
+            RunnerName.ANTHROPIC: self.prompt,
+        }
         fitting = next((runner for runner, what in does.items() if what is not None), None)
         if self.runner is None:
             self.runner = fitting
-        elif self.runner is not fitting:
+        elif does[self.runner] is None:
             needs = "command" if self.runner is RunnerName.COMMAND else "prompt"
             raise ValueError(f"the runner {self.runner} needs a {needs}")
         return self

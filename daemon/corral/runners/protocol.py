@@ -29,9 +29,9 @@ class Limits:
 
     Attributes:
         timeout_s: Seconds from start to end.
-        max_turns: Turns of the model (``claude`` only).
-        max_tokens: Input and output tokens together (``claude`` only).
-        max_cost_usd: US dollars (``claude`` only).
+        max_turns: Turns of the model (``claude`` and ``anthropic``).
+        max_tokens: Input and output tokens together (``claude`` and ``anthropic``).
+        max_cost_usd: US dollars (``claude`` and ``anthropic``).
         memory_mb: Mebibytes over the whole process tree.
         stall_s: Seconds without progress.
     """
@@ -52,15 +52,15 @@ class Assignment:
         project_id: The project id that marks its processes.
         command: Shell text for the runner ``command``.
         program: Instead of it, a program and its arguments, which gets the prompt as its standard input.
-        prompt: The request for the runner ``claude``, or for a program.
+        prompt: The request for the runner ``claude`` or ``anthropic``, or for a program.
         worktree: The folder it works in.
         log: Its output; created with mode 0600, appended to if it exists.
         session_id: A UUID, new for each attempt.
         env: Variables on top of the scrubbed environment; folders in its PATH come first.
         identity_env: ``GIT_AUTHOR_*`` and ``GIT_COMMITTER_*``.
         plugin_dir: The bundle that ``claude`` loads.
-        model: The model that ``claude`` uses; None leaves it to the user's settings.
-        agent: The name of the agent definition for ``claude``.
+        model: The model that it asks for; None leaves it to the settings of ``claude``.
+        agent: The name of the agent definition for ``claude`` or ``anthropic``.
         definition: That definition, as the client reads it.
         instructions: Further instructions besides the prompt.
     """

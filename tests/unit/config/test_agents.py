@@ -174,7 +174,7 @@ def test_a_member_that_could_not_be_started_says_why(roster: Callable[..., Roste
         broken="command: [x]",
     )
     for name, reason in (
-        ("Typo", "there is no runner 'mien'; there are: command, claude, fixed, mine"),
+        ("Typo", "there is no runner 'mien'; there are: command, claude, anthropic, fixed, mine"),
         ("Fixed", "model: the command of the runner 'fixed' does not use {model}"),
         ("broken", "go together"),
     ):

@@ -26,6 +26,7 @@ from corral.landing.verify import dry_run, verification, verification_worktree
 from corral.landing.verify.verification_run import RunContext
 from corral.observe import logs
 from corral.observe.redaction import remember_secrets
+from corral.runners.anthropic import AnthropicRunner
 from corral.runners.claude import ClaudeRunner
 from corral.runners.command import CommandRunner
 from corral.runners.protocol import Runner
@@ -263,13 +264,16 @@ class _Runners(Mapping[str, Runner]):
             return CommandRunner(os.environ, stop_grace_s=grace_s)
         if name == ClaudeRunner.name:
             return ClaudeRunner(os.environ, command=chosen.runners.claude.command, stop_grace_s=grace_s)
+        if name == AnthropicRunner.name:
+            most = chosen.runners.anthropic.max_tokens_per_answer
+            return AnthropicRunner(os.environ, max_tokens_per_answer=most, stop_grace_s=grace_s)
         raise KeyError(name)
 
     def __iter__(self) -> Iterator[str]:
-        return iter((CommandRunner.name, ClaudeRunner.name))
+        return iter((CommandRunner.name, ClaudeRunner.name, AnthropicRunner.name))
 
     def __len__(self) -> int:
-        return 2
+        return 3
 
 
 def _spawn(pool: ThreadPoolExecutor, function: Callable[[], None]) -> None:

@@ -37,8 +37,8 @@ class ResolvedAgent:
 
     @property
     def definition(self) -> AgentDefinition | None:
-        """The instructions and limits of a Claude Code worker."""
-        return self.agent.definition if self.agent and self.runner is RunnerName.CLAUDE else None
+        """The instructions, tools and limits of a worker with a prompt; a program gets its instructions alone."""
+        return self.agent.definition if self.agent and self.runner is not RunnerName.COMMAND else None
 
     @property
     def program_env(self) -> Mapping[str, str]:
@@ -47,8 +47,11 @@ class ResolvedAgent:
 
     @property
     def model(self) -> str | None:
-        """The model that the agent asks Claude Code for."""
-        return self.agent.claude_model if self.agent else None
+        """The model that the agent asks Claude Code, or the Messages API, for."""
+        if self.agent is None:
+            return None
+        is_own = self.runner is RunnerName.ANTHROPIC and self.agent.runner == self.runner
+        return self.agent.model if is_own else self.agent.claude_model
 
     @property
     def instructions(self) -> str | None:
@@ -65,7 +68,9 @@ def checked(runners: Mapping[str, Runner]) -> Check:
     def check(name: RunnerName, program: Sequence[str]) -> None:
         runner = runners.get(str(name))
         if runner is None:
-            raise RunnerUnavailable(f"There is no runner {str(name)!r}.", cause="", remedy="Use command or claude.")
+            raise RunnerUnavailable(
+                f"There is no runner {str(name)!r}.", cause="", remedy="Use command, claude or anthropic."
+            )
         runner.available(program)
 
     return check

@@ -15,6 +15,7 @@ from pathlib import Path
 from sqlalchemy import Connection
 
 from corral.config.links import make_own_folder
+from corral.config.model import AnthropicRunner, ClaudeRunner, Settings
 from corral.config.paths import bundle_dir
 from corral.config.roster import Roster
 from corral.config.trust import not_trusted
@@ -282,14 +283,14 @@ def _assignment(
 ) -> Assignment:
     grounds = site.grounds
     settings = grounds.settings()
-    claude = post.runner is RunnerName.CLAUDE
+    claude, rules = post.runner is RunnerName.CLAUDE, _rules(settings, post)
     limits, definition, session_id = task["limits"], post.definition, required(task["session_id"])
     who = as_env(committer(grounds.repo, task))
     folder = make_own_folder(grounds.project.logs_dir / "tasks" / task["task_id"], grounds.project.root)
     log = folder / f"{task['fencing_token']}.log"
-    works_by_model = claude or post.program
-    memory = settings.runners.claude.memory_mb if works_by_model else settings.runners.command.memory_mb
-    turns = (definition and definition.maxTurns) or settings.runners.claude.max_turns
+    of_program = settings.runners.claude if post.program else settings.runners.command
+    memory = (rules or of_program).memory_mb
+    turns = (definition and definition.maxTurns) or (rules.max_turns if rules else None)
     return Assignment(
         task_id=task["task_id"],
         attempt=task["fencing_token"],
@@ -307,9 +308,9 @@ def _assignment(
         },
         limits=Limits(
             timeout_s=task["timeout_s"],
-            max_turns=limits.get("max_turns") or (turns if claude else None),
+            max_turns=limits.get("max_turns") or turns,
             max_tokens=limits.get("max_tokens"),
-            max_cost_usd=limits.get("max_cost_usd") or (settings.runners.claude.max_cost_usd if claude else None),
+            max_cost_usd=limits.get("max_cost_usd") or (rules.max_cost_usd if rules else None),
             memory_mb=limits.get("memory_mb") or settings.limits.memory_mb_per_agent or memory,
             stall_s=settings.agents.stalled_after_s,
         ),
@@ -325,7 +326,18 @@ def _assignment(
 
 def _model(site: AttemptContext, post: ResolvedAgent) -> str | None:
     """The model that its worker asks for; None: it runs none, or the client's own default."""
-    return (post.model or site.grounds.settings().runners.claude.model) if post.runner is RunnerName.CLAUDE else None
+    rules = _rules(site.grounds.settings(), post)
+    return (post.model or rules.model) if rules else None
+
+
+def _rules(settings: Settings, post: ResolvedAgent) -> ClaudeRunner | AnthropicRunner | None:
+    """The settings of a runner that takes prompts; None: it takes none."""
+    runners = settings.runners
+    prompted: dict[RunnerName, ClaudeRunner | AnthropicRunner] = {
+        RunnerName.CLAUDE: runners.claude,
+        RunnerName.ANTHROPIC: runners.anthropic,
+    }
+    return prompted.get(post.runner) if post.runner is not None else None
 
 
 def _said(task: TaskRow) -> str:

@@ -1,0 +1,142 @@
+"""The runner ``anthropic``: the Messages API through its official SDK, in the task's worktree.
+
+Its worker is a process of its own (:mod:`corral.runners.messages`). It gets its assignment and the key through its
+standard input: a key in the environment could be read by every command that it runs.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from importlib.util import find_spec
+from pathlib import Path
+
+from corral.errors import InvalidInput, RunnerUnavailable
+from corral.runners.claude import ClaudeOutput
+from corral.runners.command import environment_for
+from corral.runners.messages.tools import allowed
+from corral.runners.messages.usage import LATEST
+from corral.runners.protocol import Assignment, Finished, Running, failure
+from corral.runners.stream import Event, one_line
+from corral.runners.worker import Worker
+
+KEY = "ANTHROPIC_API_KEY"
+BASE_URL = "ANTHROPIC_BASE_URL"
+
+# Isolated: neither the worktree nor a variable may put another module in place of the worker's own.
+_START = "import sys; sys.path += sys.argv[1:]; from corral.runners.messages.loop import main; main()"
+_OF_THE_API = ("ANTHROPIC_", "CLAUDE_")
+
+
+class AnthropicRunner:
+    """Runs a conversation with the Messages API.
+
+    Args:
+        environ: The daemon's environment, with the key; a worker's is derived from it.
+        max_tokens_per_answer: The most that the model may write in one answer.
+        silence_s: Seconds without a byte of the API after which a request counts as failed.
+        stop_grace_s: Seconds from SIGTERM to SIGKILL.
+    """
+
+    name = "anthropic"
+
+    def __init__(
+        self,
+        environ: Mapping[str, str],
+        *,
+        max_tokens_per_answer: int = 16_000,
+        silence_s: float = 120.0,
+        stop_grace_s: float = 5.0,
+    ) -> None:
+        self._environ = environ
+        self._max_tokens_per_answer = max_tokens_per_answer
+        self._silence_s = silence_s
+        self._stop_grace_s = stop_grace_s
+
+    def available(self, program: Sequence[str] = ()) -> None:
+        """Check that there is a key.
+
+        Raises:
+            RunnerUnavailable: There is none, or the SDK is not installed.
+        """
+        if not self._environ.get(KEY):
+            raise RunnerUnavailable(
+                f"The runner anthropic needs a key, and {KEY} is not set.",
+                cause="The daemon was started without it.",
+                remedy=f"Set {KEY} and run `corral daemon restart`, or submit the task with --runner claude.",
+            )
+        if find_spec("anthropic") is None:
+            raise RunnerUnavailable(
+                "The Python package anthropic is not installed.",
+                cause="It is missing from the environment that Corral is installed in.",
+                remedy="Install Corral again.",
+            )
+
+    def start(self, assignment: Assignment, now: datetime) -> Running:
+        """Start the worker and send it its assignment.
+
+        Raises:
+            InvalidInput: There is no prompt.
+            RunnerUnavailable: There is no key, or the worker could not be started.
+        """
+        if not assignment.prompt:
+            raise InvalidInput("The task has no prompt.", remedy="Submit it with --prompt.")
+        self.available()
+        env = environment_for(assignment, self._environ)
+        env = {name: value for name, value in env.items() if not name.startswith(_OF_THE_API)}
+        argv = [sys.executable, "-I", "-c", _START, *_folders()]
+        said = json.dumps(self._order(assignment)).encode()
+        output = MessagesOutput(assignment)
+        return Worker(assignment, argv, env, output, said=said, now=now, grace_s=self._stop_grace_s, is_all=True)
+
+    def _order(self, assignment: Assignment) -> dict[str, object]:
+        definition, limits, model = assignment.definition or {}, assignment.limits, str(assignment.model)
+        system = (str(definition.get("prompt") or ""), assignment.briefing, f"Working directory: {assignment.worktree}")
+        return {
+            "prompt": assignment.prompt,
+            "system": "\n\n".join(text for text in system if text),
+            "model": LATEST.get(model, model),
+            "tools": allowed(definition.get("tools"), definition.get("disallowedTools")),
+            "worktree": str(assignment.worktree),
+            "api_key": self._environ[KEY],
+            "base_url": self._environ.get(BASE_URL) or None,
+            "max_tokens_per_answer": self._max_tokens_per_answer,
+            "silence_s": self._silence_s,
+            "max_turns": limits.max_turns,
+            "max_tokens": limits.max_tokens,
+            "max_cost_usd": limits.max_cost_usd,
+        }
+
+
+def _folders() -> list[str]:
+    """The folders that an isolated interpreter needs to find Corral and the SDK."""
+    places = (
+        Path(spec.origin).parent.parent for name in ("corral", "anthropic") if (spec := find_spec(name)) and spec.origin
+    )
+    return list(dict.fromkeys(str(place) for place in places))
+
+
+class MessagesOutput(ClaudeOutput):
+    """The result in the worker's events, which are those of Claude Code, with ends of its own."""
+
+    def _failed(self, result: Event, exit_code: int, found: dict[str, object]) -> Finished:
+        subtype, status = result.get("subtype"), result.get("api_error_status")
+        words = one_line(self.final_text())
+        if subtype == "error_max_tokens":
+            message = f"The worker used more than {self._limits.max_tokens} tokens."
+            return failure("token_limit", message, exit_code=exit_code, result=found)
+        if subtype == "error_refusal":
+            said = f"The model refused to go on: {words}" if words else "The model refused to go on."
+            return Finished(False, exit_code, "api_error", said, False, found)
+        if status in (401, 403):
+            said = f"{words} Check {KEY}, then run `corral daemon restart`."
+            return Finished(False, exit_code, "api_error", said, False, found)
+        return super()._failed(result, exit_code, found)
+
+    def _result(self, result: Event) -> dict[str, object]:
+        own: dict[str, object] = {"usage": next(iter((result.get("modelUsage") or {}).values()), {})}
+        if result.get("retry_at"):
+            own["retry_at"] = str(result["retry_at"])
+        return {**super()._result(result), **own, "warnings": [*self.warnings, *(result.get("warnings") or [])]}

@@ -1,0 +1,170 @@
+"""The tools that read and change files of the worktree."""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import re
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+from corral.runners.messages.paths import Confined, ToolError
+
+MAX_FILE = 2 * 2**20
+"""Bytes of a file that is read, written or searched."""
+MAX_ANSWER = 30_000
+"""Characters of a tool's answer."""
+MAX_LISTED = 500
+MAX_VISITED = 50_000
+"""Files that one call looks at."""
+MAX_LINE = 500
+SEARCH_S = 20.0
+
+
+def read_file(files: Confined, file_path: str, offset: int = 1, limit: int = 2000) -> str:
+    """Lines ``offset`` to ``offset + limit - 1`` of a file, counted from 1."""
+    lines = _text(files, file_path).splitlines(keepends=True)
+    if offset < 1 or limit < 1:
+        raise ToolError("offset and limit count from 1.")
+    part = lines[offset - 1 : offset - 1 + limit]
+    shown = "".join(part)[:MAX_ANSWER]
+    if len(shown) < sum(map(len, part)) or offset > 1 or offset - 1 + limit < len(lines):
+        return f"{shown}\n[lines {offset} to {offset + shown.count(chr(10))} of {len(lines)}; use offset and limit]"
+    return shown or "[The file is empty.]"
+
+
+def write_file(files: Confined, file_path: str, content: str) -> str:
+    """Make or replace a file, with its folders."""
+    _store(files, file_path, content)
+    return f"Wrote {file_path}."
+
+
+def edit_file(files: Confined, file_path: str, old_string: str, new_string: str) -> str:
+    """Replace a text that is in the file exactly once."""
+    if not old_string or old_string == new_string:
+        raise ToolError("old_string is empty, or the same as new_string.")
+    files.writable(file_path)
+    text = _text(files, file_path)
+    if (found := text.count(old_string)) != 1:
+        raise ToolError(
+            f"old_string is {found} times in {file_path}; it must be there exactly once: give more context."
+        )
+    _store(files, file_path, text.replace(old_string, new_string))
+    return f"Edited {file_path}."
+
+
+def list_files(files: Confined, pattern: str = "*", path: str = ".") -> str:
+    """The files below a folder whose path or name matches a pattern."""
+    found: list[str] = []
+    for file in _walk(files, path):
+        name = files.shown(file)
+        if fnmatch.fnmatch(name, pattern) or fnmatch.fnmatch(file.name, pattern) or _below(name, pattern):
+            found.append(name)
+        if len(found) == MAX_LISTED:
+            found.append(f"[more than {MAX_LISTED}; use a narrower pattern]")
+            break
+    return "\n".join(found) or "[No file matches.]"
+
+
+def search(files: Confined, pattern: str, path: str = ".", glob: str = "*") -> str:
+    """The lines that a regular expression matches, as ``file:line: text``."""
+    try:
+        expression = re.compile(pattern)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise ToolError(f"The pattern is no regular expression: {error}") from error
+    found: list[str] = []
+    with _at_most(SEARCH_S):
+        for file in _walk(files, path):
+            name = files.shown(file)
+            if not (fnmatch.fnmatch(name, glob) or fnmatch.fnmatch(file.name, glob)):
+                continue
+            for number, line in enumerate(_lines(file), start=1):
+                if expression.search(line):
+                    found.append(f"{name}:{number}: {line}")
+                if len(found) == MAX_LISTED or sum(map(len, found[-1:])) > MAX_ANSWER:
+                    return "\n".join([*found, f"[more than {MAX_LISTED}; use a narrower pattern]"])[:MAX_ANSWER]
+    return "\n".join(found)[:MAX_ANSWER] or "[Nothing matches.]"
+
+
+def _below(name: str, pattern: str) -> bool:
+    """Whether ``**/`` may stand for no folder at all."""
+    return pattern.startswith("**/") and fnmatch.fnmatch(name, pattern[3:])
+
+
+def _text(files: Confined, given: str) -> str:
+    path = files.readable(given)
+    try:
+        if path.stat().st_size > MAX_FILE:
+            raise ToolError(f"{given} is larger than {MAX_FILE // 2**20} MiB; use run_command.")
+        return path.read_bytes().decode()
+    except OSError as error:
+        raise ToolError(f"{given}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ToolError(f"{given} is not a text in UTF-8.") from error
+
+
+def _store(files: Confined, given: str, content: str) -> None:
+    path = files.writable(given)
+    try:
+        data = content.encode()
+    except UnicodeEncodeError as error:
+        raise ToolError("The content cannot be encoded as UTF-8.") from error
+    if len(data) > MAX_FILE:
+        raise ToolError(f"The content is larger than {MAX_FILE // 2**20} MiB.")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+    except OSError as error:
+        raise ToolError(f"{given}: {error.strerror}") from error
+
+
+def _walk(files: Confined, given: str) -> Iterator[Path]:
+    """Regular files below a folder, in order, without Git's own and without following links."""
+    top = files.resolve(given)
+    if top.is_file():
+        yield top
+        return
+    if not top.is_dir():
+        raise ToolError(f"{given}: there is no such folder.")
+    visited = 0
+    for folder, below, names in os.walk(top):
+        below[:] = sorted(name for name in below if name != ".git")
+        for name in sorted(names):
+            visited += 1
+            if visited > MAX_VISITED:
+                return
+            path = Path(folder, name)
+            if name != ".git" and path.is_file() and not path.is_symlink():
+                yield path
+
+
+def _lines(file: Path) -> Iterator[str]:
+    try:
+        if file.stat().st_size > MAX_FILE:
+            return
+        data = file.read_bytes()
+    except OSError:
+        return
+    if b"\0" not in data:
+        yield from (line[:MAX_LINE] for line in data.decode(errors="replace").splitlines())
+
+
+@contextmanager
+def _at_most(seconds: float) -> Iterator[None]:
+    """End a search that takes too long: some expressions need time that doubles with each character."""
+
+    def late(number: int, frame: FrameType | None) -> None:
+        raise ToolError(f"The search took longer than {seconds:g} s; use a simpler pattern or a folder.")
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

@@ -1,0 +1,183 @@
+"""The conversation: ask, use tools, tell their results, until the model is done or a limit is reached."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TextIO
+
+from corral.runners.messages.api import Answer, Api, Event, RequestFailed
+from corral.runners.messages.tools import Toolbox
+from corral.runners.messages.usage import PRICES_OF, Spent, price_of
+
+CUTS = 3
+"""Answers in a row that may reach the limit of one answer."""
+CUT = (
+    "Your last answer was cut at its limit of {limit} tokens, and its tool calls were not made. Go on in smaller steps."
+)
+_LOGGED = 2000
+"""Characters of a text in an event: the log shows the course of the work, the files show its result."""
+_CACHED = {"cache_control": {"type": "ephemeral"}}
+
+Emit = Callable[[Event], None]
+Order = Mapping[str, Any]
+"""The assignment: ``prompt``, ``system``, ``model``, ``tools`` (names), ``worktree``, ``api_key``, ``base_url``,
+``max_tokens_per_answer``, ``silence_s``, and the limits ``max_turns``, ``max_tokens`` and ``max_cost_usd``.
+"""
+
+
+class Conversation:
+    """One attempt at a task.
+
+    Args:
+        order: The assignment.
+        emit: Gets every event.
+    """
+
+    def __init__(self, order: Order, api: Api, toolbox: Toolbox, emit: Emit) -> None:
+        self._order = order
+        self._api = api
+        self._toolbox = toolbox
+        self._emit = emit
+        self._model = str(order["model"])
+        self._messages: list[dict[str, Any]] = [{"role": "user", "content": [_text(str(order["prompt"]))]}]
+        self._spent = Spent()
+        self._cuts = 0
+        self._last = ""
+
+    def run(self) -> None:
+        """Work until the end; the last event is the result."""
+        self._emit({"type": "system", "subtype": "init", "model": self._model})
+        ending: Event | None = None
+        while ending is None:
+            try:
+                answer = self._api.ask(self._request())
+            except RequestFailed as error:
+                ending = {"is_error": True, "api_error_status": error.status, "result": str(error)}
+                ending |= {"retry_at": error.retry_at} if error.retry_at else {}
+                break
+            self._took(answer)
+            ending = self._after(answer)
+            if ending is not None:
+                ending["stop_reason"] = answer.stop_reason
+        self._emit(self._result(ending))
+
+    def _request(self) -> dict[str, Any]:
+        order, tools = self._order, self._toolbox.definitions
+        *before, last = self._messages
+        content = [*last["content"][:-1], {**last["content"][-1], **_CACHED}]
+        # The last answer of the model is the end of the conversation only while it pauses.
+        final = {**last, "content": content} if last["role"] == "user" else last
+        return {
+            "model": self._model,
+            "max_tokens": order["max_tokens_per_answer"],
+            "system": [{**_text(str(order["system"])), **_CACHED}],
+            "messages": [*before, final],
+            **({"tools": [*tools[:-1], {**tools[-1], **_CACHED}]} if tools else {}),
+        }
+
+    def _took(self, answer: Answer) -> None:
+        self._spent.add(self._model, answer.usage)
+        texts = [str(block["text"]) for block in answer.content if block.get("type") == "text"]
+        self._last = "\n".join(texts) or self._last
+        message = {"id": answer.message_id, "model": self._model, "usage": dict(answer.usage)}
+        content = [_short(block) for block in answer.content if block.get("type") in ("text", "tool_use")]
+        self._emit({"type": "assistant", "message": {**message, "content": content}})
+
+    def _after(self, answer: Answer) -> Event | None:
+        """Prepare the next request; or the fields of the result, if this was the last."""
+        reason = answer.stop_reason
+        if reason in ("end_turn", "stop_sequence"):
+            return {"is_error": False, "result": self._last}
+        if reason == "refusal":
+            return {"subtype": "error_refusal", "is_error": True, "result": self._last}
+        calls = [block for block in answer.content if block.get("type") == "tool_use"]
+        if reason == "tool_use" and calls:
+            self._messages.append({"role": "assistant", "content": answer.content})
+            ending = self._limit_reached()
+            if ending is None:
+                self._use_tools(calls)
+            return ending
+        if reason == "pause_turn" and answer.content:
+            self._messages.append({"role": "assistant", "content": answer.content})
+            return self._limit_reached()
+        if reason == "max_tokens":
+            return self._limit_reached() or self._go_on(answer)
+        return {"subtype": "error_during_execution", "is_error": True, "result": f"The answer ended with {reason}."}
+
+    def _use_tools(self, calls: list[dict[str, Any]]) -> None:
+        results = []
+        for call in calls:
+            said, is_error = self._toolbox.call(str(call["name"]), call["input"])
+            result = {"type": "tool_result", "tool_use_id": call["id"], "content": said or "[no output]"}
+            results.append({**result, "is_error": True} if is_error else result)
+            self._emit({"type": "user", "message": {"role": "user", "content": [_short(results[-1])]}})
+        self._messages.append({"role": "user", "content": results})
+        self._cuts = 0
+
+    def _go_on(self, answer: Answer) -> Event | None:
+        self._cuts += 1
+        limit = self._order["max_tokens_per_answer"]
+        if self._cuts > CUTS:
+            said = f"{self._cuts} answers in a row reached their limit of {limit} tokens (max_tokens_per_answer)."
+            return {"subtype": "error_during_execution", "is_error": True, "result": said}
+        texts = [block for block in answer.content if block.get("type") == "text" and block["text"].strip()]
+        self._messages.append({"role": "assistant", "content": texts or [_text("[cut]")]})
+        self._messages.append({"role": "user", "content": [_text(CUT.format(limit=limit))]})
+        return None
+
+    def _limit_reached(self) -> Event | None:
+        order, spent = self._order, self._spent
+        reached = {
+            "error_max_turns": (order["max_turns"], spent.turns),
+            "error_max_budget_usd": (order["max_cost_usd"], spent.cost_usd),
+            "error_max_tokens": (order["max_tokens"], spent.counted_tokens),
+        }
+        for subtype, (limit, used) in reached.items():
+            if limit is not None and used >= limit:
+                return {"subtype": subtype, "is_error": True, "result": self._last}
+        return None
+
+    def _result(self, ending: Event) -> Event:
+        spent, unpriced = self._spent, price_of(self._model) is None
+        warning = f"The price of {self._model} is not known (prices of {PRICES_OF}): its cost counts as 0."
+        return {
+            "type": "result",
+            "subtype": "success",
+            **ending,
+            "num_turns": spent.turns,
+            "total_cost_usd": spent.cost_usd,
+            "modelUsage": spent.by_model(self._model),
+            "warnings": [warning] if unpriced else [],
+        }
+
+
+def main(stdin: TextIO = sys.stdin, stdout: TextIO = sys.stdout) -> None:
+    """Read an assignment, work on it, and write its events."""
+    order = json.load(stdin)
+
+    def emit(event: Event) -> None:
+        stdout.write(json.dumps(event) + "\n")
+        stdout.flush()
+
+    api = Api(
+        api_key=order["api_key"], base_url=order["base_url"], silence_s=order["silence_s"], emit=emit
+    )  # its commands see no key: it came by the standard input
+    toolbox = Toolbox(Path(order["worktree"]), os.environ, order["tools"])
+    Conversation(order, api, toolbox, emit).run()
+
+
+def _text(words: str) -> dict[str, Any]:
+    return {"type": "text", "text": words}
+
+
+def _short(value: Any) -> Any:
+    """The same with its texts cut."""
+    if isinstance(value, str):
+        return value if len(value) <= _LOGGED else f"{value[:_LOGGED]}… [{len(value)} characters]"
+    if isinstance(value, dict):
+        return {name: _short(item) for name, item in value.items()}
+    return [_short(item) for item in value] if isinstance(value, list) else value

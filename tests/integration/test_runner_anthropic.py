@@ -1,0 +1,348 @@
+"""The runner ``anthropic`` with its real process and the real SDK, against a scripted Messages API on loopback."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from corral.config.agents import AgentDefinition
+from corral.errors import InvalidInput, RunnerUnavailable
+from corral.models import instants
+from corral.runners.anthropic import AnthropicRunner
+from corral.runners.protocol import Assignment, Limits, Running
+from tests.e2e.stage import Stage, script, text, together, tool
+from tests.integration.running import clock, find_marked, finish, kill, look, make_assignment
+
+KEY = "sk-ant-test-0123456789-not-a-real-key"
+Start = Callable[..., Running]
+RUN = tool("run_command", command="true")
+
+
+@pytest.fixture
+def stage() -> Iterator[Stage]:
+    with Stage() as stage:
+        yield stage
+
+
+@pytest.fixture
+def assignments() -> Iterator[list[Assignment]]:
+    """What was started; none of it outlives the test."""
+    started: list[Assignment] = []
+    yield started
+    for assignment in started:
+        kill(assignment.task_id)
+
+
+@pytest.fixture
+def start(tmp_path: Path, stage: Stage, assignments: list[Assignment]) -> Start:
+    """Start a conversation: ``start(prompt, url=…, silence_s=…, limits=…, …)``."""
+
+    def begin(prompt: str, *, url: str = stage.url, silence_s: float = 60, **changes: Any) -> Running:
+        assignment = make_assignment(tmp_path, prompt=prompt, **{"model": "claude-sonnet-4-5", **changes})
+        assignments.append(assignment)
+        environ = {**os.environ, "ANTHROPIC_API_KEY": KEY, "ANTHROPIC_BASE_URL": url}
+        return AnthropicRunner(environ, silence_s=silence_s).start(assignment, clock())
+
+    return begin
+
+
+def test_it_edits_a_file_and_runs_a_command(start: Start, tmp_path: Path, stage: Stage) -> None:
+    running = start(
+        script(
+            tool("write_file", file_path="hello.txt", content="hello\n"),
+            together(
+                tool("edit_file", file_path="$CWD/hello.txt", old_string="hello", new_string="good day"),
+                tool("run_command", command="cat hello.txt; pwd"),
+            ),
+            tool("read_file", file_path="../stolen.txt"),
+            text("Said good day."),
+        )
+    )
+    finished = finish(running)
+    assert finished.success, finished
+    assert (finished.exit_code, finished.result["text"], finished.result["stop_reason"]) == (
+        0,
+        "Said good day.",
+        "end_turn",
+    )
+    assert (tmp_path / "worktree/hello.txt").read_text() == "good day\n"
+    _wrote, _edited, ran, refused = stage.requests[-1].results
+    assert ran["content"] == f"good day\n{tmp_path}/worktree\n" and "is_error" not in ran
+    assert refused["is_error"] and "outside of the working directory" in refused["content"]
+    seen = running.observe(clock())
+    assert (seen.usage.input_tokens, seen.usage.output_tokens, seen.usage.turns) == (400, 80, 4)
+    assert seen.usage.cost_usd == pytest.approx((400 * 3 + 80 * 15) / 1e6)
+    assert seen.progress == "Said good day."
+
+
+def test_the_prompt_and_what_does_not_change_are_cached(start: Start, stage: Stage) -> None:
+    assert finish(start(script(RUN, RUN, text("Done.")), instructions="Be brief.")).success
+    body = stage.requests[-1].body
+    assert [block.get("cache_control") for block in body["system"]] == [{"type": "ephemeral"}]
+    assert "Be brief." in body["system"][0]["text"] and "git worktree" in body["system"][0]["text"]
+    assert [i for i, entry in enumerate(body["tools"]) if "cache_control" in entry] == [5]
+    marked = [
+        i for i, said in enumerate(body["messages"]) if any("cache_control" in block for block in said["content"])
+    ]
+    assert marked == [len(body["messages"]) - 1]
+
+
+def test_tokens_of_the_cache_have_their_own_price_and_are_not_counted(start: Start) -> None:
+    used = {"cache_read_input_tokens": 10_000, "cache_creation_input_tokens": 1000}
+    running = start(script({**text("Done."), "usage": used}), limits=Limits(max_tokens=5000))
+    finished = finish(running)
+    assert finished.success
+    assert finished.result["usage"]["cacheReadInputTokens"] == 10_000
+    seen = running.observe(clock())
+    assert seen.usage.input_tokens == 1100
+    assert seen.usage.cost_usd == pytest.approx((100 * 3 + 1000 * 3.75 + 10_000 * 0.3 + 20 * 15) / 1e6)
+
+
+def test_neither_its_environment_nor_its_commands_have_the_key(start: Start, stage: Stage, tmp_path: Path) -> None:
+    command = "env; tr '\\0' '\\n' < /proc/$PPID/environ; tr '\\0' ' ' < /proc/$PPID/cmdline"
+    assert finish(start(script(tool("run_command", command=command), text("Done.")))).success
+    (said,) = stage.requests[-1].results
+    assert "CORRAL_TASK_ID=" in said["content"]
+    assert KEY not in said["content"] and "ANTHROPIC" not in said["content"]
+    assert KEY not in (tmp_path / "logs/1.log").read_text()
+
+
+def test_a_module_of_the_worktree_does_not_replace_its_own(start: Start, tmp_path: Path) -> None:
+    for name in ("anthropic", "json", "corral"):
+        (tmp_path / "worktree").mkdir(exist_ok=True)
+        (tmp_path / "worktree" / f"{name}.py").write_text("raise SystemExit('taken over')\n")
+    assert finish(start(script(text("Done.")))).success
+
+
+def test_an_agent_s_instructions_tools_and_model_are_used(start: Start, stage: Stage) -> None:
+    agent = AgentDefinition.model_validate(
+        {
+            "name": "Reader",
+            "description": "Reads.",
+            "instructions": "Only read.",
+            "tools": "Read, Grep",
+            "runner": "anthropic",
+        }
+    )
+    running = start(script(RUN, text("Done.")), definition=agent.for_claude(), agent="Reader", model="opus")
+    assert finish(running).success
+    request = stage.requests[-1]
+    assert request.tools == ["read_file", "search"]
+    assert request.body["system"][0]["text"].startswith("Only read.\n\n")
+    assert request.body["model"] == "claude-opus-5-5"
+    assert request.results[0]["is_error"] and "There is no tool run_command" in request.results[0]["content"]
+
+
+@pytest.mark.parametrize("status", [429, 500, 529])
+def test_a_busy_api_is_asked_again(start: Start, stage: Stage, status: int) -> None:
+    stage.fail(status, times=2)
+    running = start(script(text("At last.")))
+    look(running, lambda seen: seen.progress == f"waiting for the API (status {status}, try 1)" or seen.finished)
+    finished = finish(running)
+    assert finished.success and len(stage.requests) == 3
+
+
+def test_an_api_that_stays_overloaded_ends_the_attempt_and_another_makes_sense(start: Start, stage: Stage) -> None:
+    stage.fail(529, times=None)
+    finished = finish(start(script(text("Never."))))
+    assert (finished.success, finished.error_code, finished.retryable) == (False, "api_error", True)
+    assert finished.error_message == "The API answered 529: scripted"
+    assert finished.result["api_error_status"] == 529 and len(stage.requests) == 4
+
+
+def test_a_usage_limit_is_not_waited_for_but_its_end_is_told(start: Start, stage: Stage) -> None:
+    stage.fail(429, times=None, retry_after_s=3600)
+    began = clock()
+    finished = finish(start(script(text("Never."))))
+    assert (finished.error_code, finished.retryable, finished.result["api_error_status"]) == ("api_error", True, 429)
+    assert len(stage.requests) == 1
+    assert 3500 < (instants.parse(finished.result["retry_at"]) - began).total_seconds() < 3700
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_refused_key_is_final(start: Start, stage: Stage, status: int) -> None:
+    stage.fail(status, times=None)
+    finished = finish(start(script(text("Never."))))
+    assert (finished.error_code, finished.retryable, finished.result["api_error_status"]) == (
+        "api_error",
+        False,
+        status,
+    )
+    assert "Check ANTHROPIC_API_KEY" in str(finished.error_message) and len(stage.requests) == 1
+
+
+def test_a_request_that_is_wrong_is_final(start: Start, stage: Stage) -> None:
+    stage.fail(400, times=None)
+    finished = finish(start(script(text("Never."))))
+    assert (finished.error_code, finished.retryable, len(stage.requests)) == ("api_error", False, 1)
+
+
+def test_an_api_that_nobody_serves_is_worth_another_attempt(start: Start) -> None:
+    finished = finish(start("Anything.", url="http://127.0.0.1:9"), deadline_s=40)
+    assert (finished.error_code, finished.retryable, finished.result["api_error_status"]) == ("api_error", True, None)
+    assert "cannot be reached" in str(finished.error_message)
+
+
+def test_its_turns_its_money_and_its_tokens_are_limited(start: Start) -> None:
+    steps = script(*[RUN] * 8, text("Never."))
+    ended = finish(start(steps, limits=Limits(max_turns=3)))
+    assert (ended.error_code, ended.error_message) == ("max_turns", "The worker reached its limit of 3 turns.")
+    ended = finish(start(steps, limits=Limits(max_cost_usd=0.001)))
+    assert (ended.error_code, ended.error_message) == ("budget_exceeded", "The worker reached its budget of 0.001 USD.")
+    ended = finish(start(steps, limits=Limits(max_tokens=300)))
+    assert (ended.error_code, ended.error_message) == ("token_limit", "The worker used more than 300 tokens.")
+    assert not ended.retryable
+
+
+def test_the_cost_of_an_unknown_model_is_said_to_be_unknown(start: Start) -> None:
+    running = start(script(text("Done.")), model="claude-unheard-of")
+    finished = finish(running)
+    assert running.observe(clock()).usage.cost_usd == 0
+    (warning,) = finished.result["warnings"]
+    assert warning.startswith("The price of claude-unheard-of is not known")
+
+
+def test_a_stop_ends_it_and_its_command(start: Start, assignments: list[Assignment]) -> None:
+    running = start(script(tool("run_command", command="sleep 600"), text("Never.")))
+    look(running, lambda seen: seen.progress == "run_command sleep 600")
+    look(running, lambda seen: len(find_marked(assignments[0].task_id)) >= 2)
+    assert not running.listens and not running.tell("Hello.")
+    running.stop(clock(), "cancelled", "Cancelled.")
+    assert finish(running).error_code == "cancelled"
+    assert find_marked(assignments[0].task_id) == []
+
+
+def test_it_starts_only_with_a_prompt_and_a_key(tmp_path: Path) -> None:
+    with pytest.raises(RunnerUnavailable, match="ANTHROPIC_API_KEY is not set") as refused:
+        AnthropicRunner({"PATH": os.environ["PATH"]}).available()
+    assert "corral daemon restart" in str(refused.value.remedy)
+    runner = AnthropicRunner({"ANTHROPIC_API_KEY": KEY})
+    runner.available()
+    with pytest.raises(InvalidInput, match="no prompt"):
+        runner.start(make_assignment(tmp_path), clock())
+
+
+class _Odd(http.server.BaseHTTPRequestHandler):
+    """Answers each request with the next of its server's ``answers``; the last goes on."""
+
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing."""
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        server: Any = self.server
+        server.bodies.append(body)
+        answer = server.answers.pop(0) if len(server.answers) > 1 else server.answers[0]
+        self.send_response(200)
+        self.send_header("content-type", "text/event-stream")
+        self.send_header("connection", "close")
+        self.end_headers()
+        self.close_connection = True
+        if answer is None:
+            server.closing.wait()
+            return
+        self.wfile.write(answer)
+
+
+@contextmanager
+def odd_api(*answers: bytes | None) -> Iterator[Any]:
+    """An API that gives exactly these bytes; None: it says nothing."""
+    server: Any = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Odd)
+    server.daemon_threads = True
+    server.answers, server.bodies, server.closing = list(answers), [], threading.Event()
+    server.url = f"http://127.0.0.1:{server.server_address[1]}"
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.closing.set()
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def events(*blocks: dict[str, Any], stop_reason: str = "end_turn", until: int | None = None) -> bytes:
+    """The stream of one answer, or its beginning."""
+    usage = {"input_tokens": 10, "output_tokens": 1}
+    head = {"id": "msg_1", "type": "message", "role": "assistant", "model": "m", "content": [], "stop_reason": None}
+    told: list[dict[str, Any]] = [{"type": "message_start", "message": {**head, "stop_sequence": None, "usage": usage}}]
+    for index, block in enumerate(blocks):
+        told.append({"type": "content_block_start", "index": index, "content_block": block})
+        told.append({"type": "content_block_stop", "index": index})
+    ending = {"stop_reason": stop_reason, "stop_sequence": None}
+    told += [{"type": "message_delta", "delta": ending, "usage": {"output_tokens": 5}}, {"type": "message_stop"}]
+    return b"".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode() for event in told[:until])
+
+
+def said(words: str) -> dict[str, Any]:
+    return {"type": "text", "text": words}
+
+
+def test_an_api_that_falls_silent_is_asked_again(start: Start) -> None:
+    with odd_api(None, events(said("Awake."))) as api:
+        running = start("Anything.", url=api.url, silence_s=1)
+        assert finish(running).result["text"] == "Awake."
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [b"<html>Busy</html>", b"event: message_start\ndata: {nothing\n\n", b"", events(said("Half."), until=2)],
+    ids=["a page", "broken JSON", "nothing", "half an answer"],
+)
+def test_an_answer_that_is_none_is_asked_for_again(start: Start, garbage: bytes) -> None:
+    with odd_api(garbage, events(said("Whole."))) as api:
+        finished = finish(start("Anything.", url=api.url))
+        assert finished.success, finished
+        assert finished.result["text"] == "Whole."
+
+
+def test_garbage_without_end_is_an_error_of_the_api(start: Start) -> None:
+    with odd_api(b"<html>Busy</html>") as api:
+        finished = finish(start("Anything.", url=api.url), deadline_s=40)
+        assert (finished.error_code, finished.retryable, len(api.bodies)) == ("api_error", True, 4)
+
+
+def test_an_error_in_the_middle_of_an_answer_has_its_own_status(start: Start) -> None:
+    error = {"type": "error", "error": {"type": "authentication_error", "message": "revoked"}}
+    broken = events(said("Half."), until=2) + f"event: error\ndata: {json.dumps(error)}\n\n".encode()
+    with odd_api(broken) as api:
+        finished = finish(start("Anything.", url=api.url))
+        assert (finished.result["api_error_status"], finished.retryable, len(api.bodies)) == (401, False, 1)
+
+
+def test_a_refusal_is_final(start: Start) -> None:
+    with odd_api(events(said("I cannot."), stop_reason="refusal")) as api:
+        finished = finish(start("Anything.", url=api.url))
+        assert (finished.error_code, finished.retryable) == ("api_error", False)
+        assert finished.error_message == "The model refused to go on: I cannot."
+
+
+def test_a_pause_is_continued(start: Start) -> None:
+    with odd_api(events(said("Wait."), stop_reason="pause_turn"), events(said("Done."))) as api:
+        assert finish(start("Anything.", url=api.url)).result["text"] == "Done."
+        assert [message["role"] for message in api.bodies[1]["messages"]] == ["user", "assistant"]
+
+
+def test_a_cut_answer_goes_on_in_smaller_steps_a_few_times(start: Start, tmp_path: Path) -> None:
+    call = {"type": "tool_use", "id": "t", "name": "write_file", "input": {"file_path": "x", "content": "x"}}
+    cut = events(said("First,"), call, stop_reason="max_tokens")
+    with odd_api(cut, events(said("Done."))) as api:
+        assert finish(start("Anything.", url=api.url)).success
+        _first, answer, told = api.bodies[1]["messages"]
+        assert answer["content"] == [said("First,")] and "was cut" in told["content"][0]["text"]
+        assert not (tmp_path / "worktree/x").exists()
+    with odd_api(cut) as api:
+        finished = finish(start("Anything.", url=api.url))
+        assert (finished.error_code, len(api.bodies)) == ("command_failed", 4)
+        assert "4 answers in a row reached their limit" in str(finished.error_message)
