@@ -288,8 +288,8 @@ def _assignment(
     who = as_env(committer(grounds.repo, task))
     folder = make_own_folder(grounds.project.logs_dir / "tasks" / task["task_id"], grounds.project.root)
     log = folder / f"{task['fencing_token']}.log"
-    of_program = settings.runners.claude if post.program else settings.runners.command
-    memory = (rules or of_program).memory_mb
+    by_program = settings.runners.claude.memory_mb if post.program else settings.runners.command.memory_mb
+    memory = rules.memory_mb if rules else by_program
     turns = (definition and definition.maxTurns) or (rules.max_turns if rules else None)
     return Assignment(
         task_id=task["task_id"],
