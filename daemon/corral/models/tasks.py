@@ -21,7 +21,7 @@ from pydantic import (
 
 from corral.errors import InvalidInput
 from corral.models.instants import iso
-from corral.models.states import RunnerName, TaskStatus
+from corral.models.states import Combine, RunnerName, TaskStatus
 
 TITLE_LIMIT = 500
 """Characters."""
@@ -97,6 +97,9 @@ class TaskSubmission(BaseModel):
         name: In a batch: a local name that other tasks of the batch can depend on; they can also name its title.
         metadata: Kept and shown, and of no effect.
         template: The task template that it was made from.
+        agents: How many agents do it independently, each a copy of it; their results are combined as ``combine`` says.
+        combine: ``all``: each lands, and all must succeed; ``first``: the first success counts; ``vote``: the output that
+            most agree on; ``concat``: the outputs in a row; ``synthesize``: one more agent makes one of all.
         parent_task_id: The task whose agent leads this one's: this one ends with it.
     """
 
@@ -136,6 +139,8 @@ class TaskSubmission(BaseModel):
     metadata: dict[str, Any] | None = None
     template: Short | None = None
     parent_task_id: Short | None = None
+    agents: int | None = Field(default=None, ge=1, le=50, strict=True)
+    combine: Combine | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -153,6 +158,12 @@ class TaskSubmission(BaseModel):
     def _one_kind_of_work(self) -> TaskSubmission:
         if self.command is not None and self.prompt is not None:
             raise ValueError("a task has a command or a prompt, not both")
+        if self.agents is not None:
+            self.combine = self.combine or Combine.ALL
+        elif self.combine is not None:
+            raise ValueError("`combine` needs `agents`, the number of agents whose results are combined")
+        if self.combine is Combine.SYNTHESIZE and self.command is not None:
+            raise ValueError("a command cannot synthesize: use a prompt, or another rule")
         if self.agent is not None and self.command is None:
             return self  # its agent decides about the runner
         does = {

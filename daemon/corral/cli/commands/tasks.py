@@ -16,7 +16,7 @@ from corral.cli.work import dead_letters
 from corral.cli.work.task_view import show_task
 from corral.client.connection import segment
 from corral.errors import InvalidInput
-from corral.models.states import RunnerName, TaskSort, TaskStatus
+from corral.models.states import Combine, RunnerName, TaskSort, TaskStatus
 from corral.models.visible import log_text, one_line
 
 app = typer.Typer(cls=Grouped, help="Tasks: submit, follow, cancel.", no_args_is_help=True)
@@ -57,6 +57,12 @@ def submit(
     ] = None,
     metadata: Annotated[str | None, option("--metadata", "Kept with it and shown: a JSON object.", "JSON")] = None,
     template: Annotated[str | None, option("--template", "Task template.", "NAME")] = None,
+    agents: Annotated[
+        int | None, typer.Option("--agents", min=1, max=50, help="Number of agents that do it, each by itself.")
+    ] = None,
+    combine: Annotated[
+        Combine | None, typer.Option("--combine", help="How their results become one (default: all).")
+    ] = None,
     parent: Annotated[
         str | None, option("--parent", "Task whose agent leads this one's; it ends with it.", "ID")
     ] = None,
@@ -108,6 +114,8 @@ def submit(
         "metadata": json_object("--metadata", metadata),
         "template": template,
         "parent_task_id": parent,
+        "agents": agents,
+        "combine": combine,
         "priority": priority,
         "wait_for": wait_for or [],
         "claims": claims or [],

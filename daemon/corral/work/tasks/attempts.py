@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,7 @@ from corral.store.merges import merges
 from corral.store.rows import Columns
 from corral.store.rows.tasks import TaskRow
 from corral.store.tasks import tasks
+from corral.work.tasks import combining
 from corral.work.tasks.dependencies import reconsider
 from corral.work.tasks.retry import judge, judge_crash, judge_fault
 
@@ -132,6 +133,9 @@ def end(conn: Connection, task_id: str, token: int, ending: Ending, now: datetim
         LeaseLost: The task is no longer this attempt's; nothing was changed.
     """
     before = held(conn, task_id, token)
+    if ending.success and ending.to_land is not None and combining.is_held_back(conn, before):
+        work = {combining.CONTRIBUTION: asdict(ending.to_land)}
+        ending = replace(ending, result={**(ending.result or {}), **work}, to_land=None)
     values, event = _outcome(before, ending, now, rules)
     if values["status"] in TERMINAL_TASKS:
         values["completed_at"] = iso(now)

@@ -24,8 +24,8 @@ from corral.store.merges import of_tasks as merge_tasks
 from corral.store.rows import Columns, required
 from corral.store.rows.tasks import TaskRow
 from corral.store.sessions import sessions
-from corral.store.tasks import dependencies, tasks
-from corral.work.tasks import attempts
+from corral.store.tasks import dependencies, family, tasks
+from corral.work.tasks import attempts, combining
 from corral.work.tasks.dependencies import blocking_cycle, reconsider, settle
 
 _PREFIX = re.compile(r"[0-9a-f][0-9a-f-]{3,35}")
@@ -69,24 +69,51 @@ def submit_batch(
     known = [_submitted(conn, item) for item in submissions]
     fresh = [index for index, row in enumerate(known) if row is None]
     ids = [str(row["task_id"]) if row else new_id() for row in known]
-    _check_room(conn, len(fresh), max_size)
+    _check_room(conn, sum(1 + (submissions[index].agents or 0) for index in fresh), max_size)
     parents = _resolve(conn, submissions, ids)
     waiting: list[TaskRow] = []
     rows = list(known)
     for index in fresh:
-        status = TaskStatus.WAITING if parents[index] else TaskStatus.PENDING
+        combined = submissions[index].agents is not None
+        status = TaskStatus.WAITING if parents[index] or combined else TaskStatus.PENDING
         row = tasks.create(
             conn, _values(submissions[index], ids[index], status, now, rules), _claims(submissions[index].claims)
         )
         rows[index] = row
-        if parents[index]:
+        if parents[index] and not combined:
             waiting.append(row)
         events.record(conn, now, EventKind.TASK_SUBMITTED, task_id=row["task_id"], session_id=row["submitted_by"])
     for index in fresh:  # after all of them exist: a task may wait for a later one of its batch
-        dependencies.create(conn, ids[index], parents[index])
+        if submissions[index].agents is None:
+            dependencies.create(conn, ids[index], parents[index])
+        else:
+            submit_batch(conn, _members(submissions[index], ids[index], parents[index]), now, rules)
     if waiting:
         reconsider(conn, settle(conn, waiting, now, unblock_on=rules.unblock_on), now, unblock_on=rules.unblock_on)
     return [_known(conn, task_id) for task_id in ids] if waiting else [row for row in rows if row is not None]
+
+
+def _members(item: TaskSubmission, task_id: str, parents: list[str]) -> list[TaskSubmission]:
+    """The copies of a task that its agents do; they claim nothing, or only one would run at a time."""
+    number = item.agents or 0
+    common = {
+        "agents": None,
+        "combine": None,
+        "name": None,
+        "claims": [],
+        "parent_task_id": task_id,
+        "wait_for": parents,
+    }
+    return [
+        item.model_copy(
+            update={
+                **common,
+                "title": f"{item.title[: task_shapes.TITLE_LIMIT - 10]} ({one}/{number})",
+                "idempotency_key": family.member_key(task_id, one),
+            }
+        )
+        for one in range(1, number + 1)
+    ]
 
 
 def _submitted(conn: Connection, item: TaskSubmission) -> TaskRow | None:
@@ -196,7 +223,10 @@ def retry(conn: Connection, task_id: str, now: datetime, rules: TaskRules) -> Ta
     if moved is None:
         raise Conflict(f"Task {row['task_id']} has moved on.")
     events.record(conn, now, EventKind.TASK_RETRY_REQUESTED({"was": row["status"]}), task_id=row["task_id"])
-    settle(conn, [moved], now, unblock_on=rules.unblock_on)
+    if row["combine"] is None:
+        settle(conn, [moved], now, unblock_on=rules.unblock_on)
+    for member in combining.failed_members(conn, row) if row["combine"] is not None else ():
+        retry(conn, member, now, rules)
     reconsider(conn, [row["task_id"]], now, unblock_on=rules.unblock_on)
     return _known(conn, row["task_id"])
 
@@ -299,12 +329,13 @@ def _claims(claims: Iterable[str]) -> list[str]:
 
 def _values(item: TaskSubmission, task_id: str, status: TaskStatus, now: datetime, rules: TaskRules) -> Columns:
     given = item.model_dump(
-        mode="json", exclude={"wait_for", "claims", "name", "max_retries", "limits"}, exclude_none=True
+        mode="json", exclude={"wait_for", "claims", "name", "max_retries", "limits", "agents"}, exclude_none=True
     )
     return {
         **given,
         "task_id": task_id,
         "status": status,
+        "agents_wanted": item.agents,
         "limits": item.limits.model_dump(exclude_none=True),
         "max_retries": rules.retries if item.max_retries is None else item.max_retries,
         "retries_chosen": item.max_retries is not None or rules.max_retries is not None,

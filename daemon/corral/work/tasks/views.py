@@ -100,7 +100,7 @@ def detail(conn: Connection, task_id: str) -> Payload:
                  "description", "command", "prompt", "thread_id", "agent_requirements", "deadline_at", "target",
                  "submitted_by", "session_id", "timeout_s", "max_retries", "limits",
                  "progress", "not_before_at", "started_at", "completed_at", "cancel_reason", "faults", "crashes",
-                 "metadata", "parent_task_id"):  # fmt: skip
+                 "metadata", "parent_task_id", "combine"):  # fmt: skip
         shown[name] = row[name]
     return {
         **shown,
@@ -110,6 +110,7 @@ def detail(conn: Connection, task_id: str) -> Payload:
         "attempt_history": [task_shapes.attempt(one) for one in tried],
         "merge": merge_shapes.of_task(merge, receipts.get(conn, merge["receipt_id"])) if merge else None,
         "wait_for": dependencies.parents_of(conn, row["task_id"]),
+        "agents": row["agents_wanted"],
         "followers": family.children(conn, row["task_id"]),
         "claims": tasks.claims_of(conn, row["task_id"])[row["task_id"]],
         "history": [{"at": event["at"], "kind": event["kind"], "data": event["data"]} for event in history],

@@ -38,7 +38,7 @@ from corral.store.rows import required
 from corral.store.rows.tasks import TaskRow, WorktreeRow
 from corral.store.tasks import tasks
 from corral.store.tasks import worktrees as worktree_rows
-from corral.work.tasks import attempts
+from corral.work.tasks import attempts, combining
 from corral.work.tasks.agents import ResolvedAgent, checked, resolve_agent
 from corral.work.tasks.attempts import INTERRUPTED, Ending
 from corral.work.tasks.trust import TrustGate
@@ -297,7 +297,7 @@ def _assignment(
         title=task["title"],
         command=task["command"],
         program=post.program,
-        prompt=task["prompt"] or (_said(task) if post.agent else None),
+        prompt=_prompt(site, task, post),
         worktree=Path(worktree["path"]),
         log=log,
         session_id=session_id,
@@ -338,6 +338,13 @@ def _rules(settings: Settings, post: ResolvedAgent) -> ClaudeRunner | AnthropicR
         RunnerName.ANTHROPIC: runners.anthropic,
     }
     return prompted.get(post.runner) if post.runner is not None else None
+
+
+def _prompt(site: AttemptContext, task: TaskRow, post: ResolvedAgent) -> str | None:
+    """The request to its agent, with what other agents contributed where it makes one of theirs."""
+    said = task["prompt"] or (_said(task) if post.agent else None)
+    others = site.grounds.db.read(lambda conn: combining.synthesis(conn, task))
+    return f"{said}\n\n{others}" if said and others else said
 
 
 def _said(task: TaskRow) -> str:

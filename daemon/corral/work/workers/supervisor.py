@@ -30,7 +30,7 @@ from corral.store.rows import Columns, required
 from corral.store.rows.tasks import TaskRow
 from corral.store.tasks import tasks
 from corral.work.limits import MEMORY, Throttle, Use
-from corral.work.tasks import attempts, followers, leases
+from corral.work.tasks import attempts, combining, followers, leases
 from corral.work.tasks.agents import checked
 from corral.work.tasks.attempts import INTERRUPTED, Ending
 from corral.work.tasks.trust import TrustGate
@@ -180,6 +180,11 @@ class Supervisor:
             return self._end_without_rows(now)
         running = self._db.read(lambda conn: tasks.in_status(conn, TaskStatus.RUNNING, TaskStatus.INTERRUPTED))
         self._follow(running, now, awake)
+        if self._db.read(combining.is_any_waiting) and self._db.write(
+            lambda conn: combining.settle_all(conn, now, self._settings().tasks)
+        ):
+            self._nudge("landing")
+            self._nudge("supervisor")
         if leaderless := self._db.read(followers.leaderless):
             self._db.write(lambda conn: followers.end(conn, leaderless, now, self._settings().tasks))
             self._nudge("supervisor")

@@ -1,0 +1,179 @@
+"""Several agents at one task: each works on a copy of it, and the task's rule makes one result of theirs.
+
+The task itself waits while its members work. Every contribution is kept in its member's task, with its branch. Rules that
+choose one (``first``, ``vote``) land the chosen branch for the task; ``synthesize`` gives all of them to one more agent; with
+``all`` and ``concat`` each member lands by itself.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime
+
+from sqlalchemy import Connection
+
+from corral.config.model import Tasks as TaskRules
+from corral.models.events import EventKind
+from corral.models.instants import iso
+from corral.models.payload import Payload
+from corral.models.states import TERMINAL_TASKS, Combine, TaskStatus
+from corral.store import events
+from corral.store.merges import merges
+from corral.store.rows import Columns
+from corral.store.rows.tasks import TaskRow
+from corral.store.tasks import family, tasks
+from corral.work.tasks.dependencies import reconsider
+
+CHOOSES_ONE = (Combine.FIRST, Combine.VOTE, Combine.SYNTHESIZE)
+"""Rules by which members do not land by themselves."""
+
+CONTRIBUTION = "contribution"
+"""The key of a member's result under which its work is named: ``{merge_id, branch, target, base_sha, head_sha}``."""
+
+
+def is_any_waiting(conn: Connection) -> bool:
+    """Whether any task waits for its members."""
+    return bool(family.combined(conn))
+
+
+def settle_all(conn: Connection, now: datetime, rules: TaskRules) -> bool:
+    """Decide the tasks whose members have done what their rule needs; whether there were any."""
+    decided = False
+    for row in family.combined(conn):
+        members = _members(conn, row)
+        decided = _settle(conn, row, members, now, rules) or decided
+    return decided
+
+
+def failed_members(conn: Connection, row: TaskRow) -> list[str]:
+    """The members of a task that did not succeed, to be run again with it."""
+    hopeless = (TaskStatus.FAILED, TaskStatus.DEAD, TaskStatus.CANCELLED)
+    return [one["task_id"] for one in _members(conn, row) if one["status"] in hopeless]
+
+
+def is_held_back(conn: Connection, row: TaskRow) -> bool:
+    """Whether what a task has made does not land by itself, because its parent's rule chooses among several."""
+    if row["parent_task_id"] is None:
+        return False
+    parent = tasks.get(conn, row["parent_task_id"])
+    is_member = (row["idempotency_key"] or "").startswith(family.member_key(row["parent_task_id"], 0)[:-1])
+    return parent is not None and is_member and parent["combine"] in CHOOSES_ONE
+
+
+def _members(conn: Connection, row: TaskRow) -> list[TaskRow]:
+    return family.members(conn, row["task_id"], row["agents_wanted"] or 0)
+
+
+def synthesis(conn: Connection, task: TaskRow) -> str | None:
+    """The contributions, as the agent that synthesizes them is told them; None where the task has no such agent."""
+    if task["combine"] != Combine.SYNTHESIZE:
+        return None
+    done = [row for row in _members(conn, task) if row["status"] == TaskStatus.COMPLETED]
+    parts = [_as_text(number, row) for number, row in enumerate(done, 1)]
+    told = "Other agents did this task independently. Make one result of their contributions; take over with `git merge` or "
+    return f"{told}`git cherry-pick` what is good of their branches.\n\n" + "\n\n".join(parts)
+
+
+def _settle(conn: Connection, row: TaskRow, members: Sequence[TaskRow], now: datetime, rules: TaskRules) -> bool:
+    done = [one for one in members if one["status"] == TaskStatus.COMPLETED]
+    ended = [one for one in members if one["status"] in TERMINAL_TASKS]
+    rule, is_over = Combine(row["combine"] or Combine.ALL), len(ended) == len(members)
+    if rule is Combine.FIRST and done:
+        winner = min(done, key=lambda one: (one["completed_at"] or "", one["seq"]))
+        return _complete(conn, row, members, now, rules, result=_own(winner), winner=winner)
+    if not is_over:
+        return False
+    if not done or (rule is Combine.ALL and len(done) < len(members)):
+        message = f"{len(members) - len(done)} of its {len(members)} agents did not succeed."
+        return _fail(conn, row, members, "agents_failed", message, now, rules)
+    if rule is Combine.SYNTHESIZE:
+        moved = tasks.transition(conn, row["task_id"], (TaskStatus.WAITING,), {"status": TaskStatus.PENDING})
+        if moved is not None:
+            events.record(conn, now, EventKind.TASK_UNBLOCKED, task_id=row["task_id"])
+        return True
+    if rule is Combine.VOTE:
+        votes = Counter(_vote(one) for one in done)
+        (most, number), *_ = votes.most_common(1)
+        if 2 * number <= len(members):
+            message = f"No result has a majority: the most frequent one has {number} of {len(members)} votes."
+            return _fail(conn, row, members, "no_majority", message, now, rules)
+        winner = next(one for one in done if _vote(one) == most)
+        result = {**_own(winner), "votes": {"for": number, "of": len(members)}}
+        return _complete(conn, row, members, now, rules, result=result, winner=winner)
+    joined = "\n\n".join(filter(None, (_output(one) for one in done)))
+    result = {"output": joined} if rule is Combine.CONCAT else {}
+    return _complete(conn, row, members, now, rules, result=result)
+
+
+def _complete(
+    conn: Connection,
+    row: TaskRow,
+    members: Sequence[TaskRow],
+    now: datetime,
+    rules: TaskRules,
+    *,
+    result: Payload,
+    winner: TaskRow | None = None,
+) -> bool:
+    values = {"status": TaskStatus.COMPLETED, "result": {**result, "contributions": _contributions(members)}}
+    work = (winner["result"] or {}).get(CONTRIBUTION) if winner is not None else None
+    if not _end(conn, row, values, now):
+        return False
+    head = work["head_sha"] if work else None
+    events.record(conn, now, EventKind.TASK_COMPLETED({"attempt": 0, "head_sha": head}), task_id=row["task_id"])
+    if winner is not None and work:
+        merges.submit(
+            conn,
+            task_id=row["task_id"],
+            session_id=winner["session_id"],
+            title=row["title"],
+            priority=row["priority"],
+            now=now,
+            **work,
+        )
+    reconsider(conn, [row["task_id"]], now, unblock_on=rules.unblock_on)
+    return True
+
+
+def _fail(
+    conn: Connection, row: TaskRow, members: Sequence[TaskRow], code: str, message: str, now: datetime, rules: TaskRules
+) -> bool:
+    why = {"error_code": code, "error_message": message, "result": {"contributions": _contributions(members)}}
+    if not _end(conn, row, {"status": TaskStatus.FAILED, **why}, now):
+        return False
+    failed = EventKind.TASK_FAILED({"error_code": code, "error_message": message})
+    events.record(conn, now, failed, task_id=row["task_id"])
+    reconsider(conn, [row["task_id"]], now, unblock_on=rules.unblock_on)
+    return True
+
+
+def _end(conn: Connection, row: TaskRow, values: Columns, now: datetime) -> bool:
+    ended = {**values, "completed_at": iso(now)}
+    return tasks.transition(conn, row["task_id"], (TaskStatus.WAITING,), ended) is not None
+
+
+def _contributions(members: Sequence[TaskRow]) -> list[Payload]:
+    return [{"task_id": one["task_id"], "status": one["status"], "result": one["result"]} for one in members]
+
+
+def _own(member: TaskRow) -> Payload:
+    return {name: value for name, value in (member["result"] or {}).items() if name != CONTRIBUTION}
+
+
+def _output(member: TaskRow) -> str:
+    own = _own(member)
+    said = own.get("output", own.get("text", own.get("result")))
+    return said if isinstance(said, str) else json.dumps(own, ensure_ascii=False, sort_keys=True)
+
+
+def _vote(member: TaskRow) -> str:
+    """The vote of a member: its output, whatever spaces are around it."""
+    return _output(member).strip()
+
+
+def _as_text(number: int, member: TaskRow) -> str:
+    work = (member["result"] or {}).get(CONTRIBUTION)
+    where = f"branch {work['branch']}, commit {work['head_sha'][:12]}" if work else "no changed files"
+    return f"Contribution {number} ({where}):\n{_output(member)}"
