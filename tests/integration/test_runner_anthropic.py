@@ -217,6 +217,7 @@ def test_a_stop_ends_it_and_its_command(start: Start, assignments: list[Assignme
     assert not running.listens and not running.tell("Hello.")
     running.stop(clock(), "cancelled", "Cancelled.")
     assert finish(running).error_code == "cancelled"
+    assert running.observe(clock()).usage.cost_usd == pytest.approx((100 * 3 + 20 * 15) / 1e6)
     assert find_marked(assignments[0].task_id) == []
 
 

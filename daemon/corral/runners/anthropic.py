@@ -121,6 +121,11 @@ def _folders() -> list[str]:
 class MessagesOutput(ClaudeOutput):
     """The result in the worker's events, which are those of Claude Code, with ends of its own."""
 
+    def _answered(self, event: Event) -> None:
+        """Unlike Claude Code's, its events tell the cost so far: an attempt that is stopped has its cost too."""
+        super()._answered(event)
+        self.usage.cost_usd = float(event.get("total_cost_usd") or 0.0)
+
     def _failed(self, result: Event, exit_code: int, found: dict[str, object]) -> Finished:
         subtype, status = result.get("subtype"), result.get("api_error_status")
         words = one_line(self.final_text())

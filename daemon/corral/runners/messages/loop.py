@@ -85,7 +85,8 @@ class Conversation:
         self._last = "\n".join(texts) or self._last
         message = {"id": answer.message_id, "model": self._model, "usage": dict(answer.usage)}
         content = [_short(block) for block in answer.content if block.get("type") in ("text", "tool_use")]
-        self._emit({"type": "assistant", "message": {**message, "content": content}})
+        event = {"type": "assistant", "message": {**message, "content": content}}
+        self._emit({**event, "total_cost_usd": self._spent.cost_usd})
 
     def _after(self, answer: Answer) -> Event | None:
         """Prepare the next request; or the fields of the result, if this was the last."""
