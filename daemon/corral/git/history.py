@@ -1,4 +1,4 @@
-"""The commits between two heads."""
+"""The commits between two heads, and how much differs between them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from corral.git.process.command import Git
+from corral.git.refs import oid
 from corral.models.instants import UTC
 
 
@@ -33,3 +34,13 @@ def between(git: Git, old_sha: str | None, new_sha: str, *, limit: int = 100) ->
     )  # fmt: skip
     found = [entry.split(" ", 2) for entry in result.text.split("\0") if entry] if result.ok else []
     return [Commit(sha, subject, datetime.fromtimestamp(int(at), UTC)) for sha, at, subject in reversed(found)]
+
+
+def diff_stat(git: Git, a: str, b: str, *, limit: int = 100) -> str:
+    """How many lines of each file differ between two commits or trees, for people; of at most ``limit`` files.
+
+    Raises:
+        GitFailed: Git does not have one of them any more.
+    """
+    options = ("--no-renames", "--no-ext-diff", "--no-textconv", f"--stat=100,80,{limit}")
+    return git.check("diff-tree", "-r", *options, oid(a), oid(b)).text.rstrip()

@@ -209,7 +209,7 @@ def assemble(project: Project, pool: ThreadPoolExecutor) -> Assembly:
     jobs["unannounced"] = Job("unannounced", UnannouncedChanges(services).step, pause_s=0.2, faults=faults)
     jobs["sessions"] = Job("sessions", SessionKeeper(services).step, pause_s=0.2, faults=faults)
     jobs["event_log"] = Job("event_log", event_log.step, pause_s=PAUSE_S, faults=faults)
-    files = Exports(db, project, lambda: project.state_dir(settings().supervisor.state_dir), faults)
+    files = Exports(db, project, git, lambda: project.state_dir(settings().supervisor.state_dir), faults)
     jobs["exports"] = Job("exports", files.step, pause_s=EXPORTS_PAUSE_S, faults=faults)
     readers = (jobs["event_log"], jobs["exports"])
 

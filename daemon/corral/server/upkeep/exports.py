@@ -14,9 +14,11 @@ from pathlib import Path
 from corral.app.runtime.needs import Need
 from corral.config.paths import Project
 from corral.errors import CorralError, FolderLinked
+from corral.git.process.command import Git
 from corral.models.crash import crash_point
 from corral.models.instants import iso
 from corral.observe.logs import logger
+from corral.server.upkeep.evidence import Evidence
 from corral.server.upkeep.state_files import Lines
 from corral.store import events, exports
 from corral.store.protocol import Store
@@ -45,12 +47,16 @@ class Exports:
     """Step: append the lines of the events that the files do not have yet, then the evidence of what has ended.
 
     Args:
+        git: The repository, for what agents committed.
         folder: The supervisor's folder, as it is configured at the moment.
         faults: Where a person is told that something cannot be written.
     """
 
-    def __init__(self, db: Store, project: Project, folder: Callable[[], Path], faults: dict[str, Need]) -> None:
+    def __init__(
+        self, db: Store, project: Project, git: Git, folder: Callable[[], Path], faults: dict[str, Need]
+    ) -> None:
         self._db = db
+        self._evidence = Evidence(db, project, git)
         self._project = project
         self._folder = folder
         self._faults = faults
@@ -62,6 +68,9 @@ class Exports:
         """Write one page; look again at once if there may be more."""
         try:
             is_more = self._write_lines()
+            if not is_more:
+                folder = self._folder()
+                is_more = self._evidence.write(folder / "evidence", top_of(folder, self._project))
         except (OSError, FolderLinked) as error:
             self._failed(error, now)
             return now + AGAIN

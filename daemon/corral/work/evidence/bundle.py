@@ -1,0 +1,187 @@
+"""The evidence of a task that is over: its events, and a summary for people; from rows alone, the same rows giving the same text."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from corral.models import tasks as task_shapes
+from corral.models.instants import parse
+from corral.models.states import OPEN_MERGES, TERMINAL_TASKS
+from corral.observe.redaction import redact
+from corral.store.rows.merges import MergeRow, ReceiptRow
+from corral.store.rows.records import EventRow
+from corral.store.rows.tasks import AttemptRow, ExportedTask, TaskRow
+from corral.work.evidence import lines
+
+PHASES = ("STRATEGIZE", "SPEC", "PLAN", "THINK", "IMPLEMENT", "VERIFY", "REVIEW", "MONITOR")
+"""What an agent may write of its phases: a Markdown file each."""
+OWN_FOLDER = ".corral-evidence"
+"""The folder of a branch where these files are looked for first; then at its top."""
+LIFECYCLE, SUMMARY, LOG = "lifecycle.json", "summary.md", "verification.log"
+LONGEST_NAME = 80
+"""Characters of the name of a task's folder."""
+MOST_RESULT = 16 << 10
+"""Characters of a result, or of an error, in a summary."""
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]|^[.-]")
+
+
+@dataclass(frozen=True)
+class Record:
+    """All that is known of a task that is over.
+
+    Attributes:
+        history: Its events of :data:`corral.work.evidence.lines.KINDS`, oldest first.
+        merge: Its request that counts, and the ``receipt`` of its verification.
+        saved: The ref that holds what its last attempt left behind, if it does.
+    """
+
+    task: TaskRow
+    outcome: str
+    attempts: Sequence[AttemptRow]
+    history: Sequence[EventRow]
+    merge: MergeRow | None
+    receipt: ReceiptRow | None
+    saved: str | None
+
+    @property
+    def exported(self) -> ExportedTask:
+        """What each line says of the task."""
+        row = self.task
+        return {
+            "task_id": row["task_id"],
+            "title": row["title"],
+            "status": row["status"],
+            "priority": row["priority"],
+            "metadata": row["metadata"],
+        }
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the task is over, and its merge request too if there is one."""
+        is_open = self.merge is not None and self.merge["state"] in OPEN_MERGES
+        return self.task["status"] in TERMINAL_TASKS and not is_open
+
+    @property
+    def base_sha(self) -> str | None:
+        """The commit that the work began at."""
+        return self.merge["base_sha"] if self.merge is not None else self.task["base_sha"]
+
+
+def folder_name(task: ExportedTask) -> str:
+    """The name of a task's folder: its id in the files, where that can be a name, else one that is as good as unique."""
+    name = lines.name_of(task)
+    safe = _UNSAFE.sub("_", name)[:LONGEST_NAME]
+    return safe if safe == name else f"{safe}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+
+
+def lifecycle(record: Record) -> bytes:
+    """``lifecycle.json``: ``{task_id, queue_task_id, title, outcome, events}``."""
+    task = record.exported
+    found = {
+        "task_id": lines.name_of(task),
+        "queue_task_id": task["task_id"],
+        "title": redact(task["title"]),
+        "outcome": record.outcome,
+        "events": [one.lifecycle for one in lines.of_task(task, record.history)],
+    }
+    return f"{json.dumps(found, indent=2)}\n".encode()
+
+
+def summary(record: Record, changes: str | None, others: Sequence[str]) -> bytes:
+    """``summary.md``.
+
+    Args:
+        changes: The diff stat of what the task changed; None: nothing, or git does not have it.
+        others: The names of the other files in the folder.
+    """
+    task = record.task
+    parts = [f"# {_line(task['title'])}", _table([("", ""), *_facts(record)])]
+    if task["error_message"]:
+        parts += ["## Error", _fenced(f"{task['error_code'] or 'failed'}: {task['error_message']}")]
+    if task["result"] is not None:
+        parts += ["## Result", _fenced(json.dumps(task["result"], indent=2, ensure_ascii=False))]
+    parts += ["## Changes", _fenced(changes) if changes else "None."]
+    if record.attempts:
+        parts += ["## Attempts", _table([_HEAD, *(_attempt(one) for one in record.attempts)])]
+    parts += ["## Files", "\n".join(f"- [{name}]({name})" for name in (LIFECYCLE, *others))]
+    return ("\n\n".join(parts) + "\n").encode(errors="replace")
+
+
+def phase_of(path: str) -> str | None:
+    """The file name, as the evidence has it, of a path that an agent wrote about a phase; None for any other path."""
+    folder, _, name = path.rpartition("/")
+    stem, _, ending = name.rpartition(".")
+    is_phase = folder.lower() in ("", OWN_FOLDER) and ending.lower() == "md" and stem.upper() in PHASES
+    return f"{stem.upper()}.md" if is_phase else None
+
+
+_HEAD = ("attempt", "outcome", "agent", "began", "seconds", "error")
+
+
+def _facts(record: Record) -> list[tuple[Any, ...]]:
+    task, merge, receipt = record.task, record.merge, record.receipt
+    used = task_shapes.usage(record.attempts)
+    seconds = sum(took for one in record.attempts if (took := _seconds(one)) is not None)
+    facts: list[tuple[Any, ...]] = [
+        ("task", lines.name_of(record.exported)),
+        ("in the queue", task["task_id"]),
+        ("outcome", record.outcome),
+        ("attempts", len(record.attempts)),
+        ("duration", f"{seconds:.1f} s"),
+        ("tokens", f"{used['input_tokens']} in, {used['output_tokens']} out"),
+        ("cost", f"{used['cost_usd']:.4f} USD"),
+        ("completed", task["completed_at"]),
+    ]
+    if merge is not None:
+        landed = f"{merge['landed_sha']} on {merge['target']}" if merge["landed_sha"] else f"no: {merge['state']}"
+        why = [("reason", merge["reason"])] if merge["reason"] and not merge["landed_sha"] else []
+        facts += [("branch", merge["branch"]), ("commit", merge["head_sha"]), ("landed", landed), *why]
+    if receipt is not None:
+        tests = f", {receipt['tests']} tests" if receipt["tests"] is not None else ""
+        said = f"{receipt['status']}{tests}, {receipt['duration_s']:.1f} s"
+        facts += [("verification", said), ("its log", receipt["log"] or "none")]
+    if record.saved is not None:
+        facts.append(("saved work", record.saved))
+    return facts
+
+
+def _attempt(one: AttemptRow) -> tuple[Any, ...]:
+    took = _seconds(one)
+    by = " / ".join(part for part in (one["agent"], one["runner"], one["model"]) if part)
+    error = ": ".join(part for part in (one["error_code"], one["error_message"]) if part)
+    return (
+        one["number"],
+        one["outcome"] or "",
+        by,
+        one["claimed_at"],
+        f"{took:.1f}" if took is not None else "",
+        error,
+    )
+
+
+def _seconds(one: AttemptRow) -> float | None:
+    if one["started_at"] is None or one["ended_at"] is None:
+        return None
+    return (parse(one["ended_at"]) - parse(one["started_at"])).total_seconds()
+
+
+def _table(rows: Sequence[Sequence[Any]]) -> str:
+    head, *rest = ([_line(str(cell)).replace("|", "\\|") for cell in row] for row in rows)
+    return "\n".join(f"| {' | '.join(row)} |" for row in [head, ["---"] * len(head), *rest])
+
+
+def _line(text: str) -> str:
+    return " ".join(redact(text).split())[:500]
+
+
+def _fenced(text: str) -> str:
+    text = redact(text)
+    cut = text if len(text) <= MOST_RESULT else f"{text[:MOST_RESULT]}\n…"
+    fence = "`" * max(3, 1 + max((len(run) for run in re.findall(r"`+", cut)), default=0))
+    return f"{fence}\n{cut.rstrip()}\n{fence}"
