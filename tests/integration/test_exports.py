@@ -211,3 +211,69 @@ def test_a_folder_that_cannot_be_written_stops_no_task_and_is_shown(house: Coord
     state(house).unlink()
     eventually(lambda: is_whole(house) and names(house, task) == FOUR)
     eventually(lambda: not shown())
+
+
+def evidence(house: Coordinated, name: str) -> Path:
+    return state(house) / "evidence" / name
+
+
+@pytest.mark.req("SUP-AC6", "SUP-FR4")
+def test_the_evidence_of_a_task_says_how_it_went_and_what_it_made(house: Coordinated) -> None:
+    makes = "mkdir -p .corral-evidence; echo the plan > plan.md; echo better > .corral-evidence/PLAN.md; echo x > a.txt"
+    body = {"title": "Make `a` | b", "command": f"{makes}; echo done > .corral-evidence/Verify.md; ln -s a.txt SPEC.md"}
+    task = house.ask("POST", "/tasks", {**body, "metadata": {"roadmap_id": "W0.M1/../x"}})["task_id"]
+    house.run("wait", task)
+    assert house.json("task", "detail", task)["outcome"] == "landed"
+    eventually(lambda: list((state(house) / "evidence").glob("*/summary.md")))
+    [folder] = (state(house) / "evidence").iterdir()
+    assert folder.name.startswith("W0.M1_.._x-")
+    found = json.loads((folder / "lifecycle.json").read_text())
+    assert [line["event"] for line in found["events"]] == FOUR and found["task_id"] == "W0.M1/../x"
+    assert found["events"] == lifecycle(house, task) and found["outcome"] == "landed"
+    assert (folder / "PLAN.md").read_text() == "better\n" and (folder / "VERIFY.md").read_text() == "done\n"
+    text = (folder / "summary.md").read_text()
+    assert text.startswith("# Make `a` | b\n") and "| outcome | landed |" in text
+    assert "| verification | passed" in text and ".corral/logs/merges/" in text
+    assert "a.txt" in text and "insertion" in text
+    landed = house.json("task", "detail", task)["merge"]["landed_sha"]
+    assert f"| landed | {landed} on main |" in text
+    assert "[verification.log](verification.log)" in text
+    names = {"lifecycle.json", "summary.md", "verification.log", "PLAN.md", "VERIFY.md"}
+    assert {file.name for file in folder.iterdir()} == names, "a symbolic link is no evidence"
+
+
+@pytest.mark.req("SUP-AC6")
+def test_evidence_is_written_again_after_a_retry_and_where_it_was_deleted(house: Coordinated, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    task = house.submit("fails first", f"[ -e {gate} ] || {{ echo why > REVIEW.md; exit 3; }}; echo x > a.txt")
+    house.run("wait", task, check=False)
+    file = evidence(house, task) / "summary.md"
+    eventually(lambda: file.exists() and "| saved work |" in file.read_text())
+    assert "command_failed" in file.read_text() and (file.parent / "REVIEW.md").read_text() == "why\n"
+    gate.touch()
+    house.run("task", "retry", task)
+    house.run("wait", task)
+    eventually(lambda: "| outcome | landed |" in file.read_text())
+    assert not (file.parent / "REVIEW.md").exists()
+    assert json.loads((file.parent / "lifecycle.json").read_text())["events"][-1]["event"] == "completed"
+    before = {one.name: one.read_bytes() for one in file.parent.iterdir()}
+    house.run("daemon", "stop")
+    shutil.rmtree(file.parent)
+    house.run("daemon", "start")
+    eventually(lambda: file.exists())
+    assert {one.name: one.read_bytes() for one in file.parent.iterdir()} == before
+
+
+@pytest.mark.req("SUP-NFR1")
+def test_a_kill_while_evidence_is_written_leaves_it_to_the_next_daemon(house: Coordinated) -> None:
+    house.run("daemon", "start", CORRAL_CRASH_AT="exports.evidence_file_written")
+    task = house.submit("says hello", "echo hello > hello.txt")
+    eventually(lambda: house.daemon_pid() is None)
+    house.run("wait", task)
+    folder = evidence(house, task)
+    eventually(
+        lambda: (folder / "summary.md").exists() and "| outcome | landed |" in (folder / "summary.md").read_text()
+    )
+    events = json.loads((folder / "lifecycle.json").read_text())["events"]
+    assert [line["event"] for line in events][-4:] == FOUR
+    assert not list(folder.glob(".*"))

@@ -29,4 +29,16 @@ MUTATIONS = (
         ("a deleted file stays away", "if places != tuple(known):", "if False:",
          f"{EXPORTS}::test_a_deleted_or_torn_file_is_made_whole_again", "SUP-NFR4"),
     ),
+    *rows(
+        "daemon/corral/server/upkeep/evidence.py",
+        ("evidence that was deleted stays away", "self._due = dict.fromkeys(missing)", "self._due = {}",
+         f"{EXPORTS}::test_evidence_is_written_again_after_a_retry_and_where_it_was_deleted", "SUP-AC6"),
+        ("evidence has nothing that the agent wrote", "            found[name] = content if", "            _ = content if",
+         f"{EXPORTS}::test_the_evidence_of_a_task_says_how_it_went_and_what_it_made", "SUP-AC6 SUP-FR4"),
+    ),
+    *rows(
+        "daemon/corral/work/evidence/bundle.py",
+        ("a task's folder has any name", "return safe if safe == name else", "return name if True else",
+         "unit/work/evidence/test_bundle.py::test_a_folder_never_leaves_its_place", "SUP-AC6"),
+    ),
 )  # fmt: skip

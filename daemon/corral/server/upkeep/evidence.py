@@ -1,4 +1,4 @@
-"""The evidence of each task that is over, in a folder of its own: written when it has ended and what it made has landed or come back.
+"""The evidence of each task that is over, in its own folder, written once its merge is over too.
 
 A folder is written whole, and again when the task is retried, so it does no harm to write it twice: the reader's place is stored
 once everything up to it is written.
@@ -101,7 +101,7 @@ class Evidence:
         return bool(self._due) or len(page) == PAGE
 
     def _begin(self, folder: Path) -> None:
-        """What has ended and has no folder is due, and what has ended since the last time."""
+        """A task that is over and has no folder is due, and so is one that has ended since the last time."""
 
         def look(conn: Connection) -> tuple[int, int | None, list[str]]:
             newest, stored = events.newest(conn), events.position(conn, _READER)
@@ -153,7 +153,7 @@ class Evidence:
             return None
 
     def _produced(self, record: Record) -> dict[str, bytes]:
-        """What the agent wrote of its phases, by name; a file in the folder for it comes before one at the top."""
+        """The files that the agent wrote of its phases, by name; one in the folder for them counts before one at the top."""
         try:
             head, base = self._commit(record), record.base_sha
             if head is None or head == base:

@@ -1,4 +1,4 @@
-"""The evidence of a task that is over: its events, and a summary for people; from rows alone, the same rows giving the same text."""
+"""The evidence of a task that is over: its events, and a summary for people. The same rows give the same text."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from corral.store.rows.tasks import AttemptRow, ExportedTask, TaskRow
 from corral.work.evidence import lines
 
 PHASES = ("STRATEGIZE", "SPEC", "PLAN", "THINK", "IMPLEMENT", "VERIFY", "REVIEW", "MONITOR")
-"""What an agent may write of its phases: a Markdown file each."""
+"""The phases of an agent's work; it may write a Markdown file of each."""
 OWN_FOLDER = ".corral-evidence"
 """The folder of a branch where these files are looked for first; then at its top."""
 LIFECYCLE, SUMMARY, LOG = "lifecycle.json", "summary.md", "verification.log"
@@ -51,7 +51,7 @@ class Record:
 
     @property
     def exported(self) -> ExportedTask:
-        """What each line says of the task."""
+        """The columns of the task that each line is made of."""
         row = self.task
         return {
             "task_id": row["task_id"],
