@@ -50,7 +50,7 @@ def named(conn: Connection, task_ids: Sequence[str]) -> dict[str, ExportedTask]:
     return {row["task_id"]: row for row in fetch_all(conn, query, ExportedTask)}
 
 
-def ended(conn: Connection) -> list[ExportedTask]:
-    """The tasks that a runner executed and that are over, the oldest first."""
-    query = _TASKS.where(_IS_EXECUTED, tasks.c.status.in_(TERMINAL_TASKS)).order_by(tasks.c.seq)
-    return fetch_all(conn, query, ExportedTask)
+def ended(conn: Connection, limit: int = 10_000) -> list[ExportedTask]:
+    """The tasks that a runner executed and that are over, the oldest first; at most so many, the newest."""
+    query = _TASKS.where(_IS_EXECUTED, tasks.c.status.in_(TERMINAL_TASKS)).order_by(tasks.c.seq.desc())
+    return fetch_all(conn, query.limit(limit), ExportedTask)[::-1]
