@@ -61,4 +61,16 @@ MUTATIONS = (
         ("a damaged database answers on", "        self._check_damage()\n        self._put_back()", "        self._put_back()",
          "unit/store/engine/test_database.py::test_once_damage_is_found_nothing_is_answered_any_more_even_where_it_could_be", "D8"),
     ),
+    *rows(
+        "daemon/corral/runners/messages/paths.py",
+        ("a conversation's tools leave the worktree", "if resolved != self.root and self.root not in resolved.parents:", "if False:",
+         "unit/runners/messages/test_tools.py::test_a_file_tool_never_leaves_the_worktree", ""),
+        ("a conversation's tools write Git's files", 'if any(part.casefold() == ".git" for part in parts):', "if False:",
+         "unit/runners/messages/test_tools.py::test_git_s_own_files_are_not_written", ""),
+    ),
+    *rows(
+        "daemon/corral/runners/anthropic.py",
+        ("a conversation's commands see the key", '_OF_THE_API = ("ANTHROPIC_", "CLAUDE_")', '_OF_THE_API = ("CLAUDE_",)',
+         "integration/test_runner_anthropic.py::test_neither_its_environment_nor_its_commands_have_the_key", ""),
+    ),
 )  # fmt: skip
