@@ -167,6 +167,8 @@ def test_the_examples_can_be_asked_and_are_answered_with_the_fields_that_they_sh
     )
     ask("POST /macros/reservation-cycle")
 
+    for path in ("POST /supervisor/once", "POST /supervisor/start", "GET /supervisor", "POST /supervisor/stop"):
+        ask(path)
     ask("POST /pause")
     ask("POST /resume")
     done = ask("POST /tasks")["task_id"]

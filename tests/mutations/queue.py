@@ -158,4 +158,25 @@ MUTATIONS = (
         ("secrets stand in the log", "return REDACTED if is_secret_name(name) else redact(value)", "return value",
          "unit/observe/test_logs.py::TestSecrets::test_no_secret_is_found_in_the_file", "NFR-SEC-002"),
     ),
+    *rows(
+        "daemon/corral/work/roadmap/planning.py",
+        ("the roadmap's dependencies are not heeded", "and done.issuperset(task.dependencies)]", "]",
+         "unit/work/roadmap/test_planning.py::test_the_next_task_is_pending_unblocked_most_urgent_and_first", "SUP-FR1 SUP-AC1"),
+        ("the roadmap's order alone counts", "key=lambda task: -task.priority", "key=lambda task: 0",
+         "unit/work/roadmap/test_planning.py::test_the_plan_is_that_of_a_simple_model", "SUP-FR1"),
+        ("the plan of a roadmap takes seconds", "    known = list(tasks)", "    known = list(tasks)\n    [0 for _ in range(10**8)]",
+         "unit/work/roadmap/test_planning.py::test_the_next_of_a_thousand_tasks_is_found_within_a_second", "SUP-NFR2"),
+    ),
+    *rows(
+        "daemon/corral/work/roadmap/document.py",
+        ("the quotes of a status are lost", "StatusPlace(start, end, quote or", "StatusPlace(start, end, '' or",
+         "unit/work/roadmap/test_document.py::test_nothing_but_the_statuses_changes", "SUP-AC5"),
+    ),
+    *rows(
+        "daemon/corral/work/roadmap/sync.py",
+        ("the roadmap is not told that its task is done", "        return DONE if merge in (None, MergeState.LANDED) else BLOCKED", "        return IN_PROGRESS",
+         "integration/test_roadmap.py::test_a_roadmap_is_worked_off_in_the_order_of_its_dependencies", "SUP-AC5"),
+        ("a blocked task of the roadmap never runs again", "    return told(row) in (BLOCKED, DONE) and status_of(row) == told(row)", "    return False",
+         "integration/test_roadmap.py::test_a_task_that_failed_is_blocked_and_runs_again_when_it_is_pending_again", "SUP-FR1"),
+    ),
 )  # fmt: skip

@@ -87,12 +87,15 @@ async def _settled(
         InvalidInput: An agent is not there, not valid, or not capable of what is required.
         RunnerUnavailable: Says what is missing.
     """
-    submissions = [_with_folders(item, services.project.root) if item.claims else item for item in submissions]
-    roster = services.roster()
-    check = services.supervisor.check
     if any(item.agent is not None or item.agent_requirements is not None for item in submissions):
-        return await services.work(lambda: agents.settle(submissions, roster, check))  # reads files
-    return agents.settle(submissions, roster, check)
+        return await services.work(lambda: settle(services, submissions))  # reads files
+    return settle(services, submissions)
+
+
+def settle(services: Services, submissions: Sequence[task_shapes.TaskSubmission]) -> list[task_shapes.TaskSubmission]:
+    """The same, in the thread of the caller."""
+    with_folders = [_with_folders(item, services.project.root) if item.claims else item for item in submissions]
+    return agents.settle(with_folders, services.roster(), services.supervisor.check)
 
 
 def _with_folders(item: task_shapes.TaskSubmission, root: Path) -> task_shapes.TaskSubmission:

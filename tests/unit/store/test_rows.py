@@ -21,7 +21,7 @@ from corral.store.engine.prepared import Prepared
 from corral.store.rows import mail, merges, records, sessions, tasks
 from corral.store.sessions import locks as lock_rows
 from corral.store.sessions import mailbox, messages, names
-from corral.store.tasks import attempts, dependencies, lists, shared_state, swarm, work_pause, worktrees
+from corral.store.tasks import attempts, dependencies, lists, roadmap, shared_state, swarm, work_pause, worktrees
 from corral.store.tasks import tasks as task_rows
 
 WHOLE: dict[Table, type] = {
@@ -178,6 +178,7 @@ def _statements(database: Connection, monkeypatch: pytest.MonkeyPatch) -> dict[s
         messages.waited_for: ([1], some, some), messages.receipt: ("x", 1),
         attempts.of_task: ("x",), task_rows.in_status: ("running",), shared_state.of_task: ("x",), swarm.members: (),
         exports.ended: (), exports.named: (some,), exports.news: (some, 0, 1), exports.histories: (some, some, 1),
+        roadmap.with_keys: ("roadmap:",),
     }.items():  # fmt: skip
         call(database, *given)
     list(task_rows.ready(database, now))

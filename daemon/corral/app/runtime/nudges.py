@@ -33,7 +33,7 @@ class Nudges:
 
     def now(self, name: str) -> None:
         """Ask a job to look now. Callable from any thread."""
-        for job in (self._jobs.get(name), self._jobs.get("announcements")):
+        for job in (self._jobs.get(name), self._jobs.get("announcements"), self._jobs.get("roadmap")):
             if job is not None:
                 job.nudge()
         self._changes.announce()

@@ -26,6 +26,7 @@ from corral.git.process.command import Git
 from corral.landing.queue import Queue
 from corral.landing.verify.verification_run import RunContext
 from corral.store.engine.database import Database
+from corral.work.roadmap.supervision import RoadmapSupervision
 from corral.work.workers.supervisor import Supervisor
 from corral.work.worktrees.worktrees import Worktrees
 
@@ -72,6 +73,8 @@ class Services:
     store: StoreAccess = field(init=False)
     nudges: Nudges = field(init=False)
     waiters: Waiters = field(init=False)
+    roadmap: RoadmapSupervision = field(init=False)
+    """Set by the assembly: it settles its tasks with these services."""
 
     def __post_init__(self) -> None:
         self.store = StoreAccess(self.db, self.changes)

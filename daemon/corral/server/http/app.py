@@ -32,12 +32,22 @@ from corral.server.http.routes.sessions import (
     sessions,
     teams,
 )
-from corral.server.http.routes.work import dead_letters, merges, state, swarm, tasks, verification, wait, worktrees
+from corral.server.http.routes.work import (
+    dead_letters,
+    merges,
+    state,
+    supervisor,
+    swarm,
+    tasks,
+    verification,
+    wait,
+    worktrees,
+)
 from corral.server.http.routing import PREFIX, Route, Routes
 
 _MODULES = (
     daemon, events, teams, agents, sessions, locks, features, handoffs, hooks, messages, contacts, macros, state, tasks,
-    dead_letters, swarm, merges, trust, verification, worktrees, wait, memory,
+    dead_letters, supervisor, swarm, merges, trust, verification, worktrees, wait, memory,
 )  # fmt: skip
 """In the order in which a path is looked for, which is that of the document."""
 

@@ -323,6 +323,18 @@ def _kept_worktrees(_services: Services, conn: Connection) -> Iterator[Need]:
             )
 
 
+def _roadmap_problems(services: Services, _conn: Connection) -> Iterator[Need]:
+    for problem in services.roadmap.problems():
+        line = f" (line {problem.line})" if problem.line is not None and problem.task_id is not None else ""
+        about = f"The roadmap task {problem.task_id}{line}: " if problem.task_id is not None else ""
+        yield Need(
+            "roadmap_problem",
+            one_line(f"{about}{problem.message}"),
+            f"Correct {services.roadmap.path}; Corral then continues automatically. All of them: corral supervisor status",
+            ids={"roadmap_id": problem.task_id} if problem.task_id is not None else {},
+        )
+
+
 SOURCES: tuple[Source, ...] = (
     _faults,
     _set_aside_databases,
@@ -342,6 +354,7 @@ SOURCES: tuple[Source, ...] = (
     _unguarded_sessions,
     _stalled_sessions,
     _unannounced_changes,
+    _roadmap_problems,
     _failures,
 )
 """The sources of conditions that need a person, the most urgent first."""

@@ -16,6 +16,7 @@ from corral.app.runtime.clock import now
 from corral.app.runtime.services import Services
 from corral.app.runtime.settings import SettingsHolder
 from corral.app.runtime.teams import TeamsHolder
+from corral.app.tasks import settle
 from corral.config.model import Settings
 from corral.config.paths import Project
 from corral.config.teams import teams_file
@@ -45,6 +46,7 @@ from corral.server.upkeep.reload import Reloader
 from corral.server.upkeep.retention import Retention
 from corral.server.upkeep.timers import SessionKeeper
 from corral.store.sessions import sessions as session_rows
+from corral.work.roadmap.supervision import RoadmapSupervision
 from corral.work.workers.supervisor import Supervisor
 from corral.work.worktrees import residue
 from corral.work.worktrees.allocation import WorktreeContext, environment, make_usable
@@ -99,8 +101,8 @@ def assemble(project: Project, pool: ThreadPoolExecutor) -> Assembly:
     changes = Changes()
 
     def nudge(name: str) -> None:
-        for job in (jobs.get(name), jobs.get("stale_locks"), jobs.get("announcements")):
-            if job is not None:
+        for one in (name, "stale_locks", "announcements", "roadmap"):
+            if (job := jobs.get(one)) is not None:
                 job.nudge()
         changes.announce()
 
@@ -177,6 +179,9 @@ def assemble(project: Project, pool: ThreadPoolExecutor) -> Assembly:
         reload=reloader.ask,
         unannounced=at_start(project, db.read(session_rows.watched), now()),
     )
+    services.roadmap = RoadmapSupervision(
+        db, project, settings, partial(settle, services), lambda: services.nudge("supervisor")
+    )
     damage.watch(services)
 
     def heed(_new: Settings) -> None:
@@ -208,6 +213,7 @@ def assemble(project: Project, pool: ThreadPoolExecutor) -> Assembly:
     )
     jobs["unannounced"] = Job("unannounced", UnannouncedChanges(services).step, pause_s=0.2, faults=faults)
     jobs["sessions"] = Job("sessions", SessionKeeper(services).step, pause_s=0.2, faults=faults)
+    jobs["roadmap"] = Job("roadmap", services.roadmap.step, pause_s=0.2, faults=faults)
     jobs["event_log"] = Job("event_log", event_log.step, pause_s=PAUSE_S, faults=faults)
     files = Exports(db, project, git, lambda: project.state_dir(settings().supervisor.state_dir), faults)
     jobs["exports"] = Job("exports", files.step, pause_s=EXPORTS_PAUSE_S, faults=faults)

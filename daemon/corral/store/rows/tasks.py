@@ -193,6 +193,31 @@ class TaskStanding(_TaskOutcome):
     merge_id: str | None
 
 
+class OwnRoadmapTask(TypedDict):
+    """The columns of the table of tasks that tell how the queue task of a roadmap task stands, and what it does."""
+
+    task_id: str
+    status: str
+    fencing_token: int
+    error_code: str | None
+    idempotency_key: str | None
+    metadata: dict[str, Any] | None
+    priority: int
+    task_type: str
+    title: str
+    description: str | None
+    command: str | None
+    prompt: str | None
+    agent: str | None
+    input_data: dict[str, Any] | None
+
+
+class RoadmapTaskRow(OwnRoadmapTask):
+    """The same with the state of its merge request that counts, None without one."""
+
+    merge_state: str | None
+
+
 class BatchTask(_TaskOutcome):
     """A task in a batch summary, with its decisive merge request."""
 

@@ -32,7 +32,7 @@ _PREFIX = re.compile(r"[0-9a-f][0-9a-f-]{3,35}")
 _NUMBER = re.compile(r"#?([1-9][0-9]{0,8})")
 _NOT_STARTED = (TaskStatus.WAITING, TaskStatus.PENDING, TaskStatus.INTERRUPTED)
 _RETRYABLE = (TaskStatus.FAILED, TaskStatus.DEAD, TaskStatus.CANCELLED)
-_THE_WORK = ("task_type", "title", "description", "command", "prompt", "agent", "input_data")
+THE_WORK = ("task_type", "title", "description", "command", "prompt", "agent", "input_data")
 """The fields that are equal in two submissions of one task, from any client."""
 
 
@@ -119,7 +119,7 @@ def _members(item: TaskSubmission, task_id: str, parents: list[str]) -> list[Tas
 def _submitted(conn: Connection, item: TaskSubmission) -> TaskRow | None:
     """The task that a submission has made before."""
     row = tasks.by_idempotency_key(conn, item.idempotency_key) if item.idempotency_key else None
-    if row is not None and picked(row, _THE_WORK) != {name: getattr(item, name) for name in _THE_WORK}:
+    if row is not None and picked(row, THE_WORK) != {name: getattr(item, name) for name in THE_WORK}:
         raise IdempotencyKeyConflict(
             f"The key {item.idempotency_key!r} was used for another task.", details={"task_id": row["task_id"]}
         )

@@ -1,0 +1,141 @@
+"""The roadmap against the queue: from both as they are, what to write into the file, and what to do in the queue.
+
+The file says what a person wants, the queue task what became of it. ``metadata.roadmap_status`` of the queue task remembers
+which of its states the file has been told: a status in the file that differs from it is a person's word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from corral.models.payload import picked
+from corral.models.states import OPEN_MERGES, MergeState, TaskStatus
+from corral.models.tasks import TaskSubmission
+from corral.store.rows.tasks import RoadmapTaskRow
+from corral.store.tasks.dependencies import DEPENDENCY_FAILED
+from corral.work.roadmap.document import BLOCKED, DONE, IN_PROGRESS, PENDING, Roadmap, RoadmapTask
+from corral.work.roadmap.planning import plan_next
+from corral.work.tasks.tasks import THE_WORK
+
+TOLD = "roadmap_status"
+"""The key of the metadata."""
+
+_NOT_BEGUN = (TaskStatus.WAITING, TaskStatus.PENDING)
+_OPEN = (*_NOT_BEGUN, TaskStatus.RUNNING, TaskStatus.INTERRUPTED)
+
+
+@dataclass
+class Changes:
+    """The steps that bring the two together.
+
+    Attributes:
+        write: For a task of the file, the status that it has and the one that it gets.
+        told: For a queue task, the status that the file then has.
+        withdraw: Queue tasks that the file wants no longer, or differently, and why.
+    """
+
+    write: dict[str, tuple[str, str]] = field(default_factory=dict)
+    told: dict[str, str] = field(default_factory=dict)
+    withdraw: dict[str, str] = field(default_factory=dict)
+
+
+def status_of(row: RoadmapTaskRow) -> str | None:
+    """The status that a queue task gives its roadmap task; None: what it had before."""
+    status, merge = row["status"], row["merge_state"]
+    if status == TaskStatus.RUNNING:
+        return IN_PROGRESS
+    if status == TaskStatus.COMPLETED:
+        if merge in OPEN_MERGES:
+            return IN_PROGRESS
+        return DONE if merge in (None, MergeState.LANDED) else BLOCKED
+    if status == TaskStatus.FAILED and row["error_code"] == DEPENDENCY_FAILED:
+        return None  # it is the dependency that is blocked, and this one lives again with it
+    return None if status in _OPEN else BLOCKED
+
+
+def told(row: RoadmapTaskRow) -> str:
+    """The status of its roadmap task when the queue last had a say in it."""
+    return str((row["metadata"] or {}).get(TOLD, PENDING))
+
+
+def is_open(row: RoadmapTaskRow) -> bool:
+    """Whether a queue task is not over: it waits, runs, or waits to land."""
+    return row["status"] in _OPEN or (row["status"] == TaskStatus.COMPLETED and row["merge_state"] in OPEN_MERGES)
+
+
+def is_untold(row: RoadmapTaskRow) -> bool:
+    """Whether the file does not know yet how a queue task stands."""
+    return (status_of(row) or told(row)) != told(row)
+
+
+def can_run_again(row: RoadmapTaskRow) -> bool:
+    """Whether ``pending`` in the file is a person's word that it is to run again: the file had been told that it is over."""
+    return told(row) in (BLOCKED, DONE) and status_of(row) == told(row)
+
+
+def is_not_begun(row: RoadmapTaskRow) -> bool:
+    """Whether a queue task has never been started."""
+    return row["status"] in _NOT_BEGUN and row["fencing_token"] == 0
+
+
+def is_same_work(row: RoadmapTaskRow, submission: TaskSubmission) -> bool:
+    """Whether a queue task does what the file says now."""
+    return picked(row, THE_WORK) == {name: getattr(submission, name) for name in THE_WORK}
+
+
+def compare(
+    roadmap: Roadmap, rows: Mapping[str, RoadmapTaskRow], wanted: Mapping[str, TaskSubmission], *, picking: bool
+) -> Changes:
+    """Compare the file with the queue.
+
+    Args:
+        rows: The queue task of each roadmap task that has one.
+        wanted: As what each of these would be submitted now; one that could not be is missing.
+        picking: Whether the roadmap is worked on; if not, nothing in the queue is changed.
+    """
+    changes = Changes()
+    tasks = {task.task_id: task for task in roadmap.tasks}
+    for task_id, row in rows.items():
+        task = tasks.get(task_id)
+        if task is not None and (task_id in roadmap.broken or task.status is None):
+            continue
+        if task is None:
+            if picking and is_not_begun(row):
+                changes.withdraw[row["task_id"]] = "It is not in the roadmap any more."
+            elif is_untold(row):
+                changes.told[row["task_id"]] = status_of(row) or PENDING
+            continue
+        _compare_one(changes, task, row, wanted.get(task_id), picking)
+    return changes
+
+
+def _compare_one(
+    changes: Changes, task: RoadmapTask, row: RoadmapTaskRow, wanted: TaskSubmission | None, picking: bool
+) -> None:
+    status, said = status_of(row), str(task.status)
+    if status is not None and status != told(row):
+        changes.told[row["task_id"]] = status
+        if said not in (status, DONE):  # a person's `done` is not taken back
+            changes.write[task.task_id] = (said, status)
+    elif picking and is_not_begun(row) and said != told(row):
+        changes.withdraw[row["task_id"]] = f"The roadmap says that it is {said}."
+    elif picking and is_not_begun(row) and said == PENDING and wanted is not None and not is_same_work(row, wanted):
+        changes.withdraw[row["task_id"]] = "It was changed in the roadmap."
+
+
+def candidates(roadmap: Roadmap, rows: Mapping[str, RoadmapTaskRow]) -> list[RoadmapTask]:
+    """The tasks to submit, or to run again, next first."""
+    known = {task_id: row for task_id, row in rows.items() if not can_run_again(row)}
+    return [task for task in plan_next(roadmap.sound) if task.task_id not in known]
+
+
+def room(rows: Mapping[str, RoadmapTaskRow], max_agents: int) -> int:
+    """How many tasks more may be open: only twice as many as there are workers, so that the order of the file counts."""
+    return 2 * max_agents - sum(is_open(row) for row in rows.values())
+
+
+def parents(task: RoadmapTask, rows: Mapping[str, RoadmapTaskRow]) -> list[str]:
+    """The queue tasks that a task has waited for; one that a person has called done does not count."""
+    known = [rows[wanted] for wanted in task.dependencies if wanted in rows]
+    return [row["task_id"] for row in known if status_of(row) == DONE]

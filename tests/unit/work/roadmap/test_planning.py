@@ -1,0 +1,72 @@
+"""The order of the roadmap: pending tasks whose dependencies are done, by priority and then as the file has them."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from corral.work.roadmap.checks import read_roadmap
+from corral.work.roadmap.document import STATUSES, RoadmapTask
+from corral.work.roadmap.planning import plan_next
+
+
+def task(name: str, status: str = "pending", priority: int = 5, *dependencies: str) -> RoadmapTask:
+    return RoadmapTask(name, name, status, priority, dependencies, {}, 1, None)
+
+
+@pytest.mark.req("SUP-FR1", "SUP-AC1")
+def test_the_next_task_is_pending_unblocked_most_urgent_and_first() -> None:
+    tasks = [
+        task("low", "pending", 2), task("b"), task("a"), task("open", "pending", 10, "run"), task("run", "in_progress"),
+        task("ready", "pending", 8, "over"), task("over", "done", 10), task("stuck", "blocked", 10),
+        task("late", "pending", 10, "over", "b"), task("lost", "pending", 10, "nowhere"),
+    ]  # fmt: skip
+    assert [one.task_id for one in plan_next(tasks)] == ["ready", "b", "a", "low"]
+    assert [one.task_id for one in plan_next(tasks, 2)] == ["ready", "b"]
+    assert plan_next(tasks, 0) == []
+
+
+@st.composite
+def graphs(draw: st.DrawFn) -> list[RoadmapTask]:
+    names = draw(st.lists(st.sampled_from("abcdefghij"), unique=True))
+    return [
+        task(
+            name,
+            draw(st.sampled_from(STATUSES)),
+            draw(st.integers(0, 10)),
+            *draw(st.lists(st.sampled_from([*names, "nowhere"]), unique=True, max_size=3)),
+        )
+        for name in names
+    ]
+
+
+@pytest.mark.req("SUP-FR1")
+@given(graphs(), st.none() | st.integers(0, 12))
+def test_the_plan_is_that_of_a_simple_model(tasks: list[RoadmapTask], limit: int | None) -> None:
+    by_name = {one.task_id: one for one in tasks}
+    left, expected = list(tasks), []
+    while left:
+        best = left[0]
+        for one in left:
+            if one.priority > best.priority:
+                best = one
+        left.remove(best)
+        parents = [by_name.get(name) for name in best.dependencies]
+        if best.status == "pending" and not any(one is None or one.status != "done" for one in parents):
+            expected.append(best)
+    assert plan_next(tasks, limit) == (expected if limit is None else expected[:limit])
+
+
+@pytest.mark.req("SUP-NFR2")
+def test_the_next_of_a_thousand_tasks_is_found_within_a_second() -> None:
+    text = "tasks:\n" + "".join(
+        f"- id: T{number}\n  title: Task {number}\n  description: What it is about, in some words.\n"
+        f"  dependencies: [{f'T{number - 1}' if number % 7 else ''}]\n  exit_criteria: [one, two, three]\n"
+        for number in range(1000)
+    )
+    began = time.process_time()
+    found = plan_next(read_roadmap(text.encode()).sound, 5)
+    assert time.process_time() - began < 1 and [one.task_id for one in found] == ["T0", "T7", "T14", "T21", "T28"]
