@@ -351,7 +351,7 @@ def test_a_heartbeat_never_waits_behind_git_or_a_setup(coordinate: Callable[...,
             house.submit(f"t{number}", "true")
         made = [pool.submit(house.ask, "POST", "/worktrees", {"name": f"w{n}"}) for n in range(4)]
         try:
-            eventually(lambda: len(list(tmp_path.glob("began-*"))) == 12)
+            eventually(lambda: len(list(tmp_path.glob("began-*"))) == 14)
             took = beats(house, 1, 20)
             house.edit("s1", "src/a.py")
             assert (

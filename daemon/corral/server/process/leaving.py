@@ -25,6 +25,9 @@ PATIENCE_S = 5.0
 _PUT_BACK = frozenset({"corral.db", "corral.db-wal", "corral.db-shm", "corral.db.next", "run", "logs"})
 """All that a daemon puts back in ``.corral/`` after somebody removed it."""
 
+_EXPORTS = frozenset({"analytics", "evidence", "supervisor_leases.jsonl"})
+"""The same in the folder of the supervisor's files, which may also hold a person's roadmap."""
+
 _LOCKS = frozenset({"corral.lock", "corral.worktrees"})
 """The same in the git directory."""
 
@@ -72,7 +75,13 @@ def _take_back(project: Project) -> None:
     """Remove what was put back while somebody was deleting the repository; folders only if they hold nothing else."""
     if (project.common_dir / "HEAD").exists():
         return
-    for folder, ours in ((project.common_dir, _LOCKS), (project.home, _PUT_BACK), (project.root, frozenset[str]())):
+    places = (
+        (project.common_dir, _LOCKS),
+        (project.home / "state", _EXPORTS),
+        (project.home, _PUT_BACK),
+        (project.root, frozenset[str]()),
+    )
+    for folder, ours in places:
         with suppress(OSError):  # it is gone
             if {entry.name for entry in folder.iterdir()} <= ours:
                 shutil.rmtree(folder, ignore_errors=True)
