@@ -7,15 +7,16 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from corral.config.model import Settings
+from corral.models.instants import iso
 from corral.runners.command import CommandRunner
-from corral.runners.protocol import Assignment, Observation, Running, Usage
+from corral.runners.protocol import Assignment, Finished, Observation, Running, Usage
 from corral.store import events
 from corral.work.tasks import delays
 from tests.coordinated import Coordinated, eventually
@@ -33,6 +34,10 @@ class Talking:
 
     def observe(self, now: datetime) -> Observation:
         seen = self._running.observe(now)
+        if seen.finished and (self._file.parent / "limited").exists():
+            until = iso(datetime.now(timezone.utc) + timedelta(hours=3))
+            refused = Finished(False, 1, "api_error", "Come back later.", True, {"retry_at": until})
+            seen = replace(seen, finished=refused)
         told = self._file.read_text().split() if self._file.exists() else ["0", "0"]
         return replace(seen, usage=Usage(input_tokens=int(told[0]), turns=int(told[1]), cost_usd=0.01 * int(told[0])))
 
@@ -118,6 +123,25 @@ def test_past_a_budget_workers_of_models_are_stopped_and_their_task_is_not_charg
     (house.project.root / "again").touch()
     house.settings = Settings()
     house.until_status(task, "completed")
+
+
+@pytest.mark.req("FR-SWARM-004", "FR-SWARM-008")
+def test_a_usage_limit_of_the_model_parks_its_tasks_until_it_is_over(swarm: Callable[..., House]) -> None:
+    house = swarm(tasks={"retry_initial_s": 0.1, "retry_max_s": 0.2, "max_retries": 2})
+    refused = prompt(house, "test -e ../../../open || touch limited")
+    house.until(lambda: house.detail(refused)["error_code"] == "api_error")
+    other, command = prompt(house, "true"), house.submit("true")
+    house.until_status(command, "completed")
+    assert (house.status(refused), house.status(other)) == ("pending", "pending")
+    assert "The model's usage limit is reached: Come back later. Its tasks start again at" in (
+        delay(house, other) or ""
+    )
+    assert len(house.detail(refused)["attempt_history"]) == 1, "nobody asks before"
+    (house.project.root / "open").touch()
+    house.skipped = timedelta(hours=3, seconds=1)
+    for task in (refused, other):
+        house.until_status(task, "completed")
+    assert "limit.cleared" in kinds(house)
 
 
 EATER = """

@@ -6,10 +6,13 @@ tasks are not charged for it, and run again when the use is below again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
 
 from corral.config.model import Limits
+from corral.models.instants import iso, parse
 from corral.models.states import RunnerName
 
 BEGIN = 0.8
@@ -20,6 +23,9 @@ MODEL_RUNNERS = (RunnerName.CLAUDE, "anthropic")
 
 
 MEMORY = "limits.memory_mb"
+TOO_MANY_REQUESTS = 429
+LONGEST_PARK = timedelta(days=7)
+"""However far away a model says that its limit ends."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +77,53 @@ class Throttle:
         return self.limit == MEMORY or runner is None or runner in MODEL_RUNNERS
 
 
+@dataclass(frozen=True)
+class Parked:
+    """A model refused its workers until a time; none is started before. Shown like a limit that is used up.
+
+    Attributes:
+        until: When it may be asked again.
+        cause: Its answer, for a person.
+    """
+
+    until: datetime
+    cause: str
+    limit: str = "model usage limit"
+    used: float = 1
+    allowed: float = 1
+
+    @property
+    def reason(self) -> str:
+        """One line for a person."""
+        return f"The model's usage limit is reached: {self.cause} Its tasks start again at {iso(self.until)}."
+
+    def holds(self, runner: str | None) -> bool:
+        """Whether it keeps a task of this runner from starting; None: the runner is not known yet."""
+        return runner is None or runner in MODEL_RUNNERS
+
+
+Hold = Throttle | Parked
+"""A reason for which tasks do not start."""
+
+
+def parked(result: Mapping[str, Any], message: str | None, now: datetime, wait_s: float) -> Parked | None:
+    """What a worker's end says of the model's usage limit; None where it was not that.
+
+    Args:
+        result: Of the worker: ``retry_at`` (ISO 8601), or ``api_error_status`` 429 without a time.
+        message: The worker's error.
+        wait_s: How long to wait where no time is known, seconds.
+    """
+    told = result.get("retry_at")
+    if told is None and result.get("api_error_status") != TOO_MANY_REQUESTS:
+        return None
+    try:
+        until = parse(str(told)) if told else now + timedelta(seconds=wait_s)
+    except ValueError:
+        until = now + timedelta(seconds=wait_s)
+    return Parked(min(until, now + LONGEST_PARK), message or "It gave no reason.")
+
+
 def throttles(use: Use, limits: Limits) -> list[Throttle]:
     """The limits that are used to 80 % or more, in the order of the settings."""
     found = []
@@ -82,6 +135,6 @@ def throttles(use: Use, limits: Limits) -> list[Throttle]:
     return found
 
 
-def holding(found: Sequence[Throttle], runner: str | None) -> Throttle | None:
+def holding(found: Sequence[Hold], runner: str | None) -> Hold | None:
     """The first limit that keeps a task of this runner from starting."""
     return next((throttle for throttle in found if throttle.holds(runner)), None)

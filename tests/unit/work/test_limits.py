@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timezone
+
 import pytest
 
 from corral.config.model import Limits
-from corral.work.limits import Use, holding, throttles
+from corral.work.limits import Use, holding, parked, throttles
 
 
 @pytest.mark.req("FR-SWARM-008", "FR-CONFIG-006")
@@ -25,6 +27,28 @@ def test_from_four_fifths_on_a_limit_holds_and_above_it_is_passed(
 
 def test_a_limit_that_is_not_set_holds_nobody() -> None:
     assert throttles(Use(1e9, 1e9, 1e9, 1e9), Limits(memory_mb=None)) == []
+
+
+@pytest.mark.req("FR-SWARM-004")
+@pytest.mark.parametrize(
+    ("result", "seconds"),
+    [
+        ({"retry_at": "2026-03-01T13:00:00.000Z"}, 3600),
+        ({"retry_at": "2099-01-01T00:00:00.000Z"}, 7 * 86_400),
+        ({"retry_at": "soon"}, 300),
+        ({"api_error_status": 429}, 300),
+        ({"api_error_status": 529}, None),
+        ({}, None),
+    ],
+)
+def test_a_model_that_refuses_for_a_time_is_asked_again_then_and_not_for_ever(
+    result: dict[str, object], seconds: float | None
+) -> None:
+    now = datetime(2026, 3, 1, 12, tzinfo=timezone.utc)
+    found = parked(result, "Too much.", now, 300)
+    assert (None if found is None else (found.until - now).total_seconds()) == seconds
+    if found is not None:
+        assert found.holds("claude") and not found.holds("command") and "Too much." in found.reason
 
 
 @pytest.mark.req("FR-SWARM-008")

@@ -30,6 +30,7 @@ from corral.store.rows import required
 from corral.store.rows.merges import MergeRow
 from corral.store.sessions import sessions
 from corral.store.tasks import outcomes, tasks, work_pause, worktrees
+from corral.work.limits import Throttle
 
 if TYPE_CHECKING:
     from corral.app.runtime.services import Services
@@ -109,7 +110,9 @@ def _paused_claiming(services: Services, _conn: Connection) -> Iterator[Need]:
 
 def _limits_passed(services: Services, _conn: Connection) -> Iterator[Need]:
     for throttle in services.supervisor.throttles:
-        remedy = f"Wait until it is below; or raise `{throttle.limit}` in .corral/config.yaml."
+        remedy = "Wait until then; or raise the limit with the model's provider."
+        if isinstance(throttle, Throttle):
+            remedy = f"Wait until it is below; or raise `{throttle.limit}` in .corral/config.yaml."
         yield Need("limit_reached", throttle.reason, remedy)
 
 

@@ -18,7 +18,7 @@ from corral.models.visible import one_line
 from corral.store.rows.tasks import TaskRow
 from corral.store.tasks import dependencies, tasks, work_pause
 from corral.work import limits
-from corral.work.limits import Throttle
+from corral.work.limits import Hold
 from corral.work.tasks.dependencies import Outlook, outlook
 from corral.work.tasks.trust import TrustGate
 from corral.work.workers.claim_pause import Pause
@@ -38,7 +38,7 @@ def reason(
     now: datetime,
     gate: TrustGate | None = None,
     *,
-    throttles: Sequence[Throttle] = (),
+    throttles: Sequence[Hold] = (),
     busy: str | None = None,
     fold: bool = False,
 ) -> str | None:

@@ -13,12 +13,13 @@ from corral.config.model import Tasks as TaskRules
 from corral.models.events import EventKind
 from corral.models.identifiers import new_id
 from corral.models.instants import after, iso
+from corral.runners.protocol import Finished
 from corral.store import events
 from corral.store.protocol import Store
 from corral.store.rows.tasks import ReadyTask, TaskRow
 from corral.store.tasks import tasks, work_pause
 from corral.work import limits
-from corral.work.limits import Throttle, Use
+from corral.work.limits import Hold, Parked, Throttle, Use
 from corral.work.tasks import scheduling
 from corral.work.tasks.trust import TrustGate
 from corral.work.workers.claim_pause import ClaimPause
@@ -45,7 +46,8 @@ class Claiming:
         self.pause = ClaimPause()
         self.meter = Meter(db)
         self.use = Use()
-        self.throttles: list[Throttle] = []
+        self.throttles: list[Hold] = []
+        self._parked: Parked | None = None
         self._reserved_mb = 0.0
 
     def measure(self, now: datetime) -> list[Throttle]:
@@ -54,14 +56,25 @@ class Claiming:
         self.use = self.meter.use(chosen, now)
         wanted = self.use.memory_mb and self.use.memory_mb + self._reserved_mb
         found = limits.throttles(replace(self.use, memory_mb=wanted), chosen)
+        if self._parked is not None and now >= self._parked.until:
+            self._parked = None
         if all(one.limit != limits.MEMORY for one in found):
             self._reserved_mb = 0.0
-        before, here = {one.limit for one in self.throttles}, {one.limit for one in found}
-        begun = [one for one in found if one.limit not in before]
+        holds: list[Hold] = [*found, *([self._parked] if self._parked is not None else [])]
+        before, here = {one.limit for one in self.throttles}, {one.limit for one in holds}
+        begun = [one for one in holds if one.limit not in before]
         if begun or before - here:
             self._db.write(lambda conn: _record(conn, begun, sorted(before - here), now))
-        self.throttles = found
+        self.throttles = holds
         return [one for one in limits.throttles(self.use, chosen) if one.is_passed]
+
+    def note_end(self, finished: Finished, now: datetime) -> None:
+        """A worker has ended: if the usage limit of its model is reached, no worker of a model starts before that is over."""
+        if not finished.success:
+            wait_s = self._settings().tasks.retry_max_s
+            found = limits.parked(finished.result, finished.error_message, now, wait_s)
+            if found is not None and (self._parked is None or found.until > self._parked.until):
+                self._parked = found
 
     def reserve(self, memory_mb: float) -> None:
         """A worker was stopped for its memory: it starts again only where it has as much, or nobody else runs."""
@@ -137,7 +150,7 @@ class Claiming:
             self._db.write(lambda conn: tasks.bound_backoffs(conn, latest))
 
 
-def _record(conn: Connection, begun: list[Throttle], over: list[str], now: datetime) -> None:
+def _record(conn: Connection, begun: list[Hold], over: list[str], now: datetime) -> None:
     for one in begun:
         reached = EventKind.LIMIT_REACHED({"limit": one.limit, "used": one.used, "allowed": one.allowed})
         events.record(conn, now, reached)

@@ -29,7 +29,7 @@ from corral.store import events
 from corral.store.rows import Columns, required
 from corral.store.rows.tasks import TaskRow
 from corral.store.tasks import tasks
-from corral.work.limits import MEMORY, Throttle, Use
+from corral.work.limits import MEMORY, Hold, Use
 from corral.work.tasks import attempts, combining, followers, leases
 from corral.work.tasks.agents import checked
 from corral.work.tasks.attempts import INTERRUPTED, Ending
@@ -99,7 +99,7 @@ class Supervisor:
         return self._claiming.pause.now
 
     @property
-    def throttles(self) -> list[Throttle]:
+    def throttles(self) -> list[Hold]:
         """The limits of all workers together that keep tasks from starting."""
         return self._claiming.throttles
 
@@ -219,6 +219,7 @@ class Supervisor:
             if seen.finished is not None:
                 attempt.finishing = True
                 self._claiming.meter.forget(attempt.key)
+                self._claiming.note_end(seen.finished, now)
                 if attempt.peak_mb is not None:
                     news.append((attempt, {"memory_mb": attempt.peak_mb}))
                 self._spawn(self._finishing(attempt, seen))
