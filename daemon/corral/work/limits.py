@@ -107,7 +107,7 @@ Hold = Throttle | Parked
 
 
 def parked(result: Mapping[str, Any], message: str | None, now: datetime, wait_s: float) -> Parked | None:
-    """What a worker's end says of the model's usage limit; None where it was not that.
+    """The model's usage limit, as a worker's end tells it; None where it was not that.
 
     Args:
         result: Of the worker: ``retry_at`` (ISO 8601), or ``api_error_status`` 429 without a time.
