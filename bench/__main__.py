@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Callable, Iterator
 
-from bench import claims, commands, hooks, idle, operations, queue, tasks, worktrees
+from bench import claims, commands, hooks, idle, operations, queue, swarm, tasks, worktrees
 from bench.measure import Measure, table
 from bench.world import QUICK, Sizes, World, world
 
@@ -22,6 +22,7 @@ SECTIONS: dict[str, Callable[[World], Iterator[Measure]]] = {
     "worktrees": worktrees.measure,
     "landing": worktrees.measure_landing,
     "batch": worktrees.measure_batch,
+    "swarm": swarm.measure,
 }
 
 

@@ -33,9 +33,20 @@ class Sizes:
     turns: int = 15
     tool_calls: int = 25
     idle_s: float = 10.0
+    tasks_of_swarm: int = 500
 
 
-QUICK = Sizes(files=60, files_of_tasks=4, few_rows=5, many_rows=60, requests=40, turns=2, tool_calls=2, idle_s=0.5)
+QUICK = Sizes(
+    files=60,
+    files_of_tasks=4,
+    few_rows=5,
+    many_rows=60,
+    requests=40,
+    turns=2,
+    tool_calls=2,
+    idle_s=0.5,
+    tasks_of_swarm=5,
+)
 
 
 class World:

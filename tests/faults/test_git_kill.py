@@ -16,7 +16,7 @@ import pytest
 
 from corral.errors import Conflict, CorralError, GitFailed
 from corral.git import refs
-from corral.git.checkouts import worktrees
+from corral.git.checkouts import listing, worktrees
 from corral.git.land import landing
 from corral.git.land.landing import InTheWay, Landed
 from corral.git.process import stale
@@ -38,9 +38,9 @@ def whole_or_nothing(repo: Path, place: Path, usable: bool) -> None:
     assert git(repo, "fsck", "--connectivity-only", "--no-dangling") == ""
     if usable:
         assert git(place, "status", "--porcelain", "--branch") == "## corral/w1"
-        assert [e.locked for e in worktrees.entries(me)[1:]] == [None]
+        assert [e.locked for e in listing.entries(me)[1:]] == [None]
     else:
-        assert not place.exists() and len(worktrees.entries(me)) == 1
+        assert not place.exists() and len(listing.entries(me)) == 1
         assert refs.read(me, "refs/heads/corral/w1") is None
         worktrees.add(me, place, "corral/w1", git(repo, "rev-parse", "main"))
     assert git(repo, "status", "--porcelain") == ""
@@ -87,7 +87,7 @@ def test_a_git_that_is_killed_after_its_first_step_leaves_nothing_either(
 ADD = """
 import sys
 from pathlib import Path
-from corral.git.checkouts import worktrees
+from corral.git.checkouts import listing, worktrees
 from corral.git.process.command import open_repository
 me = open_repository(Path(sys.argv[1]))
 me.run("version")

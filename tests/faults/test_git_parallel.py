@@ -16,7 +16,7 @@ import pytest
 
 from corral.errors import GitFailed
 from corral.git import refs
-from corral.git.checkouts import worktrees
+from corral.git.checkouts import listing, worktrees
 from corral.git.land import candidates, landing
 from corral.git.land.candidates import Candidate
 from corral.git.land.landing import Landed
@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[2]
 ALLOCATE = """
 import sys
 from pathlib import Path
-from corral.git.checkouts import worktrees
+from corral.git.checkouts import listing, worktrees
 from corral.git.process.command import open_repository
 repo, root, first, count, sha = sys.argv[1:]
 for n in range(int(first), int(first) + int(count)):
@@ -56,7 +56,7 @@ def looping(*args: str, cwd: Path) -> Iterator[list[int]]:
 
 
 def all_whole(repo: Path, count: int) -> None:
-    found = worktrees.entries(open_repository(repo / ".git"))[1:]
+    found = listing.entries(open_repository(repo / ".git"))[1:]
     assert len(found) == count and not any(entry.locked is not None or entry.prunable for entry in found)
     for entry in found:
         assert git(entry.path, "status", "--porcelain", "--branch") == f"## {entry.path.name.replace('w', 'corral/w')}"
@@ -105,7 +105,7 @@ def test_allocation_and_removal_at_once(repo: Path, tmp_path: Path) -> None:
 
     with looping("worktree", "prune", cwd=repo), ThreadPoolExecutor(8) as pool:
         list(pool.map(cycle, range(8)))
-    assert len(worktrees.entries(me)) == 1
+    assert len(listing.entries(me)) == 1
 
 
 @pytest.mark.req("G6")

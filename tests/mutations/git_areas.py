@@ -53,7 +53,7 @@ MUTATIONS = (
          f"{WORKTREES}::test_a_shared_core_worktree_is_refused", "G14"),
         ("a worktree that could not be made leaves its branch", "        refs.delete(repo, ref, base_sha)\n        raise", "        raise",
          f"{WORKTREES}::test_a_filter_that_fails_leaves_nothing", "G2"),
-        ("a commit that no branch holds goes with its worktree", "if entry.branch is None and entry.head and", "if False and",
+        ("a commit that no branch holds goes with its worktree", "if head and refs.holder", "if False and refs.holder",
          "integration/git/test_git_worktree_removal.py", "G12"),
     ),
     *rows(

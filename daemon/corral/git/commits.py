@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
 from corral.errors import Conflict
@@ -27,14 +27,19 @@ def create(repo: Git, tree: str, parents: Sequence[str], message: str, identity:
 
 
 def commit_leftovers(
-    checkout: Git, message: str, trailers: Mapping[str, str], identity: Identity, *, exclude: Sequence[str] = ()
+    checkout: Git,
+    message: str,
+    trailers: Mapping[str, str],
+    identity: Callable[[], Identity],
+    *,
+    exclude: Sequence[str] = (),
 ) -> str | None:
     """Commit all changes of a checkout on its HEAD, without hooks and without a signature.
 
     Args:
         checkout: A worktree of ours.
         trailers: Appended to it, e.g. ``Corral-Task``.
-        identity: Author and committer.
+        identity: Gives author and committer; asked only where there is something to commit.
         exclude: Repository-relative paths (files or folders, taken literally) to leave alone.
 
     Returns:
@@ -58,7 +63,7 @@ def commit_leftovers(
     unread = staging.add_all(checkout, found, exclude)
     result = checkout.run(
         "commit", "--quiet", "--no-verify", "--no-gpg-sign", "--cleanup=verbatim", "--no-status", "--file=-",
-        input=message_with(message, trailers).encode("utf-8", "surrogateescape"), env=as_env(identity), timeout_s=300,
+        input=message_with(message, trailers).encode("utf-8", "surrogateescape"), env=as_env(identity()), timeout_s=300,
     )  # fmt: skip
     if result.outcome is Outcome.REFUSED and not unread:
         return None

@@ -219,10 +219,11 @@ def survivors(group: int | None, marks: Marks) -> list[psutil.Process]:
 
 def _belongs(process: psutil.Process, group: int | None, marks: Marks) -> bool:
     with suppress(psutil.Error, OSError):
-        if process.pid == os.getpid() or process.status() == psutil.STATUS_ZOMBIE:
+        if process.pid == os.getpid():
             return False
         its_group = os.getpgid(process.pid)
-        return its_group == group or _carries(_environ(process, its_group), marks)
+        is_one = its_group == group or _carries(_environ(process, its_group), marks)
+        return is_one and process.status() != psutil.STATUS_ZOMBIE
     return False
 
 

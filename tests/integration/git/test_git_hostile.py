@@ -73,12 +73,12 @@ def test_a_whole_life_executes_nothing_that_was_planted(
     (place / "new").write_text("new\n")
     saved = salvage.snapshot(work, "w1", AT, reason="x")
     assert saved and salvage.listing(me)
-    head = commits.commit_leftovers(work, "x", {"Corral-Task": "1"}, ME)
+    head = commits.commit_leftovers(work, "x", {"Corral-Task": "1"}, lambda: ME)
     assert head and status.differences(before, status.look(work)) == ["new", "src/a.py"]
     assert not marker.exists()
 
     (repo / "src/b.py").write_text("tip\n")
-    tip = commits.commit_leftovers(main, "tip", {}, ME)
+    tip = commits.commit_leftovers(main, "tip", {}, lambda: ME)
     assert tip
     built = candidates.build(me, tip, head, "x", ME, AT)
     assert isinstance(built, Candidate)
@@ -123,7 +123,7 @@ def test_refs_and_files_with_hostile_names_are_data(
         assert refs.show_file(me, sha, name)
         (repo / name).write_text("changed")
     assert {c.path for c in status.changes(work)} == {"--output=pwned", "-c", "new\nline", "$(touch pwned)"}
-    assert commits.commit_leftovers(work, "--amend", {}, ME, exclude=["-c", "$(touch pwned)"])
+    assert commits.commit_leftovers(work, "--amend", {}, lambda: ME, exclude=["-c", "$(touch pwned)"])
     assert git(repo, "log", "-1", "--format=%s") == "--amend"
     assert {c.path for c in status.changes(work)} == {"-c", "$(touch pwned)"}
     assert not list(tmp_path.rglob("pwned"))

@@ -83,7 +83,7 @@ def test_leftovers_are_committed_whole_but_for_the_excluded(repo: Path) -> None:
     (repo / "node_modules/x/y").write_text("x")
     (repo / ".env[1]").write_text("secret")
     sha = commits.commit_leftovers(
-        open_checkout(repo), "Left over", {"Corral-Task": "t1"}, ME, exclude=["node_modules", ".env[1]"]
+        open_checkout(repo), "Left over", {"Corral-Task": "t1"}, lambda: ME, exclude=["node_modules", ".env[1]"]
     )
     assert sha == git(repo, "rev-parse", "main")
     assert (
@@ -94,16 +94,18 @@ def test_leftovers_are_committed_whole_but_for_the_excluded(repo: Path) -> None:
         "new/er/ü\n", "src/a.py", "src/b.py",
     ]  # fmt: skip
     assert {c.path for c in status.changes(open_checkout(repo))} == {"node_modules/x/y", ".env[1]"}
-    assert commits.commit_leftovers(open_checkout(repo), "x", {}, ME, exclude=["node_modules", ".env[1]"]) is None
+    assert (
+        commits.commit_leftovers(open_checkout(repo), "x", {}, lambda: ME, exclude=["node_modules", ".env[1]"]) is None
+    )
 
 
 def test_a_repository_inside_is_left_alone(repo: Path) -> None:
     for name in ("empty", "full"):
         git(repo, "init", "-q", name)
     commit(repo / "full", {"f": "1"})
-    assert commits.commit_leftovers(open_checkout(repo), "x", {}, ME) is None
+    assert commits.commit_leftovers(open_checkout(repo), "x", {}, lambda: ME) is None
     (repo / "mine").write_text("x")
-    assert commits.commit_leftovers(open_checkout(repo), "x", {}, ME)
+    assert commits.commit_leftovers(open_checkout(repo), "x", {}, lambda: ME)
     assert git(repo, "ls-tree", "-r", "--name-only", "HEAD").split() == ["README.md", "mine", "src/a.py", "src/b.py"]
 
 
@@ -114,5 +116,5 @@ def test_an_unresolved_conflict_is_not_committed(repo: Path) -> None:
     commit(repo, {"src/a.py": "main\n"})
     git(repo, "merge", "side", check=False)
     with pytest.raises(Conflict) as caught:
-        commits.commit_leftovers(open_checkout(repo), "x", {}, ME)
+        commits.commit_leftovers(open_checkout(repo), "x", {}, lambda: ME)
     assert caught.value.details["paths"] == ["src/a.py"]

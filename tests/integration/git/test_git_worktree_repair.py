@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from corral.errors import WorkAtRisk
-from corral.git.checkouts import salvage, status, worktrees
+from corral.git.checkouts import listing, salvage, status, worktrees
 from corral.git.process.command import Git, open_checkout
 from tests.conftest import commit, git
 from tests.integration.git.places import add, branches, nothing_stays
@@ -34,7 +34,7 @@ def test_an_initialising_worktree_is_finished(me: Git, repo: Path, place: Path) 
     (place / "src/a.py").write_text("half")
     (open_checkout(place).git_dir / "index.lock").touch()
     assert repair(me, place)
-    assert git(place, "status", "--porcelain") == "" and worktrees.entries(me)[1].locked is None
+    assert git(place, "status", "--porcelain") == "" and listing.entries(me)[1].locked is None
 
 
 @pytest.mark.req("G3")
@@ -46,7 +46,7 @@ def test_a_deleted_folder_is_forgotten_and_nothing_else(me: Git, repo: Path, pla
     shutil.rmtree(other)
     assert not repair(me, place)
     assert branches(repo) == ["main", "other"], "an empty branch goes"
-    assert [e.path for e in worktrees.entries(me)[1:]] == [other], "somebody else's entry stays"
+    assert [e.path for e in listing.entries(me)[1:]] == [other], "somebody else's entry stays"
     add(me, repo, place)
     commit(place, {"x": "1"})
     shutil.rmtree(place)
@@ -84,7 +84,7 @@ def test_a_folder_without_its_entry_gets_one_and_no_file_changes(me: Git, repo: 
     assert {(c.path, c.code) for c in status.changes(open_checkout(place))} == {("src/a.py", ".M"), ("new", "??")}
     assert (place / "src/a.py").read_text() == "dirty\n"
     assert [p.name for p in place.parent.iterdir()] == [place.name]
-    assert [e.path for e in worktrees.entries(me)] == [repo, place]
+    assert [e.path for e in listing.entries(me)] == [repo, place]
 
 
 @pytest.mark.req("G4")

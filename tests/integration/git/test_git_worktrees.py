@@ -19,7 +19,7 @@ def test_a_new_worktree_is_whole(me: Git, repo: Path, place: Path) -> None:
     assert git(place, "status", "--porcelain", "--branch") == "## corral/w1"
     assert (place / "src/a.py").read_text() == "a = 1\n"
     assert (repo / ".git/config").read_bytes() == config
-    entry = worktrees.entries(me)[1]
+    entry = listing.entries(me)[1]
     assert (entry.path, entry.branch, entry.locked, entry.head) == (place, "refs/heads/corral/w1", None, head(repo))
     assert listing.checkout_of(me, "refs/heads/corral/w1") == place
     assert listing.checkout_of(me, "refs/heads/main") == repo
@@ -36,7 +36,7 @@ def test_in_a_bare_repository(repo: Path, tmp_path: Path, place: Path) -> None:
     git(tmp_path, "clone", "-q", "--bare", str(repo), "b.git")
     bare = open_repository(tmp_path / "b.git")
     worktrees.add(bare, place, "x", head(repo))
-    assert git(place, "status", "--porcelain") == "" and worktrees.entries(bare)[0].bare
+    assert git(place, "status", "--porcelain") == "" and listing.entries(bare)[0].bare
 
 
 @pytest.mark.parametrize("taken", ["branch", "folder", "file", "branch folder"])

@@ -6,7 +6,9 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
+from threading import Lock
 
 from corral.git.process.command import Git, Result
 
@@ -129,12 +131,20 @@ def list_lock(repo: Git) -> Iterator[None]:
     """Hold the lock on the worktree list: against other threads and processes of Corral, not against the user's git."""
     import portalocker  # importing it takes 5 % of a daemon's start, and few daemons create a worktree
 
-    # portalocker polls; the lock is held for milliseconds, except while a large worktree is removed.
-    with portalocker.Lock(
+    # portalocker polls: of this process one thread at a time. The lock is held for milliseconds, except while a large
+    # worktree is removed.
+    lock = portalocker.Lock(
         repo.common_dir / "corral.worktrees",
         mode="a",
         timeout=_LOCK_WAIT_S,
         check_interval=0.005,
         fail_when_locked=False,
-    ):
+    )
+    with _turn(repo.common_dir), lock:
         yield
+
+
+@lru_cache(maxsize=64)
+def _turn(common_dir: Path) -> Lock:
+    """Held by the thread of this process that has the lock on a list, or waits for it."""
+    return Lock()

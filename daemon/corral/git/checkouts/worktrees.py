@@ -19,7 +19,7 @@ from corral.errors import Conflict, CorralError, GitFailed, NotFound, Unsupporte
 from corral.git import refs
 from corral.git.checkouts import staging, status, submodules
 from corral.git.checkouts.identity import OwnWorktree, prove, real_place
-from corral.git.checkouts.listing import Entry, admin_dirs, entries, folder_of, holding, list_lock
+from corral.git.checkouts.listing import admin_dirs, folder_of, holding, list_lock
 from corral.git.identity import CORRAL
 from corral.git.process import stale
 from corral.git.process.command import OID, Git, Outcome, as_env, discovered_top, open_checkout
@@ -155,11 +155,12 @@ def remove(repo: Git, path: Path, check: Check = lambda: None) -> None:
         GitFailed: Git refused for another reason, e.g. the worktree is locked.
     """
     entry = _linked(repo, path)
-    if entry.branch is None and entry.head and refs.holder(repo, entry.head) is None:
-        raise WorkAtRisk(f"{path} is on a commit that no branch holds.", details={"head": entry.head})
+    head = entry.head() if entry.branch() is None else None
+    if head and refs.holder(repo, head) is None:
+        raise WorkAtRisk(f"{path} is on a commit that no branch holds.", details={"head": head})
     with list_lock(repo):
         check()
-        result = repo.run("worktree", "remove", str(entry.path), timeout_s=_CHECKOUT_S)
+        result = repo.run("worktree", "remove", str(path), timeout_s=_CHECKOUT_S)
     if result.ok:
         return
     if "contains modified or untracked" in result.stderr or "containing submodules" in result.stderr:
@@ -204,11 +205,12 @@ def remove_salvaged(
             remedy="Push it from there, or discard it there; then remove the worktree.",
             details={"submodules": inside},
         )
+    branch = entry.branch()
     with list_lock(repo):
         check()
-        repo.check("worktree", "remove", "--force", str(entry.path), timeout_s=_CHECKOUT_S)
-    if entry.branch is not None and not keep_branch:
-        drop_branch(repo, entry.branch)
+        repo.check("worktree", "remove", "--force", str(path), timeout_s=_CHECKOUT_S)
+    if branch is not None and not keep_branch:
+        drop_branch(repo, branch)
 
 
 def repair(repo: Git, path: Path, branch: str | None, check: Check = lambda: None, *, keeps: bool = True) -> bool:
@@ -317,23 +319,29 @@ def _keep_what_only_it_holds(repo: Git, admin: Path, name: str) -> None:
 def drop_branch(repo: Git, ref: str) -> None:
     """Delete a branch (a full ref) that is checked out nowhere and whose commit another ref holds; else keep it."""
     sha = refs.read(repo, ref)
-    if sha is not None and not holding(repo, ref) and refs.holder(repo, sha, besides=ref) is not None:
+    if sha is not None and refs.holder(repo, sha, besides=ref) is not None and not holding(repo, ref):
         refs.delete(repo, ref, sha)
 
 
-def _linked(repo: Git, path: Path) -> Entry:
-    found = entries(repo)[1:]
-    for entry in found:
-        if real_place(entry.path) == real_place(path):  # a link in its place leads to another folder
-            return entry
-    raise NotFound(f"{path} is not a linked worktree of this repository.")
+def _linked(repo: Git, path: Path) -> Git:
+    """The entry of a linked worktree, as a git directory."""
+    admin = _admin_of(repo, path)
+    if admin is None:
+        raise NotFound(f"{path} is not a linked worktree of this repository.")
+    return Git(admin)
 
 
 def _admin_of(repo: Git, path: Path) -> Path | None:
-    for admin in admin_dirs(repo)[1:]:
-        if (admin / "gitdir").exists() and real_place(folder_of(admin)) == real_place(path):
-            return admin
-    return None
+    usual = repo.common_dir / "worktrees" / path.name  # as git calls it, unless the name is taken
+    if _names(usual, path):
+        return usual
+    return next((admin for admin in admin_dirs(repo)[1:] if _names(admin, path)), None)
+
+
+def _names(admin: Path, path: Path) -> bool:
+    """Whether an entry names this very folder; a link in its place leads to another one."""
+    folder = folder_of(admin) if (admin / "gitdir").exists() else None
+    return folder is not None and folder.name == path.name and real_place(folder) == real_place(path)
 
 
 def _forget_missing(repo: Git, path: Path) -> None:

@@ -104,9 +104,14 @@ def by_idempotency_key(conn: Connection, key: str) -> TaskRow | None:
 
 def in_status(conn: Connection, *statuses: str, offered: bool = False) -> list[TaskRow]:
     """Whole rows of the tasks in these states, oldest first: those that a runner executes, or that sessions claim."""
+    return _in_status(statuses, offered).all(conn, {})
+
+
+@lru_cache(maxsize=16)
+def _in_status(statuses: tuple[str, ...], offered: bool) -> Prepared[TaskRow]:
+    is_there = or_(*(tasks.c.status == bindparam(f"status_{status}", status) for status in statuses))
     whose = ~_EXECUTED if offered else _EXECUTED
-    query = attempts.TASK_ROWS.where(tasks.c.status.in_(statuses), whose).order_by(tasks.c.seq)
-    return fetch_all(conn, query, TaskRow)
+    return Prepared(attempts.TASK_ROWS.where(is_there, whose).order_by(tasks.c.seq))
 
 
 def held_by(conn: Connection, session_ids: Sequence[str]) -> list[TaskRow]:

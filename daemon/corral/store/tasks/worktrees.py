@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, func, insert, or_, select, update
 
 from corral.models.states import OPEN_MERGES, MergeState, WorktreePurpose, WorktreeState
-from corral.store.engine.fetch import fetch_all, fetch_first, fetch_one, has_any
+from corral.store.engine.fetch import fetch_all, fetch_first, has_any
 from corral.store.engine.prepared import Prepared
 from corral.store.rows.tasks import WorktreePlace, WorktreeRow
 from corral.store.schema import agent_sessions, merge_requests, worktrees
 
 _LIVE = worktrees.c.state != WorktreeState.REMOVED
+_BY_ID = Prepared[WorktreeRow](select(worktrees).where(worktrees.c.worktree_id == bindparam("which")))
 _WORKED_IN = Prepared[WorktreePlace](
     select(worktrees.c.path, worktrees.c.branch)
     .join(agent_sessions, agent_sessions.c.session_id == worktrees.c.session_id)
@@ -25,12 +27,17 @@ _WORKED_IN = Prepared[WorktreePlace](
 
 def create(conn: Connection, values: Mapping[str, Any]) -> WorktreeRow:
     """Insert a worktree; a live one of the same name or port block makes it raise ``IntegrityError``."""
-    return fetch_one(conn, insert(worktrees).values(**values).returning(worktrees), WorktreeRow)
+    return _creation(tuple(values)).one(conn, values)
+
+
+@lru_cache(maxsize=16)
+def _creation(columns: tuple[str, ...]) -> Prepared[WorktreeRow]:
+    return Prepared(insert(worktrees).returning(worktrees), *columns)
 
 
 def get(conn: Connection, worktree_id: str) -> WorktreeRow | None:
     """One worktree by its id."""
-    return fetch_first(conn, select(worktrees).where(worktrees.c.worktree_id == worktree_id), WorktreeRow)
+    return _BY_ID.first(conn, {"which": worktree_id})
 
 
 def live_by_name(conn: Connection, name: str) -> WorktreeRow | None:
@@ -84,8 +91,14 @@ def transition(
     conn: Connection, worktree_id: str, from_states: Sequence[str], values: Mapping[str, Any]
 ) -> WorktreeRow | None:
     """The guarded update: set columns if the worktree is in one of these states; None if it is not."""
-    query = update(worktrees).where(worktrees.c.worktree_id == worktree_id, worktrees.c.state.in_(from_states))
-    return fetch_first(conn, query.values(**values).returning(worktrees), WorktreeRow)
+    return _transition(tuple(from_states), tuple(values)).first(conn, {**values, "which": worktree_id})
+
+
+@lru_cache(maxsize=64)
+def _transition(from_states: tuple[str, ...], columns: tuple[str, ...]) -> Prepared[WorktreeRow]:
+    is_there = or_(*(worktrees.c.state == bindparam(f"from_{state}", state) for state in from_states))
+    mine = worktrees.c.worktree_id == bindparam("which")
+    return Prepared(update(worktrees).where(mine, is_there).returning(worktrees), *columns)
 
 
 def is_submitted(conn: Connection, row: WorktreeRow) -> bool:

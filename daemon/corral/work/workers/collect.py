@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from corral.errors import GitFailed
 from corral.git import refs
@@ -80,7 +81,7 @@ def _committed(checkout: Git, task: TaskRow, worktree: WorktreeRow, ref: str) ->
         return None
     reattach_head(checkout, ref)
     exclude = worktree["provision"].get("exclude", ())
-    who = committer(checkout, task)
+    who = partial(committer, checkout, task)
     made = commit_leftovers(checkout, task["title"], {TRAILER: task["task_id"]}, who, exclude=exclude)
     return made or checkout.head()
 

@@ -37,10 +37,10 @@ def take_down(grounds: WorktreeContext, row: WorktreeRow, reason: str) -> None:
     branch = None if submitted and not path.exists() else row["branch"]
     if not worktrees.repair(repo, path, branch, lambda: ownership.prove_remains(grounds, row)):
         return
-    if not (submitted and _removed_clean(grounds, row)):
+    if not ((submitted or _holds_no_commit(grounds, row)) and _removed_clean(grounds, row)):
         _remove_preserved(grounds, row, reason, submitted=submitted)
     if not submitted:  # the branch goes too, unless it alone holds something
-        worktrees.repair(repo, path, row["branch"], lambda: ownership.prove_remains(grounds, row))
+        worktrees.drop_branch(repo, refs.branch_ref(required(row["branch"])))
 
 
 def _remove_preserved(grounds: WorktreeContext, row: WorktreeRow, reason: str, *, submitted: bool) -> None:
@@ -52,12 +52,17 @@ def _remove_preserved(grounds: WorktreeContext, row: WorktreeRow, reason: str, *
     if found is None:
         worktrees.remove(repo, path, lambda: ownership.prove(grounds, row))
         return
-    # the queue lets go of it once it has landed
-    worktrees.remove_salvaged(repo, path, found, keep_branch=submitted, check=lambda: ownership.prove(grounds, row))
+    worktrees.remove_salvaged(repo, path, found, keep_branch=True, check=lambda: ownership.prove(grounds, row))
+
+
+def _holds_no_commit(grounds: WorktreeContext, row: WorktreeRow) -> bool:
+    """Whether it is where it began, on its own branch."""
+    checkout = ownership.prove(grounds, row)
+    return checkout.head() == row["base_sha"] and checkout.branch() == refs.branch_ref(required(row["branch"]))
 
 
 def _removed_clean(grounds: WorktreeContext, row: WorktreeRow) -> bool:
-    """The usual end: all that was made is on a branch that waits to be merged."""
+    """The usual end: nothing was made, or all of it is on a branch that waits to be merged."""
     try:
         worktrees.remove(grounds.repo, Path(row["path"]), lambda: ownership.prove(grounds, row))
     except WorkAtRisk:  # something was written after all: then it is salvaged like everything else

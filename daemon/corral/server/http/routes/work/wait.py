@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -28,6 +29,12 @@ MOST_EXPLAINED = 200
 
 MOST_DELAYED = 50
 """Tasks in an answer that say why they do not start."""
+
+LOOK_EVERY_S = 1.0
+"""Between two looks where nothing was said to have changed."""
+
+REST = 4.0
+"""How long nothing is looked at after a look, in times of what that took: thousands of tasks change all the time."""
 
 
 def snapshot(conn: Connection, task_ids: list[str], merge_ids: list[str]) -> Payload:
@@ -121,8 +128,13 @@ async def wait(
         task_ids = await services.store.read(lambda conn: [tasks.find(conn, one)["task_id"] for one in task_ids])
     deadline = time.monotonic() + timeout_s
     while True:
+        began = time.monotonic()
+        change = asyncio.create_task(services.changes.next(LOOK_EVERY_S))  # before the look: none in between is missed
         answer = await services.store.read(lambda conn: _look(services, conn, task_ids, merge_ids))
-        left = deadline - time.monotonic()
+        took, left = time.monotonic() - began, deadline - time.monotonic()
         if answer["settled"] or left <= 0 or services.stopping:
+            change.cancel()
             return await services.store.read(lambda conn: _with_needs(services, conn, answer))  # noqa: B023 - run at once
-        await services.changes.next(min(left, 1.0))
+        await asyncio.sleep(min(left, took * REST))
+        await asyncio.wait((change,), timeout=left)
+        change.cancel()
