@@ -63,15 +63,27 @@ class House:
             self.db, self.project, open_repository(self.project.common_dir), lambda: self.settings, utc_now, "house"
         )
         self.worktrees = Worktrees(self.grounds)
-        self.supervisor = Supervisor(
+        grace_s = self.settings.supervisor.stop_grace_s
+        self.runners = runners or {"command": CommandRunner(os.environ, stop_grace_s=grace_s)}
+        self.starts_at_once = 8
+        self.supervisor = self._supervisor()
+
+    def _supervisor(self) -> Supervisor:
+        made = Supervisor(
             self.grounds,
-            runners or {"command": CommandRunner(os.environ, stop_grace_s=self.settings.supervisor.stop_grace_s)},
+            self.runners,
             spawn=self._spawn,
             spawn_start=self._spawn,
+            starts_at_once=self.starts_at_once,
             nudge=self._nudge,
             watch_exit=self._watch,
         )
-        self.supervisor.recover(self.now())
+        made.recover(self.now())
+        return made
+
+    def restart(self) -> None:
+        """Go on with a supervisor that knows nothing but the database."""
+        self.supervisor = self._supervisor()
 
     def now(self) -> datetime:
         """The wall clock, as far as the test has moved it."""

@@ -28,6 +28,7 @@ class Talking:
 
     def __init__(self, running: Running, file: Path) -> None:
         self._running, self._file = running, file
+        self._told = [0, 0]
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._running, name)
@@ -38,8 +39,10 @@ class Talking:
             until = iso(datetime.now(timezone.utc) + timedelta(hours=3))
             refused = Finished(False, 1, "api_error", "Come back later.", True, {"retry_at": until})
             seen = replace(seen, finished=refused)
-        told = self._file.read_text().split() if self._file.exists() else ["0", "0"]
-        return replace(seen, usage=Usage(input_tokens=int(told[0]), turns=int(told[1]), cost_usd=0.01 * int(told[0])))
+        if self._file.exists() and (said := self._file.read_text().split()):
+            self._told = [int(number) for number in said]
+        tokens, turns = self._told
+        return replace(seen, usage=Usage(input_tokens=tokens, turns=turns, cost_usd=0.01 * tokens))
 
 
 class TalkingRunner(CommandRunner):
@@ -136,12 +139,41 @@ def test_a_usage_limit_of_the_model_parks_its_tasks_until_it_is_over(swarm: Call
     assert "The model's usage limit is reached: Come back later. Its tasks start again at" in (
         delay(house, other) or ""
     )
+    house.restart()
+    house.until_status(house.submit("true"), "completed")
+    assert house.status(other) == "pending" and "model.parked" in kinds(house), "a restart does not forget it"
     assert len(house.detail(refused)["attempt_history"]) == 1, "nobody asks before"
     (house.project.root / "open").touch()
     house.skipped = timedelta(hours=3, seconds=1)
     for task in (refused, other):
         house.until_status(task, "completed")
     assert "limit.cleared" in kinds(house)
+
+
+@pytest.mark.req("FR-SWARM-001", "FR-SWARM-008")
+def test_no_more_tasks_are_claimed_than_can_start(swarm: Callable[..., House]) -> None:
+    house = swarm(supervisor={"max_agents": 5})
+    held: list[Callable[[], None]] = []
+    house.starts_at_once = 2
+    house.restart()
+    house.supervisor._spawn_start = held.append
+    waiting = [house.submit("true") for _ in range(4)]
+    house.supervisor.step(house.now())
+    house.supervisor.step(house.now())
+    assert [house.status(one) for one in waiting] == ["running", "running", "pending", "pending"] and len(held) == 2
+    held.pop(0)()
+    house.supervisor.step(house.now())
+    assert [house.status(one) for one in waiting].count("pending") == 1, "the next is claimed as one has started"
+    while held:
+        held.pop()()
+        house.supervisor.step(house.now())
+    for one in waiting:
+        house.until(
+            lambda one=one: (
+                not [start() for start in iter(lambda: held.pop() if held else None, None)]
+                and house.status(one) == "completed"
+            )
+        )
 
 
 EATER = """

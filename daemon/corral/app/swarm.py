@@ -33,10 +33,7 @@ def status(services: Services, conn: Connection) -> Payload:
         "limits.tokens_per_day": _limit(use.tokens_per_day, settings.limits.tokens_per_day),
         "limits.cost_usd_per_day": _limit(use.cost_usd_per_day, settings.limits.cost_usd_per_day),
     }
-    held = [
-        {"limit": one.limit, "used": one.used, "allowed": one.allowed, "reason": one.reason}
-        for one in supervisor.throttles
-    ]
+    held = [one.shown for one in supervisor.throttles]
     agents = [_agent(row, views.get(row["task_id"])) for row in swarm.members(conn)]
     return {"agents": agents, "limits": limits, "throttled": held}
 

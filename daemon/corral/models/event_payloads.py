@@ -55,6 +55,7 @@ TargetResumed = TypedDict("TargetResumed", {"target": str})
 
 # -- limits of all workers together
 LimitReached = TypedDict("LimitReached", {"limit": str, "used": float, "allowed": float})
+ModelParked = TypedDict("ModelParked", {"until": str, "cause": str})
 LimitCleared = TypedDict("LimitCleared", {"limit": str})
 
 # -- sessions

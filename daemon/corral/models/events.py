@@ -72,6 +72,7 @@ class EventKind:
     SUPERVISOR_PAUSED: Kind[payloads.Reason] = Kind("supervisor.paused")
     SUPERVISOR_RESUMED: Kind[payloads.Nothing] = Kind("supervisor.resumed")
     LIMIT_REACHED: Kind[payloads.LimitReached] = Kind("limit.reached")
+    MODEL_PARKED: Kind[payloads.ModelParked] = Kind("model.parked")
     LIMIT_CLEARED: Kind[payloads.LimitCleared] = Kind("limit.cleared")
     WORK_PAUSED: Kind[payloads.Reason] = Kind("work.paused")
     WORK_RESUMED: Kind[payloads.Nothing] = Kind("work.resumed")

@@ -222,6 +222,8 @@ def _belongs(process: psutil.Process, group: int | None, marks: Marks) -> bool:
         if process.pid == os.getpid():
             return False
         its_group = os.getpgid(process.pid)
+        if its_group == 0:  # a thread of the kernel
+            return False
         is_one = its_group == group or _carries(_environ(process, its_group), marks)
         return is_one and process.status() != psutil.STATUS_ZOMBIE
     return False

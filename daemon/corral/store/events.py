@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, func, insert, select, update
 
 from corral.models.events import Event, EventKind, Kind
 from corral.models.instants import iso
-from corral.store.engine.fetch import fetch_all
+from corral.store.engine.fetch import fetch_all, fetch_first
 from corral.store.engine.prepared import Prepared
 from corral.store.rows.records import EventRow
 from corral.store.schema import events
@@ -67,6 +67,12 @@ def recent(conn: Connection, limit: int = 20) -> list[EventRow]:
     """The last events but those of :data:`ROUTINE`, newest first."""
     query = select(events).where(events.c.kind.not_in(ROUTINE)).order_by(events.c.event_id.desc()).limit(limit)
     return fetch_all(conn, query, EventRow)
+
+
+def newest_of(conn: Connection, kind: Kind[Any]) -> EventRow | None:
+    """The last event of a kind; reads all events where there is none."""
+    query = select(events).where(events.c.kind == str(kind)).order_by(events.c.event_id.desc()).limit(1)
+    return fetch_first(conn, query, EventRow)
 
 
 def position(conn: Connection, reader: str) -> int | None:

@@ -474,5 +474,7 @@ CREATE TABLE roadmap_supervision (
     CONSTRAINT ck_roadmap_supervision_single CHECK (id = 1),
     CONSTRAINT pk_roadmap_supervision PRIMARY KEY (id)
 );
-INSERT INTO alembic_version VALUES ('0007');
+CREATE INDEX ix_tasks_open_followers ON tasks (parent_task_id) WHERE parent_task_id IS NOT NULL AND completed_at IS NULL;
+CREATE INDEX ix_tasks_open_combined ON tasks (seq) WHERE combine IS NOT NULL AND completed_at IS NULL;
+INSERT INTO alembic_version VALUES ('0008');
 INSERT INTO event_cursors VALUES ('announcements', 0);

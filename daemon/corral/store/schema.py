@@ -20,6 +20,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    and_,
     false,
     func,
     text,
@@ -180,6 +181,16 @@ Index("ix_tasks_status_priority_seq", tasks.c.status, tasks.c.priority.desc(), t
 Index("ix_tasks_status_not_before_at", tasks.c.status, tasks.c.not_before_at)
 Index("ix_tasks_thread_id_seq", tasks.c.thread_id, tasks.c.seq)
 Index("ix_tasks_parent_task_id", tasks.c.parent_task_id, sqlite_where=tasks.c.parent_task_id.is_not(None))
+Index(
+    "ix_tasks_open_followers",
+    tasks.c.parent_task_id,
+    sqlite_where=and_(tasks.c.parent_task_id.is_not(None), tasks.c.completed_at.is_(None)),
+)
+Index(
+    "ix_tasks_open_combined",
+    tasks.c.seq,
+    sqlite_where=and_(tasks.c.combine.is_not(None), tasks.c.completed_at.is_(None)),
+)
 
 attempts = Table(
     "attempts",

@@ -13,6 +13,7 @@ from typing import Any
 
 from corral.config.model import Limits
 from corral.models.instants import iso, parse
+from corral.models.payload import Payload
 from corral.models.states import RunnerName
 
 BEGIN = 0.8
@@ -60,6 +61,11 @@ class Throttle:
     allowed: float
 
     @property
+    def shown(self) -> Payload:
+        """It for a surface."""
+        return {"limit": self.limit, "used": self.used, "allowed": self.allowed, "reason": self.reason}
+
+    @property
     def is_passed(self) -> bool:
         """Whether more than the whole limit is used."""
         return self.used > self.allowed
@@ -79,7 +85,7 @@ class Throttle:
 
 @dataclass(frozen=True)
 class Parked:
-    """A model refused its workers until a time; none is started before. Shown like a limit that is used up.
+    """A model refused its workers until a time; none is started before.
 
     Attributes:
         until: When it may be asked again.
@@ -89,8 +95,11 @@ class Parked:
     until: datetime
     cause: str
     limit: str = "model usage limit"
-    used: float = 1
-    allowed: float = 1
+
+    @property
+    def shown(self) -> Payload:
+        """It for a surface."""
+        return {"limit": self.limit, "until": iso(self.until), "reason": self.reason}
 
     @property
     def reason(self) -> str:

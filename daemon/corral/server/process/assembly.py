@@ -134,6 +134,7 @@ def assemble(project: Project, pool: ThreadPoolExecutor) -> Assembly:
         _Runners(settings),
         spawn=lambda function: _spawn(attempts, function),
         spawn_start=lambda function: _spawn(starts, function),
+        starts_at_once=at_once,
         nudge=nudge,
         watch_exit=lambda pid: _watch(pid, lambda: nudge("supervisor")),
     )

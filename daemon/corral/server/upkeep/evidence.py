@@ -18,6 +18,7 @@ from corral.git import history, refs
 from corral.git.process.command import Git
 from corral.models.crash import crash_point
 from corral.models.events import MERGE_ENDS, EventKind
+from corral.models.states import TaskStatus
 from corral.observe.logs import logger
 from corral.server.upkeep.state_files import replace
 from corral.store import announcements, events, exports
@@ -120,11 +121,12 @@ class Evidence:
         if record is None or not record.is_settled:  # its end, or that of its merge, is an event of its own
             return
         place = folder / bundle.folder_name(record.exported)
-        content = self._produced(record)
+        head = self._commit(record)
+        content = self._produced(record, head)
         verification = self._verification_log(record)
         if verification is not None:
             content[bundle.LOG] = verification
-        changes = self._changes(record)
+        changes = self._changes(record, head)
         others = sorted(content)
         content[bundle.LIFECYCLE] = bundle.lifecycle(record)
         content[bundle.SUMMARY] = bundle.summary(record, changes, others)
@@ -139,23 +141,29 @@ class Evidence:
         """The commit with what the agent made: what was to land, else what is saved, else its branch."""
         if record.merge is not None:
             return record.merge["head_sha"]
-        branch = record.task["branch"]
+        head, branch = record.task["head_sha"], record.task["branch"]
+        if head is not None or (record.task["status"] == TaskStatus.COMPLETED and record.saved is None):
+            return head  # without one, it has made nothing
         names = [record.saved, refs.branch_ref(branch) if branch else None]
-        found = (refs.read(self._git, name) for name in names if name)
-        return record.task["head_sha"] or next((sha for sha in found if sha), None)
-
-    def _changes(self, record: Record) -> str | None:
         try:
-            head, base = self._commit(record), record.base_sha
+            found = (refs.read(self._git, name) for name in names if name)
+            return next((sha for sha in found if sha), None)
+        except CorralError as error:
+            log.info("evidence_without_commit", task_id=record.task["task_id"], reason=error.message)
+            return None
+
+    def _changes(self, record: Record, head: str | None) -> str | None:
+        try:
+            base = record.base_sha
             return history.diff_stat(self._git, base, head) if head and base and head != base else None
         except CorralError as error:  # a commit that was pruned is no reason not to tell of the task
             log.info("evidence_without_changes", task_id=record.task["task_id"], reason=error.message)
             return None
 
-    def _produced(self, record: Record) -> dict[str, bytes]:
+    def _produced(self, record: Record, head: str | None) -> dict[str, bytes]:
         """The files that the agent wrote of its phases, by name; one in the folder for them counts before one at the top."""
         try:
-            head, base = self._commit(record), record.base_sha
+            base = record.base_sha
             if head is None or head == base:
                 return {}
             return self._phases(base or refs.empty_tree(head), head)

@@ -2,16 +2,42 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, select
+from operator import itemgetter
 
-from corral.models.states import TERMINAL_TASKS, TaskStatus
+from sqlalchemy import Connection, and_, exists, not_, or_, select
+
+from corral.models.states import Combine, TaskStatus
 from corral.store.engine.fetch import fetch_all
+from corral.store.engine.prepared import Prepared
 from corral.store.rows.tasks import StoredTask, TaskRow
 from corral.store.schema import tasks
 from corral.store.tasks import attempts
-from corral.store.tasks.tasks import OPEN
 
 _MOST_LEVELS = 64
+_MEMBER = "member:"
+
+_leader, _member = tasks.alias("leader"), tasks.alias("member")
+_OPEN_MEMBER = (
+    exists()
+    .where(_member.c.parent_task_id == tasks.c.task_id, _member.c.completed_at.is_(None))
+    .where(_member.c.idempotency_key.startswith(_MEMBER))
+)
+_DONE_MEMBER = (
+    exists()
+    .where(_member.c.parent_task_id == tasks.c.task_id, _member.c.status == TaskStatus.COMPLETED)
+    .where(_member.c.idempotency_key.startswith(_MEMBER))
+)
+DECIDED = Prepared[TaskRow](
+    attempts.TASK_ROWS.where(tasks.c.combine.is_not(None), tasks.c.completed_at.is_(None))
+    .where(or_(not_(_OPEN_MEMBER), and_(tasks.c.combine == Combine.FIRST, _DONE_MEMBER)))
+    .order_by(tasks.c.seq)
+)
+LEADERLESS = Prepared[StoredTask](
+    select(tasks)
+    .join(_leader, _leader.c.task_id == tasks.c.parent_task_id)
+    .where(tasks.c.parent_task_id.is_not(None), tasks.c.completed_at.is_(None), tasks.c.cancel_reason.is_(None))
+    .where(_leader.c.completed_at.is_not(None))
+)
 
 
 def ancestors(conn: Connection, task_id: str) -> list[str]:
@@ -31,10 +57,9 @@ def children(conn: Connection, task_id: str) -> list[str]:
     )
 
 
-def combined(conn: Connection) -> list[TaskRow]:
-    """Whole rows of the tasks that wait for their members, the oldest first."""
-    query = attempts.TASK_ROWS.where(tasks.c.status == TaskStatus.WAITING, tasks.c.combine.is_not(None))
-    return fetch_all(conn, query.order_by(tasks.c.seq), TaskRow)
+def decided(conn: Connection) -> list[TaskRow]:
+    """Whole rows of the tasks that wait for their members, none of which is open or whose first one is done; the oldest first."""
+    return [row for row in DECIDED.all(conn, {}) if row["status"] == TaskStatus.WAITING]
 
 
 def members(conn: Connection, task_id: str, number: int) -> list[TaskRow]:
@@ -46,17 +71,9 @@ def members(conn: Connection, task_id: str, number: int) -> list[TaskRow]:
 
 def member_key(task_id: str, number: int) -> str:
     """The idempotency key of a task's member."""
-    return f"member:{task_id}:{number}"
+    return f"{_MEMBER}{task_id}:{number}"
 
 
 def leaderless(conn: Connection) -> list[StoredTask]:
-    """Open tasks of a leader that has ended, and whose cancellation was not asked for."""
-    leader = tasks.alias("leader")
-    query = (
-        select(tasks)
-        .join(leader, leader.c.task_id == tasks.c.parent_task_id)
-        .where(tasks.c.parent_task_id.is_not(None), tasks.c.status.in_(OPEN), tasks.c.cancel_reason.is_(None))
-        .where(leader.c.status.in_(TERMINAL_TASKS))
-        .order_by(tasks.c.seq)
-    )
-    return fetch_all(conn, query, StoredTask)
+    """Open tasks of a leader that has ended, and whose cancellation was not asked for; the oldest first."""
+    return sorted(LEADERLESS.all(conn, {}), key=itemgetter("seq"))

@@ -33,18 +33,15 @@ CONTRIBUTION = "contribution"
 """The key of a member's result under which its work is named: ``{merge_id, branch, target, base_sha, head_sha}``."""
 
 
-def is_any_waiting(conn: Connection) -> bool:
-    """Whether any task waits for its members."""
-    return bool(family.combined(conn))
+def is_any_decided(conn: Connection) -> bool:
+    """Whether the members of any task have done what its rule needs."""
+    return bool(family.decided(conn))
 
 
 def settle_all(conn: Connection, now: datetime, rules: TaskRules) -> bool:
     """Decide the tasks whose members have done what their rule needs; whether there were any."""
-    decided = False
-    for row in family.combined(conn):
-        members = _members(conn, row)
-        decided = _settle(conn, row, members, now, rules) or decided
-    return decided
+    settled = [_settle(conn, row, _members(conn, row), now, rules) for row in family.decided(conn)]
+    return any(settled)
 
 
 def failed_members(conn: Connection, row: TaskRow) -> list[str]:

@@ -12,7 +12,7 @@ from corral.config.model import Settings
 from corral.config.model import Tasks as TaskRules
 from corral.models.events import EventKind
 from corral.models.identifiers import new_id
-from corral.models.instants import after, iso
+from corral.models.instants import after, iso, parse
 from corral.runners.protocol import Finished
 from corral.store import events
 from corral.store.protocol import Store
@@ -62,7 +62,9 @@ class Claiming:
             self._reserved_mb = 0.0
         holds: list[Hold] = [*found, *([self._parked] if self._parked is not None else [])]
         before, here = {one.limit for one in self.throttles}, {one.limit for one in holds}
-        begun = [one for one in holds if one.limit not in before]
+        begun = [
+            one for one in holds if one.limit not in before or (isinstance(one, Parked) and one not in self.throttles)
+        ]
         if begun or before - here:
             self._db.write(lambda conn: _record(conn, begun, sorted(before - here), now))
         self.throttles = holds
@@ -80,19 +82,27 @@ class Claiming:
         """A worker was stopped for its memory: it starts again only where it has as much, or nobody else runs."""
         self._reserved_mb = memory_mb
 
-    def claim(self, now: datetime, gate: TrustGate, at_work: int, *, starts: bool) -> list[TaskRow]:
+    def recall(self, now: datetime) -> None:
+        """At the daemon's start: a model that refused its workers until a time that has not come is not asked before."""
+        found = self._db.read(lambda conn: events.newest_of(conn, EventKind.MODEL_PARKED))
+        if found is not None and (until := parse(str(found["data"]["until"]))) > now:
+            self._parked = Parked(until, str(found["data"]["cause"]))
+            self.throttles = [self._parked]
+
+    def claim(self, now: datetime, gate: TrustGate, at_work: int, free: int, *, starts: bool) -> list[TaskRow]:
         """Lease the tasks that start now.
 
         Args:
             gate: Which tasks wait for the user's approval.
             at_work: How many workers there are.
+            free: How many more can start at once.
             starts: Whether one of them is just starting.
         """
         settings = self._settings()
         self._bound_backoffs(now, settings.tasks)
         if self._db.read(work_pause.current) is not None:
             return []
-        room = self._room(now, settings, at_work, starts=starts)
+        room = min(self._room(now, settings, at_work, starts=starts), free)
 
         def ready(conn: Connection, at: str, *, priority: int | None = None) -> Iterator[ReadyTask]:
             rows = gate.startable(conn, at, priority=priority)
@@ -152,8 +162,11 @@ class Claiming:
 
 def _record(conn: Connection, begun: list[Hold], over: list[str], now: datetime) -> None:
     for one in begun:
-        reached = EventKind.LIMIT_REACHED({"limit": one.limit, "used": one.used, "allowed": one.allowed})
-        events.record(conn, now, reached)
+        if isinstance(one, Parked):
+            events.record(conn, now, EventKind.MODEL_PARKED({"until": iso(one.until), "cause": one.cause}))
+        else:
+            reached = EventKind.LIMIT_REACHED({"limit": one.limit, "used": one.used, "allowed": one.allowed})
+            events.record(conn, now, reached)
     for limit in over:
         events.record(conn, now, EventKind.LIMIT_CLEARED({"limit": limit}))
 

@@ -49,6 +49,8 @@ def left_behind(checkout: Git, base: str, target: str) -> list[str]:
     Returns:
         SHAs, none of which has another one; what was left and whose branch was deleted or reset is given up, not left.
     """
+    if not _has_moved(checkout):
+        return []
     lines = checkout.must("log", "--walk-reflogs", "--format=%H %gs", "HEAD").splitlines()
     entries = [(sha, said) for sha, _, said in (line.partition(" ") for line in lines)]
     made = {sha for sha, said in entries if not said.startswith(_MOVES)}
@@ -63,3 +65,11 @@ def left_behind(checkout: Git, base: str, target: str) -> list[str]:
         if sha != base and refs.is_ancestor(checkout, base, sha) and not refs.is_ancestor(checkout, sha, target)
     ]
     return [sha for sha in fresh if not any(sha != one and refs.is_ancestor(checkout, sha, one) for one in fresh)]
+
+
+def _has_moved(checkout: Git) -> bool:
+    """Whether HEAD's log tells of more than its creation; also where the log is not kept in a file."""
+    try:
+        return (checkout.git_dir / "logs" / "HEAD").read_bytes().count(b"\n") > 1
+    except OSError:
+        return True

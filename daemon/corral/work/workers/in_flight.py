@@ -69,6 +69,11 @@ class Attempt:
         return self.task["task_id"], self.task["fencing_token"]
 
     @property
+    def is_at_work(self) -> bool:
+        """Whether its worker runs, and nothing ends it yet."""
+        return self.started is not None and not (self.stopping or self.finishing)
+
+    @property
     def session_id(self) -> str:
         """The session of its worker."""
         return required(self.task["session_id"])
@@ -88,8 +93,14 @@ class Attempt:
     @property
     def listener(self) -> Running | None:
         """Its worker, while that can be told something."""
-        running = self.started.running if self.started and not (self.finishing or self.stopping) else None
+        running = self.started.running if self.started and self.is_at_work else None
         return running if running is not None and running.listens else None
+
+    def stop(self, awake: datetime, code: str, message: str) -> None:
+        """Have its worker stopped; for the first reason only."""
+        if self.started is not None and not self.stopping:
+            self.stopping = True
+            self.started.running.stop(awake, code, message)
 
     def news(self, seen: Observation, lease_s: float, now: datetime) -> Columns | None:
         """The news that is not in the database yet; None if there is none."""

@@ -43,7 +43,8 @@ class Meter:
     def forget(self, key: Key) -> None:
         """An attempt is over: its memory is free."""
         self._memory_mb.pop(key, None)
-        self._turns.pop(key, None)
+        if self._turns.pop(key, None):
+            self._day = None  # its last use is stored, and counts at once
 
     def memory_mb(self, key: Key) -> float | None:
         """The resident memory of an attempt's processes at the last look, MiB."""

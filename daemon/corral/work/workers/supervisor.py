@@ -18,7 +18,7 @@ from pathlib import Path
 from sqlalchemy import Connection
 
 from corral.config.roster import Check
-from corral.models.blame import LIMIT_REACHED, WORKER_LOST
+from corral.models.blame import WORKER_LOST
 from corral.models.crash import crash_point
 from corral.models.events import EventKind
 from corral.models.instants import iso, parse
@@ -32,7 +32,7 @@ from corral.store.tasks import tasks
 from corral.work.limits import MEMORY, Hold, Use
 from corral.work.tasks import attempts, combining, followers, leases
 from corral.work.tasks.agents import checked
-from corral.work.tasks.attempts import INTERRUPTED, Ending
+from corral.work.tasks.attempts import Ending
 from corral.work.tasks.trust import TrustGate
 from corral.work.workers import session_end
 from corral.work.workers.claim_pause import Pause
@@ -40,6 +40,7 @@ from corral.work.workers.claiming import Claiming
 from corral.work.workers.execution import AttemptContext, Started, finish, launch, task_marks
 from corral.work.workers.in_flight import Attempt, AttemptView, bring_mail, record
 from corral.work.workers.recovery import interrupt_all, mark_crashed
+from corral.work.workers.stopping import over_limits, reason_to_stop
 from corral.work.workers.sweeping import Sweeper
 from corral.work.worktrees.allocation import WorktreeContext
 
@@ -61,6 +62,7 @@ class Supervisor:
         runners: By name.
         spawn: Runs a function in one of the server's threads.
         spawn_start: The same in threads that only start workers: a start that takes minutes delays the end of no other one.
+        starts_at_once: How many of them there are: no more tasks are claimed than can start.
         nudge: Asks for a step of ``"supervisor"`` or ``"landing"``.
         watch_exit: Makes the server nudge the supervisor when a process ends.
     """
@@ -72,6 +74,7 @@ class Supervisor:
         *,
         spawn: Callable[[Callable[[], None]], None],
         spawn_start: Callable[[Callable[[], None]], None],
+        starts_at_once: int,
         nudge: Callable[[str], None],
         watch_exit: Callable[[int], None],
     ) -> None:
@@ -79,6 +82,7 @@ class Supervisor:
         self._settings = grounds.settings
         self._spawn = spawn
         self._spawn_start = spawn_start
+        self._starts_at_once = starts_at_once
         self._nudge = nudge
         self._watch_exit = watch_exit
         self._site = AttemptContext(grounds, runners, nudge, grounds.stopping.is_set)
@@ -163,6 +167,7 @@ class Supervisor:
         """At the start: running tasks become ``interrupted`` until nothing of their worker lives; worktrees are repaired."""
         if not self._recovered:  # what runs later is this daemon's own
             self._db.write(lambda conn: mark_crashed(conn, now, self._settings().tasks))
+            self._claiming.recall(now)
             self._recovered = True
         interrupted = {row["task_id"] for row in self._db.read(lambda conn: tasks.in_status(conn, "interrupted"))}
         self._sweeper.recover(interrupted)
@@ -180,14 +185,7 @@ class Supervisor:
             return self._end_without_rows(now)
         running = self._db.read(lambda conn: tasks.in_status(conn, TaskStatus.RUNNING, TaskStatus.INTERRUPTED))
         self._follow(running, now, awake)
-        if self._db.read(combining.is_any_waiting) and self._db.write(
-            lambda conn: combining.settle_all(conn, now, self._settings().tasks)
-        ):
-            self._nudge("landing")
-            self._nudge("supervisor")
-        if leaderless := self._db.read(followers.leaderless):
-            self._db.write(lambda conn: followers.end(conn, leaderless, now, self._settings().tasks))
-            self._nudge("supervisor")
+        self._settle_families(now)
         self._leased = bool(self._db.read(leases.held))
         if self._leased and self._db.write(lambda conn: leases.keep(conn, now, self._settings())):
             self._nudge("supervisor")
@@ -196,6 +194,17 @@ class Supervisor:
             self._claim(now)
         self._sweeper.sweep(now, {task_id for task_id, _ in self._attempts})
         return self._next_look(now)
+
+    def _settle_families(self, now: datetime) -> None:
+        """Combine what several agents made of one task; end the followers of leaders that have ended."""
+        rules = self._settings().tasks
+        if self._db.read(combining.is_any_decided):
+            self._db.write(lambda conn: combining.settle_all(conn, now, rules))
+            self._nudge("landing")
+            self._nudge("supervisor")
+        if leaderless := self._db.read(followers.leaderless):
+            self._db.write(lambda conn: followers.end(conn, leaderless, now, rules))
+            self._nudge("supervisor")
 
     # -- attempts in flight ----------------------------------------------------------------------------------------
 
@@ -220,8 +229,8 @@ class Supervisor:
                 attempt.finishing = True
                 self._claiming.meter.forget(attempt.key)
                 self._claiming.note_end(seen.finished, now)
-                if attempt.peak_mb is not None:
-                    news.append((attempt, {"memory_mb": attempt.peak_mb}))
+                if attempt.peak_mb is not None or seen.usage.turns:  # counted before the attempt is closed
+                    news.append((attempt, {"memory_mb": attempt.peak_mb, "usage": asdict(seen.usage)}))
                 self._spawn(self._finishing(attempt, seen))
             elif (values := attempt.news(seen, lease_s, now)) is not None:
                 news.append((attempt, values))
@@ -231,38 +240,16 @@ class Supervisor:
         bring_mail(self._db, self._attempts.values(), now)
 
     def _stop_if_due(self, attempt: Attempt, row: TaskRow | None, awake: datetime) -> None:
-        """Stop a worker once, for the first reason there is."""
-        assert attempt.started is not None
-        if attempt.stopping:
-            return
-        if row is None:
-            reason = WORKER_LOST, "The task was taken away from this worker."
-        elif row["cancel_reason"] is not None:
-            reason = "cancelled", str(row["cancel_reason"])
-        elif self._site.is_stopping():
-            reason = INTERRUPTED, "The daemon was stopped."
-        elif attempt.key[0] in self._killed:
-            reason = "agent_killed", "Its worker was ended by `corral agent kill`."
-        else:
-            return
-        self._killed.discard(attempt.key[0])
-        attempt.stopping = True
-        attempt.started.running.stop(awake, *reason)
+        is_killed = attempt.key[0] in self._killed
+        reason = reason_to_stop(row, all_end=self._site.is_stopping(), is_killed=is_killed)
+        if reason is not None and not attempt.stopping:
+            self._killed.discard(attempt.key[0])
+            attempt.stop(awake, *reason)
 
     def _heed_limits(self, now: datetime, awake: datetime) -> None:
-        """Where a limit of all workers together is passed, stop what uses it: for memory the youngest, else all of models."""
-        passed = self._claiming.measure(now)
-        running = [one for one in self._attempts.values() if one.started and not (one.stopping or one.finishing)]
-        for throttle in passed:
-            users = [attempt for attempt in running if throttle.holds(attempt.task["runner"])]
-            is_ending = any(attempt.stopping and not attempt.finishing for attempt in self._attempts.values())
-            if throttle.limit == MEMORY:
-                users = [] if is_ending else users[-1:]  # it is looked at again once that one's memory is free
-            for attempt in users:
-                self._claiming.reserve(attempt.peak_mb or 0 if throttle.limit == MEMORY else 0)
-                attempt.stopping = True
-                assert attempt.started is not None
-                attempt.started.running.stop(awake, LIMIT_REACHED, f"It was stopped: {throttle.reason}")
+        for attempt, throttle, reason in over_limits(self._claiming.measure(now), [*self._attempts.values()]):
+            self._claiming.reserve(attempt.peak_mb or 0 if throttle.limit == MEMORY else 0)
+            attempt.stop(awake, *reason)
 
     def _end_without_rows(self, now: datetime) -> datetime | None:
         """Stop the workers although the database is damaged: nothing can be recorded of them, and no later start knows them."""
@@ -304,8 +291,9 @@ class Supervisor:
 
     def _claim(self, now: datetime) -> None:
         at_work = sum(not attempt.finishing for attempt in self._attempts.values())
-        starts = any(attempt.started is None for attempt in self._attempts.values())
-        leased = self._claiming.claim(now, self._site.gate(), at_work, starts=starts)
+        starting = sum(attempt.started is None for attempt in self._attempts.values())
+        free = self._starts_at_once - starting
+        leased = self._claiming.claim(now, self._site.gate(), at_work, free, starts=starting > 0)
         if leased:
             crash_point("task.claimed")
         for row in leased:
