@@ -176,6 +176,7 @@ def test_the_examples_can_be_asked_and_are_answered_with_the_fields_that_they_sh
     ask("GET /tasks")
     ask("GET /tasks/{task_id}", task_id=done)
     ask("GET /tasks/{task_id}/log", task_id=done)
+    ask("GET /tasks/{task_id}/follow", task_id=done)
     (merge,) = ask("GET /merges")
     ask("GET /merges/{merge_id}", merge_id=merge["merge_id"])
     ask("GET /merges/{merge_id}/log", merge_id=merge["merge_id"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.mutations.table import rows
 
+FOLLOWED = "integration/test_task_detail.py::test_a_waiting_task_is_followed_through_its_retry_until_it_has_landed"
 RETRY = "unit/work/tasks/test_retry.py"
 TASKS = "unit/work/tasks/test_tasks.py"
 DEPENDENCIES = "unit/work/tasks/test_dependencies.py"
@@ -25,6 +26,12 @@ MUTATIONS = (
          SORTED, "FR-QUEUE-002"),
         ("of one priority the newest is listed first", '"priority": (tasks.c.priority.desc(), tasks.c.seq),',
          '"priority": (tasks.c.priority.desc(), tasks.c.seq.desc()),', SORTED, "FR-QUEUE-002"),
+    ),
+    *rows(
+        "daemon/corral/server/http/following.py",
+        ("a task that is followed shows its end before the last of its output", 'if event["kind"] not in _STARTING and (part', 'if False and (part', FOLLOWED, "FR-QUEUE-004"),
+        ("a task that is followed is over with its first attempt", 'settled=row["status"] in TERMINAL_TASKS and', 'settled=row["status"] != "running" and', FOLLOWED, "FR-QUEUE-004"),
+        ("a follower gets every event again", "after_id=place.event_id)", "after_id=0)", FOLLOWED, "FR-QUEUE-004"),
     ),
     *rows(
         "daemon/corral/work/tasks/views.py",

@@ -20,7 +20,7 @@ from pydantic import (
 )
 
 from corral.errors import InvalidInput
-from corral.models.instants import iso
+from corral.models.instants import iso, parse
 from corral.models.states import Combine, RunnerName, TaskStatus
 
 TITLE_LIMIT = 500
@@ -280,13 +280,15 @@ def leased(row: Mapping[str, Any]) -> dict[str, Any]:
 
 _ATTEMPT = (
     "number", "outcome", "session_id", "agent", "runner", "model", "host", "branch", "claimed_at", "started_at", "ended_at",
-    "error_code", "error_message",
+    "error_code", "error_message", "memory_mb",
 )  # fmt: skip
 
 
 def attempt(row: Mapping[str, Any]) -> dict[str, Any]:
-    """An attempt as a task's detail shows it; ``outcome`` is None while it lasts."""
-    return {**{field: row[field] for field in _ATTEMPT}, "usage": usage([row])}
+    """An attempt as a task's detail shows it; ``outcome`` and ``duration_s`` are None while it lasts."""
+    began, ended = row["started_at"], row["ended_at"]
+    lasted = (parse(ended) - parse(began)).total_seconds() if began and ended else None
+    return {**{field: row[field] for field in _ATTEMPT}, "duration_s": lasted, "usage": usage([row])}
 
 
 def usage(attempts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -122,13 +122,9 @@ class Transcript:
             self.progress = self._line_of(block) or self.progress
 
     def _line_of(self, block: Event) -> str | None:
-        if block.get("type") == "text":
-            return one_line(str(block.get("text"))) or None
-        if block.get("type") != "tool_use":
-            return None
-        given = block.get("input") or {}
-        telling = next((str(given[name]) for name in _TELLING_ARGUMENTS if given.get(name)), "")
-        return one_line(f"{block.get('name')} {telling.removeprefix(self._root)}")
+        return (
+            one_line(str(block.get("text"))) or None if block.get("type") == "text" else _tool_line(block, self._root)
+        )
 
     def _turn_ended(self, event: Event) -> None:
         self.result = event
@@ -141,6 +137,28 @@ class Transcript:
             self._settled.turns + _count(event, "num_turns"),
         )
         self.usage = self._settled
+
+
+def readable(text: str) -> str:
+    """Whole lines of a client's output as a person reads them: its texts, a line per tool call, and what is no event."""
+    shown = []
+    for line in text.splitlines():
+        try:
+            event = _parse(line.encode())
+            content = (event.get("message") or {}).get("content") if event.get("type") == "assistant" else None
+            blocks = [block for block in content or () if isinstance(block, dict)]
+            shown += [plain(str(one.get("text"))) if one.get("type") == "text" else _tool_line(one) for one in blocks]
+        except (ValueError, TypeError, AttributeError, RecursionError):
+            shown.append(plain(line))
+    return "".join(f"{line.rstrip()}\n" for line in shown if line and line.strip())
+
+
+def _tool_line(block: Event, root: str = "") -> str | None:
+    if block.get("type") != "tool_use":
+        return None
+    given = block.get("input") or {}
+    telling = next((str(given[name]) for name in _TELLING_ARGUMENTS if given.get(name)), "")
+    return one_line(f"{block.get('name')} {telling.removeprefix(root)}")
 
 
 def _parse(line: bytes) -> Event:

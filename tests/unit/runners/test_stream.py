@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from corral.runners.protocol import Usage
-from corral.runners.stream import Transcript, one_line, plain, user_message
+from corral.runners.stream import Transcript, one_line, plain, readable, user_message
 
 INIT = {"type": "system", "subtype": "init", "model": "a-model", "plugins": [], "mcp_servers": []}
 
@@ -157,3 +157,18 @@ def test_a_text_to_keep_has_its_lines_and_no_secrets() -> None:
 def test_a_message_is_one_line() -> None:
     assert json.loads(user_message("a\nb")) == {"type": "user", "message": {"role": "user", "content": "a\nb"}}
     assert user_message("a\nb").count(b"\n") == 1
+
+
+def test_a_clients_output_is_read_as_its_texts_its_tool_calls_and_what_is_no_event() -> None:
+    events = [
+        {"type": "system", "subtype": "init", "model": "m"},
+        answer("a", {"type": "text", "text": "First\n\x1b[31mred\x1b[0m"}, {"type": "thinking", "thinking": "…"}),
+        answer("a", {"type": "tool_use", "name": "Bash", "input": {"command": "make\ntest"}}),
+        {"type": "user", "message": {"role": "user", "content": [{"type": "tool_result", "content": "ok"}]}},
+        {"type": "result", "result": "done"},
+    ]
+    lines = [json.dumps(event) for event in events]
+    text = "\n".join([*lines[:2], "a warning", '{"type": "assistant", "message": "odd"}', *lines[2:]]) + "\n"
+    odd = '{"type": "assistant", "message": "odd"}'
+    assert readable(text).splitlines() == ["First", "red", "a warning", odd, "Bash make test"]
+    assert readable("") == "" and readable("[1]\n") == "[1]\n"

@@ -13,7 +13,7 @@ from corral.cli.help import Grouped
 from corral.cli.terminal.options import Json, argument, author, client, json_object, option, session_id
 from corral.cli.terminal.output import Column, coloured, echo, emit, fact, moment, paint, report, state, table
 from corral.cli.work import dead_letters
-from corral.cli.work.task_view import show_task
+from corral.cli.work.task_view import follow_task, show_task
 from corral.client.connection import segment
 from corral.errors import InvalidInput
 from corral.models.states import Combine, RunnerName, TaskSort, TaskStatus
@@ -203,8 +203,17 @@ def listing(
 
 
 @app.command()
-def detail(task_id: Id, as_json: Json = False) -> None:
-    """Show all about a task: attempts, usage, landing."""
+def detail(
+    task_id: Id,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Print its events and its worker's output until it has ended.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Show all about a task: input, attempts, usage, result, landing."""
+    if follow:
+        follow_task(client(), task_id, as_json=as_json)
+        return
     task = client().request("GET", f"/tasks/{segment(task_id)}/detail")
     if as_json:
         emit(task)

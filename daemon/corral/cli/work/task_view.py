@@ -1,37 +1,117 @@
-"""A task with all its details, as text."""
+"""A task with all its details, as text, and a task as it goes on."""
 
 from __future__ import annotations
 
+import json
+import sys
 from typing import Any
 
-from corral.cli.terminal.output import echo, fact, paint, state, verification
-from corral.models.visible import one_line
+from corral.cli.terminal.output import coloured, echo, emit, fact, moment, paint, state, verification
+from corral.client.connection import Client, segment
+from corral.models.visible import log_text, one_line
+
+ROUND_S = 20.0
+"""Length of a long poll, seconds."""
+_LONGEST = 2000
+"""Characters of an input or a result; the whole is in the JSON."""
+_LAST_EVENTS = 12
+_AT_THE_BEGINNING = ("priority", "agent", "template", "delay")
+
+
+def follow_task(speaker: Client, task_id: str, *, as_json: bool) -> None:
+    """Print the events and the output of a task, those that were first, until it has ended and landed or come back.
+
+    As JSON each is a line of its own; the last is ``{"kind": "ended", "task": …}`` with all details.
+    """
+    task = speaker.request("GET", _path(task_id, "detail"))
+    if not as_json:
+        _heading(task)
+        for name in _AT_THE_BEGINNING:
+            if task[name] is not None:
+                fact(name, task[name], 9)
+    place, is_over = None, False
+    while not is_over:
+        query = {"place": place, "wait_s": ROUND_S}
+        part = speaker.request("GET", _path(task["task_id"], "follow"), query=query, timeout_s=ROUND_S + 20)
+        for entry in part["entries"]:
+            emit(entry, indent=None) if as_json else _show_entry(entry)
+        sys.stdout.flush()
+        place, is_over = part["next"], part["complete"]
+    task = speaker.request("GET", _path(task["task_id"], "detail"))
+    if as_json:
+        emit({"kind": "ended", "task": task}, indent=None)
+    else:
+        show_task({**task, "history": []})
+
+
+def _path(task_id: str, what: str) -> str:
+    return f"/tasks/{segment(task_id)}/{what}"
+
+
+def _show_entry(entry: dict[str, Any]) -> None:
+    if entry["kind"] == "output":
+        print(log_text(entry["text"], colours=coloured()), end="" if entry["text"].endswith("\n") else "\n")
+    else:
+        echo(paint(_event(entry), "dim"))
+
+
+def _event(event: dict[str, Any]) -> str:
+    """An event in one line, with what it says beside its kind."""
+    said = [f"{name} {_text(value)}" for name, value in event["data"].items() if value not in (None, "", [], {})]
+    return "  ".join(filter(None, (f"  {event['at'][11:23]}", event["kind"], one_line(", ".join(said))[:200])))
 
 
 def show_task(task: dict[str, Any]) -> None:
     """Print a task with all its details."""
-    echo(f"{paint(one_line(task['title']), 'bold')}  {state(task['outcome'])}")
-    rows = [("id", task["task_id"]), ("priority", task["priority"]), ("attempts", task["attempts"])]
+    _heading(task)
+    rows = [("id", task["task_id"]), ("type", task["task_type"]), ("template", task["template"])]
     rows += [
+        ("priority", task["priority"]),
+        ("attempts", task["attempts"]),
         ("agent", task["agent"] or _assigned(task)),
-        ("thread", task["thread_id"]),
-        ("worktree", task["worktree"]),
-        ("branch", task["branch"]),
     ]
+    rows += [(name, _text(task[field]) if task[field] else None) for name, field in _GIVEN]
+    rows += [(name, task[field]) for name, field in (("thread", "thread_id"), ("worktree",) * 2, ("branch",) * 2)]
+    rows += [(name, f"{moment(task[field])} UTC" if task[field] else None) for name, field in _INSTANTS]
     if task["error_code"]:
         rows.append(("error", f"{task['error_code']}: {task['error_message']}"))
-    rows.append(("delay", task.get("delay")))
-    usage = task["usage"]
-    if usage["turns"]:
-        tokens = f"{usage['input_tokens']} in, {usage['output_tokens']} out"
-        rows.append(("usage", f"{tokens}, {usage['turns']} turns, ${usage['cost_usd']:.4f}"))
+    rows += [("delay", task.get("delay")), ("progress", task["progress"]), ("usage", _usage(task) or None)]
+    rows.append(("result", _text(task["result"]) if task["result"] else None))
+    shared = ", ".join(f"{key} (version {version})" for key, version in task["state"].items())
+    rows.append(("state", shared or None))
     for name, value in rows:
         if value is not None:
             fact(name, value, 9)
     _attempts(task["attempt_history"])
     _merge(task["merge"])
-    for event in task.get("history", [])[-12:]:
-        echo(paint(f"  {event['at'][11:23]}  {event['kind']}", "dim"))
+    for event in task.get("history", [])[-_LAST_EVENTS:]:
+        echo(paint(_event(event), "dim"))
+
+
+_GIVEN = (("input", "input_data"), ("metadata", "metadata"), ("requires", "agent_requirements"), ("limits", "limits"))
+_INSTANTS = (("submitted", "created_at"), ("started", "started_at"), ("ended", "completed_at"))
+
+
+def _heading(task: dict[str, Any]) -> None:
+    echo(f"{paint(one_line(task['title']), 'bold')}  {state(task['outcome'])}")
+
+
+def _text(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+
+
+def _usage(task: dict[str, Any]) -> str:
+    """What its attempts used: tokens, time, memory."""
+    usage, parts = task["usage"], []
+    if usage["turns"]:
+        parts.append(f"{usage['input_tokens']} in, {usage['output_tokens']} out, {usage['turns']} turns")
+        parts.append(f"${usage['cost_usd']:.4f}")
+    if task["duration_s"]:
+        parts.append(f"{task['duration_s']:.1f} s")
+    if task["memory_mb"]:
+        parts.append(f"{task['memory_mb']} MB")
+    return ", ".join(parts)
 
 
 def _assigned(task: dict[str, Any]) -> str | None:

@@ -15,7 +15,7 @@ from corral.store import events
 from corral.store.merges import of_tasks as merge_tasks
 from corral.store.merges import receipts
 from corral.store.tasks import attempts as attempt_rows
-from corral.store.tasks import dependencies, family, lists, outcomes, tasks, worktrees
+from corral.store.tasks import dependencies, family, lists, outcomes, shared_state, tasks, worktrees
 from corral.work.tasks.tasks import find
 
 _PAGE = 500
@@ -85,17 +85,18 @@ def detail(conn: Connection, task_id: str) -> Payload:
     """Everything about one task; reading changes nothing.
 
     Returns:
-        The fields of the list with the ``outcome``; how it ended (``error_code``, ``error_message``, ``result``, ``attempts``,
-        ``usage``); where it worked (``worktree``: a path while that exists, ``branch``); ``merge`` (None where there is
-        nothing to merge); what was submitted; ``attempt_history``: its attempts, and ``history``: ``[{at, kind, data}]``,
-        both oldest first.
+        The fields of the list with the ``outcome``; how it ended (``error_code``, ``error_message``, ``result``, ``attempts``);
+        what it used (``usage``, ``duration_s`` of its ended attempts together, the most ``memory_mb`` of any); where it worked
+        (``worktree``: a path while that exists, ``branch``); ``merge`` (None where there is nothing to merge); what was
+        submitted; ``state``: the versions of its shared values by key; ``attempt_history``: its attempts, and ``history``:
+        ``[{at, kind, data}]``, both oldest first.
     """
     row = find(conn, task_id)
     merge = merge_tasks.decisive(conn, row["task_id"])
     place = worktrees.get(conn, row["worktree_id"]) if row["worktree_id"] else None
     history = events.listing(conn, task_id=row["task_id"])
     tried = attempt_rows.of_task(conn, row["task_id"])
-    shown = task_shapes.summary(row)
+    shown, shown_attempts = task_shapes.summary(row), [task_shapes.attempt(one) for one in tried]
     for name in ("error_code", "error_message", "attempts", "result", "branch", "task_type", "input_data", "agent", "runner",
                  "description", "command", "prompt", "thread_id", "agent_requirements", "deadline_at", "target",
                  "submitted_by", "session_id", "timeout_s", "max_retries", "limits",
@@ -107,7 +108,10 @@ def detail(conn: Connection, task_id: str) -> Payload:
         "outcome": outcomes.of_tasks(conn, [row["task_id"]])[row["task_id"]],
         "worktree": place["path"] if place and place["removed_at"] is None else None,
         "usage": task_shapes.usage(tried),
-        "attempt_history": [task_shapes.attempt(one) for one in tried],
+        "duration_s": sum(one["duration_s"] or 0.0 for one in shown_attempts),
+        "memory_mb": max((one["memory_mb"] or 0 for one in tried), default=0) or None,
+        "state": {one["key"]: one["version"] for one in shared_state.of_task(conn, row["task_id"])},
+        "attempt_history": shown_attempts,
         "merge": merge_shapes.of_task(merge, receipts.get(conn, merge["receipt_id"])) if merge else None,
         "wait_for": dependencies.parents_of(conn, row["task_id"]),
         "agents": row["agents_wanted"],

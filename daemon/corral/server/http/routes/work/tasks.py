@@ -19,6 +19,8 @@ from corral.app.runtime.services import Services
 from corral.errors import InvalidInput, NotFound
 from corral.models import tasks as task_shapes
 from corral.models.states import TaskStatus
+from corral.server.http.following import Followed, Place
+from corral.server.http.following import follow as follow_task
 from corral.server.http.logtail import FURTHEST, LogPart, follow
 from corral.server.http.pages import answer
 from corral.server.http.routing import Routes
@@ -181,6 +183,17 @@ async def log(
         return bool(current["status"] == TaskStatus.RUNNING and current["fencing_token"] == number)
 
     return await follow(services, file, offset, wait_s, running)
+
+
+@router.get("/{task_id}/follow")
+async def followed(
+    services: Services,
+    task_id: str,
+    place: Annotated[str | None, Field(max_length=64, description="`next` of the part before.")] = None,
+    wait_s: Annotated[float, Field(ge=0, le=30)] = 0,
+) -> Followed:
+    """The events and the output of a task in their order, part by part; waits up to ``wait_s`` for more."""
+    return await follow_task(services, task_id, Place.read(place), wait_s)
 
 
 @router.post("/{task_id}/reprioritize")
