@@ -111,3 +111,41 @@ def test_input_comes_from_a_file_and_a_file_without_an_object_is_refused(
         file.write_bytes(content.encode(errors="surrogateescape"))
         refused = house.run("task", "submit", "--title", "x", "--description", "y", "--input", str(file), check=False)
         assert refused.returncode == 2 and str(file) in refused.stderr, content
+
+
+@pytest.mark.req("FR-QUEUE-001")
+def test_a_template_that_does_not_exist_is_refused_and_those_that_do_are_named(
+    coordinate: Callable[..., Coordinated], tmp_path: Path
+) -> None:
+    house = coordinate(config="supervisor: {max_agents: 0}")
+    submit = ("task", "submit", "--title", "x", "--command", "true", "--template")
+    refused = house.run(*submit, "fix", check=False)
+    assert refused.returncode == 2 and "there is no template 'fix'" in refused.stderr and "are none" in refused.stderr
+    folder = house.root / ".corral" / "templates"
+    folder.mkdir(exist_ok=True)
+    (folder / "fix.yaml").write_text("title: fix\n")
+    (folder / "add-page.yaml").write_text("title: add\n")
+    (house.root / ".corral" / "secret.yaml").write_text("x: 1\n")
+    assert house.json("task", "detail", house.json(*submit, "fix")["task_id"])["template"] == "fix"
+    for bad in ("../secret", "./fix", "fix.yaml", "Fix/..", ".", "..", "fix\n", str(folder / "fix")):
+        refused = house.run(*submit, bad, "--json", check=False)
+        error = json.loads(refused.stderr)["error"]
+        assert refused.returncode == 2 and "there are: add-page, fix" in error["message"], bad
+        assert error["remedy"] and error["details"]["errors"][0]["field"] == "template"
+    file = tmp_path / "batch.yaml"
+    file.write_text("- {title: one, command: 'true', template: fix}\n- {title: two, command: 'true', template: nix}\n")
+    refused = house.run("task", "batch-submit", "--file", str(file), check=False)
+    assert refused.returncode == 2 and "task 2 of 2: template: there is no template 'nix'" in refused.stderr
+    assert len(house.json("task", "list")) == 1, "all or nothing"
+    assert [row["title"] for row in house.json("task", "list", "--template", "fix")] == ["x"]
+
+
+@pytest.mark.req("FR-SWARM-003")
+def test_several_agents_cannot_do_a_task_that_sessions_claim(coordinate: Callable[..., Coordinated]) -> None:
+    house = coordinate(config="supervisor: {max_agents: 0}")
+    for rule in ((), ("--combine", "first")):
+        given = ("--title", "look", "--description", "Look at it.", "--agents", "2", *rule)
+        refused = house.run("task", "submit", *given, check=False)
+        assert refused.returncode == 2 and "`agents` needs a command, a prompt or an agent" in refused.stderr
+    assert house.json("task", "list") == [] and house.json("task", "claim")["success"] is False
+    assert house.json("task", "submit", "--title", "look", "--command", "true", "--agents", "2")["status"] == "waiting"

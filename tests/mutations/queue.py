@@ -5,6 +5,9 @@ from __future__ import annotations
 from tests.mutations.table import rows
 
 FOLLOWED = "integration/test_task_detail.py::test_a_waiting_task_is_followed_through_its_retry_until_it_has_landed"
+TEMPLATES = (
+    "integration/test_queue_surface.py::test_a_template_that_does_not_exist_is_refused_and_those_that_do_are_named"
+)
 RETRY = "unit/work/tasks/test_retry.py"
 TASKS = "unit/work/tasks/test_tasks.py"
 DEPENDENCIES = "unit/work/tasks/test_dependencies.py"
@@ -32,6 +35,11 @@ MUTATIONS = (
         ("a task that is followed shows its end before the last of its output", 'if event["kind"] not in _STARTING and (part', 'if False and (part', FOLLOWED, "FR-QUEUE-004"),
         ("a task that is followed is over with its first attempt", 'settled=row["status"] in TERMINAL_TASKS and', 'settled=row["status"] != "running" and', FOLLOWED, "FR-QUEUE-004"),
         ("a follower gets every event again", "after_id=place.event_id)", "after_id=0)", FOLLOWED, "FR-QUEUE-004"),
+    ),
+    *rows(
+        "daemon/corral/app/tasks.py",
+        ("any template is taken", "    _check_templates(services.project, submissions)\n", "", TEMPLATES, "FR-QUEUE-001"),
+        ("a template is looked for in any folder", "if TEMPLATE.fullmatch(name) and (folder", "if (folder", TEMPLATES, "FR-QUEUE-001"),
     ),
     *rows(
         "daemon/corral/work/tasks/views.py",
@@ -128,6 +136,8 @@ MUTATIONS = (
     ),
     *rows(
         "daemon/corral/models/tasks.py",
+        ("several agents wait for what no worker executes", "if self.agents is not None and self.runner is None:", "if False:",
+         "integration/test_queue_surface.py::test_several_agents_cannot_do_a_task_that_sessions_claim", "FR-SWARM-003"),
         ("a priority of 11 is taken", "priority: int = Field(default=5, ge=0, le=10, strict=True)", "priority: int = Field(default=5, ge=0, le=11, strict=True)",
          f"{TASKS}::test_a_priority_out_of_range_is_refused", "FR-QUEUE-006"),
         ("what is wrong is dropped without a word", "    if errors:\n        refuse(", "    if False:\n        refuse(",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Sequence
 from datetime import datetime
@@ -14,6 +15,7 @@ from sqlalchemy import Connection
 from corral.app.actor import Actor
 from corral.app.runtime.services import Services
 from corral.config.model import Settings
+from corral.config.paths import Project
 from corral.coordination.locks.table import Holder
 from corral.errors import InvalidInput
 from corral.models import tasks as task_shapes
@@ -22,6 +24,8 @@ from corral.store.rows.tasks import TaskRow
 from corral.store.tasks import work_pause
 from corral.work.tasks import agents, delays, followers, leases, tasks
 
+TEMPLATE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+"""A name of a template: that of its file, so it names no other folder."""
 MOST_OF_REASON = 2000
 """Characters of the reason of a cancellation; everyone who reads the task reads it."""
 STOPPED_WITHIN_S = 20.0
@@ -36,7 +40,8 @@ async def submit(services: Services, given: dict[str, Any], actor: Actor | None 
         actor: The session that submits it, where that is known.
 
     Raises:
-        InvalidInput: It is none, or its agent is not there, not valid, or not capable of what is required.
+        InvalidInput: It is none; its agent is not there, not valid, or not capable of what is required; or there is no such
+            template.
         RunnerUnavailable: Says what is missing.
     """
     (task,) = await _settled(services, task_shapes.read_submissions([given]))
@@ -84,18 +89,39 @@ async def _settled(
     """Say what executes each and which claims are folders, and refuse now what no worker here could do.
 
     Raises:
-        InvalidInput: An agent is not there, not valid, or not capable of what is required.
+        InvalidInput: An agent is not there, not valid, or not capable of what is required; or there is no such template.
         RunnerUnavailable: Says what is missing.
     """
-    if any(item.agent is not None or item.agent_requirements is not None for item in submissions):
+    if any(item.agent or item.agent_requirements is not None or item.template for item in submissions):
         return await services.work(lambda: settle(services, submissions))  # reads files
     return settle(services, submissions)
 
 
 def settle(services: Services, submissions: Sequence[task_shapes.TaskSubmission]) -> list[task_shapes.TaskSubmission]:
     """The same, in the thread of the caller."""
+    _check_templates(services.project, submissions)
     with_folders = [_with_folders(item, services.project.root) if item.claims else item for item in submissions]
     return agents.settle(with_folders, services.roster(), services.supervisor.check)
+
+
+def _check_templates(project: Project, submissions: Sequence[task_shapes.TaskSubmission]) -> None:
+    folder = project.home / "templates"
+    errors = [
+        {"index": index, "field": "template", "message": text}
+        for index, item in enumerate(submissions)
+        if item.template is not None and (text := _no_template(folder, item.template))
+    ]
+    if errors:
+        task_shapes.refuse(errors, len(submissions))
+
+
+def _no_template(folder: Path, name: str) -> str | None:
+    """Why there is no template of that name; None if there is one."""
+    if TEMPLATE.fullmatch(name) and (folder / f"{name}.yaml").is_file():
+        return None
+    names = sorted(file.stem for file in folder.glob("*.yaml") if TEMPLATE.fullmatch(file.stem))
+    there_are = f"there are: {', '.join(names)}" if names else "there are none"
+    return f"there is no template {name!r}, which would be a file NAME.yaml in .corral/templates; {there_are}"
 
 
 def _with_folders(item: task_shapes.TaskSubmission, root: Path) -> task_shapes.TaskSubmission:

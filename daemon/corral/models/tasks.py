@@ -96,8 +96,9 @@ class TaskSubmission(BaseModel):
         idempotency_key: A second submission with the same key returns the first one's task.
         name: In a batch: a local name that other tasks of the batch can depend on; they can also name its title.
         metadata: Kept and shown, and of no effect.
-        template: The task template that it was made from.
-        agents: How many agents do it independently, each a copy of it; their results are combined as ``combine`` says.
+        template: The name of the task template that it was made from, a file of ``.corral/templates``.
+        agents: How many agents do it independently, each a copy of it; their results are combined as ``combine`` says. A
+            worker executes each: a task that sessions claim has none.
         combine: ``all``: each lands, and all must succeed; ``first``: the first success counts; ``vote``: the output that
             most agree on; ``concat``: the outputs in a row; ``synthesize``: one more agent makes one of all.
         parent_task_id: The task whose agent leads this one's: this one ends with it.
@@ -177,6 +178,10 @@ class TaskSubmission(BaseModel):
         elif does[self.runner] is None:
             needs = "command" if self.runner is RunnerName.COMMAND else "prompt"
             raise ValueError(f"the runner {self.runner} needs a {needs}")
+        if self.agents is not None and self.runner is None:
+            raise ValueError(
+                "`agents` needs a command, a prompt or an agent: a task that sessions claim is done by one"
+            )
         return self
 
 

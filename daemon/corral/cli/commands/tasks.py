@@ -56,7 +56,7 @@ def submit(
         str | None, option("--input", "Input for its agent: a JSON object, or a file with one.", "JSON|FILE")
     ] = None,
     metadata: Annotated[str | None, option("--metadata", "Kept with it and shown: a JSON object.", "JSON")] = None,
-    template: Annotated[str | None, option("--template", "Task template.", "NAME")] = None,
+    template: Annotated[str | None, option("--template", "Name of a template in .corral/templates.", "NAME")] = None,
     agents: Annotated[
         int | None, typer.Option("--agents", min=1, max=50, help="Number of agents that do it, each by itself.")
     ] = None,

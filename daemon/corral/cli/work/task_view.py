@@ -102,7 +102,7 @@ def _text(value: Any) -> str:
 
 
 def _usage(task: dict[str, Any]) -> str:
-    """What its attempts used: tokens, time, memory."""
+    """The tokens, the time and the memory that its attempts used."""
     usage, parts = task["usage"], []
     if usage["turns"]:
         parts.append(f"{usage['input_tokens']} in, {usage['output_tokens']} out, {usage['turns']} turns")

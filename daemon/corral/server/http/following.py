@@ -108,7 +108,7 @@ class _Reader:
         self._look = look
 
     def entries(self) -> list[Payload]:
-        """What comes next; at most one part of output, as the last."""
+        """The next entries; at most one part of output, as the last."""
         found: list[Payload] = []
         for event in self._look.news:
             if event["kind"] not in _STARTING and (part := self._output()) is not None:
