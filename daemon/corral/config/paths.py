@@ -8,6 +8,7 @@ a submodule), inside the git directory.
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +23,9 @@ DATABASE_LIMIT = 480
 
 POINTER_LIMIT = 8192
 """Characters read of a file that names a folder."""
+
+_LOOKS, _BETWEEN_LOOKS_S = 6, 0.05
+"""For settings that are gone at the first look, in a repository that has a database."""
 
 
 @dataclass(frozen=True)
@@ -146,13 +150,22 @@ def find_project(start: Path, *, initialised: bool = True) -> Project:
     beside = common.parent if common.name == ".git" else None
     project = Project(beside or common, common, (beside or common) / ".corral", beside is None)
     _require_ownership(checkout, project)
-    if initialised and not project.initialised:
+    if initialised and not project.initialised and not _comes_back(project):
         raise NotAProject(
             f"{project.root} is not coordinated by Corral yet.",
             cause="There is no .corral/config.yaml.",
             remedy="Run `corral init` in the repository.",
         )
     return project
+
+
+def _comes_back(project: Project) -> bool:
+    """Whether the settings are there a moment later: git deletes a file before it writes what a merge has made of it."""
+    for _ in range(_LOOKS if project.database.exists() else 0):
+        time.sleep(_BETWEEN_LOOKS_S)
+        if project.initialised:
+            return True
+    return False
 
 
 def _require_ownership(checkout: Checkout | None, project: Project) -> None:

@@ -1,0 +1,51 @@
+"""Finding a project while its files change."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+from pathlib import Path
+
+import pytest
+
+from corral.config import paths
+from corral.config.paths import find_project
+from corral.errors import NotAProject
+
+
+@pytest.fixture
+def coordinated(tmp_path: Path) -> Path:
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    (tmp_path / ".corral").mkdir()
+    (tmp_path / ".corral" / "config.yaml").touch()
+    (tmp_path / ".corral" / "corral.db").touch()
+    return tmp_path
+
+
+def test_settings_that_a_landing_replaces_this_moment_are_found(
+    coordinated: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings, looked = coordinated / ".corral" / "config.yaml", threading.Event()
+    content = settings.read_bytes()
+    settings.unlink()
+
+    def put_back(_seconds: float) -> None:
+        looked.set()
+        settings.write_bytes(content)
+
+    monkeypatch.setattr(paths.time, "sleep", put_back)
+    assert find_project(coordinated).root == coordinated.resolve() and looked.is_set()
+
+
+@pytest.mark.parametrize("has_database", [True, False])
+def test_settings_that_stay_away_are_told(
+    coordinated: Path, monkeypatch: pytest.MonkeyPatch, has_database: bool
+) -> None:
+    (coordinated / ".corral" / "config.yaml").unlink()
+    if not has_database:
+        (coordinated / ".corral" / "corral.db").unlink()
+    slept: list[float] = []
+    monkeypatch.setattr(paths.time, "sleep", slept.append)
+    with pytest.raises(NotAProject, match="not coordinated"):
+        find_project(coordinated)
+    assert bool(slept) == has_database, "nothing is waited for where Corral never was"
