@@ -44,7 +44,9 @@ class Caller:
             self._called.clear()
             if (now := self._agents()) != before:
                 return now
-        raise AssertionError("the change was not noticed")
+        watched, threads = list(self.watcher._watches), [thread.name for thread in threading.enumerate()]
+        missed = self.watcher._say() != self.watcher._said
+        raise AssertionError(f"not noticed ({missed=}, {self.calls} calls, now {self._agents()}); {watched}; {threads}")
 
     def _agents(self) -> int:
         return load(self.project, environ={}, home=self.home).settings.supervisor.max_agents
