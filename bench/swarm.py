@@ -1,25 +1,60 @@
-"""Many agents at many short tasks: the rate at which they are worked off, next to the ideal one."""
+"""Agents at short tasks: the rate at which a backlog is worked off, next to the ideal one, and how soon each one starts."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
-from bench.measure import Measure
+from bench.measure import Measure, p50, p95
 from bench.world import World
+from corral.client.connection import Client
+from corral.models.instants import parse
 
 AGENTS = 50
 TASK_S = 1.0
 OF_IDEAL = 0.7
 """Of the rate of agents that are never idle."""
+OF_ONE = 0.9
+"""Of the rate of one agent, per agent, with ten of them."""
+SPAWN_MS, DISTRIBUTE_MS = 5000, 100
+
+
+@dataclass(frozen=True)
+class Worked:
+    """A backlog that was worked off.
+
+    Attributes:
+        rate: Tasks a second.
+        spawns: From the claim of a task to its running worker, ms each.
+        picks: From the submission of a task that an agent is free for to its claim, ms each.
+    """
+
+    rate: float
+    spawns: list[float]
+    picks: list[float]
 
 
 def measure(world: World) -> Iterator[Measure]:
-    """Measure tasks of one second, from the submission until the last is complete."""
+    """Measure tasks of one second with one agent, with ten, and with fifty."""
     tasks = world.sizes.tasks_of_swarm
-    agents = min(AGENTS, tasks)
-    house = world.coordinated(world.sizes.files_of_tasks, f"supervisor: {{max_agents: {agents}}}\n")
+    one, ten = (_work_off(world, agents, max(2, tasks * agents // AGENTS)) for agents in (1, 10))
+    many = _work_off(world, min(AGENTS, tasks), tasks)
+    note = "floor: one agent"
+    yield Measure("tasks of 1 s with 10 agents, by agent", ten.rate / 10, "/s", one.rate, ratio=OF_ONE, note=note)
+    what, ideal = f"{tasks} tasks of {TASK_S:g} s, {min(AGENTS, tasks)} agents", min(AGENTS, tasks) / TASK_S
+    note = f"{tasks / many.rate:.1f} s in all; floor: no agent is ever idle"
+    yield Measure(what, many.rate, "/s", ideal, ratio=OF_IDEAL, note=note)
+    note = f"p50 {p50(one.picks):.0f}"
+    yield Measure("distribution: submission to claim, p95", p95(one.picks), "ms", limit=DISTRIBUTE_MS, note=note)
+    for found, agents in ((ten, 10), (many, min(AGENTS, tasks))):
+        note = f"p50 {p50(found.spawns):.0f}"
+        yield Measure(f"spawn of an agent, {agents} agents, p95", p95(found.spawns), "ms", limit=SPAWN_MS, note=note)
+
+
+def _work_off(world: World, agents: int, tasks: int) -> Worked:
+    house = world.coordinated(world.sizes.files_of_swarm, f"supervisor: {{max_agents: {agents}}}\n")
     house.run("daemon", "start")
     client = house.client()
     batch = [{"title": f"task {number}", "command": f"sleep {TASK_S}"} for number in range(tasks)]
@@ -29,9 +64,28 @@ def measure(world: World) -> Iterator[Measure]:
     while not answer["settled"]:
         answer = client.request("GET", "/wait", query={"task": ids})
     taken = time.perf_counter() - began
-    client.close()
     if not answer["done"]:
         raise RuntimeError(f"not done: {answer}")
-    what = f"{tasks} tasks of {TASK_S:g} s, {agents} agents"
-    note = f"{taken:.1f} s in all; floor: no agent is ever idle"
-    yield Measure(what, tasks / taken, "/s", agents / TASK_S, ratio=OF_IDEAL, note=note)
+    told = [_told(client, task_id) for task_id in ids]
+    alone = [_alone(client) for _ in range(world.sizes.turns)]
+    client.close()
+    house.stop()
+    return Worked(
+        rate=tasks / taken,
+        spawns=[one["started_at"] - one["claimed_at"] for one in told],
+        picks=[one["claimed_at"] - one["created_at"] for one in alone],
+    )
+
+
+def _alone(client: Client) -> dict[str, float]:
+    task_id = client.request("POST", "/tasks", {"title": "alone", "command": "true"})["task_id"]
+    while not client.request("GET", "/wait", query={"task": [task_id]})["settled"]:
+        pass
+    return _told(client, task_id)
+
+
+def _told(client: Client, task_id: str) -> dict[str, float]:
+    """The instants of a task and of its attempt, ms."""
+    task = client.request("GET", f"/tasks/{task_id}/detail")
+    found = {**task["attempt_history"][-1], "created_at": task["created_at"]}
+    return {key: parse(found[key]).timestamp() * 1000 for key in ("created_at", "claimed_at", "started_at")}

@@ -34,6 +34,7 @@ class Sizes:
     tool_calls: int = 25
     idle_s: float = 10.0
     tasks_of_swarm: int = 500
+    files_of_swarm: int = 20
 
 
 QUICK = Sizes(
