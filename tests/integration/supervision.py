@@ -42,6 +42,13 @@ def settings_with(**sections: Mapping[str, Any]) -> Settings:
     return Settings.model_validate({name: dict(values) for name, values in sections.items()})
 
 
+def _without_pool(settings: Settings) -> Settings:
+    """No warm pool where a test does not ask for one: what is given back is removed, and its absence can be seen."""
+    if "pool_size" in settings.worktrees.model_fields_set:
+        return settings
+    return settings.model_copy(update={"worktrees": settings.worktrees.model_copy(update={"pool_size": 0})})
+
+
 class House:
     """One coordinated repository with a supervisor that is driven by hand."""
 
@@ -53,7 +60,7 @@ class House:
         (self.project.home / ".gitignore").write_text("*\n")
         open_schema(self.project.database)
         self.db = Database(self.project.database)
-        self.settings = settings or Settings()
+        self.settings = _without_pool(settings or Settings())
         self.pool = ThreadPoolExecutor(8)
         self.skipped = timedelta(0)
         self.nudged = threading.Event()

@@ -200,6 +200,7 @@ def test_the_examples_can_be_asked_and_are_answered_with_the_fields_that_they_sh
     made = ask("POST /worktrees")
     (Path(made["path"]) / "new.txt").write_text("new")
     ask("GET /worktrees")
+    ask("GET /worktrees/pool")
     ask("DELETE /worktrees/{name}", name="login")
     ask("GET /salvage")
     ask("POST /worktrees/{name}/recover", name="login")

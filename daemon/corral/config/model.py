@@ -243,6 +243,8 @@ class Worktrees(_Section):
     )
     port_first: int = Field(default=20_000, ge=1024, le=60_000, description="First port assigned to worktrees.")
     ports_each: int = Field(default=10, ge=0, le=100, description="Number of ports per worktree.")
+    pool_size: int = Field(default=4, ge=0, le=100, description="Finished worktrees kept for later tasks; 0: none.")
+    pool_disk_mb: int = Field(default=4096, ge=0, description="Disk space of the kept worktrees together, in MB.")
 
 
 class ClaudeRunner(_Section):

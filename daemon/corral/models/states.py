@@ -107,7 +107,7 @@ class WorktreeState(_Text):
     REMOVED = "removed"
 
 
-LIVE_WORKTREES = (WorktreeState.ALLOCATING, WorktreeState.READY, WorktreeState.RECLAIMING)
+LIVE_WORKTREES = (WorktreeState.ALLOCATING, WorktreeState.READY, WorktreeState.RECLAIMING, WorktreeState.POOLED)
 
 
 class WorktreePurpose(_Text):

@@ -262,6 +262,25 @@ def signal_each(processes: Sequence[psutil.Process], number: signal.Signals) -> 
             process.send_signal(number)
 
 
+def working_in(folder: Path, *, files: bool = False) -> list[psutil.Process]:
+    """Every other living process that is in a folder, as far as we may look.
+
+    Args:
+        files: Also those that have a file in it open.
+    """
+    top = folder.resolve()
+    return [process for process in psutil.process_iter() if _is_in(process, top, files=files)]
+
+
+def _is_in(process: psutil.Process, top: Path, *, files: bool) -> bool:
+    with suppress(psutil.Error, OSError):
+        if process.pid == os.getpid():
+            return False
+        places = [process.cwd(), *((file.path for file in process.open_files()) if files else ())]
+        return any(place and Path(place).is_relative_to(top) for place in places)
+    return False
+
+
 def kill_leftover(pid: int, started: float, marks: Marks, folder: Path | None = None) -> bool:
     """Kill the process group of a worker that an earlier daemon started.
 

@@ -8,7 +8,7 @@ import typer
 
 from corral.cli.help import Grouped
 from corral.cli.terminal.options import Json, argument, client, option, session_id
-from corral.cli.terminal.output import Column, progress, report, table
+from corral.cli.terminal.output import Column, echo, emit, progress, report, table
 from corral.client.connection import segment
 from corral.errors import WorkAtRisk
 
@@ -56,6 +56,30 @@ def remove(
         raise WorkAtRisk(f"{name} was not removed.", cause=why, remedy=what_to_do, details={"worktree": answer})
     saved = f"; its state is saved as {answer['salvage_ref']}" if answer.get("salvage_ref") else ""
     report(answer, f"removed {answer['name']}{saved}", as_json=as_json)
+
+
+@app.command()
+def pool(as_json: Json = False) -> None:
+    """Show the worktrees that are kept for the next tasks."""
+    found = client().request("GET", "/worktrees/pool")
+    columns: list[Column] = [
+        ("NAME", "name", 40),
+        ("SIZE", lambda row: f"{row['size_bytes'] / 2**20:,.0f} MB", 12),
+        ("SINCE (UTC)", "kept_at", 20),
+        ("BASE", lambda row: row["base_sha"][:12], 12),
+        ("PATH", "path", 80),
+        ("NOTE", "note", 240),
+    ]
+    if as_json:
+        emit(found)
+        return
+    table(found["worktrees"], columns, empty="No worktree is kept.")
+    size = f"{found['size_bytes'] / 2**20:,.0f} of {found['most_mb']:,} MB"
+    echo(f"\nbounds: {len(found['worktrees'])} of {found['most']} worktrees, {size}")
+    echo(f"since the daemon's start: {found['kept']} kept, {found['used']} used")
+    for title, reasons in (("removed instead", found["not_kept"]), ("not used", found["not_used"])):
+        for row in reasons:
+            echo(f"{title}: {row['count']} × {row['reason']}")
 
 
 @app.command()

@@ -9,8 +9,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from corral.errors import Conflict
 from corral.git.checkouts.listing import admin_dirs, folder_of, list_lock, named_entry
 from corral.git.process.command import Git
+from corral.models.crash import crash_point
 
 
 def reanchor(repo: Git, path: Path, *, was_at: Path, old_common_dir: Path) -> bool:
@@ -42,6 +44,22 @@ def reanchor(repo: Git, path: Path, *, was_at: Path, old_common_dir: Path) -> bo
         if named:
             _write(path / ".git", f"gitdir: {entry}\n")
     return True
+
+
+def move(repo: Git, path: Path, to: Path) -> None:
+    """Rename a worktree's folder; its entry names it again afterwards. After a kill in the middle: :func:`reanchor`.
+
+    The folder stays the same one, whose inode proves it; a process that works in it is not told.
+
+    Raises:
+        Conflict: Something stands at ``to``.
+        OSError: It could not be renamed.
+    """
+    if os.path.lexists(to):
+        raise Conflict(f"{to} exists already.", remedy="Move it away.")
+    path.rename(to)
+    crash_point("worktree.renamed")
+    reanchor(repo, to, was_at=path, old_common_dir=repo.common_dir)
 
 
 def _entry_of(repo: Git, path: Path, was_at: Path) -> Path | None:

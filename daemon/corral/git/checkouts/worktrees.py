@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING
 from corral.config.inodes import folder_id
 from corral.errors import Conflict, CorralError, GitFailed, NotFound, Unsupported, WorkAtRisk
 from corral.git import refs
-from corral.git.checkouts import staging, status, submodules
+from corral.git.checkouts import repointing, staging, status, submodules
 from corral.git.checkouts.identity import OwnWorktree, prove, real_place
 from corral.git.checkouts.listing import admin_dirs, folder_of, holding, list_lock
+from corral.git.checkouts.repointing import CHECKOUT_S
 from corral.git.identity import CORRAL
 from corral.git.process import stale
 from corral.git.process.command import OID, Git, Outcome, as_env, discovered_top, open_checkout
@@ -34,8 +35,6 @@ Remake = Callable[[Path], object]
 """Creates the folder again after a failing git has removed it."""
 
 INITIALIZING = "initializing"
-_PARALLEL = {"checkout.workers": "0", "checkout.thresholdForParallelism": "1000"}
-_CHECKOUT_S = 1800.0
 _ATTEMPTS = 10
 
 
@@ -56,17 +55,27 @@ def add(repo: Git, path: Path, branch: str, base_sha: str, remake: Remake = Path
     _must_be_free(path)
     # The branch is created first, by compare-and-swap, so that undoing never deletes somebody else's; `worktree add -b`
     # would also write tracking configuration, and fail on the lock of `.git/config` when many are created at once.
-    if refs.read(repo, ref) is not None or not _branch_made(repo, ref, base_sha):
-        raise Conflict(
-            f"Cannot create the branch {branch!r}.",
-            cause="It exists, or another branch has it as a folder.",
-            remedy="Choose another name.",
-        )
+    make_branch(repo, ref, base_sha)
     try:
         _make(repo, path, [ref.removeprefix("refs/heads/")], remake)
     except CorralError:
         refs.delete(repo, ref, base_sha)
         raise
+
+
+def make_branch(repo: Git, ref: str, sha: str) -> None:
+    """Create a branch (a full ref) that does not exist.
+
+    Raises:
+        Conflict: It exists.
+        GitFailed: Git could not create it.
+    """
+    if refs.read(repo, ref) is not None or not _branch_made(repo, ref, sha):
+        raise Conflict(
+            f"Cannot create the branch {ref.removeprefix('refs/heads/')!r}.",
+            cause="It exists, or another branch has it as a folder.",
+            remedy="Choose another name.",
+        )
 
 
 def _branch_made(repo: Git, ref: str, base_sha: str) -> bool:
@@ -124,9 +133,19 @@ def _make(repo: Git, path: Path, what: list[str], remake: Remake) -> None:
         raise
 
 
-def _fill(checkout: Git) -> None:
-    checkout.check("read-tree", "--reset", "-u", "HEAD", config=_PARALLEL, timeout_s=_CHECKOUT_S)
+def begin_filling(checkout: Git) -> None:
+    """Mark a worktree as half made: a repair fills it to its HEAD, and git's `worktree prune` lets it be."""
+    (checkout.git_dir / "locked").write_text(INITIALIZING)
+
+
+def end_filling(checkout: Git) -> None:
+    """It is whole: what :func:`begin_filling` said is no more."""
     (checkout.git_dir / "locked").unlink(missing_ok=True)
+
+
+def _fill(checkout: Git) -> None:
+    repointing.fill(lambda: checkout, "HEAD")
+    end_filling(checkout)
 
 
 def _undo(repo: Git, made: OwnWorktree) -> None:
@@ -160,7 +179,7 @@ def remove(repo: Git, path: Path, check: Check = lambda: None) -> None:
         raise WorkAtRisk(f"{path} is on a commit that no branch holds.", details={"head": head})
     with list_lock(repo):
         check()
-        result = repo.run("worktree", "remove", str(path), timeout_s=_CHECKOUT_S)
+        result = repo.run("worktree", "remove", str(path), timeout_s=CHECKOUT_S)
     if result.ok:
         return
     if "contains modified or untracked" in result.stderr or "containing submodules" in result.stderr:
@@ -208,7 +227,7 @@ def remove_salvaged(
     branch = entry.branch()
     with list_lock(repo):
         check()
-        repo.check("worktree", "remove", "--force", str(path), timeout_s=_CHECKOUT_S)
+        repo.check("worktree", "remove", "--force", str(path), timeout_s=CHECKOUT_S)
     if branch is not None and not keep_branch:
         drop_branch(repo, branch)
 

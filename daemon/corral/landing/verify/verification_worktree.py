@@ -18,7 +18,7 @@ from corral.config.links import VERIFY
 from corral.config.paths import Project
 from corral.errors import CorralError, NotFound, PathReplaced
 from corral.git.checkouts import identity as worktree_identity
-from corral.git.checkouts import salvage, worktrees
+from corral.git.checkouts import repointing, salvage, worktrees
 from corral.git.checkouts.identity import OwnWorktree
 from corral.git.process.command import Git
 from corral.models.crash import crash_point
@@ -178,9 +178,7 @@ class VerificationWorktree:
     def _point(self, sha: str) -> Git:
         # A verification that was killed may have left git's lock here; nobody else works in this worktree.
         (self.prove().git_dir / "index.lock").unlink(missing_ok=True)
-        self.prove().must("update-ref", "--no-deref", "HEAD", sha)
-        self.prove().must("read-tree", "--reset", "-u", sha)
-        self.prove().must("clean", "-ffdq")
+        repointing.lay_out(self.prove, sha)
         row = self._row()
         if row is not None and (row["state"] != WorktreeState.READY or row["note"]):
             self._set(state=WorktreeState.READY, note=None)

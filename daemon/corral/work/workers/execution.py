@@ -199,7 +199,8 @@ def conclude(site: AttemptContext, task: TaskRow, worktree: WorktreeRow | None, 
     if ending.to_land is not None:
         site.nudge("landing")
     if worktree is not None:
-        reclaim(site.grounds, worktree["worktree_id"], reason=f"task {task['task_id']} {status}")
+        keeps = ending.success and status != "lost"
+        reclaim(site.grounds, worktree["worktree_id"], reason=f"task {task['task_id']} {status}", keeps=keeps)
         site.nudge("landing")  # a branch that has landed can go once no worktree has it
 
 

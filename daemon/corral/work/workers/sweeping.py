@@ -9,7 +9,7 @@ from corral.models.states import WorktreePurpose, WorktreeState
 from corral.store.rows.tasks import WorktreeRow
 from corral.store.tasks import worktrees as worktree_rows
 from corral.work.worktrees import ownership
-from corral.work.worktrees.allocation import WorktreeContext, roll_back, tidy_branches
+from corral.work.worktrees.allocation import WorktreeContext, roll_back, tidy_branches, trim_pool
 
 Report = Callable[[Callable[[datetime], None]], None]
 
@@ -48,8 +48,9 @@ class Sweeper:
             interrupted: The tasks that are ended and resumed first.
         """
         for row in self._grounds.db.read(worktree_rows.listing):
-            half_done = row["state"] != WorktreeState.READY
-            abandoned = row["purpose"] == WorktreePurpose.TASK
+            is_kept = row["state"] == WorktreeState.POOLED
+            half_done = row["state"] != WorktreeState.READY and not is_kept
+            abandoned = row["purpose"] == WorktreePurpose.TASK and not is_kept
             if (
                 row["purpose"] != WorktreePurpose.VERIFY
                 and (half_done or abandoned)
@@ -58,6 +59,7 @@ class Sweeper:
                 self._spawn(self.putting_right(row))
             elif row["state"] == WorktreeState.READY and row["purpose"] != WorktreePurpose.VERIFY:
                 self._check(row)
+        self._spawn(lambda: trim_pool(self._grounds))
 
     def sweep(self, now: datetime, at_work: Collection[str]) -> None:
         """Try again what could not be removed, if that is due; a clock that was set back makes it due.
@@ -72,10 +74,12 @@ class Sweeper:
             if row["purpose"] == WorktreePurpose.VERIFY:
                 continue
             going = row["state"] == WorktreeState.RECLAIMING
-            if going and (row["note"] is not None or self._is_forsaken(row, at_work)):
+            is_kept = row["state"] == WorktreeState.POOLED
+            if ((going or is_kept) and row["note"] is not None) or (going and self._is_forsaken(row, at_work)):
                 self._spawn(self.putting_right(row))
             elif row["state"] == WorktreeState.READY and row["note"] is not None:
                 self._check(row)
+        self._spawn(lambda: trim_pool(self._grounds))
         self._spawn(lambda: tidy_branches(self._grounds))
 
     def later(self, now: datetime) -> None:

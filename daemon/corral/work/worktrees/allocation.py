@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from shlex import quote
 from threading import Event
@@ -45,7 +45,8 @@ from corral.runners.process import PROJECT_MARK, TASK_MARK
 from corral.store.protocol import Store
 from corral.store.rows.tasks import WorktreeRow
 from corral.store.tasks import worktrees as worktree_rows
-from corral.work.worktrees import ownership
+from corral.work.worktrees import moving, ownership
+from corral.work.worktrees.pool import keeping, state, taking
 from corral.work.worktrees.ports import bindable, choose_block
 from corral.work.worktrees.provision import WORKTREE_MARK, Provisioned, provision, run_setup
 from corral.work.worktrees.recipes import Recipe, load_recipes
@@ -67,6 +68,7 @@ class WorktreeContext:
         untrusted: Commands from the project's files that the user has not approved.
         fold: Whether the repository's file system ignores case.
         stopping: Set once the daemon ends all work: what waits for something gives up.
+        pool: What the warm pool did since the daemon's start.
     """
 
     db: Store
@@ -79,6 +81,7 @@ class WorktreeContext:
     untrusted: Callable[[], Sequence[Claim]] = tuple
     fold: bool = False
     stopping: Event = field(default_factory=Event)
+    pool: state.PoolUse = field(default_factory=state.PoolUse)
 
     @property
     def root(self) -> Path:
@@ -147,20 +150,22 @@ def allocate(
         CorralError: Git or the file system refused; nothing half-made stays.
     """
     refuse(grounds.untrusted(), SETUP)
-    row = grounds.db.write(lambda conn: _intend(conn, grounds, plan))
-    crash_point("worktree.intended")
-    row = ownership.make_folder(grounds, row)
+    warm = _from_pool(grounds, plan) if restore is None else None
+    row = warm or grounds.db.write(lambda conn: _intend(conn, grounds, plan))
+    if warm is None:
+        crash_point("worktree.intended")
+        row = ownership.make_folder(grounds, row)
     path = Path(row["path"])
 
     def remake(_path: Path) -> None:
         nonlocal row
         row = ownership.make_folder_again(grounds, row)
 
-    is_added = False
+    is_added = warm is not None
     try:
         if restore is not None:
             restore(path, remake)
-        else:
+        elif warm is None:
             worktrees.add(grounds.repo, path, plan.branch, plan.base_sha, remake)
         is_added = True
         crash_point("worktree.added")
@@ -173,6 +178,24 @@ def allocate(
             ownership.forget_folder(grounds, row)
         raise
     return row, usable
+
+
+def _from_pool(grounds: WorktreeContext, plan: Plan) -> WorktreeRow | None:
+    """The worktree of a plan, made of one of the warm pool; None: a fresh one is to be made."""
+
+    def intend(kept: WorktreeRow) -> WorktreeRow | None:
+        return grounds.db.write(lambda conn: _intend_again(conn, grounds, plan, kept))
+
+    return taking.take(grounds, plan, intend, partial(_give_up_for, grounds))
+
+
+def trim_pool(grounds: WorktreeContext) -> None:
+    """Remove the oldest worktrees of the warm pool that are beyond its bounds."""
+    state.trim(grounds, partial(_give_up_for, grounds))
+
+
+def _give_up_for(grounds: WorktreeContext, row: WorktreeRow, reason: str) -> bool:
+    return give_up(grounds, row, reason=reason)
 
 
 def mark_ready(conn: Connection, worktree_id: str, provided: Provisioned) -> WorktreeRow:
@@ -194,27 +217,34 @@ def mark_ready(conn: Connection, worktree_id: str, provided: Provisioned) -> Wor
 
 def begin_reclaim(grounds: WorktreeContext, row: WorktreeRow) -> WorktreeRow | None:
     """Store that a worktree shall go; None if it is going or gone already."""
-    from_states = (WorktreeState.ALLOCATING, WorktreeState.READY)
-    values = {"state": WorktreeState.RECLAIMING}
+    from_states = (WorktreeState.ALLOCATING, WorktreeState.READY, WorktreeState.POOLED)
+    # one of the warm pool is on no branch; a row that goes names one
+    values = {"state": WorktreeState.RECLAIMING, "branch": row["branch"] or f"corral/{row['name']}"}
     return grounds.db.write(lambda conn: worktree_rows.transition(conn, row["worktree_id"], from_states, values))
 
 
-def reclaim(grounds: WorktreeContext, worktree_id: str, *, reason: str) -> bool:
-    """Remove a worktree that is ``reclaiming``; safe to repeat.
+def reclaim(grounds: WorktreeContext, worktree_id: str, *, reason: str, keeps: bool = False) -> bool:
+    """Remove a worktree that is ``reclaiming``, or keep it in the warm pool; safe to repeat.
 
     A worktree that cannot be removed stays, with a note on its row that says why; it is tried again later.
 
     Args:
         reason: The label of the salvage, one line.
+        keeps: Whether its attempt ended well, so that it may be kept.
 
     Returns:
-        Whether it is gone.
+        Whether it is gone, or kept.
     """
     row = grounds.db.read(lambda conn: worktree_rows.get(conn, worktree_id))
     if row is None or row["state"] != WorktreeState.RECLAIMING:
         return True
     crash_point("worktree.reclaiming")
+    if keeps and keeping.keep(grounds, row):
+        trim_pool(grounds)
+        return True
+    row = grounds.db.read(lambda conn: worktree_rows.get(conn, worktree_id)) or row
     try:
+        row = moving.settle(grounds, row)
         take_down(grounds, row, reason)
     except (CorralError, OSError) as error:
         ownership.note(grounds, row, error)
@@ -241,6 +271,7 @@ def give_up(grounds: WorktreeContext, row: WorktreeRow, *, reason: str) -> bool:
         Whether it is gone.
     """
     try:
+        row = moving.settle(grounds, row)
         ownership.prove_remains(grounds, row)
     except PathReplaced as error:
         ownership.note(grounds, row, error)
@@ -294,6 +325,16 @@ def _intend(conn: Connection, grounds: WorktreeContext, plan: Plan) -> WorktreeR
             "created_at": iso(grounds.clock()),
         },
     )
+
+
+def _intend_again(conn: Connection, grounds: WorktreeContext, plan: Plan, kept: WorktreeRow) -> WorktreeRow | None:
+    """The row of a worktree that gets the folder of a kept one, whose row ends."""
+    gone = {"state": WorktreeState.REMOVED, "removed_at": iso(grounds.clock()), "note": None}
+    if worktree_rows.transition(conn, kept["worktree_id"], (WorktreeState.POOLED,), gone) is None:
+        return None
+    made = _intend(conn, grounds, plan)
+    place = {"path": kept["path"], "folder_id": kept["folder_id"]}
+    return worktree_rows.transition(conn, made["worktree_id"], (WorktreeState.ALLOCATING,), place)
 
 
 def make_usable(

@@ -23,6 +23,7 @@ from corral.store.sessions import sessions
 from corral.store.tasks import worktrees as worktree_rows
 from corral.work.worktrees import ownership
 from corral.work.worktrees.allocation import Plan, WorktreeContext, allocate, give_up, landing_target, mark_ready
+from corral.work.worktrees.pool import state
 
 WIRE_FIELDS = ("worktree_id", "name", "path", "branch", "base_sha", "purpose", "state", "task_id", "session_id",
                "port_base", "note", "salvage_ref", "created_at")  # fmt: skip
@@ -49,6 +50,10 @@ class Worktrees:
         """
         found = self._grounds.db.read(worktree_rows.listing)
         return [wire(row) for row in found if row["purpose"] != WorktreePurpose.VERIFY or row["note"]]
+
+    def pool(self) -> Payload:
+        """The warm pool: the worktrees that are kept for the next tasks, their bounds, and what it did so far."""
+        return state.overview(self._grounds)
 
     def own_folders(self, *states: str) -> list[Path]:
         """The folders of the worktrees in these states (none: all), without those that something else took the place of."""

@@ -54,6 +54,12 @@ async def listing(
     return await _part(services, request, services.worktrees.listing, "name", after, limit)
 
 
+@router.get("/worktrees/pool")
+async def pool(services: Services) -> dict[str, Any]:
+    """The worktrees kept for the next tasks, their bounds, and how often one was used."""
+    return await services.work(services.worktrees.pool)
+
+
 @router.get("/worktrees/at-risk")
 async def at_risk(services: Services) -> list[dict[str, str]]:
     """Work that is neither landed nor salvaged: ``[{what, why}]``."""

@@ -1,0 +1,132 @@
+"""Into the pool: a worktree whose attempt ended well is emptied of everything but its commit, renamed and sealed."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sqlalchemy import Connection
+
+from corral.errors import CorralError
+from corral.git import refs
+from corral.git.checkouts import repointing, status, worktrees
+from corral.models.crash import crash_point
+from corral.models.identifiers import new_id
+from corral.models.instants import iso
+from corral.models.payload import Payload
+from corral.models.states import WorktreePurpose, WorktreeState
+from corral.runners.process import PROJECT_MARK, TASK_MARK
+from corral.store.rows.tasks import WorktreeRow
+from corral.store.tasks import worktrees as worktree_rows
+from corral.work.worktrees import ownership
+from corral.work.worktrees.moving import rename
+from corral.work.worktrees.pool import contents
+from corral.work.worktrees.pool.state import (
+    MEBI,
+    SEAL,
+    Doubt,
+    bounds,
+    is_short_of_space,
+    kind_of,
+    look_of_index,
+    refuse_extras,
+    refuse_if_inhabited,
+)
+
+if TYPE_CHECKING:
+    from corral.work.worktrees.allocation import WorktreeContext
+
+
+def keep(grounds: WorktreeContext, row: WorktreeRow) -> bool:
+    """Keep a worktree that is ``reclaiming`` and whose attempt ended well.
+
+    Returns:
+        Whether it is kept; its row is ``removed`` then, and a row of the pool has its folder. Else it is to be removed.
+    """
+    try:
+        _refuse_if_unfit(grounds, row)
+        _put_away(grounds, row)
+    except (Doubt, CorralError, OSError) as reason:
+        grounds.pool.count(grounds.pool.not_kept, kind_of(reason))
+        return False
+    grounds.pool.kept += 1
+    return True
+
+
+def _refuse_if_unfit(grounds: WorktreeContext, row: WorktreeRow) -> None:
+    most, path = bounds(grounds)[0], Path(row["path"])
+    if not most:
+        raise Doubt("worktrees.pool_size is 0")
+    if row["purpose"] != WorktreePurpose.TASK or row["folder_id"] is None or row["task_id"] is None:
+        raise Doubt("it was not made for a task")
+    if is_short_of_space(path):
+        raise Doubt("the disk is nearly full")
+    refuse_if_inhabited(grounds, path, {PROJECT_MARK: grounds.project_id, TASK_MARK: row["task_id"]})
+    checkout = ownership.prove(grounds, row)
+    refuse_extras(checkout)
+    if repointing.is_partial(grounds.repo):
+        raise Doubt("worktrees of this repository have settings of their own")
+    if repointing.index_of(checkout)[1]:
+        raise Doubt("its index holds submodules, or marks that hide files from git")
+    excluded = tuple(f"{one}/" for one in row["provision"].get("exclude", ()))
+    if any(not f"{change.path}/".startswith(excluded) for change in status.changes(checkout)):
+        raise Doubt("it holds work that is not on its branch")
+    head = checkout.head()
+    is_submitted = grounds.db.read(lambda conn: worktree_rows.is_submitted(conn, row))
+    if head is None or (head != row["base_sha"] and not (is_submitted and refs.holder(grounds.repo, head))):
+        raise Doubt("it holds commits that were not submitted")
+
+
+def _put_away(grounds: WorktreeContext, row: WorktreeRow) -> None:
+    prove, base = partial(ownership.prove, grounds, row), row["base_sha"]
+    worktrees.begin_filling(prove())
+    crash_point("pool.begun")
+    repointing.lay_out(prove, base)
+    repointing.drop_records(prove)
+    tracked = repointing.index_of(prove())[0]
+    size = _cleaned(grounds, row, tracked)
+    repointing.refresh(prove)
+    crash_point("pool.cleaned")
+    old = Path(row["path"])
+    name = f"pool-{new_id().replace('-', '')[-12:]}"
+    row = rename(grounds, row, old.with_name(name))
+    checkout = ownership.prove(grounds, row)
+    look = contents.seal(Path(row["path"]), sorted(contents.folders_of(tracked)), ())
+    (checkout.git_dir / SEAL).write_text(json.dumps({"look": look, "index": look_of_index(checkout)}))
+    worktrees.end_filling(checkout)
+    crash_point("pool.sealed")
+    provision = {"size_bytes": size, "conversion": repointing.conversion(grounds.repo)}
+    grounds.db.write(lambda conn: _stored(conn, grounds, row, str(old), name, provision))
+    crash_point("pool.kept")
+    if row["branch"] and not grounds.db.read(lambda conn: worktree_rows.is_submitted(conn, row)):
+        worktrees.drop_branch(grounds.repo, refs.branch_ref(row["branch"]))
+
+
+def _cleaned(grounds: WorktreeContext, row: WorktreeRow, tracked: dict[str, str]) -> int:
+    """Remove everything that is no file of the commit, and correct modes; returns what the rest takes on the disk, bytes."""
+    checkout, path = ownership.prove(grounds, row), Path(row["path"])
+    found = contents.survey(path, tracked, (), contents.spare_bits(checkout.git_dir))
+    if found.doubts:
+        raise Doubt(found.doubts[0])
+    if found.size_bytes > bounds(grounds)[1] * MEBI:
+        raise Doubt("it takes more than worktrees.pool_disk_mb")
+    ownership.prove(grounds, row)
+    contents.remove(path, found.leftovers)
+    for name, mode in found.modes.items():
+        (path / name).chmod(mode)
+    return found.size_bytes
+
+
+def _stored(
+    conn: Connection, grounds: WorktreeContext, row: WorktreeRow, old: str, name: str, provision: Payload
+) -> None:
+    now = iso(grounds.clock())
+    gone = {"state": WorktreeState.REMOVED, "removed_at": now, "note": None, "path": old}
+    if worktree_rows.transition(conn, row["worktree_id"], (WorktreeState.RECLAIMING,), gone) is None:
+        raise Doubt("it is gone")
+    kept = {"worktree_id": new_id(), "name": name, "path": row["path"], "branch": None, "base_sha": row["base_sha"],
+            "purpose": WorktreePurpose.TASK, "state": WorktreeState.POOLED, "provision": provision,
+            "folder_id": row["folder_id"], "created_at": now}  # fmt: skip
+    worktree_rows.create(conn, kept)

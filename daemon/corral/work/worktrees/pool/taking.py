@@ -1,0 +1,157 @@
+"""Out of the pool: a kept worktree that nobody has touched becomes the worktree of the next task, on another commit."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from corral.errors import CorralError
+from corral.git import refs
+from corral.git.checkouts import repointing, worktrees
+from corral.models.crash import crash_point
+from corral.models.states import WorktreeState
+from corral.store.rows import required
+from corral.store.rows.tasks import WorktreeRow
+from corral.store.tasks import worktrees as worktree_rows
+from corral.work.worktrees import ownership
+from corral.work.worktrees.moving import rename
+from corral.work.worktrees.pool import contents
+from corral.work.worktrees.pool.state import (
+    SEAL,
+    Doubt,
+    bounds,
+    kind_of,
+    look_of_index,
+    refuse_extras,
+    refuse_if_inhabited,
+)
+
+if TYPE_CHECKING:
+    from corral.work.worktrees.allocation import Plan, WorktreeContext
+
+
+def take(
+    grounds: WorktreeContext,
+    plan: Plan,
+    intend: Callable[[WorktreeRow], WorktreeRow | None],
+    give_up: Callable[[WorktreeRow, str], bool],
+) -> WorktreeRow | None:
+    """Make the worktree of a plan of one that is kept.
+
+    Args:
+        intend: Stores the new row with the folder of a kept one, whose row ends; None: that is gone.
+        give_up: Removes a worktree, salvaging what only it holds.
+
+    Returns:
+        Its row, ``allocating``: on its branch, at its place. None: no kept one fits, a fresh one is to be made.
+    """
+    found = _candidates(grounds, plan.base_sha)
+    if not bounds(grounds)[0] or not found:
+        if bounds(grounds)[0]:
+            grounds.pool.count(grounds.pool.not_used, "none was kept")
+        return None
+    if os.path.lexists(grounds.root / plan.name) or refs.read(grounds.repo, refs.branch_ref(plan.branch)) is not None:
+        return None  # making a fresh one says so
+    for kept in found:
+        if not grounds.pool.claim(kept["worktree_id"]):
+            continue
+        try:
+            made = _use(grounds, kept, plan, intend, give_up)
+        finally:
+            grounds.pool.let_go(kept["worktree_id"])
+        if made is not None:
+            grounds.pool.used += 1
+            return made
+    return None
+
+
+def _candidates(grounds: WorktreeContext, base_sha: str) -> list[WorktreeRow]:
+    """Those that are kept: of the wanted base first, then the newest."""
+    rows = grounds.db.read(lambda conn: worktree_rows.listing(conn, states=(WorktreeState.POOLED,)))
+    rows.reverse()
+    return sorted(rows, key=lambda row: row["base_sha"] != base_sha)
+
+
+def _use(
+    grounds: WorktreeContext,
+    kept: WorktreeRow,
+    plan: Plan,
+    intend: Callable[[WorktreeRow], WorktreeRow | None],
+    give_up: Callable[[WorktreeRow, str], bool],
+) -> WorktreeRow | None:
+    try:
+        if (passed_over := _does_not_suit(grounds, kept, plan.base_sha)) is not None:
+            grounds.pool.doubts[kept["worktree_id"]] = passed_over
+            grounds.pool.count(grounds.pool.not_used, passed_over)
+            return None
+        _refuse_if_changed(grounds, kept)
+    except (Doubt, CorralError, OSError) as reason:
+        grounds.pool.count(grounds.pool.not_used, kind_of(reason))
+        give_up(kept, f"it was kept for the next task, but {kind_of(reason)}")
+        return None
+    row = intend(kept)
+    if row is None:
+        return None
+    crash_point("pool.taken")
+    try:
+        return _repointed(grounds, kept, row)
+    except (Doubt, CorralError, OSError) as reason:
+        grounds.pool.count(grounds.pool.not_used, kind_of(reason))
+        give_up(row, "it could not be pointed to another commit")
+        return None
+
+
+def _does_not_suit(grounds: WorktreeContext, kept: WorktreeRow, base_sha: str) -> str | None:
+    """Why a kept worktree is not the right one now; it may be later."""
+    path = Path(kept["path"])
+    if kept["note"] is not None:
+        return "something else stands in its place"
+    try:
+        refuse_if_inhabited(grounds, path, {})
+    except Doubt as reason:
+        return str(reason)
+    if kept["base_sha"] != base_sha and repointing.changes_rules(grounds.repo, kept["base_sha"], base_sha):
+        return "a .gitattributes file or a submodule has changed since"
+    return None
+
+
+def _refuse_if_changed(grounds: WorktreeContext, kept: WorktreeRow) -> None:
+    path, repo = Path(kept["path"]), grounds.repo
+    if path.parent != grounds.root:
+        raise Doubt("worktrees.root has changed")
+    if repointing.is_partial(repo) or repointing.conversion(repo) != kept["provision"]["conversion"]:
+        raise Doubt("git's settings have changed")
+    checkout = ownership.prove(grounds, kept)
+    refuse_extras(checkout, SEAL)
+    if checkout.branch() is not None or checkout.head() != kept["base_sha"]:
+        raise Doubt("its HEAD was moved")
+    sealed: dict[str, Any] = json.loads((checkout.git_dir / SEAL).read_text())
+    if not contents.is_sealed(path, sealed["look"]) or repointing.touched(checkout):
+        raise Doubt("it was changed meanwhile")
+    # a `git status` writes the index too
+    if look_of_index(checkout) != sealed["index"] and (
+        repointing.index_of(checkout)[1] or not repointing.is_exact(checkout)
+    ):
+        raise Doubt("its index was changed meanwhile")
+
+
+def _repointed(grounds: WorktreeContext, kept: WorktreeRow, row: WorktreeRow) -> WorktreeRow:
+    ref = refs.branch_ref(required(row["branch"]))
+    worktrees.begin_filling(ownership.prove(grounds, row))
+    row = rename(grounds, row, Path(row["path"]).with_name(row["name"]))
+    prove = partial(ownership.prove, grounds, row)
+    worktrees.make_branch(grounds.repo, ref, row["base_sha"])
+    crash_point("pool.branched")
+    (prove().git_dir / SEAL).unlink()
+    repointing.put_on_branch(prove, ref)
+    crash_point("pool.attached")
+    if kept["base_sha"] != row["base_sha"]:
+        repointing.fill(prove, "HEAD")
+        if not repointing.is_exact(prove()):
+            raise Doubt("its files are not those of the commit")
+    worktrees.end_filling(prove())
+    return row
