@@ -48,6 +48,10 @@ class Coordinated:
         """Run a command with ``--json`` and read what it prints."""
         return json.loads(self.run(*args, "--json", **kw).stdout)
 
+    def worktrees_in_use(self) -> list[dict[str, Any]]:
+        """The worktrees that are not merely kept for later tasks."""
+        return [row for row in self.json("worktree", "list") if row["state"] != "pooled"]
+
     def submit(self, title: str, command: str, *args: str) -> str:
         """Submit a command task; returns its id."""
         return str(self.json("task", "submit", "--title", title, "--command", command, *args)["task_id"])

@@ -94,7 +94,7 @@ def test_a_worker_that_is_paused_past_its_time_is_replaced_and_never_comes_back(
     assert (detail["attempts"], detail["merge"]["state"]) == (2, "landed")
     assert git(house.root, "ls-tree", "--name-only", "main", "done.txt", "late.txt") == "done.txt"
     assert gone(paused)
-    assert eventually(lambda: house.json("worktree", "list") == [])
+    assert eventually(lambda: house.worktrees_in_use() == [])
 
 
 # -- repetitions
@@ -227,7 +227,7 @@ def test_a_task_that_kills_its_worker_every_time_is_given_up(
     for turn, (ended, again) in enumerate(zip(at["task.retried"], at["task.claimed"][1:], strict=True)):
         assert again - ended >= timedelta(seconds=0.2 * 2**turn), "it waits, longer each time"
     assert house.json("task", "detail", other)["merge"]["state"] == "landed", "nobody else suffers"
-    assert eventually(lambda: house.json("worktree", "list") == [])
+    assert eventually(lambda: house.worktrees_in_use() == [])
     assert any("half.txt" in one["files"] for one in house.ask("GET", "/salvage"))
 
 

@@ -156,7 +156,7 @@ def test_a_task_that_ends_while_the_disk_is_full_is_not_lost(coordinate: Callabl
     house.run("wait", task, "--timeout", "60")
     assert house.json("task", "detail", task)["merge"]["state"] == "landed"
     assert house.daemon_pid() == pid
-    assert eventually(lambda: house.json("worktree", "list") == [])
+    assert eventually(lambda: house.worktrees_in_use() == [])
 
 
 def _words(process: psutil.Process) -> list[str]:

@@ -66,7 +66,7 @@ def test_a_worker_that_asks_itself_leaves_a_request_of_its_task_whose_branch_sta
     assert merge["task_id"] == parent
     assert house.json("task", "detail", parent)["merge"]["merge_id"] == merge["merge_id"]
     assert len(house.json("merge", "list")) == 1, "what its end brought in is the same request"
-    eventually(lambda: house.json("worktree", "list") == [])
+    eventually(lambda: house.worktrees_in_use() == [])
     assert git(house.root, "rev-parse", merge["branch"]), "its branch stays while it is open"
     assert house.json("task", "detail", dependent)["status"] == "waiting"
     git(house.root, "checkout", "-q", "--", "src/a.py")
