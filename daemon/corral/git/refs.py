@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
-from corral.errors import InvalidInput, NotFound
+from corral.errors import Conflict, GitFailed, InvalidInput, NotFound
 from corral.git.process.command import OID, Git, Outcome
 from corral.models.instants import UTC
 
@@ -180,6 +180,29 @@ def default_branch(git: Git) -> str | None:
 def changed_paths(git: Git, a: str, b: str) -> list[str]:
     """Paths whose content or mode differs between two commits or trees; a rename is its two paths."""
     return git.check("diff-tree", "-r", "-z", "--name-only", "--no-renames", oid(a), oid(b)).names
+
+
+def make_branch(repo: Git, ref: str, sha: str) -> None:
+    """Create a branch (a full ref) that does not exist.
+
+    Raises:
+        Conflict: It exists.
+        GitFailed: Git could not create it.
+    """
+    if read(repo, ref) is not None or not _branch_made(repo, ref, sha):
+        raise Conflict(
+            f"Cannot create the branch {ref.removeprefix('refs/heads/')!r}.",
+            cause="It exists, or another branch has it as a folder.",
+            remedy="Choose another name.",
+        )
+
+
+def _branch_made(repo: Git, ref: str, base_sha: str) -> bool:
+    try:
+        return compare_and_swap(repo, ref, base_sha, "", why="corral: worktree")
+    except GitFailed:
+        delete(repo, ref, base_sha)  # a killed git may have created it anyway
+        raise
 
 
 class RawChange(NamedTuple):

@@ -55,34 +55,11 @@ def add(repo: Git, path: Path, branch: str, base_sha: str, remake: Remake = Path
     _must_be_free(path)
     # The branch is created first, by compare-and-swap, so that undoing never deletes somebody else's; `worktree add -b`
     # would also write tracking configuration, and fail on the lock of `.git/config` when many are created at once.
-    make_branch(repo, ref, base_sha)
+    refs.make_branch(repo, ref, base_sha)
     try:
         _make(repo, path, [ref.removeprefix("refs/heads/")], remake)
     except CorralError:
         refs.delete(repo, ref, base_sha)
-        raise
-
-
-def make_branch(repo: Git, ref: str, sha: str) -> None:
-    """Create a branch (a full ref) that does not exist.
-
-    Raises:
-        Conflict: It exists.
-        GitFailed: Git could not create it.
-    """
-    if refs.read(repo, ref) is not None or not _branch_made(repo, ref, sha):
-        raise Conflict(
-            f"Cannot create the branch {ref.removeprefix('refs/heads/')!r}.",
-            cause="It exists, or another branch has it as a folder.",
-            remedy="Choose another name.",
-        )
-
-
-def _branch_made(repo: Git, ref: str, base_sha: str) -> bool:
-    try:
-        return refs.compare_and_swap(repo, ref, base_sha, "", why="corral: worktree")
-    except GitFailed:
-        refs.delete(repo, ref, base_sha)  # a killed git may have created it anyway
         raise
 
 

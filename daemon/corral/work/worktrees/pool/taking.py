@@ -144,7 +144,7 @@ def _repointed(grounds: WorktreeContext, kept: WorktreeRow, row: WorktreeRow) ->
     worktrees.begin_filling(ownership.prove(grounds, row))
     row = rename(grounds, row, Path(row["path"]).with_name(row["name"]))
     prove = partial(ownership.prove, grounds, row)
-    worktrees.make_branch(grounds.repo, ref, row["base_sha"])
+    refs.make_branch(grounds.repo, ref, row["base_sha"])
     crash_point("pool.branched")
     (prove().git_dir / SEAL).unlink()
     repointing.put_on_branch(prove, ref)
