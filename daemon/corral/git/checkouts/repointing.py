@@ -26,7 +26,7 @@ _PLAIN_INDEX = {"core.splitIndex": "false", "core.untrackedCache": "false", "ind
 
 _OWN = frozenset({"HEAD", "commondir", "gitdir", "index"})
 _LEFT_BY_COMMANDS = frozenset({"logs", "ORIG_HEAD", "COMMIT_EDITMSG", "FETCH_HEAD", "AUTO_MERGE"})
-"""What ordinary commands leave in the entry of a worktree: records of the past, without effect on later commands."""
+"""Records that ordinary commands leave in the entry of a worktree, without effect on later commands."""
 
 _CONVERSION = (
     r"^(core\.(autocrlf|eol|safecrlf|attributesfile|symlinks|filemode|ignorecase|precomposeunicode)|filter\..*)$"
@@ -63,7 +63,7 @@ def put_on_branch(prove: Prove, ref: str) -> None:
 
 
 def extras(checkout: Git) -> list[str]:
-    """What git's entry of a worktree holds that a new one does not and that may have an effect.
+    """List what git's entry of a worktree holds beside a new one's, and that may have an effect.
 
     A merge or rebase in progress, a lock, settings or refs of this worktree alone, its submodules' repositories.
     """
@@ -137,7 +137,7 @@ def is_partial(repo: Git) -> bool:
 
 
 def changes_rules(repo: Git, old: str, new: str) -> bool:
-    """Whether a ``.gitattributes`` or a submodule differs between two commits: files that are the same may be written anew."""
+    """Whether a ``.gitattributes`` or a submodule differs between two commits: files that are the same may be written in another way."""
     found = refs.raw_changes(repo, old, new)
     return any(
         PurePosixPath(step.path).name == ".gitattributes" or "160000" in (step.old_mode, step.new_mode)

@@ -68,7 +68,7 @@ class WorktreeContext:
         untrusted: Commands from the project's files that the user has not approved.
         fold: Whether the repository's file system ignores case.
         stopping: Set once the daemon ends all work: what waits for something gives up.
-        pool: What the warm pool did since the daemon's start.
+        pool: The record of the warm pool since the daemon's start.
     """
 
     db: Store

@@ -23,13 +23,13 @@ _EXECUTABLE = "100755"
 
 @dataclass
 class Contents:
-    """What :func:`survey` found; paths are relative to the top.
+    """The result of :func:`survey`; paths are relative to the top.
 
     Attributes:
         leftovers: Files and folders that are no part of the commit.
         modes: By path, the mode that a file or folder of the commit should have and has not.
         doubts: Why it cannot be used again, one line each.
-        size_bytes: What it takes on the disk without the leftovers.
+        size_bytes: Its size on the disk without the leftovers.
     """
 
     leftovers: list[str] = field(default_factory=list)

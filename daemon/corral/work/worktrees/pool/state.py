@@ -36,7 +36,7 @@ class Doubt(Exception):
 
 @dataclass
 class PoolUse:
-    """What the pool did since the daemon's start, and which worktrees are being looked at.
+    """The record of the pool since the daemon's start, and which worktrees are being looked at.
 
     Attributes:
         kept: Worktrees that were kept.
@@ -151,7 +151,7 @@ def _counts(reasons: Counter[str]) -> list[Payload]:
 
 
 def size(row: WorktreeRow) -> int:
-    """What a kept worktree takes on the disk, bytes."""
+    """The size of a kept worktree on the disk, bytes."""
     return int(row["provision"].get("size_bytes", 0))
 
 
