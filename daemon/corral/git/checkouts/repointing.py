@@ -137,7 +137,7 @@ def is_partial(repo: Git) -> bool:
 
 
 def changes_rules(repo: Git, old: str, new: str) -> bool:
-    """Whether a ``.gitattributes`` or a submodule differs between two commits: files that are the same may be written in another way."""
+    """Whether a ``.gitattributes`` or a submodule differs between two commits: equal files may be written differently."""
     found = refs.raw_changes(repo, old, new)
     return any(
         PurePosixPath(step.path).name == ".gitattributes" or "160000" in (step.old_mode, step.new_mode)
