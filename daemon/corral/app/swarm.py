@@ -20,7 +20,7 @@ def status(services: Services, conn: Connection) -> Payload:
     Returns:
         ``agents``: ``[{agent_id, kind, task_id, parent, state, pid, memory_mb, tokens, cost_usd, heartbeat_at, progress}]``;
         ``limits``: by setting ``{used, allowed}``, ``allowed`` None without a limit;
-        ``throttled``: ``[{limit, used, allowed, reason}]``.
+        ``throttled``: ``[{limit, used, allowed, reason}]``; of a model that is parked ``{limit, until, reason}``.
     """
     supervisor, settings = services.supervisor, services.settings()
     views = {view.task_id: view for view in supervisor.at_work()}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection
@@ -41,6 +42,12 @@ MOST_OF_A_KIND = 20
 FAULTS_TO_TELL = 3
 """Starts of one task that the machine prevented in a row, from which on a person should look."""
 
+
+OF_A_DAY = ("limits.tokens_per_day", "limits.cost_usd_per_day")
+"""Limits that hold work back for hours."""
+
+LONG_PARK = timedelta(minutes=15)
+"""A usage limit of a model that lasts as long or longer is told to a person."""
 
 Source = Callable[["Services", Connection], Iterable[Need]]
 
@@ -108,12 +115,16 @@ def _paused_claiming(services: Services, _conn: Connection) -> Iterator[Need]:
         )
 
 
-def _limits_passed(services: Services, _conn: Connection) -> Iterator[Need]:
-    for throttle in services.supervisor.throttles:
-        remedy = "Wait until then; or raise the limit with the model's provider."
-        if isinstance(throttle, Throttle):
-            remedy = f"Wait until it is below; or raise `{throttle.limit}` in .corral/config.yaml."
-        yield Need("limit_reached", throttle.reason, remedy)
+def limits_reached(services: Services, _conn: Connection) -> Iterator[Need]:
+    """Limits that a person may want to raise; memory and the requests of a minute get free by themselves, and soon."""
+    now = services.now()
+    for hold in services.supervisor.throttles:
+        if isinstance(hold, Throttle):
+            if hold.limit in OF_A_DAY:
+                remedy = f"Wait until it is below; or raise `{hold.limit}` in .corral/config.yaml."
+                yield Need("limit_reached", hold.reason, remedy)
+        elif hold.until - now >= LONG_PARK:
+            yield Need("limit_reached", hold.reason, "Wait until then; or raise the limit with the model's provider.")
 
 
 def _tasks_that_cannot_start(services: Services, conn: Connection) -> Iterator[Need]:
@@ -345,7 +356,7 @@ SOURCES: tuple[Source, ...] = (
     _paused_work,
     _untrusted_commands,
     _paused_claiming,
-    _limits_passed,
+    limits_reached,
     _tasks_that_cannot_start,
     unobserved_workers,
     _kept_worktrees,

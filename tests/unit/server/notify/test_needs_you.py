@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
+from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from sqlalchemy import Connection
 
 from corral.server.notify import needs_you
 from corral.store.merges import merges
+from corral.work.limits import Parked, Throttle
 
 NOW = datetime(2026, 11, 22, 8, 0, tzinfo=timezone.utc)
 
@@ -26,3 +29,21 @@ def test_a_request_that_a_stop_sent_back_after_three_tries_is_named_though_no_re
     services: Any = None
     (need,) = needs_you.unverified_merges(services, any_database)
     assert need.what == "'t' cannot be verified: 3 tries ended without a verdict"
+
+
+@pytest.mark.req("FR-SWARM-008", "FR-CONFIG-006")
+def test_only_limits_that_last_are_a_persons_business(any_database: Connection) -> None:
+    holds = [
+        Throttle("limits.memory_mb", 3900, 4096),
+        Throttle("limits.requests_per_minute", 50, 50),
+        Throttle("limits.tokens_per_day", 900, 1000),
+        Throttle("limits.cost_usd_per_day", 9, 10),
+        Parked(NOW + timedelta(minutes=14), "Busy."),
+        Parked(NOW + timedelta(minutes=15), "Come back later."),
+    ]
+    services: Any = SimpleNamespace(supervisor=SimpleNamespace(throttles=holds), now=lambda: NOW)
+    needs = list(needs_you.limits_reached(services, any_database))
+    assert {need.kind for need in needs} == {"limit_reached"}
+    tokens, cost, parked = needs
+    assert "`limits.tokens_per_day` is used to 90 %" in tokens.what and "raise `limits.tokens_per_day`" in tokens.remedy
+    assert "`limits.cost_usd_per_day`" in cost.what and "Come back later." in parked.what
