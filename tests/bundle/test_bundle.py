@@ -158,14 +158,14 @@ def test_an_agent_says_when_it_is_to_be_used_and_what_it_may_use(file: Path) -> 
     assert fields["name"] == file.stem
     assert fields["description"].startswith("Use ")
     assert {"Read", "Bash"} <= set(fields["tools"].split(", "))
-    known = {"name", "description", "tools", "model", "isolation"}
+    known = {"name", "description", "tools", "model", "isolation", "capabilities"}
     assert fields.keys() - known == (
         {"runner", "runner_model", "command", "runner_env"} if "runner" in fields else set()
     )
 
 
 def test_whoever_only_judges_or_delegates_has_no_tool_to_edit_with() -> None:
-    for name in ("reviewer", "orchestrator"):
+    for name in ("reviewer", "researcher", "orchestrator"):
         tools = set(front_matter(ROOT / ".claude" / "agents" / f"{name}.md")["tools"].split(", "))
         assert not tools & {"Write", "Edit", "NotebookEdit"}
 
@@ -194,10 +194,10 @@ def test_a_skill_is_brief_and_leaves_it_to_corral_to_report(file: Path) -> None:
         assert re.search(r"Corral( itself)? (sends|reports) |Corral itself sends", text)
 
 
-def test_the_builder_works_isolated_by_the_task_execution_skill_and_a_batch_goes_out_in_one_response() -> None:
-    builder = ROOT / ".claude" / "agents" / "builder.md"
-    assert front_matter(builder)["isolation"] == "worktree"
-    assert "`/task-execution`" in builder.read_text()
+def test_the_implementer_works_isolated_by_the_task_execution_skill_and_a_batch_goes_out_in_one_response() -> None:
+    implementer = ROOT / ".claude" / "agents" / "implementer.md"
+    assert front_matter(implementer)["isolation"] == "worktree"
+    assert "`/task-execution`" in implementer.read_text()
     batch = (ROOT / "skills" / "delegating-a-batch" / "SKILL.md").read_text()
     assert "all of them over in one response" in batch
     assert "`/task-execution`" in batch

@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 PLUGIN = ("--plugin-dir", str(ROOT))
 RunClaude = Callable[..., Run]
 Environment = Callable[..., dict[str, str]]
-AGENTS = {"corral:builder", "corral:orchestrator", "corral:resolver", "corral:reviewer"}
+AGENTS = {f"corral:{name}" for name in ("implementer", "orchestrator", "researcher", "resolver", "reviewer")}
 SKILLS = {f"corral:{folder.name}" for folder in (ROOT / "skills").iterdir()}
 
 
@@ -192,7 +192,7 @@ def test_a_repository_without_corral_keeps_isolation_and_is_not_changed(
     repo: Path, stage: Stage, env: dict[str, str], run_claude: RunClaude
 ) -> None:
     steps = [
-        delegation("corral:builder", tool("Write", file_path="built.txt", content="x"), text("built")),
+        delegation("corral:implementer", tool("Write", file_path="built.txt", content="x"), text("built")),
         {"tool": "EnterWorktree", "input": {"name": "mine"}},
         bash("pwd; git branch --show-current"),
         tool("ExitWorktree", action="keep"),

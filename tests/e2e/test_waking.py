@@ -129,14 +129,14 @@ def test_a_session_whose_turn_broke_off_with_an_error_of_the_api_rests_and_is_wo
 def test_a_worker_that_only_thinks_is_told_its_mail_once(start_team: Callable[..., Team], claude: Path) -> None:
     team = start_team(config=yaml.safe_dump({"runners": {"claude": {"command": str(claude)}}}))
     prompt = script({"sleep": 8}, text("Thought."))
-    asked = ("--title", "Think", "--prompt", prompt, "--agent", "builder")
+    asked = ("--title", "Think", "--prompt", prompt, "--agent", "implementer")
     task_id = str(team.house.json("task", "submit", *asked)["task_id"])
     (thinking,) = team.until(lambda: [one for one in team.stage.requests if one.step == text("Thought.")])
     worker = team.session(session_of(thinking))
-    team.house.run("message", "send", "builder", "A question", "Which file?")
+    team.house.run("message", "send", "implementer", "A question", "Which file?")
     assert team.house.json("wait", task_id, "--timeout", "60", timeout_s=90)["done"]
     told = [words_since_script(one) for one in team.stage.requests if "| Which file?" in words_since_script(one)]
     assert told and {words.count("| Which file?") for words in told} == {1}
     (mail,) = team.house.ask("GET", "/messages", query={"session_id": worker["session_id"]})
-    assert (mail["state"], mail["to"]) == ("injected", "builder")
+    assert (mail["state"], mail["to"]) == ("injected", "implementer")
     assert team.house.json("task", "detail", task_id)["status"] == "completed"

@@ -148,7 +148,9 @@ def test_an_unknown_agent_is_refused_with_the_names_that_exist(home: Coordinated
     team(home, "agents: [{name: Boulder, role: builder, capabilities: [], description: Does it.}]", "Boulder")
     refused = home.run("task", "submit", "--title", "x", "--agent", "../scribe", "--prompt", "y", check=False)
     assert refused.returncode == 2
-    assert "Boulder, OpenCode-Builder, scribe, builder, orchestrator, resolver, reviewer" in refused.stderr
+    assert (
+        "Boulder, OpenCode-Builder, scribe, implementer, orchestrator, researcher, resolver, reviewer" in refused.stderr
+    )
     batch = {"tasks": [{"title": "a", "command": "true"}, {"title": "b", "agent": "No"}]}
     with pytest.raises(InvalidInput) as several:
         home.ask("POST", "/tasks/batch", batch)
@@ -186,7 +188,7 @@ def test_a_definition_is_read_when_the_attempt_starts_and_one_that_is_gone_or_br
     assert seen["prompt"].endswith("Do it better.\n\n# For one")
     gone, broken = ended(home, two), ended(home, three)
     assert (gone["status"], gone["error_code"], gone["attempts"]) == ("failed", "not_found", 1)
-    assert "There is no agent 'two'; there are: OpenCode-Builder, one, three, builder" in gone["error_message"]
+    assert "There is no agent 'two'; there are: OpenCode-Builder, one, three, implementer" in gone["error_message"]
     assert (broken["status"], broken["error_code"], broken["attempts"]) == ("failed", "config_invalid", 1)
     assert "description: is required" in broken["error_message"]
     define(home, "three", front)
@@ -257,4 +259,41 @@ def test_what_the_task_says_itself_wins(home: Coordinated, programs: Path) -> No
     task_id = submit(home, agent="mine", command="echo by hand > argv.txt")
     assert ended(home, task_id)["status"] == "completed"
     assert git(home.root, "show", "main:argv.txt") == "by hand"
-    assert "has no command of its own" in refusal(home, agent="builder", runner="command", prompt="y").message
+    assert "has no command of its own" in refusal(home, agent="implementer", runner="command", prompt="y").message
+
+
+@pytest.mark.req("SUP-FR5")
+def test_a_definition_with_an_unknown_runner_is_told_of_wherever_it_counts(home: Coordinated, programs: Path) -> None:
+    define(home, "odd", "runner: openhands\ncapabilities: [odd]")
+    reason = "there is no runner 'openhands': use claude or anthropic"
+    (odd,) = (row for row in home.json("agent", "list") if row["name"] == "odd")
+    assert reason in odd["problem"] and "odd cannot start here: " in home.run("agent", "list").stdout
+    assert reason in home.run("agent", "show", "odd").stdout
+    assert reason in refusal(home, agent="odd", prompt="p").message
+    checked = home.run("doctor", "--json", check=False)
+    (told,) = (one for one in json.loads(checked.stdout) if reason in one["message"])
+    assert (told["check"], told["status"]) == ("agents", "error") and told["message"].startswith(
+        "odd cannot start here"
+    )
+    assert checked.returncode == 1
+
+
+@pytest.mark.req("SUP-FR5")
+def test_a_programs_attempt_has_the_limits_of_its_definition_and_a_tasks_own_win(
+    home: Coordinated, programs: Path
+) -> None:
+    executable(programs / "idle", "#!/bin/sh\nexec sleep 60\n")
+    define(home, "idle", "runner: idle\ncommand: [idle]\nlimits: {timeout_s: 0.4}")
+    shown = home.run("agent", "show", "idle").stdout
+    assert "  limits      timeout_s 0.4\n" in shown and "  tools       all of its runner\n" in shown
+    slow = ended(home, submit(home, agent="idle", prompt="p", max_retries=0))
+    assert "timed out after 0.4 s" in slow["error_message"]
+    own = ended(home, submit(home, agent="idle", prompt="p", max_retries=0, timeout_s=0.8))
+    assert "timed out after 0.8 s" in own["error_message"]
+
+
+@pytest.mark.req("SUP-FR5")
+def test_a_task_for_sessions_says_which_capability_it_waits_for(home: Coordinated, programs: Path) -> None:
+    made = home.json("task", "submit", "--title", "x", "--description", "y", "--requires", "sql", "--requires", "go")
+    delay = home.json("task", "detail", made["task_id"])["delay"]
+    assert "it waits until a session that is capable of sql, go takes it" in delay

@@ -115,11 +115,12 @@ def test_the_examples_can_be_asked_and_are_answered_with_the_fields_that_they_sh
         "/database",
         "/teams",
         "/agents",
+        "/runners",
         "/teams/validation",
         "/worktrees/at-risk",
     ):
         ask(f"GET {name}")
-    ask("GET /agents/{name}", name="builder")
+    ask("GET /agents/{name}", name="implementer")
 
     ask("POST /sessions")
     ask("POST /sessions", {"session_id": "s-2", "agent_name": "Cedar"})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -73,3 +74,51 @@ def test_without_a_key_a_task_is_refused_when_it_is_submitted(house: Coordinated
     assert "ANTHROPIC_API_KEY is not set" in refused.stderr and "corral daemon restart" in refused.stderr
     wrong = house.run("task", "submit", "--runner", "anthropic", "--title", "x", "--command", "true", check=False)
     assert "the runner anthropic needs a prompt" in wrong.stderr
+
+
+@pytest.mark.req("SUP-FR5")
+def test_what_a_task_requires_finds_its_agent_whose_tools_and_limits_hold(keyed: Stage, house: Coordinated) -> None:
+    prompt = script(tool("write_file", file_path="x.txt", content="x"), text("It is so."))
+    words = ("--runner", "anthropic", "--title", "Why?", "--prompt", prompt, "--requires", "Research")
+    task_id = str(house.json("task", "submit", *words)["task_id"])
+    assert house.json("wait", task_id, "--timeout", "60")["done"]
+    first, second = keyed.requests
+    assert set(first.tools) == {"read_file", "list_files", "search", "run_command"}
+    assert "You answer one question." in str(first.body["system"])
+    assert "There is no tool write_file" in str(second.results), "and none is lent for the asking"
+    assert house.json("task", "detail", task_id)["attempt_history"][0]["agent"] == "researcher"
+
+    file = house.root / ".claude" / "agents" / "brief.md"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(
+        "---\nname: brief\ndescription: d\nrunner: anthropic\nmodel: haiku\nlimits: {max_turns: 1}\n---\nBe brief.\n"
+    )
+    words = ("--agent", "brief", "--title", "Too long", "--prompt", prompt, "--retries", "0")
+    task_id = str(house.json("task", "submit", *words)["task_id"])
+    house.run("wait", task_id, "--timeout", "60", check=False)
+    assert house.json("task", "detail", task_id)["error_code"] == "max_turns"
+    assert "haiku" in keyed.requests[-1].body["model"]
+
+
+@pytest.mark.req("FR-CONFIG-004")
+def test_the_doctor_looks_for_the_key_where_the_runner_is_used_and_never_prints_it(
+    house: Coordinated, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def told() -> list[tuple[str, str]]:
+        done = house.run("doctor", "--json", check=False)
+        assert KEY not in done.stdout + done.stderr
+        return [(one["status"], one["message"]) for one in json.loads(done.stdout) if one["check"] == "anthropic"]
+
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    assert told() == [], "nothing uses it"
+    file = house.root / ".claude" / "agents" / "brief.md"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("---\nname: brief\ndescription: d\nrunner: anthropic\n---\nBe brief.\n")
+    ((status, message),) = told()
+    assert status == "error" and "ANTHROPIC_API_KEY is not set" in message and "used by brief" in message
+    monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
+    house.run("daemon", "restart")
+    assert told() == [("ok", "the daemon has a key; used by brief")]
+    file.unlink()
+    house.configure("runners: {anthropic: {model: opus}}\n")
+    assert eventually(told) == [("ok", "the daemon has a key; used by runners.anthropic.model")]

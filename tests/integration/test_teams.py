@@ -160,7 +160,16 @@ def test_everybody_whom_a_task_can_name_is_listed_and_shown(house: Coordinated) 
     (folder / "broken.md").write_text("---\nname: broken\n---\nWrite.\n")
     (folder / "README.md").write_text("Our agents.\n")
     rows = {row["name"]: row for row in house.json("agent", "list")}
-    assert list(rows) == ["OpenCode-Builder", "broken", "scribe", "builder", "orchestrator", "resolver", "reviewer"]
+    assert list(rows) == [
+        "OpenCode-Builder",
+        "broken",
+        "scribe",
+        "implementer",
+        "orchestrator",
+        "researcher",
+        "resolver",
+        "reviewer",
+    ]
     assert (rows["scribe"]["source"], rows["scribe"]["runner"], rows["scribe"]["model"]) == (
         "project",
         "claude",

@@ -10,7 +10,23 @@ BUILDER = "integration/test_agents.py::test_the_opencode_builder_has_opencode_do
 HANDED_ON = "integration/mcp/test_work.py::test_work_goes_from_hand_to_hand"
 LIMITS = "integration/test_limits.py::test_each_limit_that_is_configured_is_enforced"
 
+CAPABLE = "unit/work/tasks/test_agents.py::test_a_task_goes_to_the_kind_of_agent_that_advertises_what_it_requires"
+
 MUTATIONS = (
+    *rows(
+        "daemon/corral/config/roster.py",
+        ("definitions that advertise a capability are not matched", "name not in seen and definition is not None and", "False and", CAPABLE, "SUP-FR5"),
+        ("a definition that a member of the team hides is matched", "seen = {member.name.casefold() for member in self._team}", "seen: set[str] = set()", "unit/config/test_agents.py::test_capable_are_members_with_a_runner_then_definitions_that_advertise_it", "SUP-FR5"),
+    ),
+    *rows(
+        "daemon/corral/work/workers/execution.py",
+        ("the limits of a definition hold nobody", "{**post.limits, **task[\"limits\"]}", "task[\"limits\"]", "integration/test_tasks_by_the_api.py::test_what_a_task_requires_finds_its_agent_whose_tools_and_limits_hold", "SUP-FR5"),
+        ("the time limit of a definition holds nobody", 'task["timeout_s"] or limits.get("timeout_s")', 'task["timeout_s"]', "integration/test_agents.py::test_a_programs_attempt_has_the_limits_of_its_definition_and_a_tasks_own_win", "SUP-FR5"),
+    ),
+    *rows(
+        "daemon/corral/cli/project/doctor.py",
+        ("the doctor does not look for the key", '        if runner["problem"]:', "        if False:", "integration/test_tasks_by_the_api.py::test_the_doctor_looks_for_the_key_where_the_runner_is_used_and_never_prints_it", "FR-CONFIG-004"),
+    ),
     *rows(
         "daemon/corral/models/tasks.py",
         ("what is read of a task lacks a field", "{field: row[field] for field in TaskRead.model_fields}", '{field: row[field] for field in TaskRead.model_fields if field != "priority"}',

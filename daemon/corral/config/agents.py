@@ -8,6 +8,7 @@ runner: opencode                  # executes its tasks instead of Claude Code: `
 runner_model: google/gemini-3-flash
 command: [opencode, run, --model, "{model}", --auto]    # an argument list; no shell; the prompt is its standard input
 runner_env: {OPENCODE_DISABLE_AUTOUPDATE: "1"}          # variables for that command
+limits: {timeout_s: 900, max_cost_usd: 2}               # of an attempt; also max_turns, max_tokens, memory_mb
 ```
 """
 
@@ -27,6 +28,7 @@ from corral.config.load import read_file
 from corral.config.paths import Project, bundle_dir
 from corral.config.teams import Line, Name, Words, field_path
 from corral.errors import ConfigInvalid
+from corral.models.tasks import TaskLimits
 
 CLAUDE = "claude"
 """The default runner of an agent."""
@@ -66,6 +68,12 @@ Argument = Annotated[str, StringConstraints(min_length=1, max_length=4096, patte
 Variable = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 
 
+class AgentLimits(TaskLimits):
+    """Limits of one attempt of an agent, with its time limit in seconds."""
+
+    timeout_s: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+
+
 class AgentDefinition(BaseModel):
     """One agent, as its file defines it.
 
@@ -76,6 +84,7 @@ class AgentDefinition(BaseModel):
         runner_model: The model of that command, or of ``anthropic`` instead of ``model``.
         command: A program and its arguments; ``{model}`` stands for the model.
         runner_env: Environment variables; Corral's own win.
+        limits: Limits of an attempt; a task's own win.
     """
 
     model_config = ConfigDict(frozen=True, strict=True, extra="ignore")
@@ -96,18 +105,26 @@ class AgentDefinition(BaseModel):
     runner_model: Line | None = None
     command: list[Argument] = []
     runner_env: dict[Variable, Argument] = {}
+    limits: AgentLimits = AgentLimits()
 
     @model_validator(mode="after")
     def _startable(self) -> AgentDefinition:
-        if self.runner == ANTHROPIC and self.command:
-            raise ValueError("the runner anthropic takes no `command`")
-        if self.runner != ANTHROPIC and (self.runner == CLAUDE) == bool(self.command):
-            raise ValueError("`command` and a `runner` other than claude go together")
+        if self.runner in (CLAUDE, ANTHROPIC) and self.command:
+            raise ValueError(f"the runner {self.runner} takes no `command`: name a `runner` of its own for it")
+        if self.runner not in (CLAUDE, ANTHROPIC) and not self.command:
+            text = "use claude or anthropic, or say by `command` what it runs"
+            raise ValueError(f"there is no runner {self.runner!r}: {text}")
         if self.command and not _PROGRAM.fullmatch(self.command[0]):
             raise ValueError("the program of `command` must be a name on the PATH, or absolute")
         if MODEL in self.command and self.runner_model is None:
             raise ValueError(f"`command` uses {MODEL}, but `runner_model` is missing")
         return self
+
+    @property
+    def own_limits(self) -> dict[str, float]:
+        """The limits that it sets, by name."""
+        given: dict[str, float] = self.limits.model_dump(exclude_none=True)
+        return {**({"max_turns": self.maxTurns} if self.maxTurns else {}), **given}
 
     def for_claude(self) -> dict[str, Any]:
         """The definition as Claude Code reads it, without isolation and permission mode: Corral sets both."""

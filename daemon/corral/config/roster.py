@@ -57,7 +57,8 @@ class Agent:
         return {CLAUDE: RunnerName.CLAUDE, ANTHROPIC: RunnerName.ANTHROPIC}.get(self.runner, RunnerName.COMMAND)
 
     def shown(self) -> dict[str, Any]:
-        """The agent as a list shows it (JSON-serialisable)."""
+        """The agent as a list shows it (JSON-serialisable); ``tools`` None: all of its runner's."""
+        definition = self.definition
         return {
             "name": self.name,
             "description": self.description,
@@ -67,7 +68,15 @@ class Agent:
             "model": self.model,
             "capabilities": list(self.capabilities),
             "command": list(self.program),
+            "tools": definition.tools if definition else None,
+            "disallowed_tools": (definition.disallowedTools if definition else None) or [],
+            "limits": definition.own_limits if definition else {},
         }
+
+    @property
+    def can_be_chosen(self) -> bool:
+        """Whether it can execute a task that has a prompt and no command."""
+        return self.runner_name is not RunnerName.COMMAND or bool(self.program)
 
     def lacks(self, capabilities: Collection[str]) -> list[str]:
         """The capabilities that it lacks; compared without case."""
@@ -139,6 +148,23 @@ class Roster:
                     yield self._member(member)
                 except ConfigInvalid:
                     continue
+
+    def capable(self, capabilities: Collection[str]) -> Iterator[Agent]:
+        """The agents that a task with these required capabilities may get: of the team those that declare a runner, in file
+        order, then definitions that advertise capabilities, the project's first. Those without a command of their own to
+        execute, and invalid ones, are not among them.
+        """
+        seen = {member.name.casefold() for member in self._team}
+        for agent in self.with_runner():
+            if not agent.lacks(capabilities) and agent.can_be_chosen:
+                yield agent
+        for found in self._found:
+            name, definition = found.name.casefold(), found.definition
+            if name not in seen and definition is not None and definition.capabilities:
+                agent = _defined_agent(found)
+                if not agent.lacks(capabilities):
+                    yield agent
+            seen.add(name)
 
     @property
     def has_runners(self) -> bool:

@@ -81,7 +81,7 @@ class TaskSubmission(BaseModel):
     Attributes:
         title: One line; default: the first line of the description.
         command: A shell command, run in the task's worktree.
-        prompt: The prompt of a Claude Code worker. Without command and prompt, a session claims the task.
+        prompt: The prompt of an agent. Without command and prompt, a session claims the task.
         agent: A member of the team, or an agent definition. Default prompt: the description, or the title.
         runner: Default: the agent's, or ``command`` or ``claude`` to match the other fields.
         thread_id: The message thread of the task's batch.

@@ -73,8 +73,10 @@ def test_what_has_no_front_matter_is_no_definition(write: Callable[[str], Path],
     [
         ("---\nname: scribe\n---\nx", "description: is required"),
         (f"---\n{HEAD}---\n \n", "instructions: must not be empty"),
-        (f"---\n{HEAD}runner: mine\n---\nx", "`command` and a `runner` other than claude go together"),
-        (f"---\n{HEAD}command: [mine]\n---\nx", "`command` and a `runner` other than claude go together"),
+        (f"---\n{HEAD}runner: mine\n---\nx", "there is no runner 'mine': use claude or anthropic"),
+        (f"---\n{HEAD}command: [mine]\n---\nx", "the runner claude takes no `command`"),
+        (f"---\n{HEAD}limits: {{max_turns: 0}}\n---\nx", "limits.max_turns: should be greater than 0"),
+        (f"---\n{HEAD}limits: {{max_tuns: 1}}\n---\nx", "limits.max_tuns"),
         (f"---\n{HEAD}runner: mine\ncommand: mine --fast\n---\nx", "command: should be a valid list"),
         (f"---\n{HEAD}runner: mine\ncommand: [./mine]\n---\nx", "must be a name on the PATH, or absolute"),
         (f"---\n{HEAD}runner: mine\ncommand: [mine, '{{model}}']\n---\nx", "`runner_model` is missing"),
@@ -119,13 +121,13 @@ MINE = "runner: mine\nrunner_model: m1\nmodel: haiku\ncommand: [mine, '{model}',
 
 
 def test_the_team_goes_before_the_project_and_the_project_before_the_plugin(roster: Callable[..., Roster]) -> None:
-    everybody = roster({"name": "Reviewer"}, reviewer="model: haiku", builder="model: opus")
+    everybody = roster({"name": "Reviewer"}, reviewer="model: haiku", implementer="model: opus")
     assert everybody.find("REVIEWER").source == "team"
-    assert (everybody.find("builder").source, everybody.find("builder").model) == ("project", "opus")
-    assert (everybody.find("corral:builder").source, everybody.find("corral:builder").model) == ("plugin", None)
-    assert everybody.names() == ["Reviewer", "builder", "orchestrator", "resolver"]
-    for name in ("../builder", "corral:Reviewers", ""):
-        with pytest.raises(NotFound, match=r"there are: Reviewer, builder, orchestrator"):
+    assert (everybody.find("implementer").source, everybody.find("implementer").model) == ("project", "opus")
+    assert (everybody.find("corral:implementer").source, everybody.find("corral:implementer").model) == ("plugin", None)
+    assert everybody.names() == ["Reviewer", "implementer", "orchestrator", "researcher", "resolver"]
+    for name in ("../implementer", "corral:Reviewers", ""):
+        with pytest.raises(NotFound, match=r"there are: Reviewer, implementer, orchestrator"):
             everybody.find(name)
 
 
@@ -176,10 +178,36 @@ def test_a_member_that_could_not_be_started_says_why(roster: Callable[..., Roste
     for name, reason in (
         ("Typo", "there is no runner 'mien'; there are: command, claude, anthropic, fixed, mine"),
         ("Fixed", "model: the command of the runner 'fixed' does not use {model}"),
-        ("broken", "go together"),
+        ("broken", "the runner claude takes no `command`"),
     ):
         with pytest.raises(ConfigInvalid) as refused:
             everybody.find(name)
         assert reason in refused.value.cause, name
     assert list(everybody.with_runner()) == []
     assert everybody.has_runners
+
+
+def test_an_agent_is_shown_with_its_tools_and_limits(roster: Callable[..., Roster]) -> None:
+    limits = "maxTurns: 9\nlimits: {timeout_s: 60, max_cost_usd: 0.5}"
+    everybody = roster({"name": "Plain"}, scribe=f"tools: Read, Bash\ndisallowedTools: Write\n{limits}")
+    shown = everybody.find("scribe").shown()
+    assert (shown["tools"], shown["disallowed_tools"]) == (["Read", "Bash"], ["Write"])
+    assert shown["limits"] == {"max_turns": 9, "timeout_s": 60, "max_cost_usd": 0.5}
+    plain = everybody.find("Plain").shown()
+    assert (plain["tools"], plain["disallowed_tools"], plain["limits"]) == (None, [], {})
+
+
+@pytest.mark.req("SUP-FR5")
+def test_capable_are_members_with_a_runner_then_definitions_that_advertise_it(roster: Callable[..., Roster]) -> None:
+    members = (
+        {"name": "Talker", "capabilities": ["review"]},
+        {"name": "Mason", "capabilities": ["Review"], "runner": "claude"},
+    )
+    shell = {"name": "Shell", "capabilities": ["review"], "runner": "command"}
+    everybody = roster(*members, shell, critic="capabilities: review, sql", broken="capabilities: review\ncommand: [x]")
+    assert [agent.name for agent in everybody.capable(["review"])] == ["Mason", "critic", "reviewer"]
+    assert [agent.name for agent in everybody.capable(["review", "sql"])] == ["critic"]
+    hidden = roster({"name": "Reviewer", "capabilities": ["review"]}, researcher="capabilities: history")
+    assert [agent.name for agent in hidden.capable(["review"])] == ["critic"], "a name is of one agent"
+    assert [agent.name for agent in hidden.capable(["research"])] == []
+    assert [agent.name for agent in roster().capable(["implementation"])] == ["implementer"]

@@ -50,7 +50,7 @@ def show(
     name: Annotated[str, argument("An agent's name, as `corral agent list` shows it.", "NAME")],
     as_json: Json = False,
 ) -> None:
-    """Show the runner, model and tools of an agent."""
+    """Show the runner, model, tools, limits and capabilities of an agent."""
     agent = client().request("GET", f"/agents/{segment(name)}")
     if as_json:
         emit(agent)
@@ -58,6 +58,11 @@ def show(
     echo(paint(one_line(agent["name"]), "bold"))
     plain = ("description", "runner", "model", "source", "file", "problem")
     told = {"able": _able(agent), "command": shlex.join(agent.get("command") or ())}
+    told["tools"] = ", ".join(agent.get("tools") or ()) or (
+        "all of its runner" if agent.get("tools") is None else "none"
+    )
+    told["not"] = ", ".join(agent.get("disallowed_tools") or ())
+    told["limits"] = ", ".join(f"{name} {value:g}" for name, value in (agent.get("limits") or {}).items())
     facts({field: agent.get(field) for field in plain} | told, 11)
 
 

@@ -42,14 +42,12 @@ def submit(
             short="-d",
         ),
     ] = None,
-    prompt: Annotated[
-        str | None, option("--prompt", "Prompt for a Claude Code worker; - reads stdin.", "TEXT", short="-p")
-    ] = None,
+    prompt: Annotated[str | None, option("--prompt", "Prompt for an agent; - reads stdin.", "TEXT", short="-p")] = None,
     agent: Annotated[
         str | None, option("--agent", "Agent to use: a team member or an agent definition.", "NAME", short="-a")
     ] = None,
     runner: Annotated[
-        RunnerName | None, typer.Option("--runner", help="Runner (default: follows from the three options above).")
+        RunnerName | None, typer.Option("--runner", help="Runner (default: its agent's; else claude for a prompt).")
     ] = None,
     task_type: Annotated[str | None, option("--type", "Type, for sessions that claim tasks.", "TYPE")] = None,
     input_data: Annotated[
@@ -78,9 +76,11 @@ def submit(
     ] = None,
     timeout: Annotated[float | None, option("--timeout", "Time limit per attempt.", "SECONDS")] = None,
     max_turns: Annotated[
-        int | None, typer.Option("--max-turns", min=1, help="Turn limit of a Claude Code worker.")
+        int | None, typer.Option("--max-turns", min=1, help="Turn limit of a task with a prompt.")
     ] = None,
-    max_cost_usd: Annotated[float | None, typer.Option("--max-cost-usd", help="Cost limit in USD.")] = None,
+    max_cost_usd: Annotated[
+        float | None, typer.Option("--max-cost-usd", help="Cost limit in USD of a task with a prompt.")
+    ] = None,
     thread: Annotated[str | None, option("--thread", "Message thread of its batch.", "ID")] = None,
     target: Annotated[str | None, option("--target", "Land on this branch.", "BRANCH")] = None,
     retries: Annotated[

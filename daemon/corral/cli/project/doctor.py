@@ -19,6 +19,7 @@ from corral.client.connection import Client
 from corral.config.paths import Project, bundle_dir, find_project
 from corral.errors import CorralError
 from corral.models.instants import UTC
+from corral.models.visible import one_line
 
 _OF_THE_MACHINE = ("not_recovered", "failing_job", "paused_target", "outdated_daemon")
 """Kinds of problems that need a person and belong to no task or merge."""
@@ -80,7 +81,12 @@ def _machine() -> Iterator[Check]:
     if claude:
         yield _check("claude", "ok", claude)
     else:
-        yield _check("claude", "warning", "not on the PATH", "Install Claude Code to run tasks with --prompt.")
+        yield _check(
+            "claude",
+            "warning",
+            "not on the PATH",
+            "Install Claude Code, or use --runner anthropic for tasks with --prompt.",
+        )
 
 
 def _repository(project: Project) -> Iterator[Check]:
@@ -114,6 +120,7 @@ def _daemon(project: Project) -> Iterator[Check]:
         yield _check("daemon", "error", f"{error.message} {error.cause}", error.remedy)
         return
     yield from _database(client)
+    yield from _workers(client)
     for need in answer["needs_you"]:
         if need["kind"] in ("retention", "saved_work"):
             yield _check("retention", "warning", need["what"], need["remedy"])
@@ -144,6 +151,41 @@ def _daemon(project: Project) -> Iterator[Check]:
     for need in answer["needs_you"]:
         if need["kind"] == "unguarded_session":
             yield _check("guard", "error", need["what"], need["remedy"].partition(" `corral doctor`")[0])
+
+
+def _workers(client: Client) -> Iterator[Check]:
+    """Agents that cannot start here, once per reason; and the key of the Messages API, where something uses that."""
+    try:
+        agents, runners = client.request("GET", "/agents"), client.request("GET", "/runners")
+        sources = client.request("GET", "/config")["sources"]
+    except CorralError as error:
+        yield _check("agents", "error", f"{error.message} {error.cause}", error.remedy)
+        return
+    problems: dict[str, list[dict[str, Any]]] = {}
+    for agent in agents:
+        if agent["problem"]:
+            problems.setdefault(agent["problem"], []).append(agent)
+    for problem, held in problems.items():
+        is_broken = any("runner" not in agent for agent in held)  # its file is not valid
+        names = ", ".join(one_line(agent["name"]) for agent in held)
+        remedy = (
+            "Correct its file; `corral agent list` shows all."
+            if is_broken
+            else "`corral agent show NAME` shows its runner."
+        )
+        said = f"{names} cannot start here: {one_line(problem)}"
+        yield _check("agents", "error" if is_broken else "warning", said, remedy)
+    if not problems:
+        yield _check("agents", "ok", f"{len(agents)} can start")
+    uses = [agent["name"] for agent in agents if agent.get("runner") == "anthropic"]
+    uses += [name for name, file in sources.items() if name.startswith("runners.anthropic.") and file != "default"]
+    (runner,) = (one for one in runners if one["name"] == "anthropic")
+    if uses:
+        by = f"used by {one_line(', '.join(uses[:3]))}"
+        if runner["problem"]:
+            yield _check("anthropic", "error", f"{runner['problem']} It is {by}.", runner["remedy"])
+        else:
+            yield _check("anthropic", "ok", f"the daemon has a key; {by}")
 
 
 def _dry_run() -> Iterator[Check]:

@@ -41,6 +41,12 @@ class ResolvedAgent:
         return self.agent.definition if self.agent and self.runner is not RunnerName.COMMAND else None
 
     @property
+    def limits(self) -> Mapping[str, float]:
+        """The limits that its definition sets for an attempt."""
+        own = self.agent.definition if self.agent else None
+        return own.own_limits if own else {}
+
+    @property
     def program_env(self) -> Mapping[str, str]:
         """Variables for that program."""
         return self.agent.program_env if self.agent and self.program else {}
@@ -80,7 +86,8 @@ def resolve_agent(task: TaskDoer, roster: Roster, check: Check) -> ResolvedAgent
     """Find out who does a task, and that it can be started here.
 
     A task that names an agent is that agent's. One that requires capabilities, and has a prompt, goes to the first member of
-    the team that declares a runner, has them all, and can start; if no member declares a runner, to whatever the settings say.
+    the team that declares a runner, has them all, and can start; else to the first such agent definition; if there is none, and
+    no member declares a runner, to whatever the settings say.
 
     Args:
         task: Its columns that choose the agent.
@@ -96,9 +103,9 @@ def resolve_agent(task: TaskDoer, roster: Roster, check: Check) -> ResolvedAgent
         return _named(task, roster.find(task["agent"]), required, check)
     if task["runner"] is None:
         return ResolvedAgent(None)
-    if required and task["command"] is None and roster.has_runners:
-        return _capable(roster, required, check)
     runner = RunnerName(task["runner"])
+    if required and task["command"] is None and (found := _capable(roster, required, runner, check)) is not None:
+        return found
     check(runner, ())
     return ResolvedAgent(runner)
 
@@ -149,20 +156,23 @@ def _named(task: TaskDoer, agent: Agent, required: Sequence[str], check: Check) 
     return ResolvedAgent(runner, agent, program)
 
 
-def _capable(roster: Roster, required: Sequence[str], check: Check) -> ResolvedAgent:
+def _capable(roster: Roster, required: Sequence[str], wanted: RunnerName, check: Check) -> ResolvedAgent | None:
+    """The first agent that has the capabilities and can start; None: nobody has them, and any worker may do it."""
     unavailable: RunnerUnavailable | None = None
-    for agent in roster.with_runner():
-        if agent.lacks(required) or (agent.runner_name is RunnerName.COMMAND and not agent.program):
-            continue
+    for agent in roster.capable(required):
+        # The runner of a task with a prompt is claude where nobody chose another.
+        runner = wanted if wanted is RunnerName.ANTHROPIC and not agent.program else agent.runner_name
         try:
-            check(agent.runner_name, agent.program)
+            check(runner, agent.program)
         except RunnerUnavailable as error:
             unavailable = unavailable or error
             continue
-        return ResolvedAgent(agent.runner_name, agent, agent.program)
+        return ResolvedAgent(runner, agent, agent.program)
     if unavailable is not None:
         raise unavailable
+    if not roster.has_runners:
+        return None
     raise InvalidInput(
-        f"Nobody in the team who has a runner is capable of {', '.join(required)}.",
-        remedy="`corral team list` shows who is capable of what; name an agent, or require less.",
+        f"Nobody in the team who has a runner, and no agent definition, is capable of {', '.join(required)}.",
+        remedy="`corral agent list` shows who is capable of what; name an agent, or require less.",
     )

@@ -24,8 +24,8 @@ from corral.work.tasks.trust import TrustGate
 from corral.work.workers.claim_pause import Pause
 
 FOR_SESSIONS = (
-    "It has no command and no prompt, so no worker does it: it waits until a session takes it (`corral task claim`, or the "
-    "tool get_work). To drop it: `corral task cancel ID`."
+    "It has no command and no prompt, so no worker does it: it waits until a session{capable} takes it (`corral task claim`, or "
+    "the tool get_work). To drop it: `corral task cancel ID`."
 )
 MOST_NAMED = 3
 """Other tasks in a reason."""
@@ -61,7 +61,8 @@ def reason(
     if (ordered := work_pause.current(conn)) is not None:
         return work_pause.described(ordered)
     if row["runner"] is None:
-        return FOR_SESSIONS
+        required = ", ".join((row["agent_requirements"] or {}).get("capabilities") or ())
+        return FOR_SESSIONS.format(capable=f" that is capable of {one_line(required)}" if required else "")
     if gate is not None and (text := gate.reason(row)):
         return text
     if pause is not None:

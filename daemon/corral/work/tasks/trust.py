@@ -51,22 +51,25 @@ class TrustGate:
         return any(_works_by(agent, claim) for agent in self._agents(task))
 
     def _agents(self, task: TaskDoer) -> list[Agent]:
-        """Agents that may get the task: the one that it names, or those of the team that have a runner."""
+        """Agents that may get the task: the one that it names, or those that are capable of it."""
         if task["agent"] is not None:
             try:
                 return [self._roster.find(task["agent"])]
             except CorralError:
                 return []  # nobody is started for it; what is wrong is said when it starts
-        return list(self._roster.with_runner()) if self._is_given_by_capability(task) else []
+        return list(self._roster.capable(_required(task))) if self._is_given_by_capability(task) else []
 
     @staticmethod
     def _is_given_by_capability(task: TaskDoer) -> bool:
-        required = (task["agent_requirements"] or {}).get("capabilities")
-        return bool(required) and task["command"] is None and task["agent"] is None
+        return bool(_required(task)) and task["command"] is None and task["agent"] is None
 
     @cached_property
     def _roster(self) -> Roster:
         return self._make_roster()
+
+
+def _required(task: TaskDoer) -> list[str]:
+    return (task["agent_requirements"] or {}).get("capabilities") or []
 
 
 def _works_by(agent: Agent, claim: Claim) -> bool:

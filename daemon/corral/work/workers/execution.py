@@ -285,13 +285,12 @@ def _assignment(
     grounds = site.grounds
     settings = grounds.settings()
     claude, rules = post.runner is RunnerName.CLAUDE, _rules(settings, post)
-    limits, definition, session_id = task["limits"], post.definition, required(task["session_id"])
+    limits, definition, session_id = {**post.limits, **task["limits"]}, post.definition, required(task["session_id"])
     who = as_env(committer(grounds.repo, task))
     folder = make_own_folder(grounds.project.logs_dir / "tasks" / task["task_id"], grounds.project.root)
     log = folder / f"{task['fencing_token']}.log"
     by_program = settings.runners.claude.memory_mb if post.program else settings.runners.command.memory_mb
     memory = rules.memory_mb if rules else by_program
-    turns = (definition and definition.maxTurns) or (rules.max_turns if rules else None)
     return Assignment(
         task_id=task["task_id"],
         attempt=task["fencing_token"],
@@ -308,8 +307,8 @@ def _assignment(
             "CORRAL_SESSION_ID": session_id,
         },
         limits=Limits(
-            timeout_s=task["timeout_s"],
-            max_turns=limits.get("max_turns") or turns,
+            timeout_s=task["timeout_s"] or limits.get("timeout_s"),
+            max_turns=limits.get("max_turns") or (rules.max_turns if rules else None),
             max_tokens=limits.get("max_tokens"),
             max_cost_usd=limits.get("max_cost_usd") or (rules.max_cost_usd if rules else None),
             memory_mb=limits.get("memory_mb") or settings.limits.memory_mb_per_agent or memory,

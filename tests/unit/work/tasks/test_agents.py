@@ -111,7 +111,7 @@ def test_a_batch_is_refused_as_a_whole_with_every_agent_that_is_wrong(roster: Ma
         settle(items, roster(SHELL), anything)
     told = {error["index"]: error["message"] for error in refused.value.details["errors"]}
     assert list(told) == [1, 2, 3]
-    assert "there are: Shell, broken, mine, builder, orchestrator" in told[1]
+    assert "there are: Shell, broken, mine, implementer, orchestrator" in told[1]
     assert "description: is required" in told[2]
     assert "has no command of its own" in told[3]
 
@@ -142,3 +142,28 @@ def test_a_definition_that_went_is_told_when_it_is_looked_up_again(roster: Make,
     file.unlink()
     with pytest.raises(NotFound):
         resolve_agent(task(agent="mine"), roster(), anything)
+
+
+@pytest.mark.req("SUP-FR5")
+@pytest.mark.parametrize(
+    ("capability", "agent"),
+    [("research", "researcher"), ("implementation", "implementer"), ("review", "reviewer"), ("REVIEW", "reviewer")],
+)
+def test_a_task_goes_to_the_kind_of_agent_that_advertises_what_it_requires(
+    roster: Make, capability: str, agent: str
+) -> None:
+    wanted = task(runner="claude", agent_requirements={"capabilities": [capability]})
+    assert who(resolve_agent(wanted, roster(), anything)) == ("claude", agent)
+    assert who(resolve_agent({**wanted, "runner": "anthropic"}, roster(), anything)) == ("anthropic", agent)
+    assert who(resolve_agent(wanted, roster(MASON), anything)) == ("claude", agent), "nobody in the team can"
+    colleague = {**SMITH, "capabilities": [capability]}
+    assert who(resolve_agent(wanted, roster(MASON, colleague), anything)) == ("claude", "Smith")
+    with pytest.raises(RunnerUnavailable):
+        resolve_agent(wanted, roster(), without("claude"))
+
+
+def test_the_limits_of_a_definition_are_those_of_its_tasks_attempts(roster: Make, repo: Path) -> None:
+    file = repo / ".claude" / "agents" / "mine.md"
+    file.write_text(file.read_text().replace("model: haiku", "model: haiku\nlimits: {timeout_s: 9, memory_mb: 64}"))
+    assert resolve_agent(task(agent="mine"), roster(), anything).limits == {"timeout_s": 9, "memory_mb": 64}
+    assert resolve_agent(task(runner="claude"), roster(), anything).limits == {}
