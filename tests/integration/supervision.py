@@ -135,10 +135,14 @@ class House:
         """Until nothing is at work and every worktree that was to go is gone."""
         self.until(lambda: not self.supervisor.running_count(), timeout_s)
 
+    def in_use(self) -> list[Row]:
+        """The worktrees that are not merely kept for later tasks."""
+        return [row for row in self.worktrees.listing() if row["state"] != "pooled"]
+
     def idle(self) -> bool:
         """Whether nothing is left to do: no open task, no worktree on its way out."""
         waiting = self.db.read(lambda conn: task_rows.standing(conn, only_open=True))
-        return not waiting and not self.supervisor.running_count() and not self.worktrees.listing()
+        return not waiting and not self.supervisor.running_count() and not self.in_use()
 
     def close(self) -> None:
         """As the server's stop: bounded, and nothing is left behind."""

@@ -1,22 +1,22 @@
-"""The warm pool: a worktree that is given back is the next task's, and nothing of the last one is in it."""
+"""The warm pool: a worktree that is given back is the next task's, which cannot tell it from a fresh one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from corral.models.states import WorktreeState
 from corral.store.merges import merges
-from corral.store.rows.tasks import WorktreeRow
-from corral.store.tasks import worktrees as worktree_rows
-from corral.work.worktrees.pool.state import overview
 from tests.conftest import commit, git
+from tests.integration.pooling import Open, apart, counted, inode, pooled, run, seen, used
 from tests.integration.supervision import House, settings_with
 
-Open = Callable[..., House]
+IGNORED = "build/\n*.log\n.env\n__pycache__/\ncache\n"
 
 
 @pytest.fixture
@@ -24,7 +24,8 @@ def house(repo: Path) -> Iterator[Open]:
     opened: list[House] = []
 
     def open_house(root: Path = repo, **sections: Any) -> House:
-        sections = {"worktrees": {"pool_size": 2}, "tasks": {"max_retries": 0}, **sections}
+        sections = {"tasks": {"max_retries": 0}, **sections}
+        sections["worktrees"] = {"pool_size": 2, **sections.get("worktrees", {})}
         opened.append(House(root, settings_with(**sections)))
         return opened[-1]
 
@@ -33,48 +34,107 @@ def house(repo: Path) -> Iterator[Open]:
         one.close()
 
 
-def run(one: House, command: str, status: str = "completed") -> dict[str, Any]:
-    """Run a task to its end, and until its worktree is given back."""
-    detail = one.until_status(one.submit(command), status)
-    one.settle()
-    return detail
+@pytest.fixture
+def fresh(house: Open, repo: Path, tmp_path: Path) -> dict[str, Any]:
+    """All that a task sees in a fresh worktree."""
+    (repo / "run.sh").write_text("#!/bin/sh\n")
+    (repo / "run.sh").chmod(0o755)
+    (repo / "a-link").symlink_to("README.md")
+    git(repo, "add", "run.sh", "a-link")
+    commit(repo, {".gitignore": IGNORED, "deep/down/x.txt": "x\n"})
+    (repo / ".worktreeinclude").write_text(".env\n")
+    (repo / ".env").write_text("from the main checkout\n")
+    one = house(worktrees={"pool_size": 0})
+    found = seen(one, tmp_path / "fresh.json")
+    assert found["tree"][".env"][1] == "from the main checkout\n"
+    one.close()
+    return found
 
 
-def pooled(one: House) -> list[WorktreeRow]:
-    return one.db.read(lambda conn: worktree_rows.listing(conn, states=(WorktreeState.POOLED,)))
-
-
-def inode(row: WorktreeRow) -> str:
-    return str(row["folder_id"]).rpartition(":")[2]
-
-
-WHERE = "stat -c %i . > ../../../../where; pwd >> ../../../../where"
-
-
-def where(repo: Path) -> list[str]:
-    """The inode and the path of the worktree that the last task with :data:`WHERE` ran in."""
-    return (repo.parent / "where").read_text().split()
-
-
-def test_a_worktree_given_back_is_the_next_tasks(house: Open, repo: Path) -> None:
+def test_a_worktree_given_back_is_the_next_tasks(house: Open, repo: Path, tmp_path: Path) -> None:
     one = house()
-    first = run(one, f"{WHERE}; echo new > new.txt")
-    old_inode, old_path = where(repo)
+    first = run(one, "echo new > new.txt")
+    assert (counted(one, "not_kept"), counted(one, "not_used")) == ({}, {"none was kept": 1})
     (kept,) = pooled(one)
-    assert overview(one.grounds)["not_kept"] == []
-    assert inode(kept) == old_inode and kept["branch"] is None and not Path(old_path).exists()
-    assert (
-        Path(kept["path"]).name == kept["name"]
-        and git(Path(kept["path"]), "--no-optional-locks", "status", "--porcelain", "--ignored") == ""
-    )
+    path = Path(kept["path"])
+    assert kept["branch"] is None and path.name == kept["name"] and (path / "README.md").exists()
+    assert git(path, "status", "--porcelain", "--ignored") == "" and not (path / "new.txt").exists()
     commit(repo, {"later.txt": "later\n"})
-    second = run(one, f"{WHERE}; ls > ../../../../ls; git log --format=%s -1; echo two > two.txt")
-    assert overview(one.grounds)["not_used"] == [{"reason": "none was kept", "count": 1}]
-    assert where(repo)[0] == old_inode and where(repo)[1] not in (old_path, kept["path"])
-    assert (repo.parent / "ls").read_text().split() == ["README.md", "later.txt", "src"]
-    requests = {row["task_id"]: row for row in one.db.read(merges.listing)}
-    for detail, name in ((first, "new.txt"), (second, "two.txt")):
-        request = requests[detail["task_id"]]
-        assert git(repo, "rev-parse", f"refs/heads/{request['branch']}") == request["head_sha"]
-        assert git(repo, "diff", "--name-only", request["base_sha"], request["head_sha"]) == name
-    assert overview(one.grounds)["used"] == 1 and overview(one.grounds)["kept"] == 2
+    found = seen(one, tmp_path / "second.json")
+    assert used(one) == 1 and found["inode"] == inode(kept)
+    assert found["place"] not in (kept["path"], str(one.grounds.root / f"task-{first['task_id'][:13]}-1"))
+    assert "later.txt" in found["tree"] and "new.txt" not in found["tree"]
+    (request,) = one.db.read(merges.listing)
+    assert git(repo, "rev-parse", f"refs/heads/{request['branch']}") == request["head_sha"]
+    assert git(repo, "diff", "--name-only", request["base_sha"], request["head_sha"]) == "new.txt"
+
+
+CLEANED = {
+    "nothing": "true",
+    "committed": "echo x > x.txt && git add . && git commit -qm x",
+    "left over": "echo x > x.txt; echo more >> README.md; git rm -q run.sh",
+    "ignored files": "mkdir -p build/a deep/__pycache__; echo x > build/a/b; echo x > deep/x.log; echo x > deep/__pycache__/x.pyc",
+    "empty folders": "mkdir -p empty/inside deep/empty",
+    "a pipe": "mkfifo a-pipe deep/a-pipe",
+    "modes": "chmod 600 README.md; chmod 700 deep; chmod 777 run.sh",
+    "a read-only folder": "mkdir -p build/closed && echo x > build/closed/x && chmod 555 build/closed deep/down",
+    "an environment file": "echo changed >> .env; echo x > build.log",
+    "a link to elsewhere": f"mkdir build && ln -s {os.fspath(Path(__file__).parent)} build/tests && ln -s / cache",
+    "an ignored repository": "git init -q build && echo x > build/x",
+    "records of commands": "git commit -q --allow-empty -m a; git reset -q --soft HEAD~1; git fetch -q . HEAD",
+    "another branch": "git checkout -q -b elsewhere",
+    "no branch": "git checkout -q --detach",
+    "an index of its own kind": "git config index.version 4; git update-index --split-index --index-version 4 --untracked-cache",
+}
+REFUSED = {
+    "hidden by assume-unchanged": (
+        "git update-index --assume-unchanged README.md; echo hidden > README.md",
+        "its index holds submodules, or marks that hide files from git",
+    ),
+    "hidden by skip-worktree": (
+        "git update-index --skip-worktree README.md; echo hidden > README.md",
+        "its index holds submodules, or marks that hide files from git",
+    ),
+    "a bisection": ("git bisect start", "git's entry of it holds BISECT_LOG"),
+    "a ref of its own": ("git update-ref refs/worktree/mine HEAD", "git's entry of it holds refs"),
+    "a rebase": (
+        "git -c sequence.editor='sed -i 1s/pick/edit/' rebase -q -i HEAD~1",
+        "git's entry of it holds REBASE_HEAD, rebase-merge",
+    ),
+    "a revert": (
+        "git rev-parse HEAD > $(git rev-parse --git-dir)/REVERT_HEAD",
+        "git's entry of it holds REVERT_HEAD",
+    ),
+    "settings of its own": (
+        "git config extensions.worktreeConfig true; git config --worktree core.fileMode false",
+        "git's entry of it holds config.worktree",
+    ),
+    "a lock of git's": ("touch $(git rev-parse --git-dir)/HEAD.lock", "git's entry of it holds HEAD.lock"),
+    "a second name": ("ln README.md ../../../../second-name", "a file in it has a second name (a hard link)"),
+}
+
+
+@pytest.mark.parametrize("command", CLEANED.values(), ids=CLEANED)
+def test_nothing_of_the_last_task_is_in_the_worktree(
+    house: Open, fresh: dict[str, Any], tmp_path: Path, command: str
+) -> None:
+    one = house()
+    run(one, command)
+    assert counted(one, "not_kept") == {}
+    (kept,) = pooled(one)
+    found = seen(one, tmp_path / "found.json")
+    assert (used(one), found["inode"]) == (1, inode(kept))
+    assert apart(found) == apart(fresh)
+
+
+@pytest.mark.parametrize(("command", "reason"), REFUSED.values(), ids=REFUSED)
+def test_a_worktree_that_may_hold_more_than_its_commit_is_not_kept(
+    house: Open, fresh: dict[str, Any], repo: Path, tmp_path: Path, command: str, reason: str
+) -> None:
+    one = house()
+    run(one, command)
+    (said,) = counted(one, "not_kept")
+    assert said.startswith(reason) and pooled(one) == []
+    git(repo, "config", "--unset", "extensions.worktreeConfig", check=False)
+    assert apart(seen(one, tmp_path / "found.json")) == apart(fresh)
+    assert used(one) == 0

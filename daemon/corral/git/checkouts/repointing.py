@@ -57,9 +57,8 @@ def lay_out(prove: Prove, sha: str) -> None:
 
 def put_on_branch(prove: Prove, ref: str) -> None:
     """Put HEAD on a branch, as in a worktree that was just made: without a record of what it was on before."""
-    checkout = prove()
-    checkout.must("symbolic-ref", "HEAD", ref)
-    shutil.rmtree(checkout.git_dir / "logs", ignore_errors=True)
+    prove().must("symbolic-ref", "HEAD", ref)
+    drop_records(prove)
 
 
 def extras(checkout: Git) -> list[str]:

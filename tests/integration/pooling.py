@@ -1,0 +1,84 @@
+"""A house with a warm pool, tasks in it, and all that a task can see of its worktree."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from corral.models.states import WorktreeState
+from corral.store.rows.tasks import WorktreeRow
+from corral.store.tasks import worktrees as worktree_rows
+from corral.work.worktrees.pool.state import overview
+from tests.integration.supervision import House
+
+Open = Callable[..., House]
+
+_LOOK = """
+import json, os, stat, subprocess, sys
+def git(*args):
+    done = subprocess.run(["git", *args], capture_output=True, text=True)
+    return [done.returncode, done.stdout.replace(os.path.basename(os.getcwd()), "HERE")]
+tree = {}
+for folder, folders, files in os.walk("."):
+    for name in folders + files:
+        path = os.path.relpath(os.path.join(folder, name))
+        mode = os.lstat(path).st_mode
+        is_plain = stat.S_ISREG(mode) and path != ".git"
+        said = open(path).read() if is_plain else os.readlink(path) if stat.S_ISLNK(mode) else ""
+        tree[path] = [oct(mode), said]
+entry = subprocess.check_output(["git", "rev-parse", "--git-dir"], text=True).strip()
+looks = ("status --porcelain --ignored --branch", "ls-files -v --stage", "for-each-ref refs/worktree refs/bisect",
+         "config --worktree --list", "rev-parse --verify ORIG_HEAD", "symbolic-ref HEAD", "rev-parse HEAD", "stash list",
+         "submodule status", "sparse-checkout list", "rev-parse --verify MERGE_HEAD", "log --walk-reflogs --format=%H HEAD")
+json.dump({
+    "tree": tree, "entry": sorted(set(os.listdir(entry)) - {"logs"}), "git": {one: git(*one.split()) for one in looks},
+    "env": sorted(name for name in os.environ if name.startswith(("CORRAL", "GIT"))), "place": os.getcwd(),
+    "inode": os.stat(".").st_ino,
+}, open(sys.argv[1], "w"))
+"""
+
+
+def look(into: Path) -> str:
+    """The command of a task that writes down all it can see of its worktree."""
+    script = into.with_suffix(".py")
+    script.write_text(_LOOK)
+    return f"{sys.executable} {script} {into}"
+
+
+def run(one: House, command: str, status: str = "completed", **fields: Any) -> dict[str, Any]:
+    """Run a task to its end, and until its worktree is given back."""
+    detail = one.until_status(one.submit(command, **fields), status)
+    one.settle()
+    return detail
+
+
+def seen(one: House, into: Path) -> dict[str, Any]:
+    """What the next task sees, with the place and the inode of its worktree apart."""
+    run(one, look(into))
+    found: dict[str, Any] = json.loads(into.read_text())
+    return found
+
+
+def apart(found: dict[str, Any]) -> dict[str, Any]:
+    """What two tasks must see alike."""
+    return {name: value for name, value in found.items() if name not in ("place", "inode")}
+
+
+def pooled(one: House) -> list[WorktreeRow]:
+    return one.db.read(lambda conn: worktree_rows.listing(conn, states=(WorktreeState.POOLED,)))
+
+
+def counted(one: House, which: str) -> dict[str, int]:
+    """The reasons why worktrees were ``not_kept`` or ``not_used``, and how often."""
+    return {row["reason"]: row["count"] for row in overview(one.grounds)[which]}
+
+
+def used(one: House) -> int:
+    return int(overview(one.grounds)["used"])
+
+
+def inode(row: WorktreeRow) -> int:
+    return int(str(row["folder_id"]).rpartition(":")[2])
