@@ -201,6 +201,9 @@ class Storm:
         eventually(lambda: not processes_of(self.root))
         self._check_what_lies_about()
 
+    def _in_use(self, caller: _Caller) -> list[Any]:
+        return [row for row in caller("GET", "/worktrees") if row["state"] != "pooled"]
+
     def _settle(self, caller: _Caller) -> None:
         deadline = time.monotonic() + SETTLED_WITHIN_S
         while not caller("GET", "/wait", query={"all": True, "timeout_s": 5})["settled"]:
@@ -209,7 +212,7 @@ class Storm:
                 open_tasks = [row for row in caller("GET", "/tasks") if row["status"] != "completed"]
                 raise AssertionError(f"not settled in {SETTLED_WITHIN_S} s: {held} {open_tasks} {self}")
         try:  # what could not be removed is tried again every 30 s
-            eventually(lambda: not caller("GET", "/worktrees") and not self._refs_of_ours(), 150)
+            eventually(lambda: not self._in_use(caller) and not self._refs_of_ours(), 150)
         except AssertionError as error:
             left = f"{caller('GET', '/worktrees')} {self._refs_of_ours()} {caller('GET', '/status')['needs_you']}"
             raise AssertionError(f"what nobody takes away: {left}; {self}") from error

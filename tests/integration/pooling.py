@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,27 @@ from corral.models.states import WorktreeState
 from corral.store.rows.tasks import WorktreeRow
 from corral.store.tasks import worktrees as worktree_rows
 from corral.work.worktrees.pool.state import overview
-from tests.integration.supervision import House
+from tests.integration.supervision import House, settings_with
 
 Open = Callable[..., House]
+
+
+def houses(root: Path) -> Iterator[Open]:
+    """For a fixture: opens houses with a pool of two, one after the other, and closes them in the end."""
+    opened: list[House] = []
+
+    def open_house(**sections: Any) -> House:
+        while opened:
+            opened.pop().close()
+        sections = {"tasks": {"max_retries": 0}, **sections}
+        sections["worktrees"] = {"pool_size": 2, **sections.get("worktrees", {})}
+        opened.append(House(root, settings_with(**sections)))
+        return opened[-1]
+
+    yield open_house
+    for one in opened:
+        one.close()
+
 
 _LOOK = """
 import json, os, stat, subprocess, sys
@@ -27,7 +45,7 @@ for folder, folders, files in os.walk("."):
         path = os.path.relpath(os.path.join(folder, name))
         mode = os.lstat(path).st_mode
         is_plain = stat.S_ISREG(mode) and path != ".git"
-        said = open(path).read() if is_plain else os.readlink(path) if stat.S_ISLNK(mode) else ""
+        said = open(path, newline="").read() if is_plain else os.readlink(path) if stat.S_ISLNK(mode) else ""
         tree[path] = [oct(mode), said]
 entry = subprocess.check_output(["git", "rev-parse", "--git-dir"], text=True).strip()
 looks = ("status --porcelain --ignored --branch", "ls-files -v --stage", "for-each-ref refs/worktree refs/bisect",

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,25 +11,15 @@ import pytest
 
 from corral.store.merges import merges
 from tests.conftest import commit, git
+from tests.integration import pooling
 from tests.integration.pooling import Open, apart, counted, inode, pooled, run, seen, used
-from tests.integration.supervision import House, settings_with
 
 IGNORED = "build/\n*.log\n.env\n__pycache__/\ncache\n"
 
 
 @pytest.fixture
 def house(repo: Path) -> Iterator[Open]:
-    opened: list[House] = []
-
-    def open_house(root: Path = repo, **sections: Any) -> House:
-        sections = {"tasks": {"max_retries": 0}, **sections}
-        sections["worktrees"] = {"pool_size": 2, **sections.get("worktrees", {})}
-        opened.append(House(root, settings_with(**sections)))
-        return opened[-1]
-
-    yield open_house
-    for one in opened:
-        one.close()
+    yield from pooling.houses(repo)
 
 
 @pytest.fixture
@@ -47,7 +35,6 @@ def fresh(house: Open, repo: Path, tmp_path: Path) -> dict[str, Any]:
     one = house(worktrees={"pool_size": 0})
     found = seen(one, tmp_path / "fresh.json")
     assert found["tree"][".env"][1] == "from the main checkout\n"
-    one.close()
     return found
 
 
@@ -73,7 +60,7 @@ CLEANED = {
     "nothing": "true",
     "committed": "echo x > x.txt && git add . && git commit -qm x",
     "left over": "echo x > x.txt; echo more >> README.md; git rm -q run.sh",
-    "ignored files": "mkdir -p build/a deep/__pycache__; echo x > build/a/b; echo x > deep/x.log; echo x > deep/__pycache__/x.pyc",
+    "ignored files": "mkdir -p build/a deep/__pycache__; touch build/a/b deep/x.log; echo x > deep/__pycache__/x.pyc",
     "empty folders": "mkdir -p empty/inside deep/empty",
     "a pipe": "mkfifo a-pipe deep/a-pipe",
     "modes": "chmod 600 README.md; chmod 700 deep; chmod 777 run.sh",

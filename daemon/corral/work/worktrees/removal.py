@@ -78,7 +78,8 @@ def _preserve(grounds: WorktreeContext, row: WorktreeRow, reason: str, *, always
     """
     checkout = ownership.prove(grounds, row)
     exclude = row["provision"].get("exclude", ())
-    forced = always and checkout.head() != row["base_sha"]
+    head, base = checkout.head(), row["base_sha"]
+    forced = always and head != base and not (head and refs.is_ancestor(grounds.repo, head, base))
     found = salvage.snapshot(checkout, row["name"], grounds.clock(), reason=reason, exclude=exclude, always=forced)
     if found is not None:
         grounds.db.write(lambda conn: _salvaged(conn, grounds, row, found, reason))

@@ -151,6 +151,7 @@ def _repointed(grounds: WorktreeContext, kept: WorktreeRow, row: WorktreeRow) ->
     crash_point("pool.attached")
     if kept["base_sha"] != row["base_sha"]:
         repointing.fill(prove, "HEAD")
+        crash_point("pool.filled")
         if not repointing.is_exact(prove()):
             raise Doubt("its files are not those of the commit")
     worktrees.end_filling(prove())

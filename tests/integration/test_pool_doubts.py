@@ -1,0 +1,320 @@
+"""A kept worktree is used only if nobody has touched it; else it is passed over, or removed with a person's work saved."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from corral.git.checkouts import salvage
+from corral.models.states import WorktreeState
+from corral.store.rows.tasks import WorktreeRow
+from corral.store.tasks import worktrees as worktree_rows
+from corral.work.worktrees.allocation import trim_pool
+from corral.work.worktrees.pool.state import overview
+from tests.conftest import commit, git
+from tests.integration import pooling, taken_places
+from tests.integration.pooling import Open, counted, inode, look, pooled, run, seen, used
+from tests.integration.supervision import House
+from tests.integration.taken_places import Take, state
+
+
+@pytest.fixture
+def house(repo: Path) -> Iterator[Open]:
+    yield from pooling.houses(repo)
+
+
+def keep_one(one: House) -> tuple[WorktreeRow, Path]:
+    run(one, "true")
+    (kept,) = pooled(one)
+    return kept, Path(kept["path"])
+
+
+def saved(one: House) -> set[str]:
+    return {file for found in salvage.listing(one.grounds.repo) for file in found.files}
+
+
+EDITS: dict[str, tuple[Callable[[Path], object], set[str], str]] = {
+    "a tracked file": (
+        lambda path: (path / "README.md").write_text("a person's\n"), {"README.md"}, "it was changed meanwhile"),
+    "a new file": (lambda path: (path / "mine.txt").write_text("a person's\n"), {"mine.txt"}, "it was changed meanwhile"),
+    "a new folder": (lambda path: (path / "src" / "mine").mkdir(), set(), "it was changed meanwhile"),
+    "a mode": (lambda path: (path / "src").chmod(0o700), set(), "it was changed meanwhile"),
+    "a commit": (lambda path: commit(path, {"mine.txt": "x"}), set(), "its HEAD was moved"),
+    "a branch": (lambda path: git(path, "checkout", "-q", "-b", "mine"), set(), "its HEAD was moved"),
+    "something staged": (
+        lambda path: git(path, "update-index", "--add", "--cacheinfo", f"100644,{git(path, 'rev-parse', 'HEAD:README.md')},x"),
+        set(), "it was changed meanwhile"),
+    "a mark in the index": (
+        lambda path: git(path, "update-index", "--assume-unchanged", "README.md"), set(), "its index was changed meanwhile"),
+    "a merge": (
+        lambda path: Path(git(path, "rev-parse", "--absolute-git-dir"), "MERGE_HEAD").write_text(git(path, "rev-parse", "HEAD")),
+        set(), "git's entry of it holds MERGE_HEAD"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("edit", "files", "reason"), EDITS.values(), ids=EDITS)
+def test_one_that_a_person_has_touched_is_not_used_and_their_work_is_saved(
+    house: Open, repo: Path, tmp_path: Path, edit: Callable[[Path], object], files: set[str], reason: str
+) -> None:
+    one = house()
+    kept, path = keep_one(one)
+    edit(path)
+    found = seen(one, tmp_path / "found.json")
+    assert used(one) == 0 and git(repo, "rev-parse", "HEAD") == found["git"]["rev-parse HEAD"][1].strip()
+    assert counted(one, "not_used") == {"none was kept": 1, reason: 1}
+    assert not path.exists() and files <= saved(one)
+    assert kept["name"] not in {row["name"] for row in pooled(one)}
+
+
+def test_a_commit_that_a_person_made_there_is_saved(house: Open, repo: Path) -> None:
+    one = house()
+    _kept, path = keep_one(one)
+    sha = commit(path, {"mine.txt": "x"})
+    run(one, "true")
+    assert not path.exists() and git(repo, "for-each-ref", "--contains", sha, "refs/corral/salvage/")
+
+
+def test_a_branch_that_a_person_made_there_stays(house: Open, repo: Path) -> None:
+    one = house()
+    _kept, path = keep_one(one)
+    git(path, "checkout", "-q", "-b", "mine")
+    sha = commit(path, {"mine.txt": "x"})
+    run(one, "true")
+    assert git(repo, "rev-parse", "refs/heads/mine") == sha
+
+
+def test_a_status_or_a_diff_does_no_harm(house: Open, tmp_path: Path) -> None:
+    """An editor looks at every worktree there is, and writes its index."""
+    one = house()
+    kept, path = keep_one(one)
+    (path / "README.md").touch()
+    git(path, "status")
+    git(path, "diff")
+    assert seen(one, tmp_path / "found.json")["inode"] == inode(kept) and used(one) == 1
+
+
+def test_one_that_git_was_told_to_lock_stays_and_says_why(house: Open, repo: Path) -> None:
+    one = house()
+    kept, path = keep_one(one)
+    git(repo, "worktree", "lock", str(path))
+    run(one, "true")
+    (row,) = one.in_use()
+    assert (row["name"], row["state"]) == (kept["name"], WorktreeState.RECLAIMING) and "locked" in row["note"]
+    assert path.exists() and used(one) == 0
+    git(repo, "worktree", "unlock", str(path))
+    assert one.worktrees.remove(kept["name"], one.now())["removed"] and not path.exists()
+
+
+@pytest.mark.parametrize("take", taken_places.ALL, ids=lambda take: take.__name__)
+def test_what_stands_in_the_place_of_one_is_not_touched(house: Open, repo: Path, take: Take) -> None:
+    one = house()
+    kept, path = keep_one(one)
+    theirs = take(repo, path)
+    before = state(theirs)
+    run(one, "true")
+    assert state(theirs) == before and used(one) == 0
+    (row,) = [row for row in one.worktrees.listing() if row["name"] == kept["name"]]
+    assert row["note"] is not None
+    (shown,) = [row for row in overview(one.grounds)["worktrees"] if row["name"] == kept["name"]]
+    assert shown["note"] == row["note"]
+
+
+def test_one_whose_folder_was_deleted_is_forgotten(house: Open, repo: Path) -> None:
+    one = house()
+    kept, path = keep_one(one)
+    path.rename(repo.parent / "taken-away")
+    run(one, "true")
+    assert used(one) == 0 and kept["name"] not in {row["name"] for row in one.worktrees.listing()}
+    assert str(path) not in git(repo, "worktree", "list")
+
+
+@pytest.fixture
+def stranger() -> Iterator[Callable[[Path], int]]:
+    """Starts a process in a folder that nothing tells apart from a shell of a person's."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(folder: Path) -> int:
+        started.append(subprocess.Popen(["sleep", "600"], cwd=folder, env={"PATH": os.environ["PATH"]}))
+        return started[-1].pid
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+def test_one_that_somebody_is_in_is_passed_over_until_they_leave(
+    house: Open, stranger: Callable[[Path], int], tmp_path: Path
+) -> None:
+    one = house()
+    kept, path = keep_one(one)
+    pid = stranger(path / "src")
+    assert seen(one, tmp_path / "first.json")["inode"] != inode(kept)
+    assert counted(one, "not_used")["a process works in it"] == 1
+    assert overview(one.grounds)["worktrees"][0]["note"] == "a process works in it"
+    os.kill(pid, 9)
+    os.waitpid(pid, 0)
+    one.worktrees.remove(pooled(one)[1]["name"], one.now())
+    assert seen(one, tmp_path / "second.json")["inode"] == inode(kept)
+
+
+def test_one_in_which_something_of_the_task_lives_on_is_not_kept(house: Open, tmp_path: Path) -> None:
+    """It has left its group and lost its marks, and would write into the next task's files."""
+    one, pid = house(), tmp_path / "pid"
+    run(one, f"env -i /usr/bin/setsid /bin/sh -c 'echo $$ > {pid}.new; mv {pid}.new {pid}; exec sleep 600' > /dev/null 2>&1 & "
+             f"while [ ! -e {pid} ]; do sleep 0.05; done")  # fmt: skip
+    try:
+        assert counted(one, "not_kept") == {"a process works in it": 1} and pooled(one) == []
+    finally:
+        os.kill(int(pid.read_text()), 9)
+
+
+@pytest.mark.parametrize("command", ["exit 1", "echo half > half.txt; exit 1"])
+def test_one_whose_attempt_failed_is_not_kept(house: Open, repo: Path, command: str) -> None:
+    one = house()
+    run(one, command, "dead")
+    assert pooled(one) == [] and one.worktrees.listing() == []
+    assert list((repo / ".corral" / "worktrees").iterdir()) == []
+
+
+def test_one_whose_task_was_cancelled_is_not_kept(house: Open, repo: Path) -> None:
+    from corral.work.tasks import tasks
+
+    one = house()
+    task_id = one.submit("touch ready; sleep 600")
+    one.until(lambda: any((repo / ".corral" / "worktrees").glob("*/ready")))
+    one.db.write(lambda conn: tasks.cancel(conn, task_id, "not needed", one.now()))
+    one.until_status(task_id, "cancelled")
+    one.settle()
+    assert pooled(one) == []
+
+
+# -- what differs between two bases
+
+
+def test_files_that_came_went_and_changed_their_kind(house: Open, repo: Path, tmp_path: Path) -> None:
+    commit(repo, {"gone/deep/x.txt": "x", "becomes-a-folder": "x", "becomes-a-file/x": "x", "run": "x", "link": "x"})
+    one = house()
+    keep_one(one)
+    git(repo, "rm", "-q", "-r", "gone", "becomes-a-folder", "becomes-a-file", "link")
+    (repo / "link").symlink_to("run")
+    (repo / "run").chmod(0o755)
+    commit(repo, {"becomes-a-folder/x": "y", "becomes-a-file": "y", "new/deep/y": "y", "run": "x", "link": "x"} | {})
+    warm = seen(one, tmp_path / "warm.json")
+    assert used(one) == 1
+    other = house(worktrees={"pool_size": 0})
+    assert pooling.apart(seen(other, tmp_path / "fresh.json")) == pooling.apart(warm)
+
+
+def test_one_is_passed_over_if_equal_files_are_to_be_written_differently(
+    house: Open, repo: Path, tmp_path: Path
+) -> None:
+    one = house()
+    kept, _path = keep_one(one)
+    commit(repo, {".gitattributes": "*.md text eol=crlf\n"})
+    found = seen(one, tmp_path / "found.json")
+    assert counted(one, "not_used")["a .gitattributes file or a submodule has changed since"] == 1
+    assert found["inode"] != inode(kept) and found["tree"]["README.md"][1].endswith("\r\n")
+
+
+@pytest.mark.parametrize("what", ["a setting", "attributes of the repository"])
+def test_one_is_removed_if_git_would_write_its_files_in_another_way_now(
+    house: Open, repo: Path, tmp_path: Path, what: str
+) -> None:
+    one = house()
+    _kept, path = keep_one(one)
+    if what == "a setting":
+        git(repo, "config", "core.autocrlf", "true")
+    else:
+        (repo / ".git" / "info").mkdir(exist_ok=True)
+        (repo / ".git" / "info" / "attributes").write_text("*.md text eol=crlf\n")
+    found = seen(one, tmp_path / "found.json")
+    assert used(one) == 0 and counted(one, "not_used")["git's settings have changed"] == 1 and not path.exists()
+    assert found["tree"]["README.md"][1].endswith("\r\n")
+
+
+def test_one_whose_files_cannot_be_written_gives_way_to_a_fresh_one(house: Open, repo: Path, tmp_path: Path) -> None:
+    """The filter of a new file fails once: in the kept worktree, and no more in the fresh one."""
+    failing = tmp_path / "failed"
+    git(repo, "config", "filter.once.smudge", f"sh -c 'if [ ! -e {failing} ]; then touch {failing}; exit 1; fi; cat'")
+    git(repo, "config", "filter.once.clean", "cat")
+    git(repo, "config", "filter.once.required", "true")
+    commit(repo, {".gitattributes": "*.once filter=once\n"})
+    one = house()
+    keep_one(one)
+    commit(repo, {"new.once": "x\n"})
+    found = seen(one, tmp_path / "found.json")
+    assert found["tree"]["new.once"][1] == "x\n"
+    assert counted(one, "not_used")["git failed in it"] == 1 and used(one) == 0
+    assert one.in_use() == [] and len(git(repo, "branch", "--list", "corral/*").splitlines()) == 0
+
+
+# -- the bounds
+
+
+def test_no_more_are_kept_than_the_settings_allow_and_the_newest_stay(house: Open) -> None:
+    one = house(supervisor={"max_agents": 3})
+    gate = one.project.root.parent / "gate"
+    ids = one.submit_all(
+        [{"title": f"t{n}", "command": f"while [ ! -e {gate} ]; do sleep 0.02; done"} for n in range(3)]
+    )
+    one.until(lambda: all(one.status(task_id) == "running" for task_id in ids))
+    gate.touch()
+    one.until(one.idle)
+    assert len(pooled(one)) == 2
+    newest = pooled(one)[1]["name"]
+    one.settings = one.settings.model_copy(
+        update={"worktrees": one.settings.worktrees.model_copy(update={"pool_size": 1})}
+    )
+    trim_pool(one.grounds)
+    assert [row["name"] for row in pooled(one)] == [newest]
+    assert [path.name for path in (one.project.root / ".corral" / "worktrees").iterdir()] == [newest]
+
+
+def test_one_that_takes_more_disk_than_allowed_is_not_kept(house: Open, repo: Path) -> None:
+    commit(repo, {"large.bin": "x" * (2 << 20)})
+    one = house(worktrees={"pool_disk_mb": 1})
+    run(one, "true")
+    assert (
+        counted(one, "not_kept") == {"it takes more than worktrees.pool_disk_mb": 1} and one.worktrees.listing() == []
+    )
+    other = house(worktrees={"pool_disk_mb": 3})
+    run(other, "true")
+    assert 2 << 20 <= overview(other.grounds)["size_bytes"] < 3 << 20
+
+
+def test_no_pool_no_kept_worktrees(house: Open) -> None:
+    one = house(worktrees={"pool_size": 0})
+    run(one, "true")
+    assert one.worktrees.listing() == [] and overview(one.grounds)["most"] == 0
+
+
+# -- the daemon's end and beginning
+
+
+def test_they_stay_when_the_daemon_stops_and_are_used_after_its_next_start(house: Open, tmp_path: Path) -> None:
+    one = house()
+    kept, _path = keep_one(one)
+    again = house()
+    assert seen(again, tmp_path / "found.json")["inode"] == inode(kept) and used(again) == 1
+
+
+def test_a_start_with_another_bound_removes_the_rest(house: Open) -> None:
+    one = house()
+    keep_one(one)
+    other = house(worktrees={"pool_size": 0})
+    other.until(lambda: other.worktrees.listing() == [])
+
+
+def test_rows_of_tasks_keep_their_history(house: Open) -> None:
+    one = house()
+    first, second = run(one, "true"), run(one, look(one.project.root.parent / "x.json"))
+    assert used(one) == 1
+    rows = {row["task_id"]: row for row in one.db.read(lambda conn: worktree_rows.listing(conn, states=("removed",)))}
+    for detail in (first, second):
+        row = rows[detail["task_id"]]
+        assert Path(row["path"]).name == row["name"] and row["branch"] == f"corral/{row['name']}"
