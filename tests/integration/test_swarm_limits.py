@@ -202,6 +202,25 @@ def test_memory_holds_back_and_the_youngest_gives_way_and_runs_again(swarm: Call
     assert max(peak or 0 for peak in peaks) > 110
 
 
+@pytest.mark.req("FR-SWARM-008", "FR-CONFIG-006")
+def test_no_worker_starts_without_room_for_the_memory_that_those_before_it_used(swarm: Callable[..., House]) -> None:
+    house = swarm(limits={"memory_mb": 300}, supervisor={"stop_grace_s": 0.5})
+    first = house.submit(HOLDS_120_MB)
+    house.until(lambda: house.supervisor.use.memory_mb > 110)
+    (house.project.root / "go").touch()
+    house.until_status(first, "completed")
+    (house.project.root / "go").unlink()
+    *others, last = (house.submit(HOLDS_120_MB) for _ in range(3))
+    house.supervisor.step(house.now())
+    assert [house.status(one) for one in (*others, last)] == ["running", "running", "pending"], "they start at once"
+    assert "`limits.memory_mb` leaves no room: its worker is expected to use 1" in (delay(house, last) or "")
+    house.until(lambda: house.supervisor.use.memory_mb > 220)
+    (house.project.root / "go").touch()
+    for task in (*others, last):
+        house.until_status(task, "completed")
+        assert len(house.detail(task)["attempt_history"]) == 1, "nobody had to give way"
+
+
 @pytest.mark.req("FR-SWARM-005", "FR-SWARM-004")
 def test_the_swarm_is_shown_and_an_agent_that_is_killed_gives_its_task_back(
     coordinate: Callable[..., Coordinated],

@@ -111,8 +111,56 @@ class Parked:
         return runner is None or runner in MODEL_RUNNERS
 
 
-Hold = Throttle | Parked
+@dataclass(frozen=True)
+class Reserved:
+    """The memory that one more worker of a runner is expected to use is not left.
+
+    Attributes:
+        runner: The runner.
+        expected_mb: As much as its workers used so far, MiB.
+        used_mb: Memory that the workers use or are expected to, MiB.
+        allowed: The setting, MiB.
+    """
+
+    runner: str | None
+    expected_mb: float
+    used_mb: float
+    allowed: float
+    limit: str = MEMORY
+
+    @property
+    def shown(self) -> Payload:
+        """It for a surface."""
+        return {"limit": self.limit, "used": round(self.used_mb), "allowed": self.allowed, "reason": self.reason}
+
+    @property
+    def reason(self) -> str:
+        """One line for a person."""
+        return (
+            f"`{self.limit}` leaves no room: its worker is expected to use {self.expected_mb:.0f} MiB, and of "
+            f"{self.allowed:g} MiB the others use, or are expected to use, {self.used_mb:.0f}."
+        )
+
+    def holds(self, runner: str | None) -> bool:
+        """Whether it keeps a task of this runner from starting."""
+        return runner == self.runner
+
+
+Hold = Throttle | Parked | Reserved
 """A reason for which tasks do not start."""
+
+
+def reserved(runner: str | None, expected_mb: float, used_mb: float, limits: Limits) -> Reserved | None:
+    """Why one more worker does not start though the limit of memory is not used up; None: there is room, or nobody else runs.
+
+    Args:
+        expected_mb: Its memory as expected, MiB.
+        used_mb: Memory of the others, each at least as expected, MiB; 0: there are none.
+    """
+    allowed = limits.memory_mb
+    if allowed is None or not used_mb or used_mb + expected_mb <= allowed:
+        return None
+    return Reserved(runner, expected_mb, used_mb, float(allowed))
 
 
 def parked(result: Mapping[str, Any], message: str | None, now: datetime, wait_s: float) -> Parked | None:

@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 import pytest
 
 from corral.config.model import Limits
-from corral.work.limits import Use, holding, parked, throttles
+from corral.work.limits import Use, holding, parked, reserved, throttles
 
 
 @pytest.mark.req("FR-SWARM-008", "FR-CONFIG-006")
@@ -58,3 +58,17 @@ def test_what_models_use_holds_only_tasks_for_models_and_memory_holds_all() -> N
     assert holding(tokens, "command") is None and holding(memory, "command") == memory[0]
     for runner in ("claude", "anthropic", None):
         assert holding(tokens, runner) == tokens[0] and holding(memory, runner) == memory[0]
+
+
+@pytest.mark.req("FR-SWARM-008", "FR-CONFIG-006")
+@pytest.mark.parametrize(
+    ("used_mb", "allowed", "waits"), [(600, 1000, False), (601, 1000, True), (0, 100, False), (9000, None, False)]
+)
+def test_a_worker_waits_for_the_memory_that_it_is_expected_to_use(
+    used_mb: float, allowed: int | None, waits: bool
+) -> None:
+    found = reserved("claude", 400, used_mb, Limits(memory_mb=allowed))
+    assert (found is not None) == waits
+    if found is not None:
+        assert found.holds("claude") and not found.holds("command")
+        assert "is expected to use 400 MiB" in found.reason and "use, 601" in found.reason

@@ -31,7 +31,7 @@ from corral.store.rows import required
 from corral.store.rows.merges import MergeRow
 from corral.store.sessions import sessions
 from corral.store.tasks import outcomes, tasks, work_pause, worktrees
-from corral.work.limits import Throttle
+from corral.work.limits import Parked, Throttle
 
 if TYPE_CHECKING:
     from corral.app.runtime.services import Services
@@ -123,7 +123,7 @@ def limits_reached(services: Services, _conn: Connection) -> Iterator[Need]:
             if hold.limit in OF_A_DAY:
                 remedy = f"Wait until it is below; or raise `{hold.limit}` in .corral/config.yaml."
                 yield Need("limit_reached", hold.reason, remedy)
-        elif hold.until - now >= LONG_PARK:
+        elif isinstance(hold, Parked) and hold.until - now >= LONG_PARK:
             yield Need("limit_reached", hold.reason, "Wait until then; or raise the limit with the model's provider.")
 
 

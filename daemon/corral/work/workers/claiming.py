@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -19,11 +19,11 @@ from corral.store.protocol import Store
 from corral.store.rows.tasks import ReadyTask, TaskRow
 from corral.store.tasks import tasks, work_pause
 from corral.work import limits
-from corral.work.limits import Hold, Parked, Throttle, Use
+from corral.work.limits import Hold, Parked, Reserved, Throttle, Use
 from corral.work.tasks import scheduling
 from corral.work.tasks.trust import TrustGate
 from corral.work.workers.claim_pause import ClaimPause
-from corral.work.workers.meter import Meter
+from corral.work.workers.meter import Key, Meter
 
 AGAIN_S = 5.0
 """Between two looks at a limit that holds tasks back."""
@@ -46,9 +46,15 @@ class Claiming:
         self.pause = ClaimPause()
         self.meter = Meter(db)
         self.use = Use()
-        self.throttles: list[Hold] = []
+        self.throttles: list[Throttle | Parked] = []
         self._parked: Parked | None = None
+        self._without_room: tuple[Reserved, ...] = ()
         self._reserved_mb = 0.0
+
+    @property
+    def holds(self) -> list[Hold]:
+        """Everything that keeps tasks from starting."""
+        return [*self.throttles, *self._without_room]
 
     def measure(self, now: datetime) -> list[Throttle]:
         """Compare the use with the limits, and record those that begin or cease to hold; returns those that are passed."""
@@ -60,7 +66,7 @@ class Claiming:
             self._parked = None
         if all(one.limit != limits.MEMORY for one in found):
             self._reserved_mb = 0.0
-        holds: list[Hold] = [*found, *([self._parked] if self._parked is not None else [])]
+        holds: list[Throttle | Parked] = [*found, *([self._parked] if self._parked is not None else [])]
         before, here = {one.limit for one in self.throttles}, {one.limit for one in holds}
         begun = [
             one for one in holds if one.limit not in before or (isinstance(one, Parked) and one not in self.throttles)
@@ -89,12 +95,20 @@ class Claiming:
             self._parked = Parked(until, str(found["data"]["cause"]))
             self.throttles = [self._parked]
 
-    def claim(self, now: datetime, gate: TrustGate, at_work: int, free: int, *, starts: bool) -> list[TaskRow]:
+    def claim(
+        self,
+        now: datetime,
+        gate: TrustGate,
+        others: Sequence[tuple[Key, str | None]],
+        free: int,
+        *,
+        starts: bool,
+    ) -> list[TaskRow]:
         """Lease the tasks that start now.
 
         Args:
             gate: Which tasks wait for the user's approval.
-            at_work: How many workers there are.
+            others: The workers that there are, each with its runner.
             free: How many more can start at once.
             starts: Whether one of them is just starting.
         """
@@ -102,17 +116,27 @@ class Claiming:
         self._bound_backoffs(now, settings.tasks)
         if self._db.read(work_pause.current) is not None:
             return []
-        room = min(self._room(now, settings, at_work, starts=starts), free)
+        room = min(self._room(now, settings, len(others), starts=starts), free)
+
+        expected = self.meter.expected_mb
+        others_mb = sum(max(self.meter.memory_mb(key) or 0.0, expected(runner)) for key, runner in others)
+        used_mb = others_mb
+        without_room: dict[str | None, Reserved] = {}
+
+        def may_start(row: ReadyTask) -> bool:
+            if limits.holding(self.throttles, row["runner"]) is not None:
+                return False
+            found = limits.reserved(row["runner"], expected(row["runner"]), used_mb, settings.limits)
+            if found is not None:
+                without_room[row["runner"]] = found
+            return found is None
 
         def ready(conn: Connection, at: str, *, priority: int | None = None) -> Iterator[ReadyTask]:
-            rows = gate.startable(conn, at, priority=priority)
-            held = self.throttles
-            return (row for row in rows if limits.holding(held, row["runner"]) is None) if held else rows
-
-        if room <= 0 or self._db.read(lambda conn: next(ready(conn, iso(now)), None)) is None:
-            return []
+            return filter(may_start, gate.startable(conn, at, priority=priority))
 
         def claim(conn: Connection) -> list[TaskRow]:
+            nonlocal used_mb
+            used_mb = others_mb
             claimed: list[TaskRow] = []
             while len(claimed) < room:
                 row = scheduling.claim(
@@ -126,10 +150,14 @@ class Claiming:
                 )
                 if row is None:
                     break
+                used_mb += expected(row["runner"])
                 claimed.append(row)
             return claimed
 
-        return self._db.write(claim)
+        is_any = room > 0 and self._db.read(lambda conn: next(ready(conn, iso(now)), None)) is not None
+        claimed = self._db.write(claim) if is_any else []
+        self._without_room = tuple(without_room.values())
+        return claimed
 
     def note_start(self, now: datetime) -> None:
         """A worker has started: the fault that kept others from it is over."""
@@ -160,7 +188,7 @@ class Claiming:
             self._db.write(lambda conn: tasks.bound_backoffs(conn, latest))
 
 
-def _record(conn: Connection, begun: list[Hold], over: list[str], now: datetime) -> None:
+def _record(conn: Connection, begun: list[Throttle | Parked], over: list[str], now: datetime) -> None:
     for one in begun:
         if isinstance(one, Parked):
             events.record(conn, now, EventKind.MODEL_PARKED({"until": iso(one.until), "cause": one.cause}))

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 
 from corral.config.model import Limits
 from corral.models.instants import after
+from corral.models.states import RunnerName
 from corral.runners.protocol import Observation
 from corral.store.protocol import Store
 from corral.store.rows.tasks import DayUse
@@ -17,6 +18,12 @@ _MINUTE = timedelta(seconds=60)
 _DAY_S = 86_400
 _SUM_EVERY = timedelta(seconds=1)
 """Between two sums over the attempts of a day."""
+
+_FIRST_MB = {RunnerName.CLAUDE.value: 400.0, RunnerName.ANTHROPIC.value: 80.0}
+"""Expected of a worker before any of its runner has ended, MiB."""
+_LEAST_MB = 10.0
+_NEW = 0.3
+"""The weight of one worker more in what is expected of the next."""
 
 Key = tuple[str, int]
 
@@ -30,6 +37,7 @@ class Meter:
         self._turns: dict[Key, int] = {}
         self._requests: deque[tuple[datetime, int]] = deque()
         self._day: tuple[datetime, DayUse] | None = None
+        self._expected_mb: dict[str, float] = {}
 
     def note(self, key: Key, seen: Observation, now: datetime) -> None:
         """Take in what one look at a worker has shown."""
@@ -40,8 +48,16 @@ class Meter:
             self._requests.append((now, more))
             self._turns[key] = seen.usage.turns
 
-    def forget(self, key: Key) -> None:
-        """An attempt is over: its memory is free."""
+    def expected_mb(self, runner: str | None) -> float:
+        """The memory that a worker of this runner may come to use, MiB; None: the runner is not known yet."""
+        name = runner or RunnerName.CLAUDE.value
+        return self._expected_mb.get(name) or _FIRST_MB.get(name, _LEAST_MB)
+
+    def forget(self, key: Key, runner: str | None, peak_mb: float | None) -> None:
+        """An attempt is over: its memory is free. Its use counts for what is expected of others."""
+        if runner is not None and peak_mb is not None:
+            before = self._expected_mb.get(runner, peak_mb)
+            self._expected_mb[runner] = before + _NEW * (peak_mb - before)
         self._memory_mb.pop(key, None)
         if self._turns.pop(key, None):
             self._day = None  # its last use is stored, and counts at once

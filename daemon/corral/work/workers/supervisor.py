@@ -105,7 +105,7 @@ class Supervisor:
     @property
     def throttles(self) -> list[Hold]:
         """The limits of all workers together that keep tasks from starting."""
-        return self._claiming.throttles
+        return self._claiming.holds
 
     @property
     def use(self) -> Use:
@@ -227,7 +227,7 @@ class Supervisor:
                 continue
             if seen.finished is not None:
                 attempt.finishing = True
-                self._claiming.meter.forget(attempt.key)
+                self._claiming.meter.forget(attempt.key, attempt.task["runner"], attempt.peak_mb)
                 self._claiming.note_end(seen.finished, now)
                 if attempt.peak_mb is not None or seen.usage.turns:  # counted before the attempt is closed
                     news.append((attempt, {"memory_mb": attempt.peak_mb, "usage": asdict(seen.usage)}))
@@ -290,10 +290,10 @@ class Supervisor:
     # -- who is next -----------------------------------------------------------------------------------------------
 
     def _claim(self, now: datetime) -> None:
-        at_work = sum(not attempt.finishing for attempt in self._attempts.values())
         starting = sum(attempt.started is None for attempt in self._attempts.values())
         free = self._starts_at_once - starting
-        leased = self._claiming.claim(now, self._site.gate(), at_work, free, starts=starting > 0)
+        others = [(one.key, one.task["runner"]) for one in self._attempts.values() if not one.finishing]
+        leased = self._claiming.claim(now, self._site.gate(), others, free, starts=starting > 0)
         if leased:
             crash_point("task.claimed")
         for row in leased:
