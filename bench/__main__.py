@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Callable, Iterator
 
-from bench import claims, commands, hooks, idle, operations, queue, swarm, tasks, worktrees
+from bench import claims, commands, hooks, idle, operations, queue, supervisor, swarm, tasks, worktrees
 from bench.measure import Measure, table
 from bench.world import QUICK, Sizes, World, world
 
@@ -23,6 +23,7 @@ SECTIONS: dict[str, Callable[[World], Iterator[Measure]]] = {
     "landing": worktrees.measure_landing,
     "batch": worktrees.measure_batch,
     "swarm": swarm.measure,
+    "supervisor": supervisor.measure,
 }
 
 

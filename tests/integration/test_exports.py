@@ -7,12 +7,15 @@ import shutil
 import sqlite3
 import subprocess
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from corral.client.connection import Client
+from corral.config.paths import find_project
+from corral.errors import DaemonUnreachable
 from corral.models.instants import parse
 from corral.work.evidence import lines as mapping
 from tests.coordinated import Coordinated, eventually
@@ -157,6 +160,26 @@ def test_after_a_kill_no_line_is_missing_and_none_is_there_twice(house: Coordina
     eventually(lambda: is_whole(house))
     assert names(house, task)[-4:] == FOUR
     assert "active" not in [line["status"] for line in leases(house, task)][-1:]
+
+
+@pytest.mark.req("SUP-NFR1", "SUP-FR6")
+def test_a_kill_while_a_full_file_is_put_aside_loses_no_line_and_jq_reads_all_of_them(house: Coordinated) -> None:
+    house.run("daemon", "start", CORRAL_CRASH_AT="exports.rotating")
+    large = {"metadata": {"notes": "x" * 900_000}}
+    tasks = []
+    client = Client(find_project(house.root), autostart=False)
+    while house.daemon_pid() is not None:
+        with suppress(DaemonUnreachable):
+            tasks.append(client.request("POST", "/tasks", {"title": "large", "command": "true", **large})["task_id"])
+            eventually(lambda: house.daemon_pid() is None or len(names(house, tasks[-1])) >= len(FOUR))
+    client.close()
+    older = lifecycle_file(house).with_name("supervisor_lifecycle.jsonl.1")
+    assert older.exists() and not lifecycle_file(house).exists()
+    house.run("daemon", "start")
+    last = house.submit("the last one", "true")
+    house.run("wait", last)
+    eventually(lambda: names(house, last) == FOUR)
+    eventually(lambda: jq(older, ".event_id") + jq(lifecycle_file(house), ".event_id") == events_of(house))
 
 
 @pytest.mark.req("SUP-NFR1")

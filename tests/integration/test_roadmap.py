@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from corral.work.roadmap.checks import read_roadmap
 from tests.conftest import git
 from tests.coordinated import Coordinated, eventually
+from tests.integration.planned import Plan, runs
 
 PLAN = """\
 # What we do.
@@ -35,44 +34,6 @@ tasks:
       dependencies: [top]
       command: 'true'
 """
-
-
-class Plan:
-    """The roadmap of a repository."""
-
-    def __init__(self, house: Coordinated, text: str) -> None:
-        self.house = house
-        self.path = house.root / ".corral" / "state" / "roadmap.yaml"
-        self.path.parent.mkdir(exist_ok=True)
-        self.write(text)
-
-    def write(self, text: str) -> None:
-        """As an editor does: aside, then in its place."""
-        aside = self.path.with_suffix(".edit")
-        aside.write_text(text)
-        aside.replace(self.path)
-
-    def edit(self, old: str, new: str) -> None:
-        text = self.path.read_text()
-        assert old in text
-        self.write(text.replace(old, new, 1))
-
-    def statuses(self) -> dict[str, Any]:
-        return {task.task_id: task.status for task in read_roadmap(self.path.read_bytes()).tasks}
-
-    def until(self, **wanted: str) -> None:
-        def reached() -> bool:
-            return wanted.items() <= self.statuses().items()
-
-        try:
-            eventually(reached)
-        except AssertionError as error:
-            status = self.house.run("supervisor", "status", check=False).stdout
-            raise AssertionError(f"{self.statuses()}\n{status}") from error
-
-
-def runs(marker: Path) -> int:
-    return len(marker.read_text().splitlines()) if marker.exists() else 0
 
 
 @pytest.mark.req("SUP-AC1", "SUP-AC5", "SUP-FR1")
@@ -118,6 +79,7 @@ def test_a_killed_daemon_goes_on_with_the_roadmap_and_runs_nothing_twice(
     gate.touch()
     house.run("daemon", "start")
     assert house.json("supervisor", "status")["since_at"] == since
+    plan.approve()
     plan.until(A="done", B="done", C="done")
     assert runs(second) == 1 and len(house.json("task", "list")) == 3
 

@@ -38,7 +38,7 @@ MUTATIONS = (
     ),
     *rows(
         "daemon/corral/work/evidence/bundle.py",
-        ("a task's folder has any name", "return safe if safe == name else", "return name if True else",
+        ("a task's folder has any name", "    return safe if safe == name else", "    return name if True else",
          "unit/work/evidence/test_bundle.py::test_a_folder_never_leaves_its_place", "SUP-AC6"),
     ),
 )  # fmt: skip

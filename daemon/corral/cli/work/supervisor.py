@@ -9,6 +9,10 @@ import typer
 from corral.cli.help import Grouped
 from corral.cli.terminal.options import Json, client
 from corral.cli.terminal.output import echo, emit, facts, moment
+from corral.cli.terminal.person import refuse_agents
+from corral.client.connection import Client
+from corral.config.trust import Claim
+from corral.errors import NotPermitted
 from corral.models.visible import one_line
 
 app = typer.Typer(
@@ -18,14 +22,24 @@ app = typer.Typer(
 
 @app.command()
 def start(as_json: Json = False) -> None:
-    """Work on the roadmap from now on. It survives restarts; `corral supervisor stop` ends it."""
-    _show(client().request("POST", "/supervisor/start"), as_json)
+    """Work on the roadmap from now on. It survives restarts; `corral supervisor stop` ends it.
+
+    It approves the commands and prompts of the roadmap as they are now; later changes wait for `corral trust`.
+    """
+    here = client()
+    _approve(here)
+    _show(here.request("POST", "/supervisor/start"), as_json)
 
 
 @app.command()
 def once(as_json: Json = False) -> None:
-    """Submit the tasks that are next, one time. It works while the supervisor is stopped."""
-    _show(client().request("POST", "/supervisor/once"), as_json)
+    """Submit the tasks that are next, one time. It works while the supervisor is stopped.
+
+    It approves the commands and prompts of the roadmap as they are now.
+    """
+    here = client()
+    _approve(here)
+    _show(here.request("POST", "/supervisor/once"), as_json)
 
 
 @app.command()
@@ -40,6 +54,19 @@ def stop(as_json: Json = False) -> None:
     _show(client().request("POST", "/supervisor/stop"), as_json)
 
 
+def _approve(here: Client) -> None:
+    """Approve what the tasks of the roadmap execute, as it is now; an agent approves nothing, and its tasks wait."""
+    from corral.cli.project import trust  # it needs git
+
+    try:
+        refuse_agents("Approving the roadmap", "corral trust")
+    except NotPermitted:
+        return
+    found = [Claim(one["key"], one["value"], one["source"]) for one in here.request("GET", "/supervisor")["unapproved"]]
+    if found:
+        trust.store().approve(here.project.common_dir, found)
+
+
 def _show(answer: dict[str, Any], as_json: bool) -> None:
     if as_json:
         emit(answer)
@@ -50,6 +77,8 @@ def _show(answer: dict[str, Any], as_json: bool) -> None:
     facts({"roadmap": answer["file"], "tasks": counts or "none", "queue": f"{answer['open']} open"})
     for task in answer["next"]:
         echo(f"  next     {one_line(task['id'])}  {one_line(task['title'])}")
+    for note in answer["notes"]:
+        echo(f"  waits    {one_line(note['id'])} {one_line(note['message'])}")
     if answer["error"]:
         echo(f"  error    {one_line(answer['error']['message'])}")
     for problem in answer["problems"]:

@@ -349,6 +349,14 @@ def _roadmap_problems(services: Services, _conn: Connection) -> Iterator[Need]:
         )
 
 
+def _unapproved_roadmap(services: Services, conn: Connection) -> Iterator[Need]:
+    if found := services.roadmap.waiting_for_approval(conn):
+        ids = [one_line(claim.key.partition(".")[2]) for claim in found]
+        shown = ", ".join(ids[:5]) + (f" and {len(ids) - 5} more" if ids[5:] else "")
+        what = f"Tasks of the roadmap wait until you have approved what they execute: {shown}."
+        yield Need("unapproved_roadmap", what, "corral trust")
+
+
 SOURCES: tuple[Source, ...] = (
     _faults,
     _set_aside_databases,
@@ -368,6 +376,7 @@ SOURCES: tuple[Source, ...] = (
     _unguarded_sessions,
     _stalled_sessions,
     _unannounced_changes,
+    _unapproved_roadmap,
     _roadmap_problems,
     _failures,
 )

@@ -181,7 +181,12 @@ def assemble(project: Project, pool: ThreadPoolExecutor) -> Assembly:
         unannounced=at_start(project, db.read(session_rows.watched), now()),
     )
     services.roadmap = RoadmapSupervision(
-        db, project, settings, partial(settle, services), lambda: services.nudge("supervisor")
+        db,
+        project,
+        settings,
+        partial(settle, services),
+        partial(settings.answers.missing, project.common_dir),
+        lambda: services.nudge("supervisor"),
     )
     damage.watch(services)
 

@@ -15,6 +15,7 @@ from corral.config.paths import Project
 from corral.observe import logs
 from corral.runners.process import PROJECT_MARK, signal_each, survivors
 from corral.server.process.jobs import Job
+from corral.server.upkeep.state_files import KEPT
 
 GRACE_S = 2.0
 """From SIGTERM to SIGKILL for the processes of a repository that is gone."""
@@ -25,7 +26,8 @@ PATIENCE_S = 5.0
 _PUT_BACK = frozenset({"corral.db", "corral.db-wal", "corral.db-shm", "corral.db.next", "run", "logs"})
 """All that a daemon puts back in ``.corral/`` after somebody removed it."""
 
-_EXPORTS = frozenset({"analytics", "evidence", "supervisor_leases.jsonl"})
+_LEASES = "supervisor_leases.jsonl"
+_EXPORTS = frozenset({"analytics", "evidence", _LEASES, *(f"{_LEASES}.{number}" for number in range(1, KEPT + 1))})
 """The same in the folder of the supervisor's files, which may also hold a person's roadmap."""
 
 _LOCKS = frozenset({"corral.lock", "corral.worktrees"})

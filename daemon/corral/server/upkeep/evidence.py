@@ -172,8 +172,9 @@ class Evidence:
             return {}
 
     def _phases(self, base: str, head: str) -> dict[str, bytes]:
-        names = [f"{folder}{phase}.md" for phase in bundle.PHASES for folder in ("", f"{bundle.OWN_FOLDER}/")]
-        changed = refs.raw_changes(self._git, base, head, *(f":(icase){name}" for name in names))
+        places = ("", f"{bundle.OWN_FOLDER}/", f"{bundle.OWN_FOLDER}/*/")
+        names = [f":(icase,glob){place}{phase}.md" for phase in bundle.PHASES for place in places]
+        changed = refs.raw_changes(self._git, base, head, *names)
         found: dict[str, bytes] = {}
         for change in sorted(changed, key=lambda one: one.path.count("/")):
             name = bundle.phase_of(change.path)

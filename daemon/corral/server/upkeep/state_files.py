@@ -10,10 +10,15 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from corral.config.links import make_own_folder, refuse_links
+from corral.models.crash import crash_point
 from corral.models.payload import Payload
 
 TAIL = 64 << 10
 """Bytes of a file's end that are read at first, to find its last line."""
+MOST = 8 << 20
+"""Bytes of a file of lines from which on the next lines begin a new one."""
+KEPT = 4
+"""Older files of lines that are kept: ``NAME.1`` is the newest of them."""
 _FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
@@ -21,7 +26,7 @@ class Lines:
     """A file of JSON lines, each with its ``event_id``: the last one says how far it has come.
 
     Whatever was killed at whatever point, the file goes on where its last whole line ends: a torn one is cut off, a missing
-    file starts again.
+    file starts again where the one before it ends.
 
     Args:
         top: The project's folder, below which no part of the path may be a link.
@@ -30,10 +35,10 @@ class Lines:
     def __init__(self, path: Path, top: Path) -> None:
         self.path = path
         self._top = top
-        self._known: tuple[tuple[int, int], int] | None = None
+        self._known: dict[Path, tuple[tuple[int, int], int]] = {}
 
     def position(self, newest: int) -> int:
-        """The ``event_id`` of the last line; 0 for a file that is empty or not there.
+        """The ``event_id`` of the last line, of this file or else of the newest one before it; 0 if there is none.
 
         Args:
             newest: The last event of the database. A file that has come further is another database's: it is set aside.
@@ -42,26 +47,35 @@ class Lines:
             FolderLinked: A link stands in its place.
             OSError: It cannot be read or repaired.
         """
-        refuse_links(self.path, self._top)
+        for path in (self.path, *map(self._older, range(1, KEPT + 1))):
+            if last := self._last_of(path, newest):
+                return last
+        return 0
+
+    def _older(self, number: int) -> Path:
+        return self.path.with_name(f"{self.path.name}.{number}") if number else self.path
+
+    def _last_of(self, path: Path, newest: int) -> int:
+        refuse_links(path, self._top)
         try:
-            before = self.path.lstat()
+            before = path.lstat()
         except FileNotFoundError:
-            self._known = None
+            self._known.pop(path, None)
             return 0
-        if self._known is None or self._known[0] != (before.st_ino, before.st_size):
-            self._known = None
-            handle = _opened(self.path, os.O_RDWR)
-            try:
-                last = _repaired(handle)
-                self._note(handle, last)
-            finally:
-                os.close(handle)
-            if last > newest:
-                self._known = None
-                self.path.replace(self.path.with_name(f"{self.path.name}.previous"))
-                return 0
-        assert self._known is not None
-        return self._known[1]
+        known = self._known.get(path)
+        if known is not None and known[0] == (before.st_ino, before.st_size):
+            return known[1]
+        handle = _opened(path, os.O_RDWR)
+        try:
+            last = _repaired(handle)
+            self._note(path, handle, last)
+        finally:
+            os.close(handle)
+        if last > newest:
+            del self._known[path]
+            path.replace(path.with_name(f"{path.name}.previous"))
+            return 0
+        return last
 
     def append(self, lines: Iterable[Payload]) -> None:
         """Write lines behind all others, and let them reach the disk. A failure may leave a part, which is repaired later."""
@@ -69,18 +83,32 @@ class Lines:
         if not texts:
             return
         make_own_folder(self.path.parent, self._top)
-        self._known = None
+        self._known.pop(self.path, None)
+        self._rotate()
         handle = _opened(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         try:
             _write(handle, "".join(f"{text}\n" for _, text in texts).encode())
             os.fsync(handle)
-            self._note(handle, texts[-1][0])
+            self._note(self.path, handle, texts[-1][0])
         finally:
             os.close(handle)
 
-    def _note(self, handle: int, last: int) -> None:
+    def _rotate(self) -> None:
+        """Make a full file an older one. Each step renames one file, the oldest first: a kill in between loses none."""
+        try:
+            if self.path.lstat().st_size < MOST:
+                return
+        except FileNotFoundError:
+            return
+        free = next((number for number in range(1, KEPT) if not os.path.lexists(self._older(number))), KEPT)
+        for number in range(free, 0, -1):
+            self._older(number - 1).replace(self._older(number))
+            self._known.pop(self._older(number), None)
+            crash_point("exports.rotating")
+
+    def _note(self, path: Path, handle: int, last: int) -> None:
         found = os.fstat(handle)
-        self._known = (found.st_ino, found.st_size), last
+        self._known[path] = (found.st_ino, found.st_size), last
 
 
 def replace(path: Path, content: bytes, top: Path) -> None:

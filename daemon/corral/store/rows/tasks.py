@@ -19,9 +19,10 @@ class TaskSummary(TypedDict):
 
 
 class ExportedTask(TypedDict):
-    """The columns of a task that each line of the supervisor's files is made of."""
+    """The columns of a task that each line of the supervisor's files, and the name of its evidence, is made of."""
 
     task_id: str
+    idempotency_key: str | None
     title: str
     status: str
     priority: int
@@ -194,7 +195,7 @@ class TaskStanding(_TaskOutcome):
 
 
 class OwnRoadmapTask(TypedDict):
-    """The columns of the table of tasks that tell how the queue task of a roadmap task stands, and what it does."""
+    """The columns of the table of tasks that tell how the queue task of a roadmap task stands."""
 
     task_id: str
     status: str
@@ -202,14 +203,6 @@ class OwnRoadmapTask(TypedDict):
     error_code: str | None
     idempotency_key: str | None
     metadata: dict[str, Any] | None
-    priority: int
-    task_type: str
-    title: str
-    description: str | None
-    command: str | None
-    prompt: str | None
-    agent: str | None
-    input_data: dict[str, Any] | None
 
 
 class RoadmapTaskRow(OwnRoadmapTask):

@@ -21,8 +21,10 @@ from corral.work.evidence import lines
 PHASES = ("STRATEGIZE", "SPEC", "PLAN", "THINK", "IMPLEMENT", "VERIFY", "REVIEW", "MONITOR")
 """The phases of an agent's work; it may write a Markdown file of each."""
 OWN_FOLDER = ".corral-evidence"
-"""The folder of a branch where these files are looked for first; then at its top."""
+"""The folder of a branch where these files are looked for: first in a folder in it, then in it, then at the branch's top."""
 LIFECYCLE, SUMMARY, LOG = "lifecycle.json", "summary.md", "verification.log"
+OF_ROADMAP = ("roadmap:", "roadmap-was:")
+"""Beginnings of the idempotency keys of the roadmap's own queue tasks; the second one of those that were replaced."""
 LONGEST_NAME = 80
 """Characters of the name of a task's folder."""
 MOST_RESULT = 16 << 10
@@ -55,6 +57,7 @@ class Record:
         row = self.task
         return {
             "task_id": row["task_id"],
+            "idempotency_key": row["idempotency_key"],
             "title": row["title"],
             "status": row["status"],
             "priority": row["priority"],
@@ -74,10 +77,29 @@ class Record:
 
 
 def folder_name(task: ExportedTask) -> str:
-    """The name of a task's folder: its id in the files, where that can be a name, else one that is as good as unique."""
+    """The name of a task's folder: its id in the files, where that can be a name, else one that is as good as unique.
+
+    The queue tasks of one task of the roadmap, of which each takes the place of the one before, share a folder. A task that
+    another client gave an id of the roadmap has one of its own.
+    """
     name = lines.name_of(task)
-    safe = _UNSAFE.sub("_", name)[:LONGEST_NAME]
-    return safe if safe == name else f"{safe}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+    if name == task["task_id"] or (task["idempotency_key"] or "").startswith(OF_ROADMAP):
+        return name_of_folder(name)
+    return f"{_safe(name)}-{_digest(task['task_id'])}"
+
+
+def name_of_folder(name: str) -> str:
+    """The same for an id of the roadmap."""
+    safe = _safe(name)
+    return safe if safe == name else f"{safe}-{_digest(name)}"
+
+
+def _safe(name: str) -> str:
+    return _UNSAFE.sub("_", name)[:LONGEST_NAME]
+
+
+def _digest(name: str) -> str:
+    return hashlib.sha256(name.encode()).hexdigest()[:8]
 
 
 def lifecycle(record: Record) -> bytes:
@@ -117,7 +139,8 @@ def phase_of(path: str) -> str | None:
     """The file name, as the evidence has it, of a path that an agent wrote about a phase; None for any other path."""
     folder, _, name = path.rpartition("/")
     stem, _, ending = name.rpartition(".")
-    is_phase = folder.lower() in ("", OWN_FOLDER) and ending.lower() == "md" and stem.upper() in PHASES
+    first, _, own = folder.lower().partition("/")
+    is_phase = first in ("", OWN_FOLDER) and "/" not in own and ending.lower() == "md" and stem.upper() in PHASES
     return f"{stem.upper()}.md" if is_phase else None
 
 

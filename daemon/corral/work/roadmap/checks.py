@@ -2,23 +2,40 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import hashlib
+import json
 from collections.abc import Iterable, Mapping, Sequence
 
+from corral.config.trust import Claim
 from corral.errors import InvalidInput
 from corral.models.payload import Payload
 from corral.models.states import RunnerName
 from corral.models.tasks import TaskSubmission, read_submissions
+from corral.work.evidence.bundle import OF_ROADMAP, name_of_folder
 from corral.work.roadmap.document import DONE, Problem, Roadmap, RoadmapTask, read_tasks
 
-KEY = "roadmap:"
+KEY = OF_ROADMAP[0]
 """Before the id of a roadmap task, in the idempotency key of its queue task."""
 
-_GIVEN = ("description", "command", "prompt", "agent", "runner", "claims")
+LONGEST_ID = 128 - len(KEY)
+"""Characters of an id: that of the queue task has at most 128."""
+
+WORK = "roadmap_work"
+"""The key of a queue task's metadata that remembers, as a digest, what the file said of it when it was submitted."""
+
+PRIORITY = "roadmap_priority"
+"""The same of its priority, which may be another in the queue: a person may change it there too."""
+
+_GIVEN = ("description", "command", "prompt", "agent", "runner", "claims", "timeout_s", "max_retries", "limits")
+_EXECUTED = ("command", "prompt", "description", "agent", "runner")
+_FIELDS = {"agent_requirements.capabilities": "capabilities"}
 
 
-def read_roadmap(data: bytes) -> Roadmap:
+def read_roadmap(data: bytes, source: str = "roadmap.yaml") -> Roadmap:
     """Read and check a roadmap; a task with a problem is named, and the others can be worked on.
+
+    Args:
+        source: The file, as an approval of what is in it names it.
 
     Raises:
         DocumentError: Nothing in it can be read; says the line.
@@ -26,12 +43,27 @@ def read_roadmap(data: bytes) -> Roadmap:
     text, tasks, problems = read_tasks(data)
     problems += _duplicates(tasks)
     problems += _dependencies(tasks)
+    claims: dict[str, Claim] = {}
     for task in tasks:
         if task.status != DONE:
-            problems += _unfit(task)
+            unfit = list(_unfit(task))
+            problems += unfit
+            if not unfit:
+                claims[task.task_id] = claim_of(task, source)
     problems.sort(key=lambda problem: problem.line or 0)
     broken = frozenset(problem.task_id for problem in problems if problem.task_id is not None)
-    return Roadmap(text, tuple(tasks), tuple(problems), broken)
+    return Roadmap(text, tuple(tasks), tuple(problems), broken, claims)
+
+
+def claim_of(task: RoadmapTask, source: str) -> Claim:
+    """The command or prompt of a task, to be approved by a person; the same whatever its status, priority and place.
+
+    Raises:
+        InvalidInput: It cannot be a queue task.
+    """
+    submission = submission_of(task)
+    value = submission.model_dump(mode="json", include=set(_EXECUTED), exclude_none=True)
+    return Claim(f"roadmap.{task.task_id}", value, source)
 
 
 def submission_of(task: RoadmapTask) -> TaskSubmission:
@@ -43,13 +75,18 @@ def submission_of(task: RoadmapTask) -> TaskSubmission:
     given: Payload = {key: task.fields[key] for key in _GIVEN if task.fields.get(key) is not None}
     if isinstance(given.get("claims"), str):
         given["claims"] = [given["claims"]]
+    if (capabilities := task.fields.get("capabilities")) is not None:
+        listed = [capabilities] if isinstance(capabilities, str) else capabilities
+        given["agent_requirements"] = {"capabilities": listed}
     if "command" not in given and "prompt" not in given:
         given["prompt"] = _prompt(task)
+    given["title"] = task.title
+    said = json.dumps(given, sort_keys=True, default=str)
+    work = hashlib.sha256(said.encode(errors="surrogatepass")).hexdigest()[:16]
     given |= {
-        "title": task.title,
         "priority": task.priority,
         "idempotency_key": KEY + task.task_id,
-        "metadata": {"roadmap_id": task.task_id},
+        "metadata": {"roadmap_id": task.task_id, WORK: work, PRIORITY: task.priority},
     }
     return read_submissions([given])[0]
 
@@ -65,6 +102,10 @@ def _prompt(task: RoadmapTask) -> str:
 
 
 def _unfit(task: RoadmapTask) -> Iterable[Problem]:
+    if len(task.task_id) > LONGEST_ID:
+        shown = f"{task.task_id[:40]}…"
+        yield Problem(f"the id {shown} has more than {LONGEST_ID} characters", task.line, task.task_id)
+        return
     runner = task.fields.get("runner")
     if runner is not None and runner not in RunnerName.values():
         *some, last = RunnerName.values()
@@ -74,20 +115,24 @@ def _unfit(task: RoadmapTask) -> Iterable[Problem]:
         submission_of(task)
     except InvalidInput as error:
         for one in error.details["errors"]:
-            field = {"idempotency_key": "id"}.get(one["field"], one["field"])
+            field = _FIELDS.get(one["field"], one["field"])
             yield Problem(f"{field}: {one['message']}" if field else one["message"], task.line, task.task_id)
 
 
 def _duplicates(tasks: Sequence[RoadmapTask]) -> Iterable[Problem]:
-    first: dict[str, int] = {}
+    """Ids that are one id, or that would be one folder's name where case does not count; both tasks wait."""
+    first: dict[str, RoadmapTask] = {}
     for task in tasks:
-        line = first.setdefault(task.task_id, task.line)
-        if line != task.line:
-            yield Problem(f"the id {task.task_id} is given twice, first in line {line}", task.line, task.task_id)
-    # Two tasks in one line, as `[{id: A}, {id: A}]` has them.
-    for task_id, count in Counter((task.task_id, task.line) for task in tasks).items():
-        if count > 1:
-            yield Problem(f"the id {task_id[0]} is given twice", task_id[1], task_id[0])
+        other = first.setdefault(name_of_folder(task.task_id).casefold(), task)
+        if other is task:
+            continue
+        if other.task_id == task.task_id:
+            message = f"the id {task.task_id} is given twice, first in line {other.line}"
+            yield Problem(message, task.line, task.task_id)
+            continue
+        for one, another in ((other, task), (task, other)):
+            message = f"the id {one.task_id} is too much like {another.task_id} in line {another.line}: rename one"
+            yield Problem(message, one.line, one.task_id)
 
 
 def _dependencies(tasks: Sequence[RoadmapTask]) -> Iterable[Problem]:

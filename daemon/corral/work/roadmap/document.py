@@ -14,6 +14,7 @@ import yaml
 
 from corral.config import document
 from corral.config.document import DocumentError
+from corral.config.trust import Claim
 from corral.models.payload import Payload
 
 PENDING, IN_PROGRESS, BLOCKED, DONE = STATUSES = ("pending", "in_progress", "blocked", "done")
@@ -85,6 +86,8 @@ class Roadmap:
     problems: tuple[Problem, ...] = ()
     broken: frozenset[str] = field(default=frozenset())
     """The ids of the tasks that have a problem."""
+    claims: Mapping[str, Claim] = field(default_factory=dict)
+    """By id, what each task that is not done would have executed, where it can be one of the queue."""
 
     @property
     def sound(self) -> list[RoadmapTask]:

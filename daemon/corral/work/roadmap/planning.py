@@ -15,6 +15,13 @@ def plan_next(tasks: Iterable[RoadmapTask], limit: int | None = None) -> list[Ro
         limit: The largest number of them; None: all.
     """
     known = list(tasks)
-    done = {task.task_id for task in known if task.status == DONE}
-    ready = [task for task in known if task.status == PENDING and done.issuperset(task.dependencies)]
+    unblocked = with_done_dependencies(known)
+    ready = [task for task in known if task.status == PENDING and task.task_id in unblocked]
     return sorted(ready, key=lambda task: -task.priority)[:limit]
+
+
+def with_done_dependencies(tasks: Iterable[RoadmapTask]) -> set[str]:
+    """The ids of the tasks whose dependencies are all done."""
+    known = list(tasks)
+    done = {task.task_id for task in known if task.status == DONE}
+    return {task.task_id for task in known if done.issuperset(task.dependencies)}

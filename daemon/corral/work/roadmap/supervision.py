@@ -7,10 +7,11 @@ before the queue task remembers that it was.
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -19,17 +20,21 @@ from sqlalchemy import Connection
 from corral.config.document import DocumentError
 from corral.config.model import Settings
 from corral.config.paths import Project
+from corral.config.trust import Claim
 from corral.errors import Conflict, CorralError
 from corral.models.payload import Payload
-from corral.models.states import TaskStatus
+from corral.models.states import MergeState, TaskStatus
 from corral.models.tasks import TaskSubmission
 from corral.observe.logs import logger
+from corral.store.merges import merges
 from corral.store.protocol import Store
 from corral.store.rows.tasks import RoadmapTaskRow
 from corral.store.tasks import roadmap as rows_of
+from corral.work.evidence.bundle import OF_ROADMAP
 from corral.work.roadmap import file, sync
-from corral.work.roadmap.checks import KEY, read_roadmap, submission_of
-from corral.work.roadmap.document import PENDING, STATUSES, Problem, Roadmap, RoadmapTask, with_statuses
+from corral.work.roadmap.checks import KEY, PRIORITY, WORK, read_roadmap, submission_of
+from corral.work.roadmap.document import DONE, PENDING, STATUSES, Problem, Roadmap, RoadmapTask, with_statuses
+from corral.work.roadmap.notes import notes
 from corral.work.tasks import dismissal, tasks
 
 NAME = "roadmap.yaml"
@@ -44,6 +49,7 @@ _LINE = re.compile(r"line (\d+): ")
 
 Rows = dict[str, RoadmapTaskRow]
 Settle = Callable[[Sequence[TaskSubmission]], list[TaskSubmission]]
+Unapproved = Callable[[Iterable[Claim]], list[Claim]]
 
 log = logger("roadmap")
 
@@ -53,16 +59,24 @@ class RoadmapSupervision:
 
     Args:
         settle: Says what executes each submission; raises what nobody here could do.
+        unapproved: Those of some commands that the user has not approved on this machine.
         nudge: Tells the queue that there is something new.
     """
 
     def __init__(
-        self, db: Store, project: Project, settings: Callable[[], Settings], settle: Settle, nudge: Callable[[], None]
+        self,
+        db: Store,
+        project: Project,
+        settings: Callable[[], Settings],
+        settle: Settle,
+        unapproved: Unapproved,
+        nudge: Callable[[], None],
     ) -> None:
         self._db = db
         self._project = project
         self._settings = settings
         self._settle = settle
+        self._unapproved = unapproved
         self._nudge = nudge
         self._turn = threading.Lock()
         self._parsed: tuple[file.Stamp, Roadmap] | None = None
@@ -107,12 +121,29 @@ class RoadmapSupervision:
         parsed = self._parsed
         return [*of_file, *(parsed[1].problems if parsed else ()), *self._refused]
 
-    def status(self) -> Payload:
-        """Since when it is worked on, its tasks by status, what is next, and what is wrong."""
+    def unapproved(self) -> list[Claim]:
+        """Commands and prompts of the roadmap that the user has not approved; empty while it is not worked on."""
+        is_on = self._db.read(rows_of.since) is not None
         with self._turn:
-            since, rows = self._db.read(lambda conn: (rows_of.since(conn), _rows(conn)))
+            return self._unapproved(self._read().claims.values()) if is_on else []
+
+    def waiting_for_approval(self, conn: Connection) -> list[Claim]:
+        """The same of the tasks that are pending, as the last round found them."""
+        parsed = self._parsed
+        if parsed is None or rows_of.since(conn) is None:
+            return []
+        pending = (task.task_id for task in parsed[1].sound if task.status == PENDING)
+        return self._unapproved(claim for one in pending if (claim := parsed[1].claims.get(one)) is not None)
+
+    def status(self) -> Payload:
+        """Since when it is worked on, its tasks by status, what is next, what waits and why, and what is wrong."""
+        with self._turn:
+            since, rows, held = self._db.read(
+                lambda conn: (rows_of.since(conn), _rows(conn), merges.listing(conn, [MergeState.HELD]))
+            )
             roadmap = self._read()
             error, refused = self._error or self._unwritten, list(self._refused)
+        unapproved = self._unapproved(roadmap.claims.values())
         tasks_by_status = Counter(task.status for task in roadmap.tasks)
         following = sync.candidates(roadmap, rows)
         return {
@@ -121,6 +152,10 @@ class RoadmapSupervision:
             "file": str(self.path),
             "error": error.to_wire() if error else None,
             "problems": [problem.to_wire() for problem in (*roadmap.problems, *refused)],
+            "notes": [
+                note.to_wire() for note in notes(roadmap, rows, held, unapproved, is_supervised=since is not None)
+            ],
+            "unapproved": [vars(claim) for claim in unapproved],
             "tasks": {status: tasks_by_status[status] for status in STATUSES},
             "open": sum(sync.is_open(row) for row in rows.values()),
             "room": max(0, sync.room(rows, self._settings().supervisor.max_agents)),
@@ -137,31 +172,33 @@ class RoadmapSupervision:
         if self._error is not None:
             return False
         rows = self._db.read(_rows)
-        wanted = _wanted(roadmap, rows)
-        changes = sync.compare(roadmap, rows, wanted, picking=picking)
-        told = dict(changes.told)
+        changes = sync.compare(roadmap, rows, _works(roadmap, rows), picking=picking)
         if changes.write:
-            roadmap = self._write(changes.write, told, rows)
+            roadmap = self._write(changes, rows)
         chosen = self._choose(roadmap, rows) if picking else []
-        if not (told or changes.withdraw or chosen):
+        if not (changes.told or changes.withdraw or changes.reprioritize or chosen):
             return False
-        refused = self._db.write(lambda conn: self._apply(conn, changes, told, chosen, now))
+        refused = self._db.write(lambda conn: self._apply(conn, changes, chosen, now))
         self._refused += refused
-        if len(chosen) > len(refused) or changes.withdraw:
+        has_more = len(chosen) > len(refused)
+        if has_more or changes.withdraw or changes.reprioritize:
             self._nudge()
-        return bool(told or changes.withdraw or len(chosen) > len(refused))
+        return bool(changes.told or changes.withdraw or has_more)
 
     def _read(self) -> Roadmap:
         """The roadmap as the file has it now; ``_error`` says why there is none."""
         try:
             if self._parsed is None or file.stamp_of(self.path) != self._parsed[0]:
                 found = file.read(self.path)
-                self._parsed = (found.stamp, read_roadmap(found.data))
+                self._parsed = (found.stamp, self._roadmap_of(found.data))
         except (OSError, DocumentError) as error:
             self._parsed, self._error = None, self._failure(error, self._error)
             return Roadmap()
         self._error = None
         return self._parsed[1]
+
+    def _roadmap_of(self, data: bytes) -> Roadmap:
+        return read_roadmap(data, os.path.relpath(self.path, self._project.root))
 
     def _failure(self, error: OSError | DocumentError, known: Problem | None) -> Problem:
         if isinstance(error, FileNotFoundError):
@@ -175,8 +212,9 @@ class RoadmapSupervision:
         line = _LINE.match(str(error))
         return Problem(message, int(line[1]) if line else None)
 
-    def _write(self, writes: Mapping[str, tuple[str, str]], told: dict[str, str], rows: Rows) -> Roadmap:
-        """Write statuses where the file still has the former one; what could not be written is not told."""
+    def _write(self, changes: sync.Changes, rows: Rows) -> Roadmap:
+        """Write statuses where the file still has the former one; what could not be written has no other effect."""
+        writes = changes.write
 
         def edit(data: bytes) -> bytes:
             now_there = {task.task_id: task.status for task in read_roadmap(data).sound}
@@ -187,21 +225,29 @@ class RoadmapSupervision:
         except (OSError, DocumentError) as error:
             self._unwritten, written = self._failure(error, self._unwritten), None
         if written is None:
-            for task_id in writes:
-                told.pop(rows[task_id]["task_id"], None)
+            for row in (rows[task_id] for task_id in writes):
+                changes.told.pop(row["task_id"], None)
+                changes.withdraw.pop(row["task_id"], None)
             return self._parsed[1] if self._parsed else Roadmap()
         self._unwritten = None
-        self._parsed = (written.stamp, read_roadmap(written.data))
+        self._parsed = (written.stamp, self._roadmap_of(written.data))
         return self._parsed[1]
 
     def _choose(self, roadmap: Roadmap, rows: Rows) -> list[tuple[RoadmapTask, TaskSubmission]]:
-        """The tasks that go to the queue now, settled; one that nobody here can do is skipped, and shown as an error."""
+        """The tasks that go to the queue now, settled; one that nobody here can do is skipped, and shown as an error.
+
+        So is one that would have executed what the user has not approved.
+        """
         self._refused = []
         chosen: list[tuple[RoadmapTask, TaskSubmission]] = []
         left = sync.room(rows, self._settings().supervisor.max_agents)
-        for task in sync.candidates(roadmap, rows):
+        following = sync.candidates(roadmap, rows)
+        unapproved = {claim.key for claim in self._unapproved(roadmap.claims[task.task_id] for task in following)}
+        for task in following:
             if len(chosen) >= left:
                 break
+            if roadmap.claims[task.task_id].key in unapproved:
+                continue
             try:
                 (submission,) = self._settle([submission_of(task)])
             except CorralError as error:
@@ -214,19 +260,23 @@ class RoadmapSupervision:
         self,
         conn: Connection,
         changes: sync.Changes,
-        told: Mapping[str, str],
         chosen: Sequence[tuple[RoadmapTask, TaskSubmission]],
         now: datetime,
     ) -> list[Problem]:
         rows = _rows(conn)
         rules = self._settings().tasks
         for row in rows.values():
-            if (status := told.get(row["task_id"])) is not None:
-                _tell(conn, row, status)
-            reason = changes.withdraw.get(row["task_id"])
-            if reason is not None and sync.is_not_begun(row):
-                tasks.cancel(conn, row["task_id"], now, rules, reason=reason)
-                rows_of.rename_key(conn, row["task_id"], _former(row))
+            task_id = row["task_id"]
+            if (status := changes.told.get(task_id)) is not None:
+                _remember(conn, row, sync.TOLD, status)
+            if not sync.is_waiting(row):
+                continue
+            if (reason := changes.withdraw.get(task_id)) is not None:
+                tasks.cancel(conn, task_id, now, rules, reason=reason)
+                rows_of.rename_key(conn, task_id, _former(row))
+            elif (priority := changes.reprioritize.get(task_id)) is not None:
+                tasks.reprioritize(conn, task_id, priority, now)
+                _remember(conn, row, PRIORITY, priority)
         refused: list[Problem] = []
         for task, submission in chosen:
             try:
@@ -242,9 +292,9 @@ class RoadmapSupervision:
         if row is not None:
             if not sync.can_run_again(row):
                 raise Conflict(f"Task {row['task_id']} has moved on.")
-            if sync.status_of(row) != "done" and sync.is_same_work(row, submission):
+            if sync.status_of(row) != DONE and sync.is_same_work(row, _work(submission)):
                 tasks.retry(conn, row["task_id"], now, settings.tasks)
-                _tell(conn, row, PENDING)
+                _remember(conn, row, sync.TOLD, PENDING)
                 return
             rows_of.rename_key(conn, row["task_id"], _former(row))
             if row["status"] in (TaskStatus.FAILED, TaskStatus.DEAD) or sync.status_of(row) == "blocked":
@@ -256,23 +306,23 @@ def _rows(conn: Connection) -> Rows:
     return {str(row["idempotency_key"]).removeprefix(KEY): row for row in rows_of.with_keys(conn, KEY)}
 
 
-def _wanted(roadmap: Roadmap, rows: Rows) -> dict[str, TaskSubmission]:
-    """The submissions that the tasks which have not begun would be now."""
-    begun = {task_id for task_id, row in rows.items() if not sync.is_not_begun(row)}
-    return {
-        task.task_id: submission_of(task)
-        for task in roadmap.sound
-        if task.task_id in rows and task.task_id not in begun
-    }
+def _works(roadmap: Roadmap, rows: Rows) -> dict[str, str]:
+    """The work of each task that is in the queue, as the file describes it now."""
+    known = (task for task in roadmap.sound if task.task_id in rows and task.status != DONE)
+    return {task.task_id: _work(submission_of(task)) for task in known}
 
 
-def _tell(conn: Connection, row: RoadmapTaskRow, status: str) -> None:
-    rows_of.set_metadata(conn, row["task_id"], {**(row["metadata"] or {}), sync.TOLD: status})
+def _work(submission: TaskSubmission) -> str:
+    return str((submission.metadata or {})[WORK])
+
+
+def _remember(conn: Connection, row: RoadmapTaskRow, key: str, value: object) -> None:
+    rows_of.set_metadata(conn, row["task_id"], {**(row["metadata"] or {}), key: value})
 
 
 def _former(row: RoadmapTaskRow) -> str:
     """The key of a queue task that another one has taken the place of."""
-    return f"roadmap-was:{row['task_id']}"
+    return OF_ROADMAP[1] + row["task_id"]
 
 
 def _dismiss(conn: Connection, row: RoadmapTaskRow, now: datetime) -> None:

@@ -9,20 +9,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from corral.models.payload import picked
 from corral.models.states import OPEN_MERGES, MergeState, TaskStatus
-from corral.models.tasks import TaskSubmission
 from corral.store.rows.tasks import RoadmapTaskRow
 from corral.store.tasks.dependencies import DEPENDENCY_FAILED
+from corral.work.roadmap.checks import PRIORITY, WORK
 from corral.work.roadmap.document import BLOCKED, DONE, IN_PROGRESS, PENDING, Roadmap, RoadmapTask
-from corral.work.roadmap.planning import plan_next
-from corral.work.tasks.tasks import THE_WORK
+from corral.work.roadmap.planning import plan_next, with_done_dependencies
 
 TOLD = "roadmap_status"
 """The key of the metadata."""
 
-_NOT_BEGUN = (TaskStatus.WAITING, TaskStatus.PENDING)
-_OPEN = (*_NOT_BEGUN, TaskStatus.RUNNING, TaskStatus.INTERRUPTED)
+_WAITING = (TaskStatus.WAITING, TaskStatus.PENDING)
+_OPEN = (*_WAITING, TaskStatus.RUNNING, TaskStatus.INTERRUPTED)
 
 
 @dataclass
@@ -33,11 +31,13 @@ class Changes:
         write: For a task of the file, the status that it has and the one that it gets.
         told: For a queue task, the status that the file then has.
         withdraw: Queue tasks that the file wants no longer, or differently, and why.
+        reprioritize: Queue tasks that have another priority in the file now.
     """
 
     write: dict[str, tuple[str, str]] = field(default_factory=dict)
     told: dict[str, str] = field(default_factory=dict)
     withdraw: dict[str, str] = field(default_factory=dict)
+    reprioritize: dict[str, int] = field(default_factory=dict)
 
 
 def status_of(row: RoadmapTaskRow) -> str | None:
@@ -74,54 +74,77 @@ def can_run_again(row: RoadmapTaskRow) -> bool:
     return told(row) in (BLOCKED, DONE) and status_of(row) == told(row)
 
 
-def is_not_begun(row: RoadmapTaskRow) -> bool:
-    """Whether a queue task has never been started."""
-    return row["status"] in _NOT_BEGUN and row["fencing_token"] == 0
+def is_waiting(row: RoadmapTaskRow) -> bool:
+    """Whether a queue task waits for its first attempt, or for its next one."""
+    return row["status"] in _WAITING
 
 
-def is_same_work(row: RoadmapTaskRow, submission: TaskSubmission) -> bool:
-    """Whether a queue task does what the file says now."""
-    return picked(row, THE_WORK) == {name: getattr(submission, name) for name in THE_WORK}
+def is_same_work(row: RoadmapTaskRow, work: str | None) -> bool:
+    """Whether the file says of a queue task what it said when that was submitted.
+
+    Args:
+        work: :data:`corral.work.roadmap.checks.WORK` of the file now; None: nothing that could be submitted.
+    """
+    return (row["metadata"] or {}).get(WORK) == work
+
+
+def differs(task: RoadmapTask, row: RoadmapTaskRow, work: str | None) -> str | None:
+    """Why a queue task that waits is not wanted as it is; None: it is."""
+    said = task.status
+    # Between two attempts `in_progress` may be a word of Corral's own, not remembered because the daemon was killed.
+    if said != told(row) and not (said == IN_PROGRESS and row["fencing_token"] > 0):
+        return f"The roadmap says that it is {said}."
+    return None if is_same_work(row, work) else "It was changed in the roadmap."
 
 
 def compare(
-    roadmap: Roadmap, rows: Mapping[str, RoadmapTaskRow], wanted: Mapping[str, TaskSubmission], *, picking: bool
+    roadmap: Roadmap, rows: Mapping[str, RoadmapTaskRow], works: Mapping[str, str], *, picking: bool
 ) -> Changes:
     """Compare the file with the queue.
 
     Args:
         rows: The queue task of each roadmap task that has one.
-        wanted: As what each of these would be submitted now; one that could not be is missing.
+        works: The work of each task in the file that could be submitted now.
         picking: Whether the roadmap is worked on; if not, nothing in the queue is changed.
     """
     changes = Changes()
     tasks = {task.task_id: task for task in roadmap.tasks}
+    unblocked = with_done_dependencies(roadmap.sound)
     for task_id, row in rows.items():
         task = tasks.get(task_id)
-        if task is not None and (task_id in roadmap.broken or task.status is None):
-            continue
-        if task is None:
-            if picking and is_not_begun(row):
-                changes.withdraw[row["task_id"]] = "It is not in the roadmap any more."
-            elif is_untold(row):
+        if task is None or task_id in roadmap.broken or task.status is None:
+            if picking and is_waiting(row) and (task is None or row["fencing_token"] == 0):
+                why = "It is not in the roadmap any more." if task is None else "The roadmap has an error there."
+                changes.withdraw[row["task_id"]] = why
+            elif task is None and is_untold(row):
                 changes.told[row["task_id"]] = status_of(row) or PENDING
             continue
-        _compare_one(changes, task, row, wanted.get(task_id), picking)
+        _compare_status(changes, task, row)
+        if picking and is_waiting(row):
+            _compare_waiting(changes, task, row, works.get(task_id), task_id in unblocked)
     return changes
 
 
-def _compare_one(
-    changes: Changes, task: RoadmapTask, row: RoadmapTaskRow, wanted: TaskSubmission | None, picking: bool
-) -> None:
+def _compare_status(changes: Changes, task: RoadmapTask, row: RoadmapTaskRow) -> None:
     status, said = status_of(row), str(task.status)
     if status is not None and status != told(row):
         changes.told[row["task_id"]] = status
         if said not in (status, DONE):  # a person's `done` is not taken back
             changes.write[task.task_id] = (said, status)
-    elif picking and is_not_begun(row) and said != told(row):
-        changes.withdraw[row["task_id"]] = f"The roadmap says that it is {said}."
-    elif picking and is_not_begun(row) and said == PENDING and wanted is not None and not is_same_work(row, wanted):
-        changes.withdraw[row["task_id"]] = "It was changed in the roadmap."
+
+
+def _compare_waiting(
+    changes: Changes, task: RoadmapTask, row: RoadmapTaskRow, work: str | None, is_unblocked: bool
+) -> None:
+    why = differs(task, row, work)
+    if why is None and not is_unblocked:
+        why = "A task that it depends on is not done."
+    if why is not None:
+        changes.withdraw[row["task_id"]] = why
+        if task.status == IN_PROGRESS and row["fencing_token"] > 0:  # so that it is submitted again
+            changes.write[task.task_id] = (IN_PROGRESS, PENDING)
+    elif task.priority != (row["metadata"] or {}).get(PRIORITY):
+        changes.reprioritize[row["task_id"]] = task.priority
 
 
 def candidates(roadmap: Roadmap, rows: Mapping[str, RoadmapTaskRow]) -> list[RoadmapTask]:

@@ -82,6 +82,79 @@ def test_a_file_of_another_database_is_set_aside(file: Path, tmp_path: Path) -> 
     assert not file.exists() and ids(file.with_name("lines.jsonl.previous")) == [900]
 
 
+def all_ids(file: Path) -> list[int]:
+    """Of the older files too, the oldest first."""
+    files = sorted(
+        file.parent.glob(f"{file.name}*"), key=lambda one: -int(one.name.rpartition(".")[2].replace("jsonl", "0"))
+    )
+    return [one for each in files for one in ids(each)]
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state_files, "MOST", 60)
+    monkeypatch.setattr(state_files, "KEPT", 3)
+
+
+@pytest.mark.usefixtures("small")
+def test_a_full_file_becomes_an_older_one_and_few_are_kept(file: Path, tmp_path: Path) -> None:
+    mine = lines(file, tmp_path)
+    for number in range(1, 30):
+        mine.append(some(number))
+        assert mine.position(NEWEST) == lines(file, tmp_path).position(NEWEST) == number
+        assert file.stat().st_size < 100
+    assert sorted(one.name for one in file.parent.iterdir()) == [file.name, *(f"{file.name}.{n}" for n in (1, 2, 3))]
+    kept = all_ids(file)
+    assert kept == list(range(kept[0], 30)) and 10 < len(kept) < 20
+    file.unlink()
+    position = mine.position(NEWEST)
+    mine.append(some(*range(position + 1, 30)))
+    assert all_ids(file) == kept, "a deleted file begins where the one before it ends"
+
+
+@pytest.mark.req("SUP-NFR1")
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("filled", range(1, 16))
+@pytest.mark.parametrize("step", range(4))
+def test_a_kill_in_the_middle_of_a_rotation_loses_and_doubles_nothing(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, filled: int, step: int
+) -> None:
+    written = 0
+    for _line in range(filled):
+        written += 1
+        lines(file, tmp_path).append(some(written))
+    before, steps, real = all_ids(file), iter(range(10)), Path.replace
+
+    def killed(path: Path, target: Path) -> Path:
+        if next(steps) == step:
+            raise KeyboardInterrupt
+        return real(path, target)
+
+    monkeypatch.setattr(Path, "replace", killed)
+    for _line in range(4):
+        try:
+            lines(file, tmp_path).append(some(written + 1))
+            written += 1
+        except KeyboardInterrupt:
+            break
+    monkeypatch.undo()
+    monkeypatch.setattr(state_files, "MOST", 60)
+    monkeypatch.setattr(state_files, "KEPT", 3)
+    assert lines(file, tmp_path).position(NEWEST) == written
+    lines(file, tmp_path).append(some(*range(written + 1, 40)))
+    after = all_ids(file)
+    assert after == list(range(after[0], 40)) and after[0] - before[0] < 8, "at most the oldest file is gone"
+
+
+@pytest.mark.usefixtures("small")
+def test_older_files_of_another_database_are_set_aside_too(file: Path, tmp_path: Path) -> None:
+    mine = lines(file, tmp_path)
+    for number in range(900, 912):
+        mine.append(some(number))
+    assert lines(file, tmp_path).position(12) == 0
+    assert all(one.name.endswith(".previous") for one in file.parent.iterdir())
+
+
 @pytest.mark.req("SUP-NFR1")
 def test_a_full_disk_leaves_a_part_that_is_repaired(
     file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

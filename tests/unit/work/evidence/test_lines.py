@@ -11,7 +11,14 @@ from corral.store.rows.records import EventRow
 from corral.store.rows.tasks import ExportedTask
 from corral.work.evidence import lines
 
-TASK: ExportedTask = {"task_id": "q1", "title": "t", "status": "running", "priority": 7, "metadata": None}
+TASK: ExportedTask = {
+    "task_id": "q1",
+    "idempotency_key": None,
+    "title": "t",
+    "status": "running",
+    "priority": 7,
+    "metadata": None,
+}
 
 
 def event(event_id: int, kind: str, **data: Any) -> EventRow:

@@ -160,14 +160,41 @@ def test_what_a_task_becomes_in_the_queue() -> None:
 - {id: L, priority: low, domain: product}
 - {id: N, priority: 9}
 - {id: D}
+- {id: C, capabilities: [research], timeout_s: 7, max_retries: 2, limits: {max_turns: 3}}
 """
     made = [submission_of(task) for task in read_roadmap(text.encode()).tasks]
-    assert [one.priority for one in made] == [10, 10, 7, 6, 8, 2, 9, 5]
+    assert [one.priority for one in made] == [10, 10, 7, 6, 8, 2, 9, 5, 5]
     assert made[0].prompt == "Mend it\n\nIt is broken.\n\nExit criteria:\n- it works\n- 7"
-    assert (made[0].idempotency_key, made[0].metadata) == ("roadmap:CRIT-1", {"roadmap_id": "CRIT-1"})
+    assert (made[0].idempotency_key, (made[0].metadata or {})["roadmap_id"]) == ("roadmap:CRIT-1", "CRIT-1")
     assert (made[1].title, made[1].command, made[1].claims, made[1].runner) == (
         "a-REMEDIATION", "make", ["src/"], "command")  # fmt: skip
     assert made[2].prompt == "Say it." and made[3].agent == "coder"
+    assert made[8].agent_requirements is not None and made[8].agent_requirements.capabilities == ["research"]
+    assert (made[8].timeout_s, made[8].max_retries, made[8].limits.max_turns) == (7, 2, 3)
+
+
+def test_the_work_and_the_approval_of_a_task_change_with_what_they_are_about_alone() -> None:
+    def about(text: str) -> tuple[str, str]:
+        roadmap = read_roadmap(f"- {{id: A, {text}}}\n".encode())
+        (task,) = roadmap.sound
+        return submission_of(task).metadata["roadmap_work"], roadmap.claims["A"].digest  # type: ignore[index]
+
+    same = about("command: make")
+    assert about("command: make, status: blocked, priority: high, estimate_hours: 3") == same
+    work, approval = about("command: make, claims: [src/], timeout_s: 7, title: Other")
+    assert work != same[0] and approval == same[1]
+    assert all(one != other for one, other in zip(about("command: make all"), same, strict=True))
+    assert all(one != other for one, other in zip(about("prompt: make"), same, strict=True))
+
+
+def test_ids_that_would_share_a_folder_are_refused_with_both_lines() -> None:
+    text = "- {id: Log-In}\n- {id: other}\n- {id: log-in}\n- {id: a/b}\n- {id: a_b}\n- {id: " + "x" * 121 + "}\n"
+    assert problems(text) == [
+        (1, "Log-In", "the id Log-In is too much like log-in in line 3: rename one"),
+        (3, "log-in", "the id log-in is too much like Log-In in line 1: rename one"),
+        (6, "x" * 121, f"the id {'x' * 40}… has more than 120 characters"),
+    ]
+    assert [task.task_id for task in read_roadmap(text.encode()).sound] == ["other", "a/b", "a_b"]
 
 
 def test_a_file_that_changed_meanwhile_is_read_again_and_never_written_over(tmp_path: Path) -> None:

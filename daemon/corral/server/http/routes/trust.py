@@ -27,6 +27,7 @@ async def reload(services: Services) -> dict[str, Any]:
     services.reload()
     services.nudge("supervisor")
     services.nudge("landing")
+    services.nudge("roadmap")
     return {"untrusted": await _untrusted(services)}
 
 
@@ -41,6 +42,7 @@ async def _untrusted(services: Services) -> list[dict[str, Any]]:
                 found.update({claim.digest: vars(claim) for claim in services.settings.untrusted(target)})
             except ConfigInvalid:  # a broken file executes nothing; status and doctor say what is wrong with it
                 continue
+        found.update({claim.digest: vars(claim) for claim in services.roadmap.unapproved()})
         return list(found.values())
 
     return await services.work(look)

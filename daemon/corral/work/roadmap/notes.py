@@ -1,0 +1,84 @@
+"""Notes of a status on tasks of the roadmap that wait for somebody, or that a change of the file does not reach."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from corral.config.trust import Claim
+from corral.errors import InvalidInput
+from corral.models.merges import needs_approval
+from corral.models.states import TaskStatus
+from corral.store.rows import required
+from corral.store.rows.merges import MergeRow
+from corral.store.rows.tasks import RoadmapTaskRow
+from corral.work.roadmap import sync
+from corral.work.roadmap.checks import WORK, submission_of
+from corral.work.roadmap.document import BLOCKED, DONE, IN_PROGRESS, PENDING, Problem, Roadmap, RoadmapTask
+
+
+def notes(
+    roadmap: Roadmap,
+    rows: Mapping[str, RoadmapTaskRow],
+    held: Sequence[MergeRow],
+    unapproved: Collection[Claim],
+    *,
+    is_supervised: bool,
+) -> list[Problem]:
+    """Tasks that wait for a person, and edits that have no effect: each with the reason and what to type.
+
+    Args:
+        rows: The queue task of each roadmap task that has one.
+        held: The merge requests that wait for something.
+        unapproved: Commands and prompts that the user has not approved.
+    """
+    holds = {row["task_id"]: row for row in held if row["task_id"] is not None}
+    waiting = {claim.key for claim in unapproved}
+    found: list[Problem] = []
+    for task in roadmap.sound:
+        row, claim = rows.get(task.task_id), roadmap.claims.get(task.task_id)
+        if row is not None:
+            said = list(_of_task(task, row, holds.get(row["task_id"]), is_supervised))
+            found += [Problem(message, task.line, task.task_id) for message in said]
+        is_next = task.status == PENDING and (row is None or sync.can_run_again(row))
+        if is_next and claim is not None and claim.key in waiting:
+            remedy = "corral trust" if is_supervised else "corral supervisor start, or once"
+            message = f"waits until you have approved what it executes: {remedy}"
+            found.append(Problem(message, task.line, task.task_id))
+    there = {task.task_id for task in roadmap.tasks}
+    for task_id, row in rows.items():
+        if task_id not in there and row["status"] == TaskStatus.RUNNING:
+            message = (
+                f"is not in the file any more, but still runs. To stop it: corral task cancel {row['task_id'][:8]}"
+            )
+            found.append(Problem(message, None, task_id))
+    return found
+
+
+def _of_task(task: RoadmapTask, row: RoadmapTaskRow, held: MergeRow | None, is_supervised: bool) -> Iterator[str]:
+    queued = row["task_id"][:8]
+    if held is not None:
+        merge, verb = held["merge_id"][:8], "approve" if needs_approval(held) else "detail"
+        yield f"waits to land: {required(held['reason']).splitlines()[0]} corral merge {verb} {merge}"
+    if sync.is_waiting(row):
+        if not is_supervised and sync.differs(task, row, _work(task)) is not None:
+            yield (
+                f"was changed, but the supervisor is stopped: its task {queued} stays in the queue as it was. "
+                "For the change: corral supervisor start"
+            )
+    elif sync.is_open(row):
+        if task.status in (PENDING, BLOCKED, DONE) and task.status != sync.status_of(row) == sync.told(row):
+            yield f"says {task.status}, but its task goes on. To stop it: corral task cancel {queued}"
+        elif task.status != DONE and not sync.is_same_work(row, _work(task)):
+            yield (
+                f"was changed after its task {queued} had started, which goes on as it was. For the change: corral task "
+                f"cancel {queued}, then set it to pending"
+            )
+    elif task.status == IN_PROGRESS and sync.status_of(row) == sync.told(row) != IN_PROGRESS:
+        yield f"says in_progress, but its task is over: set it to pending, {BLOCKED} or {DONE}"
+
+
+def _work(task: RoadmapTask) -> str | None:
+    try:
+        return str((submission_of(task).metadata or {})[WORK])
+    except InvalidInput:  # a task that is done may be one
+        return None

@@ -1,0 +1,120 @@
+"""The checks that the supervisor's document lists, typed as it has them, and the sentences around them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from corral.work.evidence.bundle import PHASES
+from tests.conftest import git
+from tests.coordinated import Coordinated, eventually
+from tests.integration.planned import Plan
+
+NAME = "TEST-SUPERVISOR-INTEGRATION-001"
+LIFECYCLE, LEASES = "analytics/supervisor_lifecycle.jsonl", "supervisor_leases.jsonl"
+OF_TASK = f'select(.task_id=="{NAME}")'
+LEASE = "[.task_id, .agent_id, .status, .acquired_at, .expires_at]"
+FOUR = ["selected", "assigned", "started", "completed"]
+CHECKS = {
+    "a task is selected": f"""cat {LIFECYCLE} | jq 'select(.event=="selected")' | grep .""",
+    "it is assigned": f"""cat {LIFECYCLE} | jq 'select(.event=="assigned")' | grep .""",
+    "its lease is active": f"""cat {LEASES} | jq 'select(.status=="active")' | grep .""",
+}
+AFTERWARDS = {
+    "all four events of the task": f"""test "$(jq -r '{OF_TASK} | .event' {LIFECYCLE} | xargs)" = "{" ".join(FOUR)}" """,
+    "in the order of time": f"jq -s -e 'map({OF_TASK} | .timestamp) | . == sort' {LIFECYCLE}",
+    "with the fields": f"""jq -s -e 'all(.[]; has("task_id") and has("timestamp") and has("agent_id"))' {LIFECYCLE}""",
+    "ISO 8601": f"""jq -s -e 'all(.[]; .timestamp | sub("[.][0-9]+"; "") | fromdateiso8601 > 0)' {LIFECYCLE}""",
+    "the fields of a lease": f"""jq -s -e 'all(.[]; {LEASE} | all(type == "string"))' {LEASES}""",
+    "the lease is released": f"""jq -s -e 'map({OF_TASK}) | last.status == "released"' {LEASES}""",
+    "done in the roadmap": f"""grep "{NAME}" roadmap.yaml | grep "status: done" """,
+    "the evidence": f"ls evidence/{NAME}/lifecycle.json evidence/{NAME}/summary.md",
+    "all four events in it": f"jq -e '.events | map(.event) == {json.dumps(FOUR)}' evidence/{NAME}/lifecycle.json",
+    "what the agent wrote in each phase": f"cd evidence/{NAME} && ls " + " ".join(f"{phase}.md" for phase in PHASES),
+}
+
+
+@pytest.mark.req("SUP-AC1", "SUP-AC2", "SUP-AC3", "SUP-AC4", "SUP-AC5", "SUP-AC6", "SUP-FR3", "SUP-FR4", "SUP-FR6")
+@pytest.mark.skipif(shutil.which("jq") is None, reason="jq is not on the PATH")
+def test_the_checks_of_the_document_succeed(coordinate: Callable[..., Coordinated], tmp_path: Path) -> None:
+    house, gate = coordinate(), tmp_path / "gate"
+    state = house.root / ".corral" / "state"
+
+    def succeeds(check: str) -> bool:
+        return subprocess.run(["sh", "-c", check], cwd=state, capture_output=True).returncode == 0
+
+    writes = "; ".join(f"echo {phase} > .corral-evidence/{phase}.md" for phase in PHASES)
+    wait = f"until test -e {gate}; do sleep 0.05; done"
+    plan = Plan(house, f"- {{id: {NAME}, status: pending, command: 'mkdir .corral-evidence; {writes}; {wait}'}}\n")
+    house.run("supervisor", "start")
+
+    def all_succeed(checks: dict[str, str]) -> None:
+        for what, check in checks.items():
+            print(what, check)
+            eventually(lambda check=check: succeeds(check))
+
+    all_succeed(CHECKS)
+    assert not succeeds(AFTERWARDS["done in the roadmap"])
+    gate.touch()
+    plan.until(**{NAME: "done"})
+    all_succeed(AFTERWARDS)
+
+
+@pytest.mark.req("SUP-AC7")
+def test_one_supervisor_runs_the_tasks_of_the_roadmap_and_all_others(
+    coordinate: Callable[..., Coordinated], tmp_path: Path
+) -> None:
+    house, log = coordinate(config="supervisor: {max_agents: 1}\n"), tmp_path / "log"
+    body = f"echo begin >> {log}; sleep 0.2; echo end >> {log}"
+    plan = Plan(house, "".join(f"- {{id: {name}, command: '{body}'}}\n" for name in "AB"))
+    house.run("supervisor", "start")
+    others = [house.submit(f"other {number}", body) for number in range(2)]
+    plan.until(A="done", B="done")
+    house.run("wait", *others)
+    assert log.read_text().split() == ["begin", "end"] * 4, "one at a time, whoever submitted it"
+
+
+def test_a_file_that_breaks_while_it_is_worked_on_stops_no_task_and_goes_on_when_it_is_mended(
+    coordinate: Callable[..., Coordinated], tmp_path: Path
+) -> None:
+    house, gate = coordinate(), tmp_path / "gate"
+    text = (
+        "# Ümlaut and 𝄞: kept\r\ntasks:\r\n"
+        f"- {{id: A,   command: 'until test -e {gate}; do sleep 0.05; done; echo a > a.txt'}}   # first\r\n"
+        "- {id: B, dependencies: [ A ], command: 'true'}\r\n"
+    )
+    plan = Plan(house, "")
+    plan.path.write_bytes(text.encode())
+    house.run("supervisor", "start")
+    plan.until(A="in_progress")
+    whole = plan.path.read_bytes()
+    bombs = {
+        "line 3: anchors and aliases": b"# x\ntasks:\n- &a {id: A}\n- [*a, *a]\n",
+        "line 2: is nested deeper than": b"# x\ntasks: " + b"[" * 50 + b"]" * 50 + b"\n",
+        "is larger than 1 MB": whole + b"#" * 1_000_000,
+        "is not UTF-8": b"- {id: \xff}\n",
+        "is not YAML": whole[: len(whole) - 20],
+    }
+    for message, broken in bombs.items():
+        plan.path.write_bytes(broken)
+
+        def shown(message: str = message) -> bool:
+            error = house.json("supervisor", "status")["error"]
+            needs = [need["what"] for need in house.json("status")["needs_you"] if need["kind"] == "roadmap_problem"]
+            return bool(error and message in error["message"] and any(message in need for need in needs))
+
+        assert eventually(shown), message
+        assert plan.path.read_bytes() == broken, "nothing is written into a file that cannot be read"
+    gate.touch()
+    eventually(lambda: house.json("task", "list")[0]["outcome"] == "landed")
+    plan.path.write_bytes(whole)
+    plan.until(A="done", B="done")
+    made = text.replace("{id: A,", "{id: A, status: done,").replace("{id: B,", "{id: B, status: done,")
+    assert plan.path.read_bytes() == made.encode()
+    assert house.json("supervisor", "status")["error"] is None
+    assert git(house.root, "show", "main:a.txt") == "a"
