@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import sys
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -33,3 +35,37 @@ def test_memory_that_holds_tasks_back_is_told_to_those_who_ask_and_needs_no_pers
     assert house.json("status")["needs_you"] == []
     (house.root / "go").touch()
     assert house.json("wait", eats, waits, "--timeout", "60")["done"] is True
+
+
+@pytest.mark.req("SUP-NFR4", "FR-SWARM-005")
+def test_the_figures_of_each_kind_are_beside_the_agents_and_repeated_failures_are_in_the_log(
+    coordinate: Callable[..., Coordinated],
+) -> None:
+    house = coordinate(config="tasks: {max_retries: 0}\n")
+    nothing = house.json("swarm", "status")
+    assert set(nothing) == {"agents", "limits", "throttled", "metrics"}
+    assert nothing["metrics"]["kinds"] == [] and nothing["metrics"]["median_s"] is None
+    done = [house.submit(f"done {number}", "sleep 0.2") for number in range(2)]
+    house.run("wait", *done, "--timeout", "60")
+    failed = [house.submit(f"failed {number}", "exit 3") for number in range(5)]
+    house.run("wait", *failed, "--timeout", "60", check=False)
+    metrics = house.ask("GET", "/swarm")["metrics"]
+    (kind,) = metrics["kinds"]
+    counted = {
+        name: kind[name] for name in ("kind", "completed", "failed", "other", "success_rate", "tokens", "cost_usd")
+    }
+    assert counted == {
+        "kind": "command", "completed": 2, "failed": 5, "other": 0, "success_rate": 0.2857, "tokens": 0, "cost_usd": 0.0,
+    }  # fmt: skip
+    assert metrics["tasks"] == {"completed": 2, "dead": 5}
+    assert kind["p95_s"] >= kind["median_s"] >= 0.2 and metrics["median_s"] == kind["median_s"]
+    (line,) = (line for line in house.run("swarm", "status").stdout.splitlines() if line.startswith("command "))
+    assert line.split()[:6] == ["command", "2", "5", "0", "29", "%"]
+
+    def errors() -> list[dict[str, Any]]:
+        text = (house.root / ".corral" / "logs" / "corral.log").read_text()
+        return [one for one in map(json.loads, text.splitlines()) if one["level"] == "ERROR"]
+
+    eventually(lambda: [one["event"] for one in errors()].count("task_dead") == 5)
+    (failing,) = eventually(lambda: [one for one in errors() if one["event"] == "agent_failing"])
+    assert "5 attempts by command failed in a row" in failing["message"] and "command_failed" in failing["message"]

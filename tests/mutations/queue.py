@@ -8,6 +8,7 @@ FOLLOWED = "integration/test_task_detail.py::test_a_waiting_task_is_followed_thr
 TEMPLATES = (
     "integration/test_queue_surface.py::test_a_template_that_does_not_exist_is_refused_and_those_that_do_are_named"
 )
+FAILING = "unit/work/test_performance.py::test_a_kind_that_keeps_failing_is_told_of_once_until_it_succeeds"
 RETRY = "unit/work/tasks/test_retry.py"
 TASKS = "unit/work/tasks/test_tasks.py"
 DEPENDENCIES = "unit/work/tasks/test_dependencies.py"
@@ -35,6 +36,15 @@ MUTATIONS = (
         ("a task that is followed shows its end before the last of its output", 'if event["kind"] not in _STARTING and (part', 'if False and (part', FOLLOWED, "FR-QUEUE-004"),
         ("a task that is followed is over with its first attempt", 'settled=row["status"] in TERMINAL_TASKS and', 'settled=row["status"] != "running" and', FOLLOWED, "FR-QUEUE-004"),
         ("a follower gets every event again", "after_id=place.event_id)", "after_id=0)", FOLLOWED, "FR-QUEUE-004"),
+    ),
+    *rows(
+        "daemon/corral/work/performance.py",
+        ("a kind that keeps failing is told of at each failure", "KEEPS_FAILING + 1) != KEEPS_FAILING:", "KEEPS_FAILING + 1) < KEEPS_FAILING:", FAILING, "SUP-NFR4"),
+        ("attempts that a person ended lower the success rate", "completed / (completed + failed), 4)", "completed / len(rows), 4)", "unit/work/test_performance.py::test_a_kind_is_judged_by_what_it_completed_and_failed", "SUP-NFR4"),
+    ),
+    *rows(
+        "daemon/corral/store/tasks/swarm.py",
+        ("a success does not end a row of failures", "if outcome != AttemptOutcome.FAILED:", "if False:", FAILING, "SUP-NFR4"),
     ),
     *rows(
         "daemon/corral/server/notify/needs_you.py",

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from sqlalchemy import Connection
 
 from corral.app.runtime.services import Services
 from corral.errors import NotFound
 from corral.models import tasks as task_shapes
+from corral.models.instants import after
 from corral.models.payload import Payload
+from corral.models.states import AttemptOutcome
 from corral.store.rows.tasks import SwarmMember
 from corral.store.tasks import swarm, tasks
+from corral.work import performance
 from corral.work.tasks.tasks import find
 from corral.work.workers.in_flight import AttemptView
+
+WINDOW_S = 86_400.0
+"""The metrics are those of so many seconds until now."""
 
 
 def status(services: Services, conn: Connection) -> Payload:
@@ -20,7 +28,9 @@ def status(services: Services, conn: Connection) -> Payload:
     Returns:
         ``agents``: ``[{agent_id, kind, task_id, parent, state, pid, memory_mb, tokens, cost_usd, heartbeat_at, progress}]``;
         ``limits``: by setting ``{used, allowed}``, ``allowed`` None without a limit;
-        ``throttled``: ``[{limit, used, allowed, reason}]``; of a model that is parked ``{limit, until, reason}``.
+        ``throttled``: ``[{limit, used, allowed, reason}]``; of a model that is parked ``{limit, until, reason}``;
+        ``metrics``: ``since_at``, ``tasks`` by state now, and ``kinds`` (:func:`corral.work.performance.by_kind`) and the
+        durations of completed attempts of all kinds since then.
     """
     supervisor, settings = services.supervisor, services.settings()
     views = {view.task_id: view for view in supervisor.at_work()}
@@ -35,7 +45,15 @@ def status(services: Services, conn: Connection) -> Payload:
     }
     held = [one.shown for one in supervisor.throttles]
     agents = [_agent(row, views.get(row["task_id"])) for row in swarm.members(conn)]
-    return {"agents": agents, "limits": limits, "throttled": held}
+    return {"agents": agents, "limits": limits, "throttled": held, "metrics": _metrics(conn, services.now())}
+
+
+def _metrics(conn: Connection, now: datetime) -> Payload:
+    since = after(now, -WINDOW_S)
+    ended = swarm.ended_since(conn, since)
+    completed = [row for row in ended if row["outcome"] == AttemptOutcome.COMPLETED]
+    everyone = {"since_at": since, "tasks": tasks.counts(conn), **performance.durations(completed)}
+    return {**everyone, "kinds": performance.by_kind(ended)}
 
 
 async def kill(services: Services, named: str) -> Payload:
@@ -76,7 +94,7 @@ def _agent(row: SwarmMember, view: AttemptView | None) -> Payload:
     state = "terminating" if row["cancel_reason"] is not None else view.state if view else "running"
     return {
         "agent_id": row["agent_name"] or row["session_id"],
-        "kind": row["agent"] or row["runner"] or "session",
+        "kind": performance.kind_of(row["agent"], row["runner"]),
         "task_id": row["task_id"],
         "parent": row["parent_task_id"],
         "state": state,

@@ -60,6 +60,7 @@ LimitCleared = TypedDict("LimitCleared", {"limit": str})
 
 # -- sessions
 SessionNamed = TypedDict("SessionNamed", {"agent_name": str})
+AgentFailing = TypedDict("AgentFailing", {"agent": str, "failures": int, "reason": str})
 SessionChanged = TypedDict(
     "SessionChanged",
     {

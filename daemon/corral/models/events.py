@@ -82,6 +82,7 @@ class EventKind:
     SESSION_STALLED: Kind[payloads.SessionStalled] = Kind("session.stalled")
     SESSION_ENDED: Kind[payloads.SessionEnded] = Kind("session.ended")
     SESSION_COMMITTED: Kind[payloads.SessionCommitted] = Kind("session.committed")
+    AGENT_FAILING: Kind[payloads.AgentFailing] = Kind("agent.failing")
     AGENT_REGISTERED: Kind[payloads.SessionNamed] = Kind("agent.registered")
     IDENTITY_REFUSED: Kind[payloads.IdentityRefused] = Kind("identity.refused")
     LOCK_ACQUIRED: Kind[payloads.LockAcquired] = Kind("lock.acquired")

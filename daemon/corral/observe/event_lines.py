@@ -45,6 +45,7 @@ LEVELS: Mapping[str, int] = {
     EventKind.PROJECT_DATABASE_SET_ASIDE: logging.WARNING,
     EventKind.TASK_FAILED: logging.ERROR,
     EventKind.TASK_DEAD: logging.ERROR,
+    EventKind.AGENT_FAILING: logging.ERROR,
 }
 """Levels by kind; the default is ``INFO``."""
 

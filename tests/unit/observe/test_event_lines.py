@@ -58,6 +58,7 @@ def test_a_secret_at_the_cut_is_taken_out_whole() -> None:
 
 def test_trouble_is_told_apart_from_routine() -> None:
     assert event_lines.level(event("task.dead")) == logging.ERROR
+    assert event_lines.level(event("agent.failing")) == logging.ERROR
     assert event_lines.level(event("edit.denied")) == logging.WARNING
     assert event_lines.level(event("task.claimed")) == logging.INFO
     assert event_lines.level(event("session.changed")) == logging.DEBUG

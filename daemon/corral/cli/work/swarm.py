@@ -12,9 +12,27 @@ from corral.models.visible import one_line
 app = typer.Typer(cls=Grouped, help="Swarm: the running agents, and the limits of all together.", no_args_is_help=True)
 
 
+_METRICS: list[Column] = [
+    ("LAST 24 H", "kind", 24),
+    ("DONE", "completed", 6),
+    ("FAILED", "failed", 6),
+    ("OTHER", "other", 6),
+    ("SUCCESS", lambda row: "" if row["success_rate"] is None else f"{100 * row['success_rate']:.0f} %", 7),
+    ("MEDIAN S", lambda row: _seconds(row["median_s"]), 9),
+    ("P95 S", lambda row: _seconds(row["p95_s"]), 9),
+    ("TOKENS", "tokens", 12),
+    ("USD", lambda row: f"{row['cost_usd']:.2f}", 9),
+    ("PEAK MB", "memory_mb", 7),
+]
+
+
+def _seconds(value: float | None) -> str:
+    return "" if value is None else f"{value:.1f}"
+
+
 @app.command()
 def status(as_json: Json = False) -> None:
-    """Show the running agents, what they use together, and what keeps more from starting."""
+    """Show the running agents, what they use together, what keeps more from starting, and how the last 24 hours went."""
     answer = client().request("GET", "/swarm")
     if as_json:
         emit(answer)
@@ -35,5 +53,8 @@ def status(as_json: Json = False) -> None:
     for name, limit in answer["limits"].items():
         if limit["allowed"] is not None:
             echo(paint(f"  {name}: {limit['used']:g} of {limit['allowed']:g}", "dim"))
+    if answer["metrics"]["kinds"]:
+        echo("")
+        table(answer["metrics"]["kinds"], _METRICS, empty="")
     for throttle in answer["throttled"]:
         echo(paint(one_line(throttle["reason"]), "yellow"))

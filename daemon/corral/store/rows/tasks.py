@@ -142,6 +142,19 @@ class SwarmMember(TypedDict):
     usage: dict[str, Any]
 
 
+class EndedAttempt(TypedDict):
+    """An attempt that has ended: by whom it was, how it ended, and what it used."""
+
+    agent: str | None
+    runner: str | None
+    outcome: str | None
+    started_at: str | None
+    ended_at: str | None
+    tokens: int
+    cost_usd: float
+    memory_mb: int | None
+
+
 class SharedValue(TypedDict):
     """A value that agents share about a task; its version counts its changes."""
 

@@ -20,6 +20,7 @@ from corral.store.merges import merges
 from corral.store.rows import Columns
 from corral.store.rows.tasks import TaskRow
 from corral.store.tasks import tasks
+from corral.work import performance
 from corral.work.tasks import combining
 from corral.work.tasks.dependencies import reconsider
 from corral.work.tasks.retry import judge, judge_crash, judge_fault
@@ -151,6 +152,8 @@ def end(conn: Connection, task_id: str, token: int, ending: Ending, now: datetim
         _queue(conn, row, ending.to_land, now)
     if status in TERMINAL_TASKS:
         reconsider(conn, [task_id], now, unblock_on=rules.unblock_on)
+    if attempt["outcome"] == AttemptOutcome.FAILED:
+        performance.note_failure(conn, task_id, token, now)
     return row
 
 
