@@ -224,9 +224,20 @@ def _belongs(process: psutil.Process, group: int | None, marks: Marks) -> bool:
         its_group = os.getpgid(process.pid)
         if its_group == 0:  # a thread of the kernel
             return False
-        is_one = its_group == group or _carries(_environ(process, its_group), marks)
+        is_one = its_group == group or (
+            not _surely_lacks(process.pid, marks) and _carries(_environ(process, its_group), marks)
+        )
         return is_one and process.status() != psutil.STATUS_ZOMBIE
     return False
+
+
+def _surely_lacks(pid: int, marks: Marks) -> bool:
+    """Whether the environment lacks a mark, at a glance: hundreds of processes are looked at whenever a worker ends."""
+    try:
+        found = Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return False
+    return bool(found) and any(f"{name}={value}".encode() not in found for name, value in marks.items())
 
 
 def _carries(environ: Mapping[str, str], marks: Marks) -> bool:
