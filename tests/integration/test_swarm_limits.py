@@ -19,6 +19,7 @@ from corral.runners.command import CommandRunner
 from corral.runners.protocol import Assignment, Finished, Observation, Running, Usage
 from corral.store import events
 from corral.work.tasks import delays
+from corral.work.workers import claiming
 from tests.coordinated import Coordinated, eventually
 from tests.integration.supervision import House, settings_with
 
@@ -219,6 +220,22 @@ def test_no_worker_starts_without_room_for_the_memory_that_those_before_it_used(
     for task in (*others, last):
         house.until_status(task, "completed")
         assert len(house.detail(task)["attempt_history"]) == 1, "nobody had to give way"
+
+
+@pytest.mark.req("FR-SWARM-008")
+def test_on_a_machine_without_memory_workers_run_one_by_one_and_tasks_say_why(
+    swarm: Callable[..., House], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(claiming, "available_mb", lambda: 200.0)
+    house = swarm(limits={"memory_mb": None})
+    tasks = [house.submit("until test -e ../../../go; do sleep 0.05; done") for _ in range(3)]
+    house.until(lambda: house.status(tasks[0]) == "running")
+    house.supervisor.step(house.now())
+    assert [house.status(one) for one in tasks] == ["running", "pending", "pending"]
+    assert "The machine has 190 MiB of memory left" in (delay(house, tasks[1]) or "")
+    (house.project.root / "go").touch()
+    for one in tasks:
+        house.until_status(one, "completed")
 
 
 @pytest.mark.req("FR-SWARM-005", "FR-SWARM-004")

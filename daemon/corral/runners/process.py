@@ -191,6 +191,11 @@ def _own_memory(process: psutil.Process) -> int:
     return 0
 
 
+def available_mb() -> float:
+    """The memory that the machine can give to processes without swapping, MiB."""
+    return float(psutil.virtual_memory().available) / 2**20
+
+
 def start_time(pid: int) -> float | None:
     """When a process started (seconds since the epoch), or None if there is none."""
     with suppress(psutil.Error):

@@ -24,6 +24,8 @@ MODEL_RUNNERS = (RunnerName.CLAUDE, "anthropic")
 
 
 MEMORY = "limits.memory_mb"
+SPARE_MB = 256
+"""Memory of the machine that no worker is started into, MiB."""
 TOO_MANY_REQUESTS = 429
 LONGEST_PARK = timedelta(days=7)
 """However far away a model says that its limit ends."""
@@ -146,7 +148,40 @@ class Reserved:
         return runner == self.runner
 
 
-Hold = Throttle | Parked | Reserved
+@dataclass(frozen=True)
+class Full:
+    """The machine has not the memory that one more worker of a runner is expected to use, whatever uses it.
+
+    Attributes:
+        runner: The runner.
+        expected_mb: As much as its workers used so far, MiB.
+        left_mb: Memory that the machine has left once those that run use what is expected of them, MiB.
+    """
+
+    runner: str | None
+    expected_mb: float
+    left_mb: float
+    limit: str = "memory of the machine"
+
+    @property
+    def shown(self) -> Payload:
+        """It for a surface."""
+        return {"limit": self.limit, "left": round(self.left_mb), "reason": self.reason}
+
+    @property
+    def reason(self) -> str:
+        """One line for a person."""
+        return (
+            f"The machine has {max(0.0, self.left_mb):.0f} MiB of memory left; its worker is expected to use "
+            f"{self.expected_mb:.0f}, and {SPARE_MB} are kept free."
+        )
+
+    def holds(self, runner: str | None) -> bool:
+        """Whether it keeps a task of this runner from starting."""
+        return runner == self.runner
+
+
+Hold = Throttle | Parked | Reserved | Full
 """A reason for which tasks do not start."""
 
 
@@ -161,6 +196,19 @@ def reserved(runner: str | None, expected_mb: float, used_mb: float, limits: Lim
     if allowed is None or not used_mb or used_mb + expected_mb <= allowed:
         return None
     return Reserved(runner, expected_mb, used_mb, float(allowed))
+
+
+def full(runner: str | None, expected_mb: float, left_mb: float, *, alone: bool) -> Full | None:
+    """Why one more worker does not start on this machine; None: there is room, or it would be the only one.
+
+    Args:
+        expected_mb: Its memory as expected, MiB.
+        left_mb: Memory that the machine has left for it, MiB.
+        alone: Whether no other worker runs.
+    """
+    if alone or left_mb - expected_mb >= SPARE_MB:
+        return None
+    return Full(runner, expected_mb, left_mb)
 
 
 def parked(result: Mapping[str, Any], message: str | None, now: datetime, wait_s: float) -> Parked | None:

@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 import pytest
 
 from corral.config.model import Limits
-from corral.work.limits import Use, holding, parked, reserved, throttles
+from corral.work.limits import Use, full, holding, parked, reserved, throttles
 
 
 @pytest.mark.req("FR-SWARM-008", "FR-CONFIG-006")
@@ -72,3 +72,14 @@ def test_a_worker_waits_for_the_memory_that_it_is_expected_to_use(
     if found is not None:
         assert found.holds("claude") and not found.holds("command")
         assert "is expected to use 400 MiB" in found.reason and "use, 601" in found.reason
+
+
+@pytest.mark.req("FR-SWARM-008")
+@pytest.mark.parametrize(("left_mb", "alone", "waits"), [(656, False, False), (655, False, True), (100, True, False)])
+def test_a_worker_waits_for_memory_of_the_machine_unless_it_is_the_only_one(
+    left_mb: float, alone: bool, waits: bool
+) -> None:
+    found = full("claude", 400, left_mb, alone=alone)
+    assert (found is not None) == waits
+    if found is not None:
+        assert found.holds("claude") and not found.holds("command") and "655 MiB of memory left" in found.reason

@@ -55,7 +55,10 @@ from corral.work.worktrees.worktrees import Worktrees
 FIRST_FREE_PORT = 1024
 
 ATTEMPT_THREADS = 8
-"""Of those that close attempts; as many workers as the settings allow start at once, up to twice as many."""
+"""Attempts that are closed at the same time."""
+
+START_THREADS = 16
+"""Workers that start at the same time; no more tasks are claimed than that."""
 
 LOG_NAME = "corral.log"
 
@@ -127,14 +130,13 @@ def assemble(project: Project, pool: ThreadPoolExecutor) -> Assembly:
     setups = ThreadPoolExecutor(1, thread_name_prefix="verify")
     # Starting takes as long as a worktree's setup. Where starts and ends share threads, the ends wait for them.
     attempts = ThreadPoolExecutor(ATTEMPT_THREADS, thread_name_prefix="attempt")
-    at_once = max(1, min(settings().supervisor.max_agents, 2 * ATTEMPT_THREADS))
-    starts = ThreadPoolExecutor(at_once, thread_name_prefix="start")
+    starts = ThreadPoolExecutor(START_THREADS, thread_name_prefix="start")
     supervisor = Supervisor(
         grounds,
         _Runners(settings),
         spawn=lambda function: _spawn(attempts, function),
         spawn_start=lambda function: _spawn(starts, function),
-        starts_at_once=at_once,
+        starts_at_once=START_THREADS,
         nudge=nudge,
         watch_exit=lambda pid: _watch(pid, lambda: nudge("supervisor")),
     )

@@ -13,17 +13,18 @@ from corral.config.model import Tasks as TaskRules
 from corral.models.events import EventKind
 from corral.models.identifiers import new_id
 from corral.models.instants import after, iso, parse
+from corral.runners.process import available_mb
 from corral.runners.protocol import Finished
 from corral.store import events
 from corral.store.protocol import Store
 from corral.store.rows.tasks import ReadyTask, TaskRow
 from corral.store.tasks import tasks, work_pause
 from corral.work import limits
-from corral.work.limits import Hold, Parked, Reserved, Throttle, Use
+from corral.work.limits import Full, Hold, Parked, Reserved, Throttle, Use
 from corral.work.tasks import scheduling
 from corral.work.tasks.trust import TrustGate
 from corral.work.workers.claim_pause import ClaimPause
-from corral.work.workers.meter import Key, Meter
+from corral.work.workers.meter import FreeMemory, Key, Meter
 
 AGAIN_S = 5.0
 """Between two looks at a limit that holds tasks back."""
@@ -48,7 +49,7 @@ class Claiming:
         self.use = Use()
         self.throttles: list[Throttle | Parked] = []
         self._parked: Parked | None = None
-        self._without_room: tuple[Reserved, ...] = ()
+        self._without_room: tuple[Reserved | Full, ...] = ()
         self._reserved_mb = 0.0
 
     @property
@@ -118,25 +119,16 @@ class Claiming:
             return []
         room = min(self._room(now, settings, len(others), starts=starts), free)
 
-        expected = self.meter.expected_mb
-        others_mb = sum(max(self.meter.memory_mb(key) or 0.0, expected(runner)) for key, runner in others)
-        used_mb = others_mb
-        without_room: dict[str | None, Reserved] = {}
+        free_memory = FreeMemory(self.meter, others, settings.limits, available_mb())
 
         def may_start(row: ReadyTask) -> bool:
-            if limits.holding(self.throttles, row["runner"]) is not None:
-                return False
-            found = limits.reserved(row["runner"], expected(row["runner"]), used_mb, settings.limits)
-            if found is not None:
-                without_room[row["runner"]] = found
-            return found is None
+            return limits.holding(self.throttles, row["runner"]) is None and free_memory.fits(row["runner"])
 
         def ready(conn: Connection, at: str, *, priority: int | None = None) -> Iterator[ReadyTask]:
             return filter(may_start, gate.startable(conn, at, priority=priority))
 
         def claim(conn: Connection) -> list[TaskRow]:
-            nonlocal used_mb
-            used_mb = others_mb
+            free_memory.reset()
             claimed: list[TaskRow] = []
             while len(claimed) < room:
                 row = scheduling.claim(
@@ -150,13 +142,13 @@ class Claiming:
                 )
                 if row is None:
                     break
-                used_mb += expected(row["runner"])
+                free_memory.take(row["runner"])
                 claimed.append(row)
             return claimed
 
         is_any = room > 0 and self._db.read(lambda conn: next(ready(conn, iso(now)), None)) is not None
         claimed = self._db.write(claim) if is_any else []
-        self._without_room = tuple(without_room.values())
+        self._without_room = free_memory.refused
         return claimed
 
     def note_start(self, now: datetime) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from corral.config.model import Limits
@@ -12,7 +13,7 @@ from corral.runners.protocol import Observation
 from corral.store.protocol import Store
 from corral.store.rows.tasks import DayUse
 from corral.store.tasks import attempts
-from corral.work.limits import Use
+from corral.work.limits import Full, Reserved, Use, full, reserved
 
 _MINUTE = timedelta(seconds=60)
 _DAY_S = 86_400
@@ -89,3 +90,50 @@ class Meter:
             self._day = now, self._db.read(lambda conn: attempts.use_since(conn, after(now, -_DAY_S)))
         found = self._day[1]
         return float(found["tokens"] or 0), float(found["cost_usd"] or 0)
+
+
+class FreeMemory:
+    """The memory that is left for further workers, while tasks are claimed.
+
+    Args:
+        meter: Knows the memory of workers, and what is expected of them.
+        others: The workers that there are, each with its runner.
+        chosen: The limits.
+        available_mb: Memory that the machine has left, MiB.
+
+    Attributes:
+        refused: Why workers did not fit, one reason for each runner.
+    """
+
+    def __init__(
+        self, meter: Meter, others: Sequence[tuple[Key, str | None]], chosen: Limits, available_mb: float
+    ) -> None:
+        self._meter = meter
+        self._chosen = chosen
+        self._measured_mb = sum(meter.memory_mb(key) or 0.0 for key, _ in others)
+        self._used_mb = sum(max(meter.memory_mb(key) or 0.0, meter.expected_mb(runner)) for key, runner in others)
+        self._available_mb = available_mb
+        self._refused: dict[str | None, Reserved | Full] = {}
+        self.reset()
+
+    @property
+    def refused(self) -> tuple[Reserved | Full, ...]:
+        """Why workers did not fit."""
+        return tuple(self._refused.values())
+
+    def reset(self) -> None:
+        """Forget what was taken: the claims were undone."""
+        self._taken_mb = 0.0
+
+    def take(self, runner: str | None) -> None:
+        """A worker of this runner starts."""
+        self._taken_mb += self._meter.expected_mb(runner)
+
+    def fits(self, runner: str | None) -> bool:
+        """Whether one more worker of this runner has room."""
+        expected, used = self._meter.expected_mb(runner), self._used_mb + self._taken_mb
+        left = self._available_mb - (used - self._measured_mb)
+        reason = reserved(runner, expected, used, self._chosen) or full(runner, expected, left, alone=not used)
+        if reason is not None:
+            self._refused[runner] = reason
+        return reason is None
