@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutations.table import rows
 
 LINES = "unit/work/evidence/test_lines.py"
+STATE_FILES = "unit/server/upkeep/test_state_files.py"
 EXPORTS = "integration/test_exports.py"
 FOUR = f"{LINES}::test_the_events_of_a_good_attempt_are_the_four_lines"
 LEASE = f"{LINES}::test_a_lease_is_active_from_the_claim_to_the_end"
@@ -28,6 +29,13 @@ MUTATIONS = (
          f"{EXPORTS}::test_after_a_kill_no_line_is_missing_and_none_is_there_twice", "SUP-NFR1"),
         ("a deleted file stays away", "if places != tuple(known):", "if False:",
          f"{EXPORTS}::test_a_deleted_or_torn_file_is_made_whole_again", "SUP-NFR4"),
+    ),
+    *rows(
+        "daemon/corral/server/upkeep/state_files.py",
+        ("a rotated file is written again", "(self.path, *map(self._older, range(1, KEPT + 1)))", "(self.path,)",
+         f"{STATE_FILES}::test_a_kill_in_the_middle_of_a_rotation_loses_and_doubles_nothing", "SUP-NFR1"),
+        ("the newest lines are rotated over the others", "range(free, 0, -1)", "range(1, free + 1)",
+         f"{STATE_FILES}::test_a_kill_in_the_middle_of_a_rotation_loses_and_doubles_nothing", "SUP-NFR1"),
     ),
     *rows(
         "daemon/corral/server/upkeep/evidence.py",

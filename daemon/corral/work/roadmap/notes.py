@@ -39,6 +39,9 @@ def notes(
         if row is not None:
             said = list(_of_task(task, row, holds.get(row["task_id"]), is_supervised))
             found += [Problem(message, task.line, task.task_id) for message in said]
+        elif task.status == IN_PROGRESS:
+            message = "says in_progress, but no task of the queue does it: set it to pending to have it done"
+            found.append(Problem(message, task.line, task.task_id))
         is_next = task.status == PENDING and (row is None or sync.can_run_again(row))
         if is_next and claim is not None and claim.key in waiting:
             remedy = "corral trust" if is_supervised else "corral supervisor start, or once"

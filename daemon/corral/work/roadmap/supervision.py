@@ -42,6 +42,10 @@ NAME = "roadmap.yaml"
 LOOK_EVERY_S = 2.0
 """How often the file is asked whether it has changed, while it is worked on."""
 
+AT_REST_S = 1.0
+"""After somebody's change of the file, how long it must stay as it is before anything is written or withdrawn: an editor
+may write it in parts, and a part of it says nothing about the rest."""
+
 SHOWN_NEXT = 5
 """Tasks that a status names as the next ones."""
 
@@ -82,6 +86,7 @@ class RoadmapSupervision:
         self._parsed: tuple[file.Stamp, Roadmap] | None = None
         self._error: Problem | None = None
         self._unwritten: Problem | None = None
+        self._written: file.Stamp | None = None
         self._refused: list[Problem] = []
 
     @property
@@ -112,7 +117,7 @@ class RoadmapSupervision:
         """Plan one round, also while the roadmap is not worked on."""
         with self._turn:
             for _part in range(3):  # what was changed in the file is withdrawn, then submitted
-                if not self._round(now, picking=True):
+                if not self._round(now, picking=True, at_rest=True):
                     return
 
     def problems(self) -> list[Problem]:
@@ -166,13 +171,19 @@ class RoadmapSupervision:
 
     # -- one round -------------------------------------------------------------------------------------------------
 
-    def _round(self, now: datetime, *, picking: bool) -> bool:
-        """Returns whether something was changed, so that another round may find more to do."""
+    def _round(self, now: datetime, *, picking: bool, at_rest: bool = False) -> bool:
+        """Returns whether something was changed, so that another round may find more to do.
+
+        Args:
+            at_rest: Nobody is writing the file just now; if not, that is judged by its age.
+        """
         roadmap = self._read()
         if self._error is not None:
             return False
         rows = self._db.read(_rows)
         changes = sync.compare(roadmap, rows, _works(roadmap, rows), picking=picking)
+        if not (at_rest or self._is_at_rest(now)):
+            _postpone(changes, rows)
         if changes.write:
             roadmap = self._write(changes, rows)
         chosen = self._choose(roadmap, rows) if picking else []
@@ -196,6 +207,12 @@ class RoadmapSupervision:
             return Roadmap()
         self._error = None
         return self._parsed[1]
+
+    def _is_at_rest(self, now: datetime) -> bool:
+        stamp = self._parsed[0] if self._parsed else None
+        if stamp is None or stamp == self._written:
+            return True
+        return not 0 <= now.timestamp() - stamp[1] / 1e9 < AT_REST_S
 
     def _roadmap_of(self, data: bytes) -> Roadmap:
         return read_roadmap(data, os.path.relpath(self.path, self._project.root))
@@ -225,11 +242,9 @@ class RoadmapSupervision:
         except (OSError, DocumentError) as error:
             self._unwritten, written = self._failure(error, self._unwritten), None
         if written is None:
-            for row in (rows[task_id] for task_id in writes):
-                changes.told.pop(row["task_id"], None)
-                changes.withdraw.pop(row["task_id"], None)
+            _postpone(changes, rows)
             return self._parsed[1] if self._parsed else Roadmap()
-        self._unwritten = None
+        self._unwritten, self._written = None, written.stamp
         self._parsed = (written.stamp, self._roadmap_of(written.data))
         return self._parsed[1]
 
@@ -304,6 +319,14 @@ class RoadmapSupervision:
 
 def _rows(conn: Connection) -> Rows:
     return {str(row["idempotency_key"]).removeprefix(KEY): row for row in rows_of.with_keys(conn, KEY)}
+
+
+def _postpone(changes: sync.Changes, rows: Rows) -> None:
+    """Leave all that takes back, or is written, to a later round."""
+    for task_id in changes.write:
+        changes.told.pop(rows[task_id]["task_id"], None)
+    changes.write.clear()
+    changes.withdraw.clear()
 
 
 def _works(roadmap: Roadmap, rows: Rows) -> dict[str, str]:

@@ -1,0 +1,81 @@
+"""Rounds over a roadmap whose file somebody is just writing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+
+from corral.config.model import Settings, Tasks
+from corral.config.paths import Project
+from corral.store.engine.database import Database
+from corral.store.migrate import open_schema
+from corral.store.rows.tasks import RoadmapTaskRow
+from corral.store.tasks import roadmap as rows_of
+from corral.work.roadmap.supervision import AT_REST_S, RoadmapSupervision
+from corral.work.tasks import tasks
+
+LINES = ("- {id: A, command: 'true'}", "- {id: B, command: 'true'}")
+
+
+class World:
+    """A roadmap with two tasks in the queue, and a clock that starts with each change of its file."""
+
+    def __init__(self, root: Path) -> None:
+        open_schema(root / "corral.db")
+        self.db = Database(root / "corral.db")
+        project = Project(root, root / ".git", root / ".corral", bare=False)
+        settings = Settings()
+        self.me = RoadmapSupervision(self.db, project, lambda: settings, list, lambda _claims: [], lambda: None)
+        self.me.path.parent.mkdir(parents=True)
+        self.write(*LINES)
+        self.me.start(self.after(0))
+        self.me.step(self.after(0))
+        assert self.statuses() == {"A": "pending", "B": "pending"}
+
+    def write(self, *lines: str) -> None:
+        self.me.path.write_text("".join(f"{line}\n" for line in lines))
+
+    def after(self, seconds: float) -> datetime:
+        changed = datetime.fromtimestamp(self.me.path.stat().st_mtime, timezone.utc)
+        return changed + timedelta(seconds=seconds)
+
+    def statuses(self) -> dict[str, str]:
+        """Those of the queue tasks that have not been withdrawn."""
+        return {name: row["status"] for name, row in self.rows().items()}
+
+    def rows(self) -> dict[str, RoadmapTaskRow]:
+        rows = self.db.read(lambda conn: rows_of.with_keys(conn, "roadmap:"))
+        return {str(row["idempotency_key"]).removeprefix("roadmap:"): row for row in rows}
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    made = World(tmp_path)
+    yield made
+    made.db.close()
+
+
+@pytest.mark.req("SUP-FR1")
+def test_a_part_of_the_file_withdraws_nothing_and_is_not_written_over(world: World) -> None:
+    world.write(LINES[0])  # the rest comes in a moment
+    again = world.me.step(world.after(AT_REST_S / 2))
+    assert again is not None and world.statuses() == {"A": "pending", "B": "pending"}
+    world.write(*LINES)
+    world.me.step(world.after(2 * AT_REST_S))
+    assert world.statuses() == {"A": "pending", "B": "pending"}
+    world.write(LINES[0])
+    world.me.step(world.after(2 * AT_REST_S))
+    assert world.statuses() == {"A": "pending"}
+
+
+def test_a_status_is_written_once_the_file_is_at_rest(world: World) -> None:
+    row = world.rows()["A"]
+    world.db.write(lambda conn: tasks.cancel(conn, row["task_id"], world.after(0), Tasks()))
+    world.write(LINES[0])
+    world.me.step(world.after(AT_REST_S / 2))
+    assert world.me.path.read_text() == f"{LINES[0]}\n"
+    world.me.step(world.after(2 * AT_REST_S))
+    assert world.me.path.read_text() == "- {id: A, status: blocked, command: 'true'}\n"
