@@ -14,6 +14,14 @@ CAPABLE = "unit/work/tasks/test_agents.py::test_a_task_goes_to_the_kind_of_agent
 
 MUTATIONS = (
     *rows(
+        "daemon/corral/work/tasks/shared_state.py",
+        ("a follower shares nothing with its leader", "return [mine, *family.ancestors(conn, mine)][-1]", "return mine", "integration/mcp/test_state.py::test_a_leader_and_its_follower_share_values_without_naming_a_task", "FR-SWARM-007"),
+    ),
+    *rows(
+        "daemon/corral/app/tasks.py",
+        ("a follower by MCP has no leader", "if as_follower else {}", "if False else {}", "integration/mcp/test_state.py::test_a_leader_and_its_follower_share_values_without_naming_a_task", "FR-SWARM-006"),
+    ),
+    *rows(
         "daemon/corral/config/roster.py",
         ("definitions that advertise a capability are not matched", "name not in seen and definition is not None and", "False and", CAPABLE, "SUP-FR5"),
         ("a definition that a member of the team hides is matched", "seen = {member.name.casefold() for member in self._team}", "seen: set[str] = set()", "unit/config/test_agents.py::test_capable_are_members_with_a_runner_then_definitions_that_advertise_it", "SUP-FR5"),

@@ -32,16 +32,19 @@ STOPPED_WITHIN_S = 20.0
 """How long a cancellation by the convention waits for the worker to be gone."""
 
 
-async def submit(services: Services, given: dict[str, Any], actor: Actor | None = None) -> TaskRow:
+async def submit(
+    services: Services, given: dict[str, Any], actor: Actor | None = None, *, as_follower: bool = False
+) -> TaskRow:
     """Queue one task; returns its row when it is durable.
 
     Args:
         given: As the wire has it.
         actor: The session that submits it, where that is known.
+        as_follower: The task that this session works on leads it.
 
     Raises:
-        InvalidInput: It is none; its agent is not there, not valid, or not capable of what is required; or there is no such
-            template.
+        InvalidInput: It is none; nobody can lead it; its agent is not there, not valid, or not capable of what is required;
+            or there is no such template.
         RunnerUnavailable: Says what is missing.
     """
     (task,) = await _settled(services, task_shapes.read_submissions([given]))
@@ -51,7 +54,8 @@ async def submit(services: Services, given: dict[str, Any], actor: Actor | None 
         return tasks.submit(conn, _led(conn, item, settings), now, settings.tasks, max_size=settings.queue.max_size)
 
     def store(conn: Connection, me: Holder) -> TaskRow:
-        return create(conn, task.model_copy(update={"submitted_by": me.session_id}))
+        led = {"parent_task_id": followers.task_of(conn, me.session_id)} if as_follower else {}
+        return create(conn, task.model_copy(update={"submitted_by": me.session_id, **led}))
 
     if actor is not None:
         row = await actor.write(store)

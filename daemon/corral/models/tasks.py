@@ -53,6 +53,8 @@ Text = Annotated[str, AfterValidator(_storable)]
 Title = Annotated[Text, BeforeValidator(_one_line), StringConstraints(min_length=1, max_length=TITLE_LIMIT)]
 Body = Annotated[Text, StringConstraints(min_length=1, max_length=1_000_000)]
 Reason = Annotated[Text, StringConstraints(max_length=2000)]
+StateKey = Annotated[Text, StringConstraints(min_length=1, max_length=256)]
+"""A key of what agents share about a task."""
 Short = Annotated[Text, StringConstraints(min_length=1, max_length=128)]
 
 

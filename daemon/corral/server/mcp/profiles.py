@@ -15,10 +15,25 @@ from corral.server.mcp.tools import (
     merges,
     reservations,
     sessions,
+    state,
     work,
 )
 
-_MODULES = (locks, features, handoffs, mail, identity, macros, work, merges, help, reservations, memory, sessions)
+_MODULES = (
+    locks,
+    features,
+    handoffs,
+    mail,
+    identity,
+    macros,
+    work,
+    merges,
+    help,
+    reservations,
+    memory,
+    sessions,
+    state,
+)
 TOOLS: dict[str, Function] = {tool.__name__: tool for module in _MODULES for tool in tools_in(module.__name__)}
 """Every tool by the name that it is published under."""
 
@@ -41,7 +56,8 @@ MAIL = (
 QUEUE = (
     "get_work", "complete_work", "submit_work", "get_task", "cancel_task_convention", "register_feature",
     "deregister_feature", "get_feature", "list_active_features", "analyze_feature_conflicts", "request_merge",
-    "merge_status", "discover_agents", "cleanup_dead_agents", "send_message", "fetch_inbox", "help",
+    "merge_status", "discover_agents", "cleanup_dead_agents", "send_message", "fetch_inbox", "get_state", "set_state",
+    "list_state", "delete_state", "help",
 )  # fmt: skip
 """For sessions that hand out work."""
 

@@ -15,7 +15,24 @@ from corral.errors import Conflict, InvalidInput
 from corral.models.states import TERMINAL_TASKS
 from corral.store.rows.tasks import StoredTask
 from corral.store.tasks import family
+from corral.store.tasks import tasks as task_rows
 from corral.work.tasks import tasks
+
+
+def task_of(conn: Connection, session_id: str | None) -> str:
+    """The task that a session works on: it leads what the session submits as a follower.
+
+    Raises:
+        InvalidInput: It works on no task, or on several.
+    """
+    mine = task_rows.held_by(conn, [session_id] if session_id else [])
+    if len(mine) != 1:
+        raise InvalidInput(
+            "You work on no task." if not mine else "You work on several tasks.",
+            cause="Nothing says which task is meant.",
+            remedy="Name the task: `task_id`, or `corral task submit --parent ID`.",
+        )
+    return mine[0]["task_id"]
 
 
 def leader(conn: Connection, named: str, max_depth: int) -> str:

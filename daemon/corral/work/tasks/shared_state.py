@@ -12,12 +12,23 @@ from corral.errors import Conflict, InvalidInput, NotFound
 from corral.models.instants import iso
 from corral.models.states import TERMINAL_TASKS
 from corral.store.rows.tasks import SharedValue
-from corral.store.tasks import shared_state
+from corral.store.tasks import family, shared_state
+from corral.work.tasks import followers
 from corral.work.tasks.tasks import find
 
 MOST_KEYS = 1000
 MOST_BYTES = 65_536
 """Of one value, as JSON."""
+
+
+def task_of(conn: Connection, session_id: str | None) -> str:
+    """The task whose values a session shares where it names none: the one that it works on, or the first that leads that.
+
+    Raises:
+        InvalidInput: It works on no task, or on several.
+    """
+    mine = followers.task_of(conn, session_id)
+    return [mine, *family.ancestors(conn, mine)][-1]
 
 
 def read(conn: Connection, task_id: str, key: str) -> SharedValue:

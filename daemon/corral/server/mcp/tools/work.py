@@ -27,9 +27,11 @@ async def submit_work(
     prompt: str | None = None,
     idempotency_key: str | None = None,
     agent: str | None = None,
+    follower: bool = False,
 ) -> Payload:
     """Queue a task (priority 10 first). With a command, a prompt or an agent (of the team, or a definition) a worker executes
-    it in a worktree of its own and lands it; without, a session claims it by get_work. claims: paths and keys it will change."""
+    it in a worktree of its own and lands it; without, a session claims it by get_work. claims: paths and keys it will change.
+    follower: it ends with the task that you work on."""
     call = current.get()
     given = {
         "task_type": task_type,
@@ -45,7 +47,7 @@ async def submit_work(
         "idempotency_key": idempotency_key,
         "agent": agent,
     }
-    row = await app_tasks.submit(call.services, given, call)
+    row = await app_tasks.submit(call.services, given, call, as_follower=follower)
     return {"success": True, "task_id": row["task_id"], "status": row["status"]}
 
 

@@ -13,7 +13,7 @@ from corral.work.tasks import shared_state
 
 router = Routes("state", "/tasks")
 
-Key = Annotated[task_shapes.Text, Field(min_length=1, max_length=256)]
+Key = task_shapes.StateKey
 Version = Annotated[int, Field(ge=0)]
 
 
