@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from bench.measure import Measure, in_turns, spread
+from bench.measure import Measure, in_turns, p50, spread
 from bench.world import World, git
 
 AGENTS = 10
@@ -16,23 +17,44 @@ TASKS = 20
 
 
 def measure(world: World) -> Iterator[Measure]:
-    """Measure the allocation of a worktree next to a bare ``git worktree add``."""
-    files = world.sizes.files
-    house = world.coordinated(files)
+    """Measure the allocation of a worktree, warm and fresh, next to a bare ``git worktree add``."""
+    yield from _measure_allocation(world, world.sizes.files, max(2, world.sizes.turns // 2), 100)
+    yield from _measure_allocation(world, world.sizes.files_of_large, max(2, world.sizes.turns // 5), 500)
+
+
+def _measure_allocation(world: World, files: int, turns: int, budget_ms: float) -> Iterator[Measure]:
+    house = world.coordinated(files, "worktrees: {pool_size: 1}\n")
     house.run("daemon", "start")
     client, count = house.client(), itertools.count()
 
-    def ours() -> None:
+    def refill() -> None:
+        """Have a task leave a warm worktree, and let the target move on by ten files."""
+        task = client.request("POST", "/tasks", {"title": "no-op", "command": "true"})["task_id"]
+        answer: dict[str, Any] = {"settled": False}
+        while not answer["settled"]:
+            answer = client.request("GET", "/wait", query={"task": [task]})
+        while not client.request("GET", "/worktrees/pool")["worktrees"]:
+            time.sleep(0.01)
+        turn = next(count)
+        for number in range(min(10, files)):
+            (house.root / "d000" / f"f{number:05}.txt").write_text(f"turn {turn}\n" * 20)
+        git(house.root, "commit", "-q", "-a", "-m", f"turn {turn}")
+
+    def create() -> None:
         client.request("POST", "/worktrees", {"name": f"ours-{next(count)}"}, timeout_s=120)
 
     def bare() -> None:
         name = f"bare-{next(count)}"
-        git(house.root, "worktree", "add", "-q", "-b", name, str(world.folder / name))
+        git(house.root, "worktree", "add", "-q", "-b", name, str(world.folder / f"{house.root.name}-{name}"))
 
-    taken, floor = in_turns(max(2, world.sizes.turns // 3), ours, bare)
+    _, warm, fresh, floor = in_turns(turns, refill, create, create, bare)
+    used = client.request("GET", "/worktrees/pool")["used"]
     client.close()
-    note = f"{spread(taken)}; budget of the warm pool"
-    yield Measure(f"worktree for a task, {files:,} files", min(taken), "ms", min(floor), 100, note=note)
+    if used != turns:
+        raise RuntimeError(f"the warm pool was used {used} times, not {turns}")
+    what = f"worktree for a task, {files:,} files"
+    yield Measure(f"{what}, warm pool", p50(warm), "ms", p50(floor), budget_ms, note=f"{spread(warm)}; 10 files differ")
+    yield Measure(f"{what}, fresh", p50(fresh), "ms", p50(floor), note=f"{spread(fresh)}; floor: git worktree add")
 
 
 def _branch(root: Path, number: int, files: int) -> str:

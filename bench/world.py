@@ -26,6 +26,7 @@ class Sizes:
     """The size of the measurements; ``--quick`` only shows that everything runs."""
 
     files: int = 5000
+    files_of_large: int = 50_000
     files_of_tasks: int = 1000
     few_rows: int = 100
     many_rows: int = 10_000
@@ -39,6 +40,7 @@ class Sizes:
 
 QUICK = Sizes(
     files=60,
+    files_of_large=80,
     files_of_tasks=4,
     few_rows=5,
     many_rows=60,
