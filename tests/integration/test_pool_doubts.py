@@ -5,14 +5,19 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from corral.errors import GitFailed
 from corral.git.checkouts import salvage
+from corral.git.process.command import Outcome
 from corral.models.states import WorktreeState
 from corral.store.rows.tasks import WorktreeRow
 from corral.store.tasks import worktrees as worktree_rows
+from corral.work.workers.sweeping import SWEEP_EVERY_S
 from corral.work.worktrees.allocation import trim_pool
 from corral.work.worktrees.pool.state import overview
 from tests.conftest import commit, git
@@ -270,9 +275,8 @@ def test_no_more_are_kept_than_the_settings_allow_and_the_newest_stay(house: Ope
     one.settings = one.settings.model_copy(
         update={"worktrees": one.settings.worktrees.model_copy(update={"pool_size": 1})}
     )
-    trim_pool(one.grounds)
-    assert [row["name"] for row in pooled(one)] == [newest]
-    assert [path.name for path in (one.project.root / ".corral" / "worktrees").iterdir()] == [newest]
+    one.until(lambda: [path.name for path in (one.project.root / ".corral" / "worktrees").iterdir()] == [newest])
+    one.until(lambda: [row["name"] for row in pooled(one)] == [newest])
 
 
 def test_one_that_takes_more_disk_than_allowed_is_not_kept(house: Open, repo: Path) -> None:
@@ -287,10 +291,49 @@ def test_one_that_takes_more_disk_than_allowed_is_not_kept(house: Open, repo: Pa
     assert 2 << 20 <= overview(other.grounds)["size_bytes"] < 3 << 20
 
 
+def test_none_are_kept_while_the_disk_is_nearly_full(house: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = house()
+    keep_one(one)
+    full = SimpleNamespace(total=100 << 30, used=100 << 30, free=100 << 20)
+    monkeypatch.setattr("shutil.disk_usage", lambda _path: full)
+    run(one, "true")
+    assert counted(one, "not_kept") == {"the disk is nearly full": 1} and pooled(one) == []
+    trim_pool(one.grounds)
+    assert one.worktrees.listing() == []
+
+
 def test_no_pool_no_kept_worktrees(house: Open) -> None:
     one = house(worktrees={"pool_size": 0})
     run(one, "true")
     assert one.worktrees.listing() == [] and overview(one.grounds)["most"] == 0
+
+
+# -- what fails on the way in
+
+
+@pytest.mark.parametrize("step", ["fill", "index_of", "refresh", "conversion", "pointers.move"])
+def test_one_that_cannot_be_made_clean_is_removed_and_its_work_is_on_its_branch(
+    house: Open, repo: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    one = house()
+    module = "pointers" if step.startswith("pointers.") else "repointing"
+    name, gate = step.removeprefix("pointers."), repo.parent / "gate"
+    task_id = one.submit(f"touch {gate}.began; while [ ! -e {gate} ]; do sleep 0.02; done; echo x > x.txt")
+    one.until(Path(f"{gate}.began").exists)
+    with monkeypatch.context() as patched:
+        patched.setattr(f"corral.git.checkouts.{module}.{name}", failing)
+        gate.touch()
+        one.until_status(task_id, "completed")
+        one.settle()
+        assert sum(counted(one, "not_kept").values()) == 1
+    one.skipped += timedelta(seconds=SWEEP_EVERY_S + 1)
+    one.until(lambda: one.worktrees.listing() == [])
+    assert list((repo / ".corral" / "worktrees").iterdir()) == [] and salvage.listing(one.grounds.repo) == []
+    assert git(repo, "show", f"{one.detail(task_id)['branch']}:x.txt") == "x"
+
+
+def failing(*_args: object, **_options: object) -> None:
+    raise GitFailed("git failed: on purpose", details={"outcome": Outcome.INFRA.value})
 
 
 # -- the daemon's end and beginning

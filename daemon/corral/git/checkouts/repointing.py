@@ -109,10 +109,9 @@ def touched(checkout: Git) -> list[str]:
     return checkout.check("diff-files", "--name-only", "-z", config=_PLAIN_INDEX, timeout_s=CHECKOUT_S).names
 
 
-def is_exact(checkout: Git) -> bool:
-    """Whether the index is HEAD's tree, and every tracked file looks as the index says."""
-    same = checkout.run("diff-index", "--cached", "--quiet", "HEAD", "--", config=_PLAIN_INDEX, timeout_s=CHECKOUT_S)
-    return same.ok and not touched(checkout)
+def has_heads_index(checkout: Git) -> bool:
+    """Whether the index is HEAD's tree."""
+    return checkout.run("diff-index", "--cached", "--quiet", "HEAD", "--", config=_PLAIN_INDEX).ok
 
 
 def conversion(repo: Git) -> str:

@@ -10,6 +10,7 @@ from corral.store.rows.tasks import WorktreeRow
 from corral.store.tasks import worktrees as worktree_rows
 from corral.work.worktrees import ownership
 from corral.work.worktrees.allocation import WorktreeContext, roll_back, tidy_branches, trim_pool
+from corral.work.worktrees.pool import state
 
 Report = Callable[[Callable[[datetime], None]], None]
 
@@ -39,6 +40,7 @@ class Sweeper:
         self._report = report
         self._nudge = nudge
         self._righting: set[str] = set()
+        self._bounds: tuple[int, int] | None = None
         self.due: datetime | None = None
 
     def recover(self, interrupted: Collection[str]) -> None:
@@ -59,14 +61,18 @@ class Sweeper:
                 self._spawn(self.putting_right(row))
             elif row["state"] == WorktreeState.READY and row["purpose"] != WorktreePurpose.VERIFY:
                 self._check(row)
-        self._spawn(lambda: trim_pool(self._grounds))
 
     def sweep(self, now: datetime, at_work: Collection[str]) -> None:
         """Try again what could not be removed, if that is due; a clock that was set back makes it due.
 
+        Worktrees of the warm pool go at once where the settings allow fewer than before.
+
         Args:
             at_work: Tasks that are starting, at work or being closed.
         """
+        if (bounds := state.bounds(self._grounds)) != self._bounds:
+            self._bounds = bounds
+            self._spawn(lambda: trim_pool(self._grounds))
         if self.due is None or now < self.due <= now + timedelta(seconds=SWEEP_EVERY_S):
             return
         self.due = None

@@ -134,7 +134,7 @@ def _refuse_if_changed(grounds: WorktreeContext, kept: WorktreeRow) -> None:
         raise Doubt("it was changed meanwhile")
     # a `git status` writes the index too
     if look_of_index(checkout) != sealed["index"] and (
-        repointing.index_of(checkout)[1] or not repointing.is_exact(checkout)
+        repointing.index_of(checkout)[1] or not repointing.has_heads_index(checkout)
     ):
         raise Doubt("its index was changed meanwhile")
 
@@ -152,7 +152,7 @@ def _repointed(grounds: WorktreeContext, kept: WorktreeRow, row: WorktreeRow) ->
     if kept["base_sha"] != row["base_sha"]:
         repointing.fill(prove, "HEAD")
         crash_point("pool.filled")
-        if not repointing.is_exact(prove()):
+        if not repointing.has_heads_index(prove()):
             raise Doubt("its files are not those of the commit")
     worktrees.end_filling(prove())
     return row

@@ -1,0 +1,82 @@
+"""The warm pool as people see it: its command, the list of worktrees, removal, a moved repository, uninstalling."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import git
+from tests.coordinated import Coordinated, eventually
+
+
+@pytest.fixture
+def house(coordinate: Callable[..., Coordinated]) -> Coordinated:
+    return coordinate()
+
+
+def keep_one(house: Coordinated) -> str:
+    house.run("wait", house.submit("hello", "echo hello > hello.txt"), "--timeout", "60")
+    (row,) = eventually(lambda: house.json("worktree", "pool")["worktrees"])
+    return str(row["name"])
+
+
+def test_the_pool_is_shown_and_one_can_be_removed(house: Coordinated) -> None:
+    assert "No worktree is kept." in house.run("worktree", "pool").stdout
+    name = keep_one(house)
+    shown = house.run("worktree", "pool").stdout
+    assert name in shown and "bounds: 1 of 4 worktrees" in shown and "1 kept, 0 used" in shown
+    assert "not used: 1 × none was kept" in shown
+    (row,) = house.json("worktree", "list")
+    assert (row["name"], row["state"], row["branch"]) == (name, "pooled", None)
+    assert house.json("status")["needs_you"] == []
+    house.run("worktree", "remove", name)
+    assert house.json("worktree", "list") == [] and not Path(row["path"]).exists()
+    assert house.json("worktree", "pool")["worktrees"] == []
+
+
+def test_a_person_gets_a_kept_one_and_recovers_what_they_left_in_one(house: Coordinated) -> None:
+    keep_one(house)
+    made = house.json("worktree", "create", "mine")
+    assert house.json("worktree", "pool")["used"] == 1
+    assert git(Path(made["path"]), "branch", "--show-current") == "corral/mine"
+    assert git(Path(made["path"]), "rev-parse", "HEAD") == git(house.root, "rev-parse", "main")
+    house.run("worktree", "remove", "mine")
+    name = keep_one(house)
+    (house.root / ".corral" / "worktrees" / name / "note.txt").write_text("a person's\n")
+    house.run("worktree", "remove", name)
+    back = house.json("worktree", "recover", name)
+    assert (Path(back["path"]) / "note.txt").read_text() == "a person's\n"
+
+
+def test_the_pool_of_a_moved_repository_is_used_at_its_new_place(
+    coordinate: Callable[..., Coordinated], tmp_path: Path
+) -> None:
+    house = coordinate()
+    name = keep_one(house)
+    house.stop()
+    moved = Coordinated(house.root.rename(tmp_path / "moved"))
+    try:
+        (row,) = moved.json("worktree", "list")
+        assert (row["name"], row["path"]) == (name, str(tmp_path / "moved" / ".corral" / "worktrees" / name))
+        moved.run("wait", moved.submit("again", "echo again > again.txt"), "--timeout", "60")
+        assert eventually(lambda: len(moved.json("worktree", "pool")["worktrees"])) == 1
+        assert moved.worktrees_in_use() == []
+    finally:
+        moved.stop()
+
+
+def test_uninstalling_removes_it(house: Coordinated) -> None:
+    keep_one(house)
+    house.run("uninstall", "--yes")
+    assert len(git(house.root, "worktree", "list").splitlines()) == 1
+    assert not (house.root / ".corral").exists()
+
+
+def test_a_changed_setting_takes_effect_at_once(house: Coordinated) -> None:
+    keep_one(house)
+    config = house.root / ".corral" / "config.yaml"
+    config.write_text(config.read_text() + "\nworktrees: {pool_size: 0}\n")
+    eventually(lambda: house.json("worktree", "list") == [])
+    assert list((house.root / ".corral" / "worktrees").iterdir()) == []
