@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -27,6 +27,9 @@ from corral.store.tasks import attempts, shared_state
 
 OPEN = (TaskStatus.WAITING, TaskStatus.PENDING, TaskStatus.RUNNING, TaskStatus.INTERRUPTED)
 """Everything that is not terminal."""
+
+_LEVELS = range(10, -1, -1)
+"""The priorities, the highest first."""
 
 _FIRST_PAGE, _PAGE = 4, 64
 """Rows that are read at once: as a rule one of the first is taken."""
@@ -156,6 +159,7 @@ def ready(
     offered: bool = False,
     task_types: Sequence[str] = (),
     unsuspected: bool = False,
+    without: Iterable[str] = (),
 ) -> Iterator[ReadyTask]:
     """Tasks that could start now.
 
@@ -167,20 +171,22 @@ def ready(
         offered: Those that sessions claim, instead of those that a runner executes.
         task_types: Only these.
         unsuspected: Only those that were not running when a daemon died.
+        without: None of these runners.
     """
-    query = _readiness(priority is not None, offered, tuple(task_types), unsuspected)
-    offset, size = 0, _FIRST_PAGE
-    while True:
-        given = {"now": now, "page": size, "offset": offset}
-        page = query.all(conn, given if priority is None else {**given, "level": priority})
-        yield from page
-        if len(page) < size:
-            return
-        offset, size = offset + size, _PAGE
+    query = _readiness(offered, tuple(task_types), unsuspected, tuple(sorted(without)))
+    for level in _LEVELS if priority is None else (priority,):
+        last, size = -1, _FIRST_PAGE
+        while page := query.all(conn, {"now": now, "page": size, "level": level, "last": last}):
+            yield from page
+            if len(page) < size:
+                break
+            last, size = page[-1]["seq"], _PAGE
 
 
 @lru_cache(maxsize=64)
-def _readiness(one_level: bool, offered: bool, task_types: tuple[str, ...], unsuspected: bool) -> Prepared[ReadyTask]:
+def _readiness(
+    offered: bool, task_types: tuple[str, ...], unsuspected: bool, without: tuple[str, ...]
+) -> Prepared[ReadyTask]:
     query = select(*columns_of(tasks, ReadyTask)).where(
         _PENDING,
         ~_EXECUTED if offered else _EXECUTED,
@@ -190,10 +196,9 @@ def _readiness(one_level: bool, offered: bool, task_types: tuple[str, ...], unsu
         query = query.where(or_(*(tasks.c.task_type == one for one in task_types)))
     if unsuspected:
         query = query.where(tasks.c.crashes == 0)
-    if one_level:
-        query = query.where(tasks.c.priority == bindparam("level"))
-    query = query.order_by(tasks.c.priority.desc(), tasks.c.seq)
-    return Prepared(query.limit(bindparam("page")).offset(bindparam("offset")))
+    query = query.where(*(tasks.c.runner != bindparam(f"without_{one}", one) for one in without))
+    query = query.where(tasks.c.priority == bindparam("level"), tasks.c.seq > bindparam("last"))
+    return Prepared(query.order_by(tasks.c.seq).limit(bindparam("page")))
 
 
 def next_due(conn: Connection, now: str) -> str | None:

@@ -12,7 +12,7 @@ fall silent: see :mod:`corral.coordination.sessions.registry`.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from functools import cache, partial
 from itertools import islice
@@ -99,13 +99,16 @@ def claim(
     return None
 
 
-def startable(conn: Connection, now: str, *, priority: int | None = None) -> Iterator[ReadyTask]:
+def startable(
+    conn: Connection, now: str, *, priority: int | None = None, without: Iterable[str] = ()
+) -> Iterator[ReadyTask]:
     """Tasks that a runner could start now: as :func:`corral.store.tasks.tasks.ready`, but only one suspected task at a time.
 
     Tasks that were running when a daemon died are suspected of having killed it. Where only one of them runs, the next death
     shows which; those that did nothing then are cleared by running to their end.
     """
-    return tasks.ready(conn, now, priority=priority, unsuspected=tasks.suspect_in_flight(conn) is not None)
+    suspected = tasks.suspect_in_flight(conn) is not None
+    return tasks.ready(conn, now, priority=priority, unsuspected=suspected, without=without)
 
 
 def in_order(conn: Connection, now: datetime, ageing_s: float, ready: Ready = tasks.ready) -> Iterator[ReadyTask]:

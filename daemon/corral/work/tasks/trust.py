@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 
 from sqlalchemy import Connection
@@ -36,9 +36,11 @@ class TrustGate:
         found = self.needed(task)
         return not_trusted(found).message if found else None
 
-    def startable(self, conn: Connection, now: str, *, priority: int | None = None) -> Iterator[ReadyTask]:
+    def startable(
+        self, conn: Connection, now: str, *, priority: int | None = None, without: Iterable[str] = ()
+    ) -> Iterator[ReadyTask]:
         """As :func:`corral.work.tasks.scheduling.startable`, without those that wait for an approval."""
-        rows = scheduling.startable(conn, now, priority=priority)
+        rows = scheduling.startable(conn, now, priority=priority, without=without)
         return (row for row in rows if not self.needed(row)) if self._untrusted else rows
 
     def _concerns(self, claim: Claim, task: TaskDoer) -> bool:

@@ -13,6 +13,7 @@ from corral.config.model import Tasks as TaskRules
 from corral.models.events import EventKind
 from corral.models.identifiers import new_id
 from corral.models.instants import after, iso, parse
+from corral.models.states import RunnerName
 from corral.runners.process import available_mb
 from corral.runners.protocol import Finished
 from corral.store import events
@@ -25,6 +26,8 @@ from corral.work.tasks import scheduling
 from corral.work.tasks.trust import TrustGate
 from corral.work.workers.claim_pause import ClaimPause
 from corral.work.workers.meter import FreeMemory, Key, Meter
+
+RUNNERS = frozenset(one.value for one in RunnerName)
 
 AGAIN_S = 5.0
 """Between two looks at a limit that holds tasks back."""
@@ -121,11 +124,14 @@ class Claiming:
 
         free_memory = FreeMemory(self.meter, others, settings.limits, available_mb())
 
-        def may_start(row: ReadyTask) -> bool:
-            return limits.holding(self.throttles, row["runner"]) is None and free_memory.fits(row["runner"])
+        held = {one for one in RUNNERS if limits.holding(self.throttles, one) or not free_memory.fits(one)}
 
         def ready(conn: Connection, at: str, *, priority: int | None = None) -> Iterator[ReadyTask]:
-            return filter(may_start, gate.startable(conn, at, priority=priority))
+            for row in gate.startable(conn, at, priority=priority, without=held):
+                if free_memory.fits(row["runner"]):
+                    yield row
+                elif not any(free_memory.fits(one) for one in RUNNERS - held):
+                    return
 
         def claim(conn: Connection) -> list[TaskRow]:
             free_memory.reset()
@@ -146,7 +152,9 @@ class Claiming:
                 claimed.append(row)
             return claimed
 
-        is_any = room > 0 and self._db.read(lambda conn: next(ready(conn, iso(now)), None)) is not None
+        is_any = (
+            room > 0 and held < RUNNERS and self._db.read(lambda conn: next(ready(conn, iso(now)), None)) is not None
+        )
         claimed = self._db.write(claim) if is_any else []
         self._without_room = free_memory.refused
         return claimed
