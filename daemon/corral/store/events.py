@@ -58,6 +58,12 @@ def listing(conn: Connection, *, task_id: str | None = None, after_id: int = 0, 
     return fetch_all(conn, query, EventRow)
 
 
+def of_task(conn: Connection, task_id: str, limit: int = 200) -> list[EventRow]:
+    """The last events of a task, oldest first."""
+    query = select(events).where(events.c.task_id == task_id).order_by(events.c.event_id.desc()).limit(limit)
+    return fetch_all(conn, query, EventRow)[::-1]
+
+
 def newest(conn: Connection) -> int:
     """The ``event_id`` of the last event; 0 before the first."""
     return int(conn.execute(select(func.max(events.c.event_id))).scalar() or 0)

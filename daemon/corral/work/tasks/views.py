@@ -89,12 +89,12 @@ def detail(conn: Connection, task_id: str) -> Payload:
         what it used (``usage``, ``duration_s`` of its ended attempts together, the most ``memory_mb`` of any); where it worked
         (``worktree``: a path while that exists, ``branch``); ``merge`` (None where there is nothing to merge); what was
         submitted; ``state``: the versions of its shared values by key; ``attempt_history``: its attempts, and ``history``:
-        ``[{at, kind, data}]``, both oldest first.
+        its last events, ``[{at, kind, data}]``; both oldest first.
     """
     row = find(conn, task_id)
     merge = merge_tasks.decisive(conn, row["task_id"])
     place = worktrees.get(conn, row["worktree_id"]) if row["worktree_id"] else None
-    history = events.listing(conn, task_id=row["task_id"])
+    history = events.of_task(conn, row["task_id"])
     tried = attempt_rows.of_task(conn, row["task_id"])
     shown, shown_attempts = task_shapes.summary(row), [task_shapes.attempt(one) for one in tried]
     for name in ("error_code", "error_message", "attempts", "result", "branch", "task_type", "input_data", "agent", "runner",

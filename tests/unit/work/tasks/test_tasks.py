@@ -103,6 +103,17 @@ def test_the_detail_has_every_field_of_the_contract_and_reading_changes_nothing(
     assert board.detail(task_id) == before
 
 
+def test_the_detail_of_a_task_with_a_long_story_tells_its_end(board: Board) -> None:
+    task_id = board.one()
+    for number in range(250):
+        board.do(lambda conn, to=number % 10: tasks.reprioritize(conn, task_id, to, at(0)))
+    row = board.claim()
+    assert row is not None
+    board.end(row)
+    kinds = board.kinds(task_id)
+    assert kinds[-3:] == ["task.reprioritized", "task.claimed", "task.completed"]
+
+
 def test_the_detail_shows_the_merge_request_and_its_receipt(board: Board) -> None:
     task_id = board.one()
     row = board.claim()
