@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, case, or_, select
+from sqlalchemy import ColumnElement, Connection, Select, case, or_, select, update
 
-from corral.models.states import OPEN_MERGES, MergeState
+from corral.models.states import OPEN_MERGES, RETURNED_MERGES, MergeState
 from corral.store.engine.fetch import fetch_first
 from corral.store.rows.merges import MergeRow
 from corral.store.schema import agent_sessions, attempts, merge_requests, tasks, worktrees
@@ -35,6 +35,23 @@ def decisive(conn: Connection, task_id: str) -> MergeRow | None:
     """The task's request that counts; None where nothing of it was to be merged."""
     query = select(merge_requests).where(_m.task_id == task_id).order_by(*decisive_first()).limit(1)
     return fetch_first(conn, query, MergeRow)
+
+
+def give_up(conn: Connection, task_id: str, before: str, now: str, reason: str) -> list[str]:
+    """Cancel a task's requests that came back, and let them belong to no task; their branches stay.
+
+    Args:
+        before: Only those made until then.
+
+    Returns:
+        The ids of those that came back; one that was cancelled already only ceases to be the task's.
+    """
+    earlier = (_m.task_id == task_id, _m.created_at <= before)
+    gone = {"state": MergeState.CANCELLED.value, "reason": reason, "updated_at": now, "task_id": None}
+    returned = update(merge_requests).where(*earlier, _m.state.in_(RETURNED_MERGES)).values(gone)
+    found = [str(merge_id) for merge_id in conn.execute(returned.returning(_m.merge_id)).scalars()]
+    conn.execute(update(merge_requests).where(*earlier, _m.state == MergeState.CANCELLED).values(task_id=None))
+    return found
 
 
 def owners(conn: Connection, branch: str, session_id: str | None) -> list[str]:

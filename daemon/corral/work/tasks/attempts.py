@@ -17,8 +17,10 @@ from corral.models.payload import Payload
 from corral.models.states import TERMINAL_TASKS, AttemptOutcome, TaskStatus
 from corral.store import events
 from corral.store.merges import merges
+from corral.store.merges import of_tasks as merge_tasks
 from corral.store.rows import Columns
 from corral.store.rows.tasks import TaskRow
+from corral.store.tasks import attempts as attempt_rows
 from corral.store.tasks import tasks
 from corral.work import performance
 from corral.work.tasks import combining
@@ -150,6 +152,8 @@ def end(conn: Connection, task_id: str, token: int, ending: Ending, now: datetim
     events.record(conn, now, event, task_id=task_id, session_id=row["session_id"])
     if status == TaskStatus.COMPLETED and ending.to_land is not None:
         _queue(conn, row, ending.to_land, now)
+    elif status == TaskStatus.COMPLETED and row["runner"] is not None and token > 1:
+        _give_up_earlier(conn, row, now)
     if status in TERMINAL_TASKS:
         reconsider(conn, [task_id], now, unblock_on=rules.unblock_on)
     if attempt["outcome"] == AttemptOutcome.FAILED:
@@ -374,6 +378,15 @@ def _queue(conn: Connection, row: TaskRow, collected: CollectedWork, now: dateti
         head_sha=collected.head_sha,
         now=now,
     )
+
+
+def _give_up_earlier(conn: Connection, row: TaskRow, now: datetime) -> None:
+    """This attempt had nothing to merge: requests of earlier ones that came back say nothing about the task any more."""
+    reason = f"Attempt {row['fencing_token']} of its task had nothing to merge."
+    (attempt,) = [one for one in attempt_rows.of_task(conn, row["task_id"]) if one["number"] == row["fencing_token"]]
+    for merge_id in merge_tasks.give_up(conn, row["task_id"], attempt["claimed_at"], iso(now), reason):
+        event = EventKind.MERGE_CANCELLED({"reason": reason, "landed_sha": None})
+        events.record(conn, now, event, task_id=row["task_id"], merge_id=merge_id)
 
 
 def _lost(task_id: str, token: int, row: TaskRow | None) -> LeaseLost:

@@ -88,6 +88,40 @@ def test_a_merge_that_came_back_fails_the_dependents_and_landing_after_all_reviv
 
 
 @pytest.mark.req("FR-QUEUE-008")
+@pytest.mark.parametrize("state", [MergeState.CONFLICT, MergeState.FAILED, MergeState.CANCELLED])
+def test_a_retry_that_has_nothing_to_merge_settles_a_task_whose_merge_came_back(
+    board: Board, state: MergeState
+) -> None:
+    parent = board.one()
+    child = board.one(wait_for=[parent])
+    board.finish_with_work(claim(board, parent))
+    settle(board, "m1", state)
+    board.retry(parent)
+    board.end(claim(board, parent))
+    assert (board.status(child), board.detail(parent)["outcome"]) == ("pending", "nothing to land")
+    merge = board.db.read(lambda conn: merges.get(conn, "m1"))
+    assert (merge["state"], merge["task_id"]) == ("cancelled", None)
+    assert (board.kinds(parent).count("merge.cancelled")) == 1
+
+
+@pytest.mark.req("FR-QUEUE-008")
+def test_a_request_that_a_worker_made_itself_and_that_came_back_still_counts(board: Board) -> None:
+    """It is of this very attempt, which only has nothing more to merge."""
+    parent = board.one()
+    child = board.one(wait_for=[parent])
+    first = claim(board, parent)
+    board.fail(first)
+    row = claim(board, parent)
+    mine = {"session_id": None, "title": "t", "priority": 5, "branch": "b", "target": "main", "base_sha": "a" * 40}
+    board.do(
+        lambda conn: merges.submit(conn, merge_id="m1", task_id=parent, head_sha="b" * 40, now=at(10**6 + 1), **mine)
+    )
+    settle(board, "m1", MergeState.CONFLICT)
+    board.end(row)
+    assert board.detail(child)["error_code"] == "dependency_failed"
+
+
+@pytest.mark.req("FR-QUEUE-008")
 def test_failure_goes_down_the_whole_chain_and_a_retry_revives_all_of_it(board: Board) -> None:
     board.rules = board.rules.model_copy(update={"max_retries": 0})
     first = board.one()
