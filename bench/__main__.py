@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Callable, Iterator
 
-from bench import claims, commands, hooks, idle, operations, queue, supervisor, swarm, tasks, worktrees
+from bench import claims, commands, hooks, idle, operations, queue, storm, supervisor, swarm, tasks, worktrees
 from bench.measure import Measure, table
 from bench.world import QUICK, Sizes, World, world
 
@@ -26,21 +26,27 @@ SECTIONS: dict[str, Callable[[World], Iterator[Measure]]] = {
     "supervisor": supervisor.measure,
 }
 
+BY_NAME: dict[str, Callable[[World], Iterator[Measure]]] = {"storm": storm.measure}
+"""Sections that run only where they are named."""
+
 
 def main(arguments: list[str]) -> int:
     """Run the named measurements, or all."""
+    known = {**SECTIONS, **BY_NAME}
     parser = argparse.ArgumentParser(prog="python -m bench", description="Corral's budgets, measured on this machine.")
-    parser.add_argument("names", nargs="*", metavar="name", help=f"sections: {', '.join(SECTIONS)}; default: all")
+    parser.add_argument(
+        "names", nargs="*", metavar="name", help=f"sections: {', '.join(known)}; default: all but {', '.join(BY_NAME)}"
+    )
     parser.add_argument("--quick", action="store_true", help="tiny sizes: shows that it runs, says nothing about speed")
     options = parser.parse_args(arguments)
-    unknown = [name for name in options.names if name not in SECTIONS]
+    unknown = [name for name in options.names if name not in known]
     if unknown:
-        parser.error(f"unknown section {unknown[0]}; choose from {', '.join(SECTIONS)}")
+        parser.error(f"unknown section {unknown[0]}; choose from {', '.join(known)}")
     measures: list[Measure] = []
     with world(QUICK if options.quick else Sizes()) as here:
         for name in options.names or SECTIONS:
             print(f"{name} …", file=sys.stderr, flush=True)
-            measures += SECTIONS[name](here)
+            measures += known[name](here)
     print(table(measures))
     return 0
 

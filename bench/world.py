@@ -36,6 +36,8 @@ class Sizes:
     idle_s: float = 10.0
     tasks_of_swarm: int = 500
     files_of_swarm: int = 20
+    kills: int = 1000
+    tasks_of_storm: int = 300
 
 
 QUICK = Sizes(
@@ -49,6 +51,8 @@ QUICK = Sizes(
     tool_calls=2,
     idle_s=0.5,
     tasks_of_swarm=5,
+    kills=10,
+    tasks_of_storm=6,
 )
 
 

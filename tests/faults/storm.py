@@ -60,9 +60,10 @@ class Storm:
         self.ended: set[str] = set()
         """Sessions whose end was acknowledged."""
         self.trouble: list[BaseException] = []
+        self.settled_within_s = SETTLED_WITHIN_S
         self._over = threading.Event()
         git(self.root, "add", "-A")
-        git(self.root, "commit", "-q", "-m", "coordinated")
+        git(self.root, "commit", "-q", "--allow-empty", "-m", "coordinated")
         for number in range(branches):
             git(self.root, "switch", "-q", "-c", f"side/{number}", "main")
             commit(self.root, {f"side-{number}.txt": f"{number}\n"}, f"side {number}")
@@ -88,9 +89,9 @@ class Storm:
         if self.trouble:
             raise self.trouble[0]
 
-    def _client(self, what: Callable[[_Caller, int, random.Random], Iterator[None]], number: int) -> None:
+    def _client(self, what: Callable[[Caller, int, random.Random], Iterator[None]], number: int) -> None:
         chance = random.Random(self.seed + number + 1)
-        caller = _Caller(self.root)
+        caller = Caller(self.root)
         try:
             for _ in what(caller, number, chance):
                 if self._over.is_set():
@@ -101,7 +102,7 @@ class Storm:
         finally:
             caller.close()
 
-    def _submit(self, caller: _Caller, number: int, chance: random.Random) -> Iterator[None]:
+    def _submit(self, caller: Caller, number: int, chance: random.Random) -> Iterator[None]:
         for turn in range(10_000):
             if _backlog(caller("GET", "/status")) >= BACKLOG:  # enough to be at work all the time
                 yield
@@ -118,7 +119,7 @@ class Storm:
             self.tasks[caller("POST", "/tasks", body)["task_id"]] = file
             yield
 
-    def _lock(self, caller: _Caller, number: int, chance: random.Random) -> Iterator[None]:
+    def _lock(self, caller: Caller, number: int, chance: random.Random) -> Iterator[None]:
         session = f"locker-{number}"
         for turn in range(10_000):
             path = f"src/locked-{turn}.py"
@@ -130,10 +131,10 @@ class Storm:
                 assert not self._has(caller, path)
             yield
 
-    def _has(self, caller: _Caller, path: str) -> bool:
+    def _has(self, caller: Caller, path: str) -> bool:
         return any(row["file_path"] == path for row in caller("GET", "/locks"))
 
-    def _edit(self, caller: _Caller, _number: int, chance: random.Random) -> Iterator[None]:
+    def _edit(self, caller: Caller, _number: int, chance: random.Random) -> Iterator[None]:
         for turn in range(10_000):
             session, path = f"editor-{turn}", f"src/edited-{turn}.py"
             said = {"session_id": session, "cwd": str(self.root)}
@@ -150,7 +151,7 @@ class Storm:
                 caller("POST", "/hooks/SessionEnd", {**said, "hook_event_name": "SessionEnd", "reason": "other"})
                 self.ended.add(session)
 
-    def _merge(self, caller: _Caller, _number: int, chance: random.Random) -> Iterator[None]:
+    def _merge(self, caller: Caller, _number: int, chance: random.Random) -> Iterator[None]:
         names = git(self.root, "for-each-ref", "--format=%(refname:short)", "refs/heads/side").split()
         for branch in names:
             for _ in range(chance.randrange(2, 8)):
@@ -189,7 +190,7 @@ class Storm:
 
     def check(self) -> None:
         """Everything settles by itself; nothing that was acknowledged is lost, nothing is doubled, nothing lies about."""
-        caller = _Caller(self.root)
+        caller = Caller(self.root)
         try:
             self._settle(caller)
             self._check_tasks(caller)
@@ -201,16 +202,16 @@ class Storm:
         eventually(lambda: not processes_of(self.root))
         self._check_what_lies_about()
 
-    def _in_use(self, caller: _Caller) -> list[Any]:
+    def _in_use(self, caller: Caller) -> list[Any]:
         return [row for row in caller("GET", "/worktrees") if row["state"] != "pooled"]
 
-    def _settle(self, caller: _Caller) -> None:
-        deadline = time.monotonic() + SETTLED_WITHIN_S
+    def _settle(self, caller: Caller) -> None:
+        deadline = time.monotonic() + self.settled_within_s
         while not caller("GET", "/wait", query={"all": True, "timeout_s": 5})["settled"]:
             if time.monotonic() > deadline:
                 held = [row for row in caller("GET", "/merges") if row["state"] not in ("landed",)]
                 open_tasks = [row for row in caller("GET", "/tasks") if row["status"] != "completed"]
-                raise AssertionError(f"not settled in {SETTLED_WITHIN_S} s: {held} {open_tasks} {self}")
+                raise AssertionError(f"not settled in {self.settled_within_s} s: {held} {open_tasks} {self}")
         try:  # what could not be removed is tried again every 30 s
             eventually(lambda: not self._in_use(caller) and not self._refs_of_ours(), 150)
         except AssertionError as error:
@@ -220,7 +221,7 @@ class Storm:
     def _refs_of_ours(self) -> str:
         return git(self.root, "for-each-ref", "refs/corral/mq", "refs/heads/corral")
 
-    def _check_tasks(self, caller: _Caller) -> None:
+    def _check_tasks(self, caller: Caller) -> None:
         titles = Counter(row["title"] for row in caller("GET", "/tasks"))
         assert set(titles.values()) <= {1}, "a task was stored twice"
         for task_id, file in self.tasks.items():
@@ -232,7 +233,7 @@ class Storm:
             assert kinds["merge.landed"] == kinds["task.completed"] == 1, kinds
             self._landed_once(file, file.split("-")[2].removesuffix(".txt"))
 
-    def _check_merges(self, caller: _Caller) -> None:
+    def _check_merges(self, caller: Caller) -> None:
         for branch, merge_id in self.merges.items():
             if merge_id is not None:
                 assert caller("GET", f"/merges/{merge_id}")["state"] == "landed"
@@ -245,7 +246,7 @@ class Storm:
         assert len(git(self.root, "log", "--no-merges", "--format=%H", "main", "--", file).split()) == 1
         assert (self.root / file).read_text() == f"{text}\n"
 
-    def _check_locks(self, caller: _Caller) -> None:
+    def _check_locks(self, caller: Caller) -> None:
         known = {row["file_path"]: row["session_id"] for row in caller("GET", "/locks")}
         assert {path: known.get(path) for path in self.held} == self.held, "an acknowledged lock is lost"
         assert not self.ended & set(known.values()), "a session that ended holds a lock"
@@ -267,7 +268,7 @@ class Storm:
         )
 
 
-class _Caller:
+class Caller:
     """A client as a script has it: asks until it is answered, whatever happens to the daemon."""
 
     def __init__(self, root: Path) -> None:
