@@ -182,7 +182,7 @@ def jq(file: Path, program: str) -> Any:
 
 
 @pytest.mark.slow("Thirty tasks, and the restarts after each kill.")
-@pytest.mark.req("SUP-NFR1", "SUP-AC4", "SUP-AC5", "SUP-FR1", "SUP-FR2", "SUP-FR4", "SUP-FR5", "SUP-FR6")
+@pytest.mark.req("SUP-NFR1", "SUP-AC4", "SUP-AC5", "SUP-FR1", "SUP-FR2", "SUP-FR4", "SUP-FR5", "SUP-FR6", "SUP-NFR3")
 def test_a_roadmap_of_thirty_tasks_is_worked_off_whatever_is_killed(
     coordinate: Callable[..., Coordinated], tmp_path: Path
 ) -> None:

@@ -116,8 +116,9 @@ def test_a_full_file_becomes_an_older_one_and_few_are_kept(file: Path, tmp_path:
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize("filled", range(1, 16))
 @pytest.mark.parametrize("step", range(4))
+@pytest.mark.parametrize("when", ["before", "after"])
 def test_a_kill_in_the_middle_of_a_rotation_loses_and_doubles_nothing(
-    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, filled: int, step: int
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, filled: int, step: int, when: str
 ) -> None:
     written = 0
     for _line in range(filled):
@@ -126,9 +127,13 @@ def test_a_kill_in_the_middle_of_a_rotation_loses_and_doubles_nothing(
     before, steps, real = all_ids(file), iter(range(10)), Path.replace
 
     def killed(path: Path, target: Path) -> Path:
-        if next(steps) == step:
+        is_now = next(steps) == step
+        if is_now and when == "before":
             raise KeyboardInterrupt
-        return real(path, target)
+        renamed = real(path, target)
+        if is_now:
+            raise KeyboardInterrupt
+        return renamed
 
     monkeypatch.setattr(Path, "replace", killed)
     for _line in range(4):

@@ -43,7 +43,7 @@ def graphs(draw: st.DrawFn) -> list[RoadmapTask]:
     ]
 
 
-@pytest.mark.req("SUP-FR1")
+@pytest.mark.req("SUP-FR1", "SUP-NFR3")
 @given(graphs(), st.none() | st.integers(0, 12))
 def test_the_plan_is_that_of_a_simple_model(tasks: list[RoadmapTask], limit: int | None) -> None:
     by_name = {one.task_id: one for one in tasks}
