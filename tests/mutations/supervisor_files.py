@@ -32,6 +32,7 @@ MUTATIONS = (
     ),
     *rows(
         "daemon/corral/server/upkeep/state_files.py",
+        ("the whole file is read for its last line", "    part = TAIL\n", "    part = size\n", f"{STATE_FILES}::test_a_line_costs_the_same_however_long_the_file_is", "SUP-NFR2"),
         ("a rotated file is written again", "(self.path, *map(self._older, range(1, KEPT + 1)))", "(self.path,)",
          f"{STATE_FILES}::test_a_kill_in_the_middle_of_a_rotation_loses_and_doubles_nothing", "SUP-NFR1"),
         ("the newest lines are rotated over the others", "range(free, 0, -1)", "range(1, free + 1)",
