@@ -11,15 +11,16 @@ from types import SimpleNamespace
 
 import pytest
 
-from corral.errors import GitFailed
+from corral.errors import Conflict, GitFailed
+from corral.git import refs
 from corral.git.checkouts import salvage
-from corral.git.process.command import Outcome
+from corral.git.process.command import Git, Outcome
 from corral.models.states import WorktreeState
 from corral.store.rows.tasks import WorktreeRow
 from corral.store.tasks import worktrees as worktree_rows
 from corral.work.workers.sweeping import SWEEP_EVERY_S
 from corral.work.worktrees.allocation import trim_pool
-from corral.work.worktrees.pool.state import overview
+from corral.work.worktrees.pool.state import SEAL, overview
 from tests.conftest import commit, git
 from tests.integration import pooling, taken_places
 from tests.integration.pooling import Open, counted, inode, look, pooled, run, seen, used
@@ -256,6 +257,32 @@ def test_one_whose_files_cannot_be_written_gives_way_to_a_fresh_one(house: Open,
     assert found["tree"]["new.once"][1] == "x\n"
     assert counted(one, "not_used")["git failed in it"] == 1 and used(one) == 0
     assert one.in_use() == [] and len(git(repo, "branch", "--list", "corral/*").splitlines()) == 0
+
+
+def test_a_branch_that_somebody_makes_at_the_last_moment_is_theirs(
+    house: Open, repo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = house()
+    keep_one(one)
+    real = refs.make_branch
+
+    def late(git_of: Git, ref: str, sha: str) -> None:
+        git(repo, "update-ref", ref, sha)
+        real(git_of, ref, sha)
+
+    monkeypatch.setattr(refs, "make_branch", late)
+    with pytest.raises(Conflict, match="Cannot create the branch"):
+        one.worktrees.create("mine", session_id=None, base=None, now=one.now())
+    assert git(repo, "rev-parse", "refs/heads/corral/mine") == git(repo, "rev-parse", "main")
+    assert one.worktrees.listing() == []
+
+
+def test_one_whose_seal_is_damaged_is_not_used(house: Open, tmp_path: Path) -> None:
+    one = house()
+    _kept, path = keep_one(one)
+    Path(git(path, "rev-parse", "--absolute-git-dir"), SEAL).write_text("{")
+    seen(one, tmp_path / "found.json")
+    assert used(one) == 0 and counted(one, "not_used")["its seal cannot be read"] == 1 and not path.exists()
 
 
 # -- the bounds

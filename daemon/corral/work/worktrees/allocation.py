@@ -218,8 +218,9 @@ def mark_ready(conn: Connection, worktree_id: str, provided: Provisioned) -> Wor
 def begin_reclaim(grounds: WorktreeContext, row: WorktreeRow) -> WorktreeRow | None:
     """Store that a worktree shall go; None if it is going or gone already."""
     from_states = (WorktreeState.ALLOCATING, WorktreeState.READY, WorktreeState.POOLED)
-    # one of the warm pool is on no branch; a row that goes names one
-    values = {"state": WorktreeState.RECLAIMING, "branch": row["branch"] or f"corral/{row['name']}"}
+    values: dict[str, str] = {"state": WorktreeState.RECLAIMING}
+    if row["branch"] is None:  # one of the warm pool; a row that goes names a branch
+        values["branch"] = f"corral/{row['name']}"
     return grounds.db.write(lambda conn: worktree_rows.transition(conn, row["worktree_id"], from_states, values))
 
 

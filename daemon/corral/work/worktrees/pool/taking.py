@@ -9,11 +9,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from corral.errors import CorralError
+from corral.errors import Conflict, CorralError
 from corral.git import refs
 from corral.git.checkouts import repointing, worktrees
+from corral.git.process.command import Git
 from corral.models.crash import crash_point
-from corral.models.states import WorktreeState
+from corral.models.states import LIVE_WORKTREES, WorktreeState
 from corral.store.rows import required
 from corral.store.rows.tasks import WorktreeRow
 from corral.store.tasks import worktrees as worktree_rows
@@ -129,7 +130,7 @@ def _refuse_if_changed(grounds: WorktreeContext, kept: WorktreeRow) -> None:
     refuse_extras(checkout, SEAL)
     if checkout.branch() is not None or checkout.head() != kept["base_sha"]:
         raise Doubt("its HEAD was moved")
-    sealed: dict[str, Any] = json.loads((checkout.git_dir / SEAL).read_text())
+    sealed = _seal_of(checkout)
     if not contents.is_sealed(path, sealed["look"]) or repointing.touched(checkout):
         raise Doubt("it was changed meanwhile")
     # a `git status` writes the index too
@@ -139,12 +140,25 @@ def _refuse_if_changed(grounds: WorktreeContext, kept: WorktreeRow) -> None:
         raise Doubt("its index was changed meanwhile")
 
 
+def _seal_of(checkout: Git) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = json.loads((checkout.git_dir / SEAL).read_text())
+    except (OSError, ValueError) as error:
+        raise Doubt("its seal cannot be read") from error
+    return found
+
+
 def _repointed(grounds: WorktreeContext, kept: WorktreeRow, row: WorktreeRow) -> WorktreeRow:
     ref = refs.branch_ref(required(row["branch"]))
     worktrees.begin_filling(ownership.prove(grounds, row))
     row = rename(grounds, row, Path(row["path"]).with_name(row["name"]))
     prove = partial(ownership.prove, grounds, row)
-    refs.make_branch(grounds.repo, ref, row["base_sha"])
+    try:
+        refs.make_branch(grounds.repo, ref, row["base_sha"])
+    except Conflict:  # somebody has made it a moment ago: it is not this worktree's, and does not go with it
+        values = {"branch": f"corral/{kept['name']}"}
+        grounds.db.write(lambda conn: worktree_rows.transition(conn, row["worktree_id"], LIVE_WORKTREES, values))
+        raise
     crash_point("pool.branched")
     (prove().git_dir / SEAL).unlink()
     repointing.put_on_branch(prove, ref)
