@@ -267,6 +267,7 @@ def test_a_branch_that_somebody_makes_at_the_last_moment_is_theirs(
     real = refs.make_branch
 
     def late(git_of: Git, ref: str, sha: str) -> None:
+        monkeypatch.undo()
         git(repo, "update-ref", ref, sha)
         real(git_of, ref, sha)
 

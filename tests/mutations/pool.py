@@ -15,7 +15,6 @@ MUTATIONS = (
         "daemon/corral/work/worktrees/pool/keeping.py",
         ("ignored files stay for the next task", "    contents.remove(path, found.leftovers)\n", "", CLEAN, ""),
         ("modes stay for the next task", "        (path / name).chmod(mode)\n", "        pass\n", CLEAN, ""),
-        ("records of the last task stay", "    repointing.drop_records(prove)\n", "", CLEAN, ""),
         ("a worktree with marks in its index is kept", "    if repointing.index_of(checkout)[1]:", "    if False:", REFUSED, ""),
         ("a merge in progress is kept", "    refuse_extras(checkout)\n", "", REFUSED, ""),
         ("a hard link is kept", "    if found.doubts:", "    if False:", REFUSED, ""),
@@ -41,6 +40,10 @@ MUTATIONS = (
          f"{DOUBTS}::test_one_is_removed_if_git_would_write_its_files_in_another_way_now", ""),
         ("a branch that another made goes with the worktree", "    except Conflict:  # somebody", "    except MemoryError:  # somebody",
          f"{DOUBTS}::test_a_branch_that_somebody_makes_at_the_last_moment_is_theirs", ""),
+    ),
+    *rows(
+        "daemon/corral/git/checkouts/repointing.py",
+        ("records of the last task stay", 'ref)\n    _drop_records(prove)\n', 'ref)\n', CLEAN, ""),
     ),
     *rows(
         "daemon/corral/work/worktrees/moving.py",

@@ -58,7 +58,7 @@ def lay_out(prove: Prove, sha: str) -> None:
 def put_on_branch(prove: Prove, ref: str) -> None:
     """Put HEAD on a branch, as in a worktree that was just made: without a record of what it was on before."""
     prove().must("symbolic-ref", "HEAD", ref)
-    drop_records(prove)
+    _drop_records(prove)
 
 
 def extras(checkout: Git) -> list[str]:
@@ -71,7 +71,7 @@ def extras(checkout: Git) -> list[str]:
     return [item.name for item in found if not (item.name == "refs" and not any(_files(item)))]
 
 
-def drop_records(prove: Prove) -> None:
+def _drop_records(prove: Prove) -> None:
     """Remove from git's entry what :data:`_LEFT_BY_COMMANDS` names."""
     entry = prove().git_dir
     for name in sorted(_LEFT_BY_COMMANDS):

@@ -84,7 +84,6 @@ def _put_away(grounds: WorktreeContext, row: WorktreeRow) -> None:
     worktrees.begin_filling(prove())
     crash_point("pool.begun")
     repointing.lay_out(prove, base)
-    repointing.drop_records(prove)
     tracked = repointing.index_of(prove())[0]
     size = _cleaned(grounds, row, tracked)
     repointing.refresh(prove)
