@@ -127,11 +127,13 @@ def test_who_sent_the_signal_is_told_by_its_kind(start: Start, command: str, cod
     assert finish(start(f"{command}; exit $?")).error_code == code
 
 
+@pytest.mark.req("X10")
 def test_what_a_worker_finds_in_its_environment(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {
         "GIT_DIR": "/elsewhere",
         "CLAUDE_CODE_SESSION_ID": "another's",
         "ANTHROPIC_API_KEY": "the-key",
+        "CLAUDE_CODE_OAUTH_TOKEN": "the-token",
         "NPM_TOKEN": "t",
     }.items():
         monkeypatch.setenv(name, value)
@@ -142,8 +144,8 @@ def test_what_a_worker_finds_in_its_environment(start: Start, monkeypatch: pytes
     assert found["PATH"] == "/our/bin:" + os.environ["PATH"]
     assert (found["PORT"], found["GIT_AUTHOR_NAME"]) == ("20010", "Ada")
     assert (found["CORRAL_TASK_ID"], found["CORRAL_SESSION_ID"]) == ("a-task", "a-session")
-    assert "ANTHROPIC_API_KEY" in found
-    assert not {"GIT_DIR", "CLAUDE_CODE_SESSION_ID", "NPM_TOKEN"} & set(found)
+    credentials = {"ANTHROPIC_API_KEY", "CLAUDE_CODE_OAUTH_TOKEN", "NPM_TOKEN"}
+    assert not {"GIT_DIR", "CLAUDE_CODE_SESSION_ID", *credentials} & set(found)
 
 
 def test_it_has_no_input_and_none_of_our_descriptors(start: Start) -> None:

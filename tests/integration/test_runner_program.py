@@ -57,3 +57,15 @@ def test_a_program_that_is_not_there_is_named_with_a_remedy(tmp_path: Path) -> N
         run(tmp_path, "no-such-agent")
     with pytest.raises(InvalidInput):
         run(tmp_path, "cat", prompt=None)
+
+
+@pytest.mark.req("X10")
+def test_a_program_gets_no_credential_of_the_daemons_environment(tmp_path: Path) -> None:
+    """What a person gives it stands in its user's files, or in its definition's ``runner_env``."""
+    secrets = {"ANTHROPIC_API_KEY": "the-key", "CLAUDE_CODE_OAUTH_TOKEN": "the-token", "GEMINI_API_KEY": "another"}
+    assignment = make_assignment(tmp_path, program=("env",), prompt="Do this.", env={"OPENCODE_CONFIG": "/x"})
+    runner = CommandRunner({"PATH": PATH, "HOME": "/home/ada", **secrets})
+    assert finish(runner.start(assignment, clock())).success
+    found = dict(line.split("=", 1) for line in said(tmp_path).splitlines())
+    assert not set(secrets) & set(found)
+    assert (found["HOME"], found["OPENCODE_CONFIG"]) == ("/home/ada", "/x")

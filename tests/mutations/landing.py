@@ -87,7 +87,9 @@ MUTATIONS = (
     ),
     *rows(
         "daemon/corral/runners/environment.py",
-        ("a verification gets credentials", "if _is_plain(name) and not _holds_password(name, value)}", "if _is_plain(name) or _is_claude(name)}",
+        ("a command gets the credentials of the model", "(is_claude and _is_claudes(name))", "_is_claudes(name)",
+         "integration/test_runner_command.py::test_what_a_worker_finds_in_its_environment", "X10"),
+        ("a verification gets credentials", "if _is_plain(name) and not _holds_password(name, value)}", "if _is_plain(name) or _is_claudes(name)}",
          "integration/test_landing_verification.py::test_the_commands_get_no_credential", "X10"),
     ),
 )  # fmt: skip

@@ -70,7 +70,7 @@ MUTATIONS = (
     ),
     *rows(
         "daemon/corral/runners/anthropic.py",
-        ("a conversation's commands see the key", '_OF_THE_API = ("ANTHROPIC_", "CLAUDE_")', '_OF_THE_API = ("CLAUDE_",)',
+        ("a conversation's commands see the key", "env = environment_for(assignment, self._environ)", "env = environment_for(assignment, self._environ, is_claude=True)",
          "integration/test_runner_anthropic.py::test_neither_its_environment_nor_its_commands_have_the_key", ""),
     ),
 )  # fmt: skip

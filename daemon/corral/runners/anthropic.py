@@ -27,7 +27,6 @@ BASE_URL = "ANTHROPIC_BASE_URL"
 
 # Isolated: neither the worktree nor a variable may put another module in place of the worker's own.
 _START = "import sys; sys.path += sys.argv[1:]; from corral.runners.messages.loop import main; main()"
-_OF_THE_API = ("ANTHROPIC_", "CLAUDE_")
 
 
 class AnthropicRunner:
@@ -85,7 +84,6 @@ class AnthropicRunner:
             raise InvalidInput("The task has no prompt.", remedy="Submit it with --prompt.")
         self.available()
         env = environment_for(assignment, self._environ)
-        env = {name: value for name, value in env.items() if not name.startswith(_OF_THE_API)}
         argv = [sys.executable, "-I", "-c", _START, *_folders()]
         said = json.dumps(self._order(assignment)).encode()
         output = MessagesOutput(assignment)

@@ -56,7 +56,7 @@ class ClaudeRunner:
         """
         if not assignment.prompt:
             raise InvalidInput("The task has no prompt.", remedy="Submit it with --prompt.")
-        env = environment_for(assignment, self._environ)
+        env = environment_for(assignment, self._environ, is_claude=True)
         argv = [self._client(env.get("PATH")), *arguments(assignment)]
         said = user_message(assignment.prompt)
         output = ClaudeOutput(assignment)

@@ -84,10 +84,10 @@ def find_program(program: str, path: str | None, *, what: str = "program", remed
     return found
 
 
-def environment_for(assignment: Assignment, environ: Mapping[str, str]) -> dict[str, str]:
-    """A worker's whole environment, with the marks that identify it and its descendants."""
+def environment_for(assignment: Assignment, environ: Mapping[str, str], *, is_claude: bool = False) -> dict[str, str]:
+    """A worker's whole environment (:func:`worker_environment`), with the marks that identify it and its descendants."""
     marks = {**assignment.marks, "CORRAL_SESSION_ID": assignment.session_id}
-    return worker_environment(environ, {**assignment.identity_env, **assignment.env, **marks})
+    return worker_environment(environ, {**assignment.identity_env, **assignment.env, **marks}, is_claude=is_claude)
 
 
 class CommandOutput:

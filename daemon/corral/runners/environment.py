@@ -1,6 +1,8 @@
 """The environment of processes that run other people's code: an allow-list.
 
-A worker gets Claude's credentials and no others; a verification, which runs code that an agent wrote, gets none.
+A Claude Code worker gets Claude's credentials and no others. A command, which any agent may submit, a program that is no Claude
+Code, and the commands of a conversation with the Messages API get none: a program finds those in its user's files. A
+verification, which runs code that an agent wrote, gets no proxy's password either.
 """
 
 from __future__ import annotations
@@ -27,14 +29,17 @@ _ONE_SESSION = re.compile(
 """Variables that the client sets for its own children: identity, sockets and descriptors."""
 
 
-def worker_environment(environ: Mapping[str, str], additions: Mapping[str, str]) -> dict[str, str]:
+def worker_environment(
+    environ: Mapping[str, str], additions: Mapping[str, str], *, is_claude: bool = False
+) -> dict[str, str]:
     """The whole environment of a worker.
 
     Args:
-        environ: The source; only harmless variables and Claude's own credentials pass.
+        environ: The source; only harmless variables pass.
         additions: Variables that win over it. Folders in its PATH come before those of ``environ``.
+        is_claude: Whether it is the Claude Code client: Claude's own variables pass too, with its credentials.
     """
-    kept = {name: value for name, value in environ.items() if _is_plain(name) or _is_claude(name)}
+    kept = {name: value for name, value in environ.items() if _is_plain(name) or (is_claude and _is_claudes(name))}
     return _with_additions(kept, additions)
 
 
@@ -48,7 +53,7 @@ def _is_plain(name: str) -> bool:
     return name in _PLAIN or name in _PROXIES or name.startswith("LC_")
 
 
-def _is_claude(name: str) -> bool:
+def _is_claudes(name: str) -> bool:
     return _CLAUDE.fullmatch(name) is not None and not _ONE_SESSION.fullmatch(name)
 
 

@@ -71,8 +71,9 @@ EVERYTHING = {
 }
 
 
-def test_a_worker_gets_what_is_plain_and_what_is_claudes() -> None:
-    assert worker_environment(EVERYTHING, {}) == {**PLAIN, **CLAUDE}
+def test_only_the_claude_client_gets_what_is_claudes() -> None:
+    assert worker_environment(EVERYTHING, {}, is_claude=True) == {**PLAIN, **CLAUDE}
+    assert worker_environment(EVERYTHING, {}) == PLAIN
 
 
 def test_a_verification_gets_no_credential() -> None:
