@@ -207,6 +207,8 @@ MUTATIONS = (
     ),
     *rows(
         "daemon/corral/work/roadmap/supervision.py",
+        ("a part of the roadmap counts as all of it", "if not (at_rest or self._is_at_rest(now)):", "if False:",
+         "unit/work/roadmap/test_supervision.py::test_a_part_of_the_file_withdraws_nothing_and_is_not_written_over", "SUP-FR1"),
         ("a roadmap executes what nobody approved", "if roadmap.claims[task.task_id].key in unapproved:", "if False:",
          "integration/test_roadmap_edits.py::test_what_the_roadmap_executes_is_approved_by_a_start_and_later_changes_by_trust", "SUP-FR1"),
     ),

@@ -79,3 +79,9 @@ def test_a_status_is_written_once_the_file_is_at_rest(world: World) -> None:
     assert world.me.path.read_text() == f"{LINES[0]}\n"
     world.me.step(world.after(2 * AT_REST_S))
     assert world.me.path.read_text() == "- {id: A, status: blocked, command: 'true'}\n"
+
+
+def test_a_task_that_only_the_file_calls_in_progress_is_named(world: World) -> None:
+    world.write(*LINES, "- {id: C, status: in_progress, command: 'true'}")
+    (note,) = world.me.status()["notes"]
+    assert (note["id"], note["line"]) == ("C", 3) and "no task of the queue does it" in note["message"]
