@@ -183,6 +183,11 @@ def _check_entry(repo: Git, path: Path, entry: Path) -> None:
 
 
 def _replaced(path: Path) -> PathReplaced:
+    if not os.path.lexists(path):
+        return PathReplaced(
+            f"{path} is not the worktree that Corral made: it is gone.",
+            remedy="Something deleted it, and nothing is left to move: run the task again, or allocate a new worktree.",
+        )
     quoted = shlex.quote(str(path))
     return PathReplaced(
         f"{path} is not the worktree that Corral made: it is {describe(path)}.",

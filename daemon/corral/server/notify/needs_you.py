@@ -218,7 +218,7 @@ def _failures(_services: Services, conn: Connection) -> Iterator[Need]:
         yield Need(
             "failed_task",
             f"{failed['title']!r} is {failed['status']}: {str(failed['error_message']).splitlines()[0]}",
-            f"{said or f'corral task logs {task}'}; then corral task retry {task}, or corral merge dismiss {task}",
+            f"{(said or f'corral task logs {task}').rstrip('.')}; then corral task retry {task}, or corral merge dismiss {task}",
             failed["completed_at"],
             {"task_id": failed["task_id"]},
         )
