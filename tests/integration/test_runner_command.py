@@ -317,6 +317,20 @@ def test_a_flood_of_output_is_followed_without_delay(start: Start, tmp_path: Pat
     assert slowest < 1
 
 
+def test_who_writes_without_end_is_stopped_and_the_log_is_cut(start: Start, tmp_path: Path) -> None:
+    finished = finish(start("while :; do head -c 1000000 /dev/zero; done", limits=Limits(output_mb=2)))
+    assert (finished.error_code, finished.retryable) == ("output_limit", False)
+    assert finished.error_message and "more than 2 MB" in finished.error_message
+    assert (tmp_path / "logs/1.log").stat().st_size == 2 << 20
+
+
+def test_who_was_done_before_the_flood_was_seen_has_succeeded_and_the_log_is_cut(start: Start, tmp_path: Path) -> None:
+    running = start("head -c 5000000 /dev/zero", limits=Limits(output_mb=2))
+    wait(lambda: psutil.Process(running.pid).status() == psutil.STATUS_ZOMBIE)
+    assert finish(running).success
+    assert (tmp_path / "logs/1.log").stat().st_size == 2 << 20
+
+
 def test_what_is_shown_has_no_secrets_and_no_control_characters(start: Start) -> None:
     key = "sk-ant-api03-" + "a1" * 12
     finished = finish(start(f"printf 'red \\033[31m{key}\\033[0m \\007end\\n'; exit 1"))

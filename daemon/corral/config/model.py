@@ -138,6 +138,7 @@ class Limits(_Section):
     memory_mb_per_agent: int | None = Field(
         default=None, ge=16, description="Memory of each worker, in MB; null: that of its runner."
     )
+    output_mb_per_agent: int | None = Field(default=1024, ge=1, description="Output per attempt, MB; null: no limit.")
     requests_per_minute: int | None = Field(
         default=None, ge=1, description="Answers of models per minute, over all workers; null: no limit."
     )

@@ -45,6 +45,7 @@ BLAME: Mapping[str, Blame] = MappingProxyType(
         "max_turns": Blame.FINAL,
         "budget_exceeded": Blame.FINAL,
         "token_limit": Blame.FINAL,
+        "output_limit": Blame.FINAL,
         # By a signal that Corral did not send. The task may have sent it: ``tasks.max_crashes`` bounds the retries.
         "killed": Blame.MACHINE,
         OUT_OF_MEMORY: Blame.MACHINE,

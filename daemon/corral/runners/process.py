@@ -139,8 +139,8 @@ class LogTail:
     """Reads what is appended to a file, through its own descriptor: the file may be moved or removed."""
 
     def __init__(self, log: Path) -> None:
-        self._descriptor = open_private(log, os.O_RDONLY)
-        self._offset = os.fstat(self._descriptor).st_size
+        self._descriptor = open_private(log, os.O_RDWR)
+        self._offset = self._start = os.fstat(self._descriptor).st_size
 
     def chunks(self) -> Iterator[bytes]:
         """Everything up to the file's current end, in pieces; a writer that never pauses cannot block the reader."""
@@ -150,6 +150,16 @@ class LogTail:
         ):
             self._offset += len(data)
             yield data
+
+    @property
+    def size(self) -> int:
+        """Bytes that were read so far."""
+        return self._offset - self._start
+
+    def cut(self, most: int) -> None:
+        """Give back the room of what goes beyond so many bytes; for a file that nobody writes to any more."""
+        if os.fstat(self._descriptor).st_size > self._start + most:
+            os.ftruncate(self._descriptor, self._start + most)
 
     def close(self) -> None:
         """Close the descriptor."""

@@ -34,6 +34,7 @@ class Limits:
         max_cost_usd: US dollars (``claude`` and ``anthropic``).
         memory_mb: Mebibytes over the whole process tree.
         stall_s: Seconds without progress.
+        output_mb: Mebibytes that it writes to its log.
     """
 
     timeout_s: float | None = None
@@ -42,6 +43,7 @@ class Limits:
     max_cost_usd: float | None = None
     memory_mb: int | None = None
     stall_s: float | None = None
+    output_mb: int | None = None
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,8 @@ _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
 _LINE = 300
 _TEXT = 10_000
+_LONGEST_EVENT = 32 << 20
+"""Bytes of a line: no event is longer, and what has no end is not kept in memory."""
 _TELLING_ARGUMENTS = ("file_path", "notebook_path", "command", "pattern", "skill", "description", "url", "query")
 _NOT_PROGRESS = frozenset({"api_retry", "status", "hook_started"})
 
@@ -66,6 +68,9 @@ class Transcript:
     def feed(self, data: bytes) -> bool:
         """Process output of the client; returns whether it shows progress."""
         *lines, self._partial = (self._partial + data).split(b"\n")
+        if len(self._partial) > _LONGEST_EVENT:
+            self.strays.append(f"a line of more than {_LONGEST_EVENT >> 20} MB, which is no event")
+            self._partial = b""
         return sum(self._take(line) for line in lines if line.strip()) > 0
 
     def final_text(self) -> str:

@@ -162,12 +162,20 @@ class Worker:
             return "timeout", f"The worker timed out after {limits.timeout_s:g} s.{self._said_last}"
         if limits.max_tokens is not None and usage.input_tokens + usage.output_tokens > limits.max_tokens:
             return "token_limit", f"The worker used more than {limits.max_tokens} tokens."
+        if self._writes_too_much():
+            return "output_limit", (
+                f"The worker wrote more than {limits.output_mb} MB of output; let it write less, or into a file."
+            )
         load = self._sample(now)
         if load and limits.memory_mb is not None and load.memory_mb > limits.memory_mb:
             return "memory_limit", f"Its processes used {load.memory_mb:.0f} MiB; the limit is {limits.memory_mb}."
         if limits.stall_s is not None and (now - self._progressed_at).total_seconds() >= limits.stall_s:
             return "stalled", f"The worker made no progress for {limits.stall_s:g} s.{self._said_last}"
         return None
+
+    def _writes_too_much(self) -> bool:
+        most = self._limits.output_mb
+        return most is not None and self._tail.size > most << 20
 
     @property
     def _said_last(self) -> str:
@@ -213,6 +221,8 @@ class Worker:
             self._end_survivors(ending, alive)
             return None
         self._feed.close()
+        if self._limits.output_mb is not None:
+            self._tail.cut(self._limits.output_mb << 20)
         self._tail.close()
         if ending.error is None:
             return self._judge(exit_code)

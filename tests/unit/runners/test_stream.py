@@ -112,6 +112,18 @@ def test_events_arrive_in_pieces() -> None:
     assert not said.strays
 
 
+def test_a_line_without_end_is_not_kept() -> None:
+    said = Transcript()
+    for _ in range(70):
+        said.feed(b"x" * (1 << 20))
+    assert list(said.strays) == ["a line of more than 32 MB, which is no event"] * 2
+    assert len(said._partial) < 32 << 20
+    feed(said, INIT)
+    said.feed(b"\n")
+    feed(said, answer("m1", words("a")))
+    assert said.progress == "a"
+
+
 @pytest.mark.parametrize(
     "line",
     [

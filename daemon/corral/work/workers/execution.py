@@ -313,6 +313,7 @@ def _assignment(
             max_cost_usd=limits.get("max_cost_usd") or (rules.max_cost_usd if rules else None),
             memory_mb=limits.get("memory_mb") or settings.limits.memory_mb_per_agent or memory,
             stall_s=settings.agents.stalled_after_s,
+            output_mb=settings.limits.output_mb_per_agent,
         ),
         identity_env=who,
         project_id=grounds.project_id,
