@@ -170,10 +170,16 @@ def kill_at_random(house: Coordinated, plan: Plan, ask: Asking, chance: random.R
             return {"at once": True, "while one runs": running}.get(kind, verified) or time.monotonic() > done
 
         eventually(is_time)
-        for process, words in processes_of(house.root):
-            if "corral.server" in words:
-                with suppress(psutil.Error):
-                    process.kill()
+        eventually(lambda: ask("/health") and kill_the_server(house))
+
+
+def kill_the_server(house: Coordinated) -> bool:
+    """Kill -9; whether there was one: the poison may just have been faster."""
+    found = [process for process, words in processes_of(house.root) if "corral.server" in words]
+    for process in found:
+        with suppress(psutil.Error):
+            process.kill()
+    return bool(found)
 
 
 def jq(file: Path, program: str) -> Any:
