@@ -9,7 +9,7 @@ from corral.store.engine.fetch import fetch_all
 from corral.store.rows.tasks import EndedAttempt, SwarmMember
 from corral.store.schema import agent_sessions, attempts, tasks
 
-MOST_TASKS = 2000
+MOST_TASKS = 1000
 """Only attempts at the newest tasks are looked at: found by their key, however many there ever were."""
 _NEWEST_FOR_STREAK = 200
 _OF_TASK = ("task_id", "parent_task_id", "cancel_reason", "title")
