@@ -224,7 +224,7 @@ def require(*capabilities: str) -> dict[str, Any]:
     return {"agent_requirements": {"capabilities": list(capabilities)}}
 
 
-@pytest.mark.req("TEAM-1")
+@pytest.mark.req("TEAM-1", "FR-SWARM-002")
 def test_a_task_that_requires_something_goes_to_the_first_of_the_team_who_is_capable_and_can_start(
     home: Coordinated, programs: Path
 ) -> None:

@@ -179,7 +179,7 @@ def test_no_more_tasks_are_claimed_than_can_start(swarm: Callable[..., House]) -
 
 EATER = """
 import os, time
-held = bytearray(b"x" * 120_000_000)
+held = b"x" * 120_000_000
 while not os.path.exists("../../../go"):
     time.sleep(0.05)
 """
@@ -213,7 +213,8 @@ def test_no_worker_starts_without_room_for_the_memory_that_those_before_it_used(
     (house.project.root / "go").unlink()
     *others, last = (house.submit(HOLDS_120_MB) for _ in range(3))
     house.supervisor.step(house.now())
-    assert [house.status(one) for one in (*others, last)] == ["running", "running", "pending"], "they start at once"
+    states = [house.status(one) for one in (*others, last)]
+    assert states == ["running", "running", "pending"], f"they start at once; {house.supervisor.throttles}"
     assert "`limits.memory_mb` leaves no room: its worker is expected to use 1" in (delay(house, last) or "")
     house.until(lambda: house.supervisor.use.memory_mb > 220)
     (house.project.root / "go").touch()
@@ -268,3 +269,18 @@ def test_the_swarm_is_shown_and_an_agent_that_is_killed_gives_its_task_back(
     attempts = house.json("task", "detail", task)["attempt_history"]
     assert [one["error_code"] for one in attempts] == ["agent_killed", None]
     assert house.run("agent", "kill", task, check=False).returncode == 3
+
+
+@pytest.mark.req("FR-SWARM-008")
+def test_a_limit_that_keeps_nobody_waiting_is_not_shown(swarm: Callable[..., House]) -> None:
+    house = swarm(limits={"memory_mb": 390})
+    runs = house.submit("until test -e ../../../go; do sleep 0.05; done")
+    house.until(lambda: house.status(runs) == "running")
+    house.supervisor.step(house.now())
+    assert house.supervisor.throttles == [], "a worker of Claude Code has no room, and no task is for one"
+    waits = prompt(house, "true")
+    house.until(lambda: bool(house.supervisor.throttles))
+    assert "`limits.memory_mb` leaves no room" in (delay(house, waits) or "")
+    (house.project.root / "go").touch()
+    for one in (runs, waits):
+        house.until_status(one, "completed")

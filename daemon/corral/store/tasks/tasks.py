@@ -43,6 +43,7 @@ _SPAN = Prepared[StateCount](select((_LAST - _FIRST + 1).label("number")))
 _IN_STATE = Prepared[StateCount](
     select(func.count().label("number")).select_from(tasks).where(tasks.c.status == bindparam("status"))
 )
+_PENDING_OF = Prepared[object](select(tasks.c.seq).where(_PENDING, tasks.c.runner == bindparam("runner")).limit(1))
 _CLAIMS_OF = Prepared[ClaimRow](
     select(task_claims).where(task_claims.c.task_id == bindparam("which")).order_by(task_claims.c.claim)
 )
@@ -181,6 +182,11 @@ def ready(
             if len(page) < size:
                 break
             last, size = page[-1]["seq"], _PAGE
+
+
+def is_any_pending(conn: Connection, runner: str) -> bool:
+    """Whether a task of this runner waits for its turn."""
+    return _PENDING_OF.first(conn, {"runner": runner}) is not None
 
 
 @lru_cache(maxsize=64)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 
 from sqlalchemy import Connection
 
@@ -156,7 +157,7 @@ class Claiming:
             room > 0 and held < RUNNERS and self._db.read(lambda conn: next(ready(conn, iso(now)), None)) is not None
         )
         claimed = self._db.write(claim) if is_any else []
-        self._without_room = free_memory.refused
+        self._without_room = self._concerning_somebody(free_memory.refused)
         return claimed
 
     def note_start(self, now: datetime) -> None:
@@ -167,6 +168,10 @@ class Claiming:
     def next_look(self, now: datetime) -> datetime | None:
         """When what holds tasks back may be over; None: nothing does."""
         return now + timedelta(seconds=AGAIN_S) if self.throttles else None
+
+    def _concerning_somebody(self, refused: Sequence[Reserved | Full]) -> tuple[Reserved | Full, ...]:
+        """Those of a runner that a task waits for."""
+        return tuple(one for one in refused if self._db.read(partial(tasks.is_any_pending, runner=str(one.runner))))
 
     def _room(self, now: datetime, settings: Settings, at_work: int, *, starts: bool) -> int:
         """How many tasks may be claimed; while claiming is paused, one, now and then, to see whether the fault is over."""
