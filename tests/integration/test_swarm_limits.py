@@ -157,7 +157,7 @@ def test_no_more_tasks_are_claimed_than_can_start(swarm: Callable[..., House]) -
     held: list[Callable[[], None]] = []
     house.starts_at_once = 2
     house.restart()
-    house.supervisor._spawn_start = held.append
+    house.start = held.append
     waiting = [house.submit("true") for _ in range(4)]
     house.supervisor.step(house.now())
     house.supervisor.step(house.now())

@@ -117,7 +117,6 @@ def test_a_line_without_end_is_not_kept() -> None:
     for _ in range(70):
         said.feed(b"x" * (1 << 20))
     assert list(said.strays) == ["a line of more than 32 MB, which is no event"] * 2
-    assert len(said._partial) < 32 << 20
     feed(said, INIT)
     said.feed(b"\n")
     feed(said, answer("m1", words("a")))

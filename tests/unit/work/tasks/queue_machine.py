@@ -175,10 +175,10 @@ class Queue(RuleBasedStateMachine):
         if row is not None:
             self._claimed(row["task_id"], who)
 
-    @precondition(lambda self: self._running())
+    @precondition(lambda self: self.running())
     @rule(which=st.integers(0, 40), has_work=st.booleans())
     def one_succeeds(self, which: int, has_work: bool) -> None:
-        task = self._running()[which % len(self._running())]
+        task = self.running()[which % len(self.running())]
         merge_id = None
         if has_work and not task.is_offered:
             self.merges += 1
@@ -188,10 +188,10 @@ class Queue(RuleBasedStateMachine):
             self.board.end(self._row(task), at(self.now_s))
         self.model.succeed(task.task_id, merge_id)
 
-    @precondition(lambda self: self._running())
+    @precondition(lambda self: self.running())
     @rule(which=st.integers(0, 40), code=st.sampled_from(CODES))
     def one_fails(self, which: int, code: str) -> None:
-        task = self._running()[which % len(self._running())]
+        task = self.running()[which % len(self.running())]
         can_retry = code not in FINAL and not task.is_offered
         self.board.end(
             self._row(task),
@@ -203,10 +203,10 @@ class Queue(RuleBasedStateMachine):
         )
         self.model.fail(task.task_id, code, self.now_s, can_retry=can_retry)
 
-    @precondition(lambda self: self._workers())
+    @precondition(lambda self: self.workers())
     @rule(which=st.integers(0, 40), code=st.sampled_from(["disk_full", "worker_lost", "interrupted", "limit_reached"]))
     def the_machine_ends_one(self, which: int, code: str) -> None:
-        task = self._workers()[which % len(self._workers())]
+        task = self.workers()[which % len(self.workers())]
         is_fault = code in ("disk_full", "worker_lost")
         ended = self.board.end(
             self._row(task), at(self.now_s), success=False, error_code=code, error_message="Oh.", is_fault=is_fault
@@ -218,7 +218,7 @@ class Queue(RuleBasedStateMachine):
                 self.board.do(lambda conn: attempts.resume(conn, task.task_id, at(self.now_s), self.board.rules))
             self.model.interrupt(task.task_id, code)
 
-    @precondition(lambda self: self._workers())
+    @precondition(lambda self: self.workers())
     @rule()
     def the_daemon_dies_and_the_next_one_starts(self) -> None:
         def restart(conn: Any) -> None:
@@ -230,7 +230,7 @@ class Queue(RuleBasedStateMachine):
         self.board.do(restart)
         self.model.daemon_died(self.now_s)
 
-    @precondition(lambda self: any(task.is_offered for task in self._running()))
+    @precondition(lambda self: any(task.is_offered for task in self.running()))
     @rule(who=st.sampled_from(sorted(SESSIONS)))
     def a_session_ends(self, who: str) -> None:
         self.board.do(lambda conn: leases.give_back(conn, who, "ended", at(self.now_s), self.board.rules))
@@ -262,10 +262,10 @@ class Queue(RuleBasedStateMachine):
             self.model.tasks[task_id].priority = priority
         self._both(lambda conn: tasks.reprioritize(conn, task_id, priority, at(self.now_s)), accepted)
 
-    @precondition(lambda self: self._open_merges())
+    @precondition(lambda self: self.open_merges())
     @rule(which=st.integers(0, 40), state=st.sampled_from(["landed", "landed", "conflict", "cancelled"]))
     def a_merge_request_ends(self, which: int, state: str) -> None:
-        self._end_merge(self._open_merges()[which % len(self._open_merges())], state)
+        self._end_merge(self.open_merges()[which % len(self.open_merges())], state)
 
     @rule(seconds=st.sampled_from([1, 10, 35, 100]))
     def time_passes(self, seconds: int) -> None:
@@ -295,15 +295,15 @@ class Queue(RuleBasedStateMachine):
         """Nothing is stuck: with enough time, and nobody who interferes, every task comes to an end."""
         for _ in range(20 * len(self.model.tasks) + 20):
             self.now_s += 50
-            for merge_id in self._open_merges():
+            for merge_id in self.open_merges():
                 self._end_merge(merge_id, "landed")
             self.a_runner_claims(starts=True)
             self.a_session_claims("cleo")
-            for task in self._running():
+            for task in self.running():
                 self.board.end(self._row(task), at(self.now_s))
                 self.model.succeed(task.task_id, None)
             self.every_task_is_what_the_model_says()
-            if all(task.state in TERMINAL for task in self.model.tasks.values()) and not self._open_merges():
+            if all(task.state in TERMINAL for task in self.model.tasks.values()) and not self.open_merges():
                 return
         raise AssertionError([task for task in self.model.tasks.values() if task.state not in TERMINAL])
 
@@ -353,13 +353,13 @@ class Queue(RuleBasedStateMachine):
     def _any(self, which: int) -> str:
         return list(self.model.tasks)[which % len(self.model.tasks)]
 
-    def _running(self) -> list[ModelTask]:
+    def running(self) -> list[ModelTask]:
         return [task for task in self.model.tasks.values() if task.state == "running"]
 
-    def _workers(self) -> list[ModelTask]:
-        return [task for task in self._running() if not task.is_offered]
+    def workers(self) -> list[ModelTask]:
+        return [task for task in self.running() if not task.is_offered]
 
-    def _open_merges(self) -> list[str]:
+    def open_merges(self) -> list[str]:
         return [one for t in self.model.tasks.values() for one, state in t.merges if state == OPEN_MERGE]
 
     def _row(self, task: ModelTask) -> dict[str, Any]:

@@ -74,9 +74,9 @@ def _step(queue: Any, rng: random.Random) -> str:
     which, who = rng.randrange(41), rng.choice(sorted(SESSIONS))
     machine = rng.choice(["disk_full", "worker_lost", "worker_lost", "interrupted", "limit_reached"])
     ends = rng.choice(["landed", "landed", "conflict", "cancelled"])
-    runs, works = bool(queue._running()), bool(queue._workers())
+    runs, works = bool(queue.running()), bool(queue.workers())
     room, there = len(queue.model.tasks) < 60, bool(queue.model.tasks)
-    merging = bool(queue._open_merges())
+    merging = bool(queue.open_merges())
     choices: list[tuple[float, str, dict[str, Any]]] = [
         (6, "a_runner_claims", {"starts": rng.random() < 0.7}),
         (3, "a_session_claims", {"who": who}),
@@ -84,7 +84,7 @@ def _step(queue: Any, rng: random.Random) -> str:
         (2 * runs, "one_fails", {"which": which, "code": rng.choice(CODES)}),
         (2 * works, "the_machine_ends_one", {"which": which, "code": machine}),
         (0.7 * works, "the_daemon_dies_and_the_next_one_starts", {}),
-        (0.7 * any(t.is_offered for t in queue._running()), "a_session_ends", {"who": who}),
+        (0.7 * any(t.is_offered for t in queue.running()), "a_session_ends", {"who": who}),
         (0.7 * there, "somebody_cancels", {"which": which, "how": rng.choice(["plain", "convention"])}),
         (1.5 * there, "somebody_retries", {"which": which}),
         (0.7 * there, "somebody_reprioritises", {"which": which, "priority": rng.randrange(11)}),
