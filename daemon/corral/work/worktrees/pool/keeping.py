@@ -51,7 +51,7 @@ def keep(grounds: WorktreeContext, row: WorktreeRow) -> bool:
     except (Doubt, CorralError, OSError) as reason:
         grounds.pool.count(grounds.pool.not_kept, kind_of(reason))
         return False
-    grounds.pool.kept += 1
+    grounds.pool.count_kept()
     return True
 
 

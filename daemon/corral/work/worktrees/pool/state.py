@@ -66,6 +66,16 @@ class PoolUse:
         with self._lock:
             self._claimed.discard(worktree_id)
 
+    def count_kept(self) -> None:
+        """Count a worktree that was kept."""
+        with self._lock:
+            self.kept += 1
+
+    def count_used(self) -> None:
+        """Count a kept one that a new worktree was made of."""
+        with self._lock:
+            self.used += 1
+
     def count(self, reasons: Counter[str], reason: str) -> None:
         """Count a worktree that was not kept, or not used."""
         with self._lock:

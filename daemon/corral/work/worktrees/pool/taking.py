@@ -65,7 +65,7 @@ def take(
         finally:
             grounds.pool.let_go(kept["worktree_id"])
         if made is not None:
-            grounds.pool.used += 1
+            grounds.pool.count_used()
             return made
     return None
 
