@@ -13,6 +13,7 @@ from corral.cli.help import Grouped
 from corral.cli.terminal.options import Json, argument, author, client, json_object, option, session_id
 from corral.cli.terminal.output import Column, coloured, echo, emit, fact, moment, paint, report, state, table
 from corral.cli.work import dead_letters
+from corral.cli.work.batch_file import MOST_VALUES, count_values
 from corral.cli.work.task_view import follow_task, show_task
 from corral.client.connection import segment
 from corral.errors import InvalidInput
@@ -151,6 +152,11 @@ def batch_submit(
         raise InvalidInput(
             f"{file} is not YAML or JSON.", cause=str(error), remedy="Correct the file; nothing was submitted."
         ) from error
+    if count_values(content) > MOST_VALUES:
+        raise InvalidInput(
+            f"{file} means more than {MOST_VALUES:,} values once its aliases are written out.",
+            remedy="Use fewer aliases; nothing was submitted.",
+        )
     items = content.get("tasks") if isinstance(content, dict) else content
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
         raise InvalidInput(

@@ -1,0 +1,92 @@
+"""Tasks that cannot be queued, as their submitter sees it: what is wrong is named, and nothing is queued."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.coordinated import Coordinated
+
+LEVELS = "".join(
+    f"  {name}: &{name} [{', '.join([f'*{before}'] * 9)}]\n"
+    for before, name in zip("abcdefgh", "bcdefghi", strict=True)
+)
+BOMB = f"- title: t\n  command: 'true'\n  input_data: {{}}\n  a: &a [x, x, x, x, x, x, x, x, x]\n{LEVELS}"
+
+
+def refused(house: Coordinated, *args: str) -> dict[str, Any]:
+    """The error of a command that is refused as wrong usage."""
+    done = house.run(*args, "--json", check=False)
+    assert done.returncode == 2, (done.returncode, done.stdout, done.stderr)
+    error: dict[str, Any] = json.loads(done.stderr or done.stdout)["error"]
+    return error
+
+
+@pytest.mark.req("FR-QUEUE-007")
+def test_one_bad_entry_of_a_thousand_is_named_and_none_is_queued(house: Coordinated, tmp_path: Path) -> None:
+    entries: list[dict[str, Any]] = [{"title": f"task {n}", "command": "true"} for n in range(1000)]
+    entries[700]["priority"] = 11
+    file = tmp_path / "tasks.json"
+    file.write_text(json.dumps(entries))
+    error = refused(house, "task", "batch-submit", "--file", str(file))
+    assert "700" in str(error) and "priority" in str(error), error
+    assert house.ask("GET", "/tasks") == []
+
+
+@pytest.mark.req("FR-QUEUE-007")
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (BOMB, "once its aliases are written out"),
+        ("- &one {title: t, command: 'true', input_data: {me: *one}}\n", "once its aliases are written out"),
+        ("- {title: t, command: 'true', wait_for: [nobody]}\n", "nobody"),
+        ("- {name: me, title: t, command: 'true', wait_for: [me]}\n", "circular dependency: me → me"),
+        (
+            "- {name: a, title: t, command: 'true', wait_for: [b]}\n- {name: b, title: u, command: 'true', wait_for: [a]}\n",
+            "circular dependency",
+        ),
+    ],
+    ids=["aliases that explode", "an alias of itself", "waits for nothing", "waits for itself", "a circle"],
+)
+def test_a_batch_that_cannot_be_is_refused_with_the_reason(
+    house: Coordinated, tmp_path: Path, text: str, told: str
+) -> None:
+    file = tmp_path / "tasks.yaml"
+    file.write_text(text)
+    assert told in str(refused(house, "task", "batch-submit", "--file", str(file)))
+    assert house.ask("GET", "/tasks") == []
+
+
+def test_aliases_that_save_typing_are_fine(house: Coordinated, tmp_path: Path) -> None:
+    file = tmp_path / "tasks.yaml"
+    file.write_text("- &one {title: t, command: 'true'}\n- {<<: *one, title: u}\n")
+    house.run("task", "batch-submit", "--file", str(file))
+    assert {row["title"] for row in house.ask("GET", "/tasks")} == {"t", "u"}
+
+
+@pytest.mark.req("FR-QUEUE-008", "D15")
+def test_who_waits_for_a_dead_task_fails_at_once_and_says_for_which(house: Coordinated) -> None:
+    dead = house.submit("no good", "exit 1", "--retries", "0")
+    house.run("wait", dead, "--timeout", "60", check=False)
+    assert house.json("task", "detail", dead)["status"] == "dead"
+    child = house.submit("after it", "true", "--wait-for", dead)
+    end = house.json("task", "detail", child)
+    assert (end["status"], end["error_code"]) == ("failed", "dependency_failed")
+    assert dead in end["error_message"] and "no good" in end["error_message"] and "it is dead" in end["error_message"]
+    house.run("task", "submit", "--title", "all the same", "--command", "true", "--wait-for", dead,
+              "--ignore-dependency-failure")  # fmt: skip
+    assert house.run("wait", "--all", "--timeout", "60", check=False).returncode in (0, 1)
+    assert {row["title"]: row["status"] for row in house.ask("GET", "/tasks")}["all the same"] == "completed"
+
+
+def test_an_agent_whose_runner_does_not_exist_is_refused_by_name(house: Coordinated) -> None:
+    folder = house.root / ".claude" / "agents"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "odd.md").write_text("---\nname: odd\ndescription: Use it.\nrunner: perl\n---\nDo it.\n")
+    house.trust()
+    error = refused(house, "task", "submit", "--title", "t", "--agent", "odd")
+    assert "odd" in str(error) and "runner" in str(error) and "perl" in str(error), error
+    assert house.ask("GET", "/tasks") == []
