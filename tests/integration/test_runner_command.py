@@ -148,6 +148,7 @@ def test_what_a_worker_finds_in_its_environment(start: Start, monkeypatch: pytes
     assert not {"GIT_DIR", "CLAUDE_CODE_SESSION_ID", *credentials} & set(found)
 
 
+@pytest.mark.req("D6")
 def test_it_has_no_input_and_none_of_our_descriptors(start: Start) -> None:
     ours, theirs = os.pipe()
     os.set_inheritable(theirs, True)

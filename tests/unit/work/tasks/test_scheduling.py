@@ -54,7 +54,7 @@ def test_an_old_task_overtakes_a_newer_one_only_after_enough_intervals(board: Bo
     assert order(board, ageing_s=60, now_s=320)[0] == old
 
 
-@pytest.mark.req("FR-QUEUE-006")
+@pytest.mark.req("FR-QUEUE-006", "D16")
 def test_with_ageing_nobody_waits_for_ever(board: Board) -> None:
     """A stream of urgent tasks, one served per second: the one of lowest priority is served in bounded time."""
     lowest = board.one(now=at(0), priority=0)
