@@ -1,4 +1,4 @@
-"""What a file of tasks is when its aliases are written out: six lines of YAML can mean gigabytes."""
+"""The size of a file of tasks with its aliases written out: six lines of YAML can mean gigabytes."""
 
 from __future__ import annotations
 

@@ -285,7 +285,7 @@ class Queue(RuleBasedStateMachine):
                 assert row["error_code"] == task.error_code, (row, task)
             if task.culprit is not None:
                 culprit = self.model.tasks[task.culprit]
-                merge = self.model._merge(culprit)
+                merge = self.model.merge_of(culprit)
                 how = f"ended as {merge}" if culprit.state == "completed" else f"it is {culprit.state}"
                 assert culprit.task_id in row["error_message"] and how in row["error_message"], (row, culprit)
             assert (row["completed_at"] is not None) == (task.state in TERMINAL), row
@@ -312,7 +312,7 @@ class Queue(RuleBasedStateMachine):
     def _claimed(self, task_id: str, holder: str) -> None:
         task = self.model.tasks[task_id]
         for parent in task.parents:
-            worth = self.model._worth(self.model.tasks[parent])
+            worth = self.model.worth(self.model.tasks[parent])
             assert worth != "open" or not self._waits_still(task), "claimed before what it waits for has landed"
         self.model.claim(task_id, holder)
 

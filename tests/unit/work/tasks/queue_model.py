@@ -201,7 +201,7 @@ class QueueModel:
         """Whether it is accepted."""
         task = self.tasks[task_id]
         if task.state not in LOST and not (
-            task.state == "completed" and self._merge(task) in ("conflict", "cancelled")
+            task.state == "completed" and self.merge_of(task) in ("conflict", "cancelled")
         ):
             return False
         task.state, task.error_code, task.culprit, task.asked, task.due_s = "waiting", None, None, None, 0.0
@@ -225,7 +225,7 @@ class QueueModel:
                 if task.state != "waiting" and task.error_code != "dependency_failed":
                     continue
                 before = task.state, task.culprit
-                worth = [(self._worth(self.tasks[one]), one) for one in self._oldest_first(task.parents)]
+                worth = [(self.worth(self.tasks[one]), one) for one in self._oldest_first(task.parents)]
                 lost = [one for what, one in worth if what == "lost" and not task.ignores_failure]
                 if lost:
                     task.state, task.error_code, task.culprit = "failed", "dependency_failed", lost[0]
@@ -237,17 +237,17 @@ class QueueModel:
     def _oldest_first(self, ids: list[str]) -> list[str]:
         return sorted(ids, key=lambda one: self.tasks[one].seq)
 
-    def _worth(self, task: ModelTask) -> str:
+    def worth(self, task: ModelTask) -> str:
         if task.state in LOST:
             return "lost"
         if task.state != "completed":
             return "open"
-        merge = self._merge(task)
+        merge = self.merge_of(task)
         if merge in (None, "landed") or self.rules.unblock_on == "completed":
             return "met"
         return "open" if merge == OPEN_MERGE else "lost"
 
-    def _merge(self, task: ModelTask) -> str | None:
+    def merge_of(self, task: ModelTask) -> str | None:
         """The state of the request that counts: an open one, else the newest."""
         states = [state for _, state in task.merges]
         return OPEN_MERGE if OPEN_MERGE in states else states[-1] if states else None
