@@ -146,3 +146,35 @@ def test_no_write_is_acknowledged_beside_one_that_met_the_damage(tmp_path: Path)
         db.read(lambda conn: conn.exec_driver_sql("SELECT 1").scalar())
     assert len(found) == 1
     db.close()
+
+
+LISTENER = """
+import os, sys
+if "corral.server" in " ".join(sys.orig_argv):
+    def heard(event, given, place=os.environ["LISTENER_LOG"]):
+        if event in ("open", "sqlite3.connect") and "corral.db" in str(given[0]):
+            log = os.open(place, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+            os.write(log, f"{event} {given[0]}\\n".encode())
+            os.close(log)
+    sys.addaudithook(heard)
+"""
+
+
+@pytest.mark.req("D5")
+def test_the_daemon_opens_its_database_by_sqlite_alone(house: Coordinated, tmp_path: Path) -> None:
+    """POSIX locks of a process are gone as soon as it closes any descriptor of the file."""
+    (tmp_path / "sitecustomize.py").write_text(LISTENER)
+    log, source = tmp_path / "heard", str(Path(__file__).resolve().parents[2] / "daemon")
+    house.run("daemon", "start", PYTHONPATH=f"{tmp_path}{os.pathsep}{source}", LISTENER_LOG=str(log))
+    house.run("wait", house.submit("works", "echo x > x.txt"), "--timeout", "60")
+    for words in ("doctor", "status", "metrics show", "audit list"):
+        house.run(*words.split(), check=False)
+    place = house.root / ".corral" / "corral.db"
+    place.rename(place.with_suffix(".away"))  # the next write puts it back, from a copy
+    house.run("wait", house.submit("works on", "echo y > y.txt"), "--timeout", "60")
+    assert place.exists()
+    house.run("daemon", "stop")
+    events = [line.split(maxsplit=1) for line in log.read_text().splitlines()]
+    connected = next(n for n, (event, _) in enumerate(events) if event == "sqlite3.connect")
+    opened = [name for event, name in events[connected:] if event == "open"]
+    assert [name for name in opened if not name.endswith(".next")] == [], "a copy in the making is nobody's yet"
