@@ -128,7 +128,8 @@ class QueueStorm(Storm):
 
     def _task(self, number: int) -> dict[str, Any]:
         file = f"task-0-{number}.txt"
-        alone = f"exec 9>>{self.folder}/{file}.alive; flock -n 9 || echo {file} >> {self.folder}/overlaps"
+        # Any other code is that of a shell's child that was killed before it became `flock`.
+        alone = f"exec 9>>{self.folder}/{file}.alive; flock -n -E 75 9; [ $? -ne 75 ] || echo {file} >> {self.folder}/overlaps"
         keep = self.chance.choice(["", f"; git add {file} && git commit -q -m {file}"])
         return {
             "title": file,
