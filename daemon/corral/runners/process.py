@@ -153,8 +153,8 @@ class LogTail:
 
     @property
     def size(self) -> int:
-        """Bytes that were read so far."""
-        return self._offset - self._start
+        """Bytes that were written since the start, read or not: a writer can be faster than the reader."""
+        return os.fstat(self._descriptor).st_size - self._start
 
     def cut(self, most: int) -> None:
         """Give back the room of what goes beyond so many bytes; for a file that nobody writes to any more."""

@@ -116,6 +116,8 @@ class Worker:
         progressed = False
         if self._finished is None:
             exit_code = self._process.poll()  # read afterwards, so that the output of a dead process is complete
+            if exit_code is None and self._ending is None and self._writes_too_much():
+                self._enforce(now)  # before it is read, which takes time in which more is written
             progressed = self._read(now)
             if exit_code is None and self._ending is None:
                 self._enforce(now)
