@@ -189,12 +189,12 @@ def _statements(database: Connection, monkeypatch: pytest.MonkeyPatch) -> dict[s
 def test_a_select_of_a_part_or_a_join_returns_what_its_type_says(
     any_database: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen = set(_statements(any_database, monkeypatch))
+    seen, fetched = set(_statements(any_database, monkeypatch)), _fetched()
     parts = {
         name
         for module in (mail, merges, records, sessions, tasks)
         for name, kind in vars(module).items()
-        if is_typeddict(kind) and kind not in WHOLE.values() and name in _fetched()
+        if is_typeddict(kind) and kind not in WHOLE.values() and name in fetched
     }
     assert parts - {"WaitingSession", "DayUse"} <= seen  # whoever waits is asked for only where somebody does
 

@@ -130,12 +130,12 @@ class Evidence:
         others = sorted(content)
         content[bundle.LIFECYCLE] = bundle.lifecycle(record)
         content[bundle.SUMMARY] = bundle.summary(record, changes, others)
-        for name, text in content.items():
+        former = {bundle.LOG, *(f"{phase}.md" for phase in bundle.PHASES)} - content.keys()
+        for name in former if place.is_dir() and not place.is_symlink() else ():
+            (place / name).unlink(missing_ok=True)
+        for name, text in content.items():  # the summary last: it names the others
             replace(place / name, text, top)
             crash_point("exports.evidence_file_written")
-        former = {bundle.LOG, *(f"{phase}.md" for phase in bundle.PHASES)} - content.keys()
-        for name in former:
-            (place / name).unlink(missing_ok=True)
 
     def _commit(self, record: Record) -> str | None:
         """The commit with what the agent made: what was to land, else what is saved, else its branch."""
