@@ -43,7 +43,13 @@ def leases_file(house: Coordinated) -> Path:
 
 
 def read(file: Path) -> list[Line]:
-    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+    return [json.loads(line) for line in whole_lines(file).splitlines()]
+
+
+def whole_lines(file: Path) -> str:
+    """The lines of a file, without one that is just being written."""
+    text = file.read_text() if file.exists() else ""
+    return text[: text.rfind("\n") + 1]
 
 
 def lifecycle(house: Coordinated, task_id: str) -> list[Line]:
@@ -85,7 +91,8 @@ def leased(house: Coordinated) -> set[str]:
 def jq(file: Path, program: str) -> list[Any]:
     if shutil.which("jq") is None:
         pytest.skip("jq is not on the PATH")
-    done = subprocess.run(["jq", "-c", program, str(file)], capture_output=True, text=True, check=True)
+    said = whole_lines(file)
+    done = subprocess.run(["jq", "-c", program], input=said, capture_output=True, text=True, check=True)
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from sqlalchemy import Connection
 
+from corral.config.links import make_own_folder
 from corral.config.paths import Project
 from corral.errors import CorralError, FolderLinked
 from corral.git import history, refs
@@ -131,7 +132,8 @@ class Evidence:
         content[bundle.LIFECYCLE] = bundle.lifecycle(record)
         content[bundle.SUMMARY] = bundle.summary(record, changes, others)
         former = {bundle.LOG, *(f"{phase}.md" for phase in bundle.PHASES)} - content.keys()
-        for name in former if place.is_dir() and not place.is_symlink() else ():
+        make_own_folder(place, top)
+        for name in former:
             (place / name).unlink(missing_ok=True)
         for name, text in content.items():  # the summary last: it names the others
             replace(place / name, text, top)
