@@ -246,6 +246,13 @@ def _belongs(process: psutil.Process, group: int | None, marks: Marks) -> bool:
     return False
 
 
+def lives(process: psutil.Process) -> bool:
+    """Whether it still runs: it is neither gone nor a zombie, and its pid was not reused."""
+    with suppress(psutil.Error):
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    return False
+
+
 def _surely_lacks(pid: int, marks: Marks) -> bool:
     """Whether the environment lacks a mark, at a glance: hundreds of processes are looked at whenever a worker ends."""
     try:

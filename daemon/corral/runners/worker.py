@@ -17,7 +17,18 @@ from typing import Protocol
 import psutil
 
 from corral.models.blame import OUT_OF_MEMORY
-from corral.runners.process import Feed, Load, LogTail, kernel_kills, load_of, signal_each, spawn, start_time, survivors
+from corral.runners.process import (
+    Feed,
+    Load,
+    LogTail,
+    kernel_kills,
+    lives,
+    load_of,
+    signal_each,
+    spawn,
+    start_time,
+    survivors,
+)
 from corral.runners.protocol import Assignment, Finished, Observation, Usage, failure
 
 _SAMPLE_S = 1.0
@@ -219,6 +230,7 @@ class Worker:
         if exit_code is None:
             return None
         alive = survivors(self.pid, self._marks)
+        alive += [one for one in ending.asked if one not in alive and lives(one)]  # one that dies has no environment
         if alive:
             self._end_survivors(ending, alive)
             return None
@@ -243,6 +255,6 @@ class Worker:
     def _end_survivors(self, ending: _Ending, alive: list[psutil.Process]) -> None:
         if ending.killed:
             signal_each(alive, signal.SIGKILL)
-            return
-        signal_each([process for process in alive if process not in ending.asked], signal.SIGTERM)
+        else:
+            signal_each([process for process in alive if process not in ending.asked], signal.SIGTERM)
         ending.asked.update(alive)
