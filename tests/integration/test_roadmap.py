@@ -176,7 +176,7 @@ def test_what_is_changed_or_taken_out_before_it_starts_is_not_run(coordinate: Ca
     plan.edit("- {id: A, command: 'echo A > A.txt'}\n", "")
     plan.edit("id: B,", "id: B, status: done,")
     plan.edit("echo C > C.txt", "echo other > C.txt")
-    eventually(lambda: set(queued()) == {"F", "C", "D", "E"} and queued()["C"] == "echo other > C.txt")
+    eventually(lambda: (now := queued()).keys() == {"F", "C", "D", "E"} and now["C"] == "echo other > C.txt")
     house.run("resume")
     plan.until(C="done", D="done", E="done", F="done", B="done")
     assert git(house.root, "show", "main:C.txt") == "other"
