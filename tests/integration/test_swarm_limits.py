@@ -162,6 +162,7 @@ def test_no_more_tasks_are_claimed_than_can_start(swarm: Callable[..., House]) -
     house.supervisor.step(house.now())
     house.supervisor.step(house.now())
     assert [house.status(one) for one in waiting] == ["running", "running", "pending", "pending"] and len(held) == 2
+    assert "2 workers are starting" in (house.supervisor.busy or "")
     held.pop(0)()
     house.supervisor.step(house.now())
     assert [house.status(one) for one in waiting].count("pending") == 1, "the next is claimed as one has started"

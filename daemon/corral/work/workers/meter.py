@@ -81,10 +81,6 @@ class Meter:
             cost_usd_per_day=cost,
         )
 
-    def due(self, now: datetime) -> datetime | None:
-        """When requests of the last minute are next forgotten; None: there are none."""
-        return self._requests[0][0] + _MINUTE if self._requests else None
-
     def _of_day(self, now: datetime) -> tuple[float, float]:
         if self._day is None or abs(now - self._day[0]) >= _SUM_EVERY:
             self._day = now, self._db.read(lambda conn: attempts.use_since(conn, after(now, -_DAY_S)))

@@ -114,10 +114,13 @@ class Supervisor:
 
     @property
     def busy(self) -> str | None:
-        """Why no further worker starts, where as many are running as may be; None where there is room."""
-        most = self._settings().supervisor.max_agents
-        at_work = sum(not attempt.finishing for attempt in [*self._attempts.values()])
-        return f"All {most} workers that `supervisor.max_agents` allows are running." if at_work >= most else None
+        """Why no further worker starts, where as many are running or starting as may be; None where there is room."""
+        most, attempts = self._settings().supervisor.max_agents, [*self._attempts.values()]
+        if sum(not attempt.finishing for attempt in attempts) >= most:
+            return f"All {most} workers that `supervisor.max_agents` allows are running."
+        if sum(attempt.started is None for attempt in attempts) >= self._starts_at_once:
+            return f"{self._starts_at_once} workers are starting, as many as start at once; it is claimed after one of them."
+        return None
 
     def at_work(self) -> list[AttemptView]:
         """The attempts in flight, with their state and memory."""
