@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 
 from bench.measure import Measure, p50, p95, timed
 from bench.world import World
-from corral.config.model import Tasks as TaskRules
+from corral.config.sections.work import Tasks as TaskRules
 from corral.models.identifiers import new_id
 from corral.models.tasks import TaskSubmission
 from corral.store.engine.database import Database

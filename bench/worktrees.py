@@ -23,7 +23,7 @@ def measure(world: World) -> Iterator[Measure]:
 
 
 def _measure_allocation(world: World, files: int, turns: int, budget_ms: float) -> Iterator[Measure]:
-    house = world.coordinated(files, "worktrees: {pool_size: 1}\n")
+    house = world.coordinated(files, "worktrees: {pool_size: 1, pool_min_files: 0}\n")
     house.run("daemon", "start")
     client, count = house.client(), itertools.count()
 

@@ -17,7 +17,7 @@ from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
 
-from corral.config.model import Tasks
+from corral.config.sections.work import Tasks
 from corral.models.tasks import read_submissions
 from corral.store.engine import database as engine
 from corral.store.engine.database import Database

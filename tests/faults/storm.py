@@ -35,6 +35,7 @@ BACKLOG = 6
 CONFIG = """
 tasks: {max_retries: 3, retry_initial_s: 0.1, retry_max_s: 0.5, max_crashes: 50}
 supervisor: {max_agents: 4, stop_grace_s: 1}
+worktrees: {pool_min_files: 0}
 """
 
 

@@ -24,8 +24,8 @@ import psutil
 import pytest
 
 from corral.client.connection import Client
-from corral.config.model import Tasks
 from corral.config.paths import find_project, socket_path
+from corral.config.sections.work import Tasks
 from corral.errors import LeaseLost
 from corral.models.instants import parse
 from corral.models.tasks import read_submissions

@@ -16,7 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from corral.config.model import Tasks
+from corral.config.sections.work import Tasks
 from corral.git.checkouts import worktrees
 from corral.git.process.command import open_repository
 from corral.models.tasks import read_submissions

@@ -13,7 +13,7 @@ import psutil
 import pytest
 from sqlalchemy import select, update
 
-from corral.config.model import Landing
+from corral.config.sections.sharing import Landing
 from corral.git.checkouts.worktrees import repair
 from corral.store.merges import intents, receipts
 from corral.store.schema import worktrees

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from corral.config.model import Landing
+from corral.config.sections.sharing import Landing
 from corral.git.land import landing
 from tests.conftest import git
 from tests.coordinated import Coordinated, eventually

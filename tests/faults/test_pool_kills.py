@@ -18,7 +18,9 @@ from tests.integration.supervision import IMPATIENT, House, in_a_process
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(300)]
 
-SETTINGS = IMPATIENT.model_copy(update={"worktrees": IMPATIENT.worktrees.model_copy(update={"pool_size": 3})})
+SETTINGS = IMPATIENT.model_copy(
+    update={"worktrees": IMPATIENT.worktrees.model_copy(update={"pool_size": 3, "pool_min_files": 0})}
+)
 INTO = (
     "pool.begun",
     "pool.cleaned",

@@ -33,6 +33,7 @@ KILLS, DEADLINE_S = 5, 150.0
 CONFIG = """
 tasks: {max_retries: 2, retry_initial_s: 0.1, retry_max_s: 0.3, max_crashes: 3}
 supervisor: {max_agents: 4, stop_grace_s: 1}
+worktrees: {pool_min_files: 0}
 """
 KINDS_OF_AGENTS = {"Researcher": "research", "Implementer": "implement", "Reviewer": "review"}
 PHASES = {"Researcher": ("STRATEGIZE", "SPEC"), "Implementer": ("PLAN", "IMPLEMENT"), "Reviewer": ("VERIFY", "MONITOR")}

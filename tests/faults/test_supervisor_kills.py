@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from corral.config.model import Worktrees
+from corral.config.sections.work import Worktrees
 from corral.errors import DatabaseUnavailable
 from corral.git.checkouts import salvage
 from corral.git.process.command import open_repository

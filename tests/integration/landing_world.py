@@ -12,8 +12,9 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
-from corral.config.model import Landing, Settings
+from corral.config.model import Settings
 from corral.config.paths import Project
+from corral.config.sections.sharing import Landing
 from corral.git.process.command import Git, open_repository
 from corral.landing import pauses as pausing
 from corral.landing import requests

@@ -25,7 +25,7 @@ def houses(root: Path) -> Iterator[Open]:
         while opened:
             opened.pop().close()
         sections = {"tasks": {"max_retries": 0}, **sections}
-        sections["worktrees"] = {"pool_size": 2, **sections.get("worktrees", {})}
+        sections["worktrees"] = {"pool_size": 2, "pool_min_files": 0, **sections.get("worktrees", {})}
         opened.append(House(root, settings_with(**sections)))
         return opened[-1]
 

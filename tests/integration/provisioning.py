@@ -6,8 +6,9 @@ import os
 import subprocess
 from pathlib import Path
 
-from corral.config.model import Settings, Worktrees
+from corral.config.model import Settings
 from corral.config.paths import bundle_dir
+from corral.config.sections.work import Worktrees
 from corral.work.worktrees.provision import Provisioned, provision
 from corral.work.worktrees.recipes import load_recipes
 from tests.conftest import git

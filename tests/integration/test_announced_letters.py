@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import Connection, insert, update
 from sqlalchemy.event import listen
 
-from corral.config.model import Tasks
+from corral.config.sections.work import Tasks
 from corral.coordination.mail import contacts, mailbox, messages
 from corral.coordination.mail.addresses import MOST_RECIPIENTS, Identity
 from corral.coordination.sessions import registry as session_registry

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from corral.config.model import Landing
+from corral.config.sections.sharing import Landing
 from corral.errors import Conflict
 from corral.landing import approval, requests
 from corral.models.merges import needs_approval

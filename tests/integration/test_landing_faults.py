@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from corral.config.model import Landing
+from corral.config.sections.sharing import Landing
 from corral.errors import Conflict, GitFailed
 from corral.landing import requests
 from corral.landing.verify.blame import LONGEST_WAIT_S

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from corral.config.model import Landing
+from corral.config.sections.sharing import Landing
 from corral.errors import CorralError
 from corral.landing import requests
 from corral.landing.verify import verification, verification_worktree

@@ -15,8 +15,8 @@ import pytest
 from sqlalchemy import create_engine, insert
 
 from corral.app.pages import BYTES, SHOWN_BYTES
-from corral.config.model import Tasks as TaskRules
 from corral.config.paths import find_project, socket_path
+from corral.config.sections.work import Tasks as TaskRules
 from corral.coordination.mail import messages
 from corral.coordination.mail.addresses import Identity
 from corral.coordination.mail.messages import BODY_LIMIT, Letter

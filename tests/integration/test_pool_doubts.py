@@ -330,6 +330,15 @@ def test_none_are_kept_while_the_disk_is_nearly_full(house: Open, monkeypatch: p
     assert one.worktrees.listing() == []
 
 
+def test_a_worktree_of_few_files_is_made_anew(house: Open, repo: Path) -> None:
+    files = len(git(repo, "ls-files").splitlines())
+    for fewest, kept in ((files + 1, 0), (files, 1)):
+        one = house(worktrees={"pool_min_files": fewest})
+        run(one, "true")
+        assert len(pooled(one)) == kept
+        assert counted(one, "not_kept").get("it has fewer files than worktrees.pool_min_files", 0) == 1 - kept
+
+
 def test_no_pool_no_kept_worktrees(house: Open) -> None:
     one = house(worktrees={"pool_size": 0})
     run(one, "true")

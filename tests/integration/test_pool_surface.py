@@ -10,10 +10,12 @@ import pytest
 from tests.conftest import git
 from tests.coordinated import Coordinated, eventually
 
+SMALL_TREES = "worktrees: {pool_min_files: 0}"
+
 
 @pytest.fixture
 def house(coordinate: Callable[..., Coordinated]) -> Coordinated:
-    return coordinate()
+    return coordinate(config=SMALL_TREES)
 
 
 def keep_one(house: Coordinated) -> str:
@@ -53,7 +55,7 @@ def test_a_person_gets_a_kept_one_and_recovers_what_they_left_in_one(house: Coor
 def test_the_pool_of_a_moved_repository_is_used_at_its_new_place(
     coordinate: Callable[..., Coordinated], tmp_path: Path
 ) -> None:
-    house = coordinate()
+    house = coordinate(config=SMALL_TREES)
     name = keep_one(house)
     house.stop()
     moved = Coordinated(house.root.rename(tmp_path / "moved"))
@@ -77,6 +79,6 @@ def test_uninstalling_removes_it(house: Coordinated) -> None:
 def test_a_changed_setting_takes_effect_at_once(house: Coordinated) -> None:
     keep_one(house)
     config = house.root / ".corral" / "config.yaml"
-    config.write_text(config.read_text() + "\nworktrees: {pool_size: 0}\n")
+    config.write_text(config.read_text().replace("pool_min_files", "pool_size"))
     eventually(lambda: house.json("worktree", "list") == [])
     assert list((house.root / ".corral" / "worktrees").iterdir()) == []

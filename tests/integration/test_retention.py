@@ -15,8 +15,8 @@ import pytest
 from sqlalchemy import Connection, delete, func, insert, select
 
 from corral.app.runtime.needs import Need
-from corral.config.model import Retention as Ages
 from corral.config.paths import Project
+from corral.config.sections.upkeep import Retention as Ages
 from corral.git.checkouts import salvage
 from corral.git.process.command import open_checkout, open_repository
 from corral.models.events import EventKind

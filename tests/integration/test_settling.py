@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from corral.config.model import Landing
+from corral.config.sections.sharing import Landing
 from corral.store.tasks import outcomes
 from tests.conftest import git
 from tests.coordinated import Coordinated

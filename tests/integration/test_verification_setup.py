@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from corral.config.model import Landing
+from corral.config.sections.sharing import Landing
 from corral.landing import requests
 from tests.coordinated import eventually
 from tests.integration.landing_world import World

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from corral.config.model import Landing
+from corral.config.sections.sharing import Landing
 from corral.landing.verify import verification_worktree
 from corral.models.identifiers import NAME
 from corral.store.tasks import worktrees as worktree_rows

@@ -16,9 +16,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from corral.config.document import MAX_BYTES, DocumentError, message_of, plain_scalar, read, read_mapping, shown
-from corral.config.model import Places, Setting, Settings, all_settings
+from corral.config.model import Setting, Settings, all_settings
 from corral.config.ownership import is_foreign, is_safe
 from corral.config.paths import Project
+from corral.config.sections.values import Places
 from corral.errors import ConfigInvalid
 
 TEAM_FILE = ".corral/config.yaml"

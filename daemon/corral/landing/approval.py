@@ -14,7 +14,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
-from corral.config.model import Landing
+from corral.config.sections.sharing import Landing
 from corral.coordination.locks.globs import Pattern, compile_pattern
 from corral.errors import ConfigInvalid, Conflict, InvalidInput
 from corral.git import refs, tree_names

@@ -26,7 +26,8 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from corral.config.model import Landing, Settings
+from corral.config.model import Settings
+from corral.config.sections.sharing import Landing
 from corral.errors import ConfigInvalid, CorralError, DatabaseUnavailable, NotAProject, Unsupported
 from corral.git import refs
 from corral.git.identity import effective

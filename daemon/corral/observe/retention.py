@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from corral.config.model import Retention
+from corral.config.sections.upkeep import Retention
 
 LOG_FOLDERS = ("tasks", "merges", "worktrees")
 """Subfolders of ``logs/``: logs of attempts, verifications and setups."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from corral.config.model import Limits
+from corral.config.sections.work import Limits
 from corral.models.instants import iso, parse
 from corral.models.payload import Payload
 from corral.models.states import RunnerName

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta, timezone
 
 from sqlalchemy import Connection
 
-from corral.config.model import Tasks as TaskRules
+from corral.config.sections.work import Tasks as TaskRules
 from corral.coordination.sessions import registry as session_registry
 from corral.coordination.sessions.registry import Arrival
 from corral.models.tasks import read_submissions

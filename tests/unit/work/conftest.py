@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import pytest
 from sqlalchemy import Connection
 
-from corral.config.model import Tasks as TaskRules
+from corral.config.sections.work import Tasks as TaskRules
 from corral.models.tasks import read_submissions
 from corral.store.engine.database import Database
 from corral.store.migrate import open_schema

@@ -6,7 +6,7 @@ from datetime import datetime, timezone
 
 import pytest
 
-from corral.config.model import Limits
+from corral.config.sections.work import Limits
 from corral.work.limits import Use, full, holding, parked, reserved, throttles
 
 

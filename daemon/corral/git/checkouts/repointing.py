@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 
@@ -93,6 +94,13 @@ def index_of(checkout: Git) -> tuple[dict[str, str], list[str]]:
         if mark != "H" or stage != "0" or mode == "160000":
             odd.append(path)
     return modes, odd
+
+
+def entries(checkout: Git) -> int:
+    """How many entries the index has by its header: those of a shared index, of which it may be the difference, do not count."""
+    with (checkout.git_dir / "index").open("rb") as index:
+        signature, _version, count = struct.unpack(">4sLL", index.read(12))
+    return int(count) if signature == b"DIRC" else 0
 
 
 def refresh(prove: Prove) -> None:

@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from pathlib import Path, PurePosixPath
 
 from corral.config.links import make_own_folder
-from corral.config.model import Landing
+from corral.config.sections.sharing import Landing
 from corral.errors import CorralError
 from corral.git import refs
 from corral.git.process.command import Git, open_checkout

@@ -10,7 +10,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
-from corral.config.model import Landing
+from corral.config.sections.sharing import Landing
 from corral.errors import CorralError, DatabaseUnavailable
 from corral.git.process.command import Git
 from corral.landing import land, pauses

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from sqlalchemy import Connection
 
-from corral.config.model import Landing, Worktrees
+from corral.config.sections.sharing import Landing
+from corral.config.sections.work import Worktrees
 from corral.landing.verify.verification import Verdict
 from corral.landing.verify.verification_run import VerificationRun
 from corral.models.states import ReceiptStatus

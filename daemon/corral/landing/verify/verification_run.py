@@ -16,8 +16,8 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from corral.config.links import make_own_folder
-from corral.config.model import Landing
 from corral.config.paths import Project
+from corral.config.sections.sharing import Landing
 from corral.errors import CorralError, RunnerUnavailable
 from corral.git.process.command import Git
 from corral.landing.verify import blame

@@ -16,8 +16,8 @@ from pathlib import Path
 from sqlalchemy import Connection
 
 from corral.app.runtime.needs import Need
-from corral.config.model import Retention as Ages
 from corral.config.paths import Project
+from corral.config.sections.upkeep import Retention as Ages
 from corral.errors import CorralError, DatabaseDamaged
 from corral.git import refs
 from corral.git.checkouts import forgetting

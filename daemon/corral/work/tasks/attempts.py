@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection
 
-from corral.config.model import Tasks as TaskRules
+from corral.config.sections.work import Tasks as TaskRules
 from corral.errors import LeaseLost
 from corral.models.blame import DAEMON_DIED, LIMIT_REACHED, WORKER_LOST
 from corral.models.events import TASK_SETBACKS, Event, EventKind

@@ -14,7 +14,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
-from corral.config.model import Tasks as TaskRules
+from corral.config.sections.work import Tasks as TaskRules
 from corral.models.events import EventKind
 from corral.models.instants import iso
 from corral.models.payload import Payload

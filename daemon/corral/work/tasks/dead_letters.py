@@ -10,7 +10,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
-from corral.config.model import Tasks as TaskRules
+from corral.config.sections.work import Tasks as TaskRules
 from corral.errors import Conflict
 from corral.models.events import EventKind
 from corral.models.instants import iso

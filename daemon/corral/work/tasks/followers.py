@@ -10,7 +10,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
-from corral.config.model import Tasks as TaskRules
+from corral.config.sections.work import Tasks as TaskRules
 from corral.errors import Conflict, InvalidInput
 from corral.models.states import TERMINAL_TASKS
 from corral.store.rows.tasks import StoredTask

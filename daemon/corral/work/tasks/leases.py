@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from sqlalchemy import Connection
 
 from corral.config.model import Settings
-from corral.config.model import Tasks as TaskRules
+from corral.config.sections.work import Tasks as TaskRules
 from corral.coordination.sessions.discovery import Capabilities
 from corral.coordination.sessions.registry import PERSON, SILENT
 from corral.errors import LeaseLost

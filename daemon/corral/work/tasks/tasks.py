@@ -9,7 +9,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
-from corral.config.model import Tasks as TaskRules
+from corral.config.sections.work import Tasks as TaskRules
 from corral.coordination.locks.keys import parse_key
 from corral.errors import Conflict, CorralError, IdempotencyKeyConflict, InvalidInput, NotFound
 from corral.models import tasks as task_shapes

@@ -10,7 +10,7 @@ from functools import partial
 from sqlalchemy import Connection
 
 from corral.config.model import Settings
-from corral.config.model import Tasks as TaskRules
+from corral.config.sections.work import Tasks as TaskRules
 from corral.models.events import EventKind
 from corral.models.identifiers import new_id
 from corral.models.instants import after, iso, parse

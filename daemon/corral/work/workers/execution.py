@@ -15,9 +15,10 @@ from pathlib import Path
 from sqlalchemy import Connection
 
 from corral.config.links import make_own_folder
-from corral.config.model import AnthropicRunner, ClaudeRunner, Settings
+from corral.config.model import Settings
 from corral.config.paths import bundle_dir
 from corral.config.roster import Roster
+from corral.config.sections.work import AnthropicRunner, ClaudeRunner
 from corral.config.trust import not_trusted
 from corral.coordination.mail import agent_mailboxes
 from corral.coordination.sessions import registry as session_registry

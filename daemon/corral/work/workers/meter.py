@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from corral.config.model import Limits
+from corral.config.sections.work import Limits
 from corral.models.instants import after
 from corral.models.states import RunnerName
 from corral.runners.protocol import Observation

@@ -11,7 +11,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
-from corral.config.model import Tasks as TaskRules
+from corral.config.sections.work import Tasks as TaskRules
 from corral.coordination.mail import agent_mailboxes
 from corral.coordination.sessions import registry as session_registry
 from corral.coordination.sessions.registry import Arrival, EndedSession

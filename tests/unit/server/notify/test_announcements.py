@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection, update
 
-from corral.config.model import Tasks
+from corral.config.sections.work import Tasks
 from corral.coordination.mail import mailbox
 from corral.coordination.sessions import registry as session_registry
 from corral.coordination.sessions.registry import Arrival

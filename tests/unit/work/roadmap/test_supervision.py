@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from corral.config.model import Settings, Tasks
+from corral.config.model import Settings
 from corral.config.paths import Project
+from corral.config.sections.work import Tasks
 from corral.store.engine.database import Database
 from corral.store.migrate import open_schema
 from corral.store.rows.tasks import RoadmapTaskRow

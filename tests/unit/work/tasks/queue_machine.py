@@ -20,7 +20,7 @@ from hypothesis.stateful import (
 from sqlalchemy import create_engine
 
 from corral.config.model import Settings
-from corral.config.model import Tasks as TaskRules
+from corral.config.sections.work import Tasks as TaskRules
 from corral.coordination.sessions import registry
 from corral.coordination.sessions.registry import Arrival
 from corral.errors import Conflict, InvalidInput

@@ -15,7 +15,7 @@ from starlette.types import Receive, Scope, Send
 
 from corral.app.runtime.processes import is_running
 from corral.app.runtime.services import Services
-from corral.config.model import Tasks as TaskRules
+from corral.config.sections.work import Tasks as TaskRules
 from corral.coordination import hook_events
 from corral.coordination.sessions import registry as session_registry
 from corral.errors import DaemonUnreachable

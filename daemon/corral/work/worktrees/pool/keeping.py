@@ -61,6 +61,8 @@ def _refuse_if_unfit(grounds: WorktreeContext, row: WorktreeRow) -> None:
         raise Doubt("worktrees.pool_size is 0")
     if row["purpose"] != WorktreePurpose.TASK or row["folder_id"] is None or row["task_id"] is None:
         raise Doubt("it was not made for a task")
+    if repointing.entries(ownership.prove(grounds, row)) < grounds.settings().worktrees.pool_min_files:
+        raise Doubt("it has fewer files than worktrees.pool_min_files")
     if is_short_of_space(path):
         raise Doubt("the disk is nearly full")
     refuse_if_inhabited(grounds, path, {PROJECT_MARK: grounds.project_id, TASK_MARK: row["task_id"]})

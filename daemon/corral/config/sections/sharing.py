@@ -1,0 +1,78 @@
+"""Many sessions on one branch: landing, locks, mail, sessions."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from corral.config.sections.values import (
+    Branch,
+    Commands,
+    Globs,
+    Pause,
+    Seconds,
+    Section,
+)
+
+
+class Landing(Section):
+    """How finished work reaches the target branch. The version committed on that branch counts, not a worktree's."""
+
+    target: Branch | None = Field(
+        default=None, description="Branch that finished work lands on; null: the current branch of the main checkout."
+    )
+    verify: Commands = Field(
+        default=[],
+        description="Commands that must pass on the merged tree, in order; none: work lands as `unverified`.",
+    )
+    approve_paths: Globs = Field(
+        default=["**/CLAUDE.md", "**/CLAUDE.local.md", "**/.claude/**", "**/.mcp.json", "hooks/**", ".corral/**"],
+        description="A merge that changes a matching path, or a file that `verify` names, needs `corral merge "
+        "approve`.",
+    )
+    rest_s: Pause = Field(
+        default=1,
+        description="Idle time of git in the target's checkout before it is moved; waits at most 30 s.",
+    )
+    timeout_s: Seconds = Field(default=600, description="Time limit for one verification.")
+    on_conflict: Literal["return"] = Field(
+        default="return", description="Handling of a conflict: the branch goes back to its author."
+    )
+    reruns: int = Field(default=1, ge=0, le=10, description="Number of reruns before a red verification counts as red.")
+
+
+class Locks(Section):
+    """Locks on files."""
+
+    enforcement: Literal["enforce", "warn", "off"] = Field(
+        default="enforce",
+        description="Response to an edit of a file that another session holds: deny, warn, or nothing.",
+    )
+    ttl_s: Seconds = Field(default=3600, description="Lifetime of an unused lock; every use renews it.")
+    on_daemon_down: Literal["allow", "deny"] = Field(
+        default="allow", description="Whether edits pass while no daemon answers; `corral init` activates a change."
+    )
+
+
+class Messages(Section):
+    """Mail between sessions."""
+
+    wake: Literal["low", "normal", "high", "urgent", "off"] = Field(
+        default="normal",
+        description="Lowest importance of mail that wakes an idle session in a terminal; `off`: none.",
+    )
+
+
+class Sessions(Section):
+    """When a silent session counts as stalled or disconnected."""
+
+    stale_after_s: Seconds = Field(
+        default=900,
+        description="Time without a heartbeat, in the middle of a turn, after which a session is `stalled`; "
+        "after twice that it is disconnected.",
+    )
+    lease_s: Seconds = Field(
+        default=14_400,
+        description="Time that a silent person keeps a claimed task; a session keeps its task while it is alive.",
+    )

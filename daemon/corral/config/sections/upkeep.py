@@ -1,0 +1,70 @@
+"""The daemon, its log, and how long data is kept."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field
+
+from corral.config.sections.values import (
+    Days,
+    Section,
+    upper,
+)
+
+
+class Logs(Section):
+    """The daemon's log, `.corral/logs/corral.log`."""
+
+    level: Annotated[Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"], BeforeValidator(upper)] = Field(
+        default="INFO", description="Lowest level that is written."
+    )
+    keep_days: int = Field(default=30, ge=1, le=3650, description="Days after which a day's log is deleted.")
+
+
+class Retention(Section):
+    """How long finished data is kept. Open or unread data, tasks, merges, handoffs and unlanded work always stay."""
+
+    events_days: Days = Field(default=30, description="Days after which an event is deleted; null: never.")
+    notices_days: Days = Field(default=7, description="Days after which a delivered notice is deleted; null: never.")
+    messages_days: Days = Field(
+        default=90, description="Days after which mail that every recipient has read is deleted; null: never."
+    )
+    sessions_days: Days = Field(
+        default=30, description="Days after which an ended session without a handoff is deleted; null: never."
+    )
+    worktrees_days: Days = Field(
+        default=30, description="Days after which the row of a removed worktree is deleted; null: never."
+    )
+    receipts_days: Days = Field(
+        default=90,
+        description="Days after which a receipt of no open or landed merge is deleted; null: never.",
+    )
+    logs_days: Days = Field(
+        default=30, description="Days after which a log of a task, merge or worktree is deleted; null: never."
+    )
+    logs_mb: int = Field(
+        default=1000, ge=1, description="Total size of those logs in MB; beyond it the oldest are deleted."
+    )
+    salvage_days: Days = Field(
+        default=30, description="Days after which saved work that a branch or tag contains is deleted; null: never."
+    )
+    backups_days: Days = Field(
+        default=30, description="Days after which the database copy from before an upgrade is deleted; null: never."
+    )
+
+
+class Daemon(Section):
+    """The daemon process."""
+
+    tcp: bool | None = Field(
+        default=None,
+        description="Listen on loopback TCP too; null: only if `daemon.tcp_port` names a port.",
+    )
+    tcp_port: int = Field(default=0, ge=0, le=65_535, description="Loopback TCP port; 0: any free one.")
+
+    @property
+    def port(self) -> int | None:
+        """The loopback TCP port to listen on (0: any free one); None: no TCP."""
+        wanted = self.tcp_port > 0 if self.tcp is None else self.tcp
+        return self.tcp_port if wanted else None

@@ -1,0 +1,80 @@
+"""Types of single settings, and what every section has in common."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo
+
+DAY_S = 86_400
+_BRANCH = re.compile(r"[^\x00-\x20\x7f~^:?*\[\\-][^\x00-\x20\x7f~^:?*\[\\]{0,199}")
+"""Excludes options and revision expressions; git itself decides whether the name is valid."""
+
+
+@dataclass(frozen=True)
+class Places:
+    """The folders that path settings are relative to; passed to validation as its context."""
+
+    root: Path
+    home: Path
+
+
+def upper(value: Any) -> Any:
+    """In capital letters, where it is text."""
+    return value.upper() if isinstance(value, str) else value
+
+
+def _listed(value: Any) -> Any:
+    """Accept a single command without a list, and treat a list whose entries are all commented out as empty."""
+    if value is None:
+        return []
+    return [value] if isinstance(value, str) else value
+
+
+def _spoken(command: str) -> str:
+    if not command.strip() or "\0" in command:
+        raise ValueError("a command must not be empty")
+    return command
+
+
+def _branch(name: str) -> str:
+    if not _BRANCH.fullmatch(name):
+        raise ValueError("this cannot be the name of a branch")
+    return name
+
+
+def expanded(path: str, info: ValidationInfo) -> str:
+    """A path with the home folder for a ``~`` at its beginning."""
+    if info.context is not None and (path == "~" or path.startswith("~/")):
+        return f"{info.context.home}{path[1:]}"
+    return path
+
+
+def runnable(command: str, info: ValidationInfo) -> str:
+    """Validate a program: a bare name is looked up on the PATH when it is needed; a path must name an existing file."""
+    command = expanded(command, info)
+    if info.context is None or "/" not in command:
+        return command
+    file = info.context.root / command
+    if shutil.which(file) is None:
+        raise ValueError("there is no such program" if not file.exists() else "the file is not executable")
+    return str(file)
+
+
+Command = Annotated[str, AfterValidator(_spoken)]
+Commands = Annotated[list[Command], BeforeValidator(_listed)]
+Globs = Annotated[list[Annotated[str, Field(min_length=1, max_length=512)]], BeforeValidator(_listed)]
+Branch = Annotated[str, AfterValidator(_branch)]
+Seconds = Annotated[float, Field(gt=0, le=30 * DAY_S)]
+Days = Annotated[int, Field(ge=1, le=36_500)] | None
+Pause = Annotated[float, Field(ge=0, le=30 * DAY_S)]
+
+
+class Section(BaseModel):
+    """A section of the settings. An unknown key is no error here: loading warns of it."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="ignore", allow_inf_nan=False)

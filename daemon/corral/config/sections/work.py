@@ -1,0 +1,168 @@
+"""Tasks, the workers that do them, their worktrees and their limits."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+from corral.config.sections.values import (
+    Command,
+    Commands,
+    Pause,
+    Seconds,
+    Section,
+    expanded,
+    runnable,
+)
+
+DEFAULT_RETRIES = 3
+
+
+class Supervisor(Section):
+    """How many workers run, how they are stopped, and where the supervisor's files are."""
+
+    max_agents: int = Field(default=10, ge=0, le=1000, description="Workers at the same time; 0 starts none.")
+    stop_grace_s: Pause = Field(default=5, description="Time between SIGTERM and SIGKILL when a worker is stopped.")
+    max_depth: int = Field(
+        default=3, ge=1, le=10, description="Levels of agents that are led by others, the first leader included."
+    )
+    state_dir: Annotated[str, Field(min_length=1), AfterValidator(expanded)] = Field(
+        default=".corral/state",
+        description="Folder of the roadmap, the lifecycle files and the evidence: relative to the project's root, "
+        "absolute, or `~/…`.",
+    )
+
+
+class Agents(Section):
+    """Workers while they run."""
+
+    stalled_after_s: Seconds = Field(default=300, description="Time without progress after which a worker is stalled.")
+
+
+class Limits(Section):
+    """Limits of all workers together. From 80 % of a limit on, no further worker starts until the use is below again."""
+
+    memory_mb: int | None = Field(
+        default=4096, ge=16, description="Memory of all workers together, in MB; null: no limit."
+    )
+    memory_mb_per_agent: int | None = Field(
+        default=None, ge=16, description="Memory of each worker, in MB; null: that of its runner."
+    )
+    output_mb_per_agent: int | None = Field(default=1024, ge=1, description="Output per attempt, MB; null: no limit.")
+    requests_per_minute: int | None = Field(
+        default=None, ge=1, description="Answers of models per minute, over all workers; null: no limit."
+    )
+    tokens_per_day: int | None = Field(
+        default=None, ge=1, description="Tokens of the last 24 hours, over all workers; null: no limit."
+    )
+    cost_usd_per_day: float | None = Field(
+        default=None, gt=0, description="Cost of the last 24 hours in USD, over all workers; null: no limit."
+    )
+
+
+class Queue(Section):
+    """The size of the queue."""
+
+    max_size: int = Field(
+        default=1000, ge=1, le=1_000_000, description="Largest number of tasks that are `waiting` or `pending`."
+    )
+
+
+class Tasks(Section):
+    """The queue: retries and order."""
+
+    max_retries: int | None = Field(
+        default=None,
+        ge=0,
+        le=100,
+        description="Retries of a failed task before it is `dead`; null: 3, and none after a command's own exit code.",
+    )
+    max_crashes: int = Field(
+        default=5,
+        ge=0,
+        le=100,
+        description="Times in a row that the daemon died, or the worker was killed, while a task ran; one more "
+        "makes it `dead`.",
+    )
+    retry_initial_s: Pause = Field(default=10, description="Delay before the first retry; it doubles with each one.")
+    retry_max_s: Pause = Field(default=300, description="Longest delay between two attempts.")
+    ageing_s: Pause = Field(
+        default=0, description="Interval after which a waiting task gains one step of priority; 0: never."
+    )
+    unblock_on: Literal["landed", "completed"] = Field(
+        default="landed", description="State that a dependency must reach before its dependents start."
+    )
+    on_interrupted: Literal["resume", "fail"] = Field(
+        default="resume",
+        description="Whether a task that was running when the daemon stopped or died runs again, or fails.",
+    )
+
+    @property
+    def retries(self) -> int:
+        """The number of retries of a task that sets none."""
+        return DEFAULT_RETRIES if self.max_retries is None else self.max_retries
+
+
+class Worktrees(Section):
+    """Location and preparation of worktrees."""
+
+    root: Annotated[str, Field(min_length=1), AfterValidator(expanded)] = Field(
+        default=".corral/worktrees",
+        description="Folder of the worktrees: relative to the project's root, absolute, or `~/…`.",
+    )
+    setup: Commands = Field(
+        default=[], description="Setup commands for each new worktree; `recipe` stands for those of its recipes."
+    )
+    recipes: list[Annotated[str, Field(min_length=1)]] | None = Field(
+        default=None, description="Recipes to apply, by name; null: those whose files exist; []: none."
+    )
+    port_first: int = Field(default=20_000, ge=1024, le=60_000, description="First port assigned to worktrees.")
+    ports_each: int = Field(default=10, ge=0, le=100, description="Number of ports per worktree.")
+    pool_size: int = Field(default=4, ge=0, le=100, description="Finished worktrees kept for later tasks; 0: none.")
+    pool_min_files: int = Field(
+        default=1000,
+        ge=0,
+        description="Fewest files of a kept worktree: a new one of fewer is as fast.",
+    )
+    pool_disk_mb: int = Field(default=4096, ge=0, description="Disk space of the kept worktrees together, in MB.")
+
+
+class ClaudeRunner(Section):
+    """Workers that are Claude Code sessions."""
+
+    command: Annotated[Command, AfterValidator(runnable)] = Field(
+        default="claude", description="The program: a name on the PATH, or a path to an existing file."
+    )
+    model: str | None = Field(default=None, min_length=1, description="Model to use; null: Claude Code's default.")
+    max_turns: int | None = Field(default=None, ge=1, description="Turn limit of a task; null: none.")
+    max_cost_usd: float | None = Field(default=None, gt=0, description="Cost limit of a task in USD; null: none.")
+    memory_mb: int = Field(
+        default=2048, ge=16, description="Memory limit of the process tree, in MB; also for programs of agents."
+    )
+
+
+class AnthropicRunner(Section):
+    """Workers that are conversations with the Messages API, by the key in the daemon's ANTHROPIC_API_KEY."""
+
+    model: str = Field(default="claude-sonnet-5-5", min_length=1, description="Model to use.")
+    max_turns: int | None = Field(default=None, ge=1, description="Turn limit of a task; null: none.")
+    max_cost_usd: float | None = Field(default=None, gt=0, description="Cost limit of a task in USD; null: none.")
+    max_tokens_per_answer: int = Field(
+        default=16_000, ge=256, le=128_000, description="Most tokens that the model writes in one answer."
+    )
+    memory_mb: int = Field(default=2048, ge=16, description="Memory limit of the process tree, in MB.")
+
+
+class CommandRunner(Section):
+    """Workers that are shell commands."""
+
+    memory_mb: int = Field(default=512, ge=16, description="Memory limit of the process tree, in MB.")
+
+
+class Runners(Section):
+    """Settings per runner."""
+
+    claude: ClaudeRunner = ClaudeRunner()
+    command: CommandRunner = CommandRunner()
+    anthropic: AnthropicRunner = AnthropicRunner()
