@@ -15,7 +15,7 @@ from typing import Any
 
 import psutil
 
-from corral.runners.process import TASK_MARK
+from corral.runners.tags import TASK_MARK
 from corral.work.evidence import lines as mapping
 from tests.coordinated import Coordinated, eventually
 from tests.faults.storm import Caller, Storm, processes_of

@@ -13,6 +13,7 @@ import pytest
 
 from tests.coordinated import Coordinated, eventually
 from tests.faults.storm import processes_of
+from tests.integration.running import ESCAPES, is_alive
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(240)]
 
@@ -37,6 +38,8 @@ class Bad(NamedTuple):
     remedy: str = ""
 
 
+ESCAPED = "escaped.pid"
+ESCAPING = f"{python(ESCAPES)} ../{ESCAPED}; until test -e ../{ESCAPED}; do sleep 0.02; done; echo x > escaped.txt"
 LEAVES = """
 import os, time
 if os.fork() == 0:
@@ -55,6 +58,7 @@ BAD = {
     "writes garbage": Bad(GARBAGE, "dead", "command_failed", "exited with 3", "corral task logs"),
     "floods": Bad(FLOODS, "failed", "output_limit", "more than 8 MB of output; let it write less"),
     "leaves its session": Bad(f"{python(LEAVES)}; echo x > left.txt", "landed"),
+    "leaves its environment too": Bad(ESCAPING, "landed"),
     "is deaf": Bad("trap '' TERM; while :; do sleep 1; done", "dead", "timeout", "timed out after 2 s"),
     "eats": Bad(EATS, "dead", "memory_limit", "the limit is 250"),
     "does nothing": Bad("true", "nothing to land"),
@@ -100,9 +104,26 @@ def test_each_has_a_clear_end_and_nothing_of_it_stays(coordinate: Callable[..., 
     saved = [one for one in house.ask("GET", "/salvage") if "mine.txt" in one["files"]]
     assert left or saved, "a folder that is not certainly Corral's stays; of one that is, the files are saved"
     eventually(lambda: [process for process, _ in processes_of(house.root)] == [daemon])
+    escaped = int((house.root / ".corral" / "worktrees" / ESCAPED).read_text())
+    assert not is_alive(escaped) or sys.platform != "linux"
     fine = house.submit("fine", "echo fine > fine.txt")
     house.run("wait", fine, "--timeout", "60")
     assert house.json("task", "detail", fine)["merge"]["state"] == "landed", "nobody else suffers"
+
+
+def test_a_daemon_that_a_worker_starts_for_another_repository_does_not_end_with_it(
+    coordinate: Callable[..., Coordinated],
+) -> None:
+    house, other = coordinate(), coordinate()
+    source = Path(__file__).resolve().parents[2] / "daemon"
+    corral = f"PYTHONPATH={source} {sys.executable} -m corral -C {other.root}"
+    starts = house.submit("starts a daemon", f"{corral} daemon start")
+    house.run("wait", starts, "--timeout", "60")
+    assert house.json("task", "detail", starts)["outcome"] == "nothing to land"
+    assert other.daemon_pid()
+    fine = other.submit("fine", "echo fine > fine.txt")
+    other.run("wait", fine, "--timeout", "60")
+    assert other.json("task", "detail", fine)["merge"]["state"] == "landed"
 
 
 def _check_remedies(house: Coordinated) -> None:

@@ -2,20 +2,46 @@
 
 from __future__ import annotations
 
+import sys
 import time
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import psutil
+import pytest
 
 from corral.models.instants import UTC
-from corral.runners.process import PROJECT_MARK, TASK_MARK, survivors
+from corral.runners.process import survivors
 from corral.runners.protocol import Assignment, Finished, Limits, Observation, Running
+from corral.runners.tags import PROJECT_MARK, TASK_MARK
 
 DEADLINE_S = 20.0
+
+ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has tags")
+
+ESCAPES = """
+import os, sys
+where = os.path.abspath(sys.argv[1])
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        os.chdir("/")
+        nothing = os.open("/dev/null", os.O_RDWR)
+        for number in (0, 1, 2): os.dup2(nothing, number)
+        open(where + ".part", "w").write(str(os.getpid()))
+        os.rename(where + ".part", where)
+        os.execve("/bin/sleep", ["sleep", "600"], {})
+    os._exit(0)
+os.wait()
+"""
+"""A program whose grandchild leaves everything that it got from its parents: group, session, folder, files, environment.
+
+It writes its pid into the file that is the argument.
+"""
 
 PROJECT_ID = "4e1f0f7c-0000-4000-8000-000000000000"
 
@@ -71,6 +97,19 @@ def wait(until: Callable[[], object], *, deadline_s: float = DEADLINE_S) -> None
     while not until():
         assert time.monotonic() < end, "it never came"
         time.sleep(0.01)
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs; a zombie does not."""
+    with suppress(psutil.Error):
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    return False
+
+
+def kill_if_alive(pid: int) -> None:
+    """Leave a process of a test's own not behind."""
+    if is_alive(pid):
+        psutil.Process(pid).kill()
 
 
 def marks(task_id: str) -> dict[str, str]:

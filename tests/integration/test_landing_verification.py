@@ -19,6 +19,7 @@ from corral.landing.verify import verification, verification_worktree
 from corral.runners.process import LogTail
 from tests.conftest import commit, git
 from tests.integration.landing_world import World, in_a_process
+from tests.integration.running import ON_LINUX
 
 
 @pytest.fixture
@@ -74,13 +75,11 @@ def test_a_hanging_one_is_ended_with_all_it_started_and_is_the_machines_fault_if
 
 
 @pytest.mark.req("G27")
-def test_a_daemon_left_behind_by_a_green_one_is_ended(world: World, tmp_path: Path) -> None:
+@pytest.mark.parametrize("leaving", ["setsid", pytest.param("setsid env -i", marks=ON_LINUX)])
+def test_a_daemon_left_behind_by_a_green_one_is_ended(world: World, tmp_path: Path, leaving: str) -> None:
     pid_file = tmp_path / "pid"
-    world.landing = Landing(
-        verify=[
-            f"setsid sh -c 'echo $$ > {pid_file}; exec sleep 300' >/dev/null 2>&1 & while ! test -s {pid_file}; do :; done"
-        ]
-    )
+    leaves = f"{leaving} sh -c 'echo $$ > {pid_file}; exec sleep 300' >/dev/null 2>&1"
+    world.landing = Landing(verify=[f"{leaves} & while ! test -s {pid_file}; do :; done"])
     assert world.land("feature")["state"] == "landed"
     assert gone(int(pid_file.read_text()))
 

@@ -18,6 +18,7 @@ from corral.work.worktrees.folders import share_blocks
 from corral.work.worktrees.provision import run_setup
 from tests.conftest import git
 from tests.integration.provisioning import add_worktree, make_usable, run_in
+from tests.integration.running import ON_LINUX
 
 MakeRepo = Callable[..., Path]
 WITHIN_S = 20
@@ -226,10 +227,21 @@ def test_setup_leaves_no_process_behind(tmp_path: Path) -> None:
     wait_until(lambda: is_gone(int((tmp_path / "pid").read_text())))
 
 
-def test_setup_that_nobody_wants_any_more_is_ended_with_all_its_processes(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("leaving", "purpose"),
+    [
+        ("setsid", {}),
+        pytest.param("setsid env -i", {}, marks=ON_LINUX),
+        pytest.param("setsid env -i", {"CORRAL_TASK_ID": "a-task"}, marks=ON_LINUX),
+        pytest.param("setsid env -i", {"CORRAL_VERIFICATION": "a-path"}, marks=ON_LINUX),
+    ],
+)
+def test_setup_that_nobody_wants_any_more_is_ended_with_all_its_processes(
+    tmp_path: Path, leaving: str, purpose: dict[str, str]
+) -> None:
     pid = tmp_path / "pid"
-    # One that left the group is found by the worktree's mark.
-    command = "setsid sh -c 'echo $$ > half && mv half pid; sleep 300' & wait"
+    # One that left the group is found by the worktree's mark, or by its tag.
+    command = f"{leaving} sh -c 'echo $$ > half && mv half pid; exec sleep 300' & wait"
     began = time.monotonic()
     failure, log = setup(
         tmp_path,
@@ -238,6 +250,7 @@ def test_setup_that_nobody_wants_any_more_is_ended_with_all_its_processes(tmp_pa
         is_unwanted=pid.exists,
         CORRAL_WORKTREE=str(tmp_path),
         CORRAL_PROJECT_ID="a-project",
+        **purpose,
     )
     assert time.monotonic() - began < WITHIN_S
     assert failure is not None and failure.details == {"exit_code": None} and "no longer wanted" in log

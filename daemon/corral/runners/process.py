@@ -1,8 +1,8 @@
 """Processes: each in its own group, identified by start time and marks, and never left behind.
 
 A worker outlives the daemon that started it. It is found again by its marks, which every descendant inherits in its
-environment: the project's, unique to its daemon, and the task's. The recorded pid and start time find the rest of its
-process group.
+environment: the project's, unique to its daemon, and the task's. One that empties its environment is found by the tag for these
+marks (:mod:`corral.runners.tags`). The recorded pid and start time find the rest of its process group.
 """
 
 from __future__ import annotations
@@ -19,11 +19,7 @@ from pathlib import Path
 import psutil
 
 from corral.errors import OutOfResources, RunnerUnavailable
-
-PROJECT_MARK = "CORRAL_PROJECT_ID"
-"""Set for every process that a daemon starts: the project id of its database."""
-
-TASK_MARK = "CORRAL_TASK_ID"
+from corral.runners.tags import PROJECT_MARK, is_tagged, tagging
 
 Marks = Mapping[str, str]
 """Variables that all must match in the environment of a process for it to be ours."""
@@ -45,6 +41,7 @@ def spawn(
     A pipe would end with the daemon and take the worker along; the file does not.
 
     Args:
+        env: Its whole environment; the marks in it decide about its tag.
         log: Created with mode 0600, its folders with 0700; appended to if it exists.
         takes_input: Whether it gets a pipe as standard input (see :class:`Feed`), else nothing.
 
@@ -55,7 +52,7 @@ def spawn(
     output = open_private(log, os.O_WRONLY | os.O_APPEND)
     try:
         return subprocess.Popen(
-            list(argv),
+            tagging(argv, env),
             cwd=cwd,
             env=dict(env),
             stdin=subprocess.PIPE if takes_input else subprocess.DEVNULL,
@@ -224,7 +221,7 @@ def kernel_kills() -> int | None:
 
 
 def survivors(group: int | None, marks: Marks) -> list[psutil.Process]:
-    """Every living process of a group, or with these marks; without zombies and this process.
+    """Every living process of a group, or with these marks or their tag; without zombies and this process.
 
     Args:
         group: One led by a child of this process, so certainly ours; None: the marks alone decide.
@@ -239,8 +236,10 @@ def _belongs(process: psutil.Process, group: int | None, marks: Marks) -> bool:
         its_group = os.getpgid(process.pid)
         if its_group == 0:  # a thread of the kernel
             return False
-        is_one = its_group == group or (
-            not _surely_lacks(process.pid, marks) and _carries(_environ(process, its_group), marks)
+        is_one = (
+            its_group == group
+            or is_tagged(process.pid, marks)
+            or (not _surely_lacks(process.pid, marks) and _carries(_environ(process, its_group), marks))
         )
         return is_one and process.status() != psutil.STATUS_ZOMBIE
     return False
@@ -276,7 +275,7 @@ def _environ(process: psutil.Process, group: int) -> dict[str, str]:
 
 
 def end(process: subprocess.Popen[bytes], marks: Marks, *, grace_s: float) -> None:
-    """End a process of ours, and every other process of its group or with its marks; waits for the first's death.
+    """End a process of ours, and every other one of its group or with its marks or tag; waits for the first's death.
 
     Args:
         grace_s: Seconds from SIGTERM to SIGKILL.
@@ -321,8 +320,8 @@ def kill_leftover(pid: int, started: float, marks: Marks, folder: Path | None = 
         pid: The recorded leader.
         started: Its recorded start time; a process with another start time is never touched.
         marks: The marks that the leader must carry.
-        folder: The worktree it was started in. A leader without any project's mark (an earlier version started it, or it has
-            overwritten its environment) must work there.
+        folder: The worktree it was started in. A leader without tag and any project's mark (an earlier version started it,
+            or it has overwritten its environment) must work there.
 
     Returns:
         Whether the leader was alive and was sent SIGKILL with its group.
@@ -340,6 +339,8 @@ def kill_leftover(pid: int, started: float, marks: Marks, folder: Path | None = 
 def _is_ours(pid: int, marks: Marks, folder: Path | None) -> bool:
     with suppress(psutil.Error, OSError):
         process = psutil.Process(pid)
+        if is_tagged(pid, marks):
+            return True
         environ = _environ(process, os.getpgid(pid))
         if PROJECT_MARK in environ:
             return _carries(environ, marks)
@@ -348,7 +349,7 @@ def _is_ours(pid: int, marks: Marks, folder: Path | None) -> bool:
 
 
 def end_leftovers(marks: Marks, pid: int | None, started: float | None, folder: Path | None = None) -> list[int]:
-    """Kill the remains of an earlier daemon's worker: its group, and every process with its marks.
+    """Kill the remains of an earlier daemon's worker: its group, and every process with its marks or tag.
 
     Args:
         folder: See :func:`kill_leftover`.

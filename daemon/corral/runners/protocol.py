@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from corral.models.blame import BLAME, Blame
-from corral.runners.process import PROJECT_MARK, TASK_MARK
+from corral.runners.tags import PROJECT_MARK, TASK_MARK
 
 ERRAND = (
     "You work on one task of a batch, in a git worktree and on a branch of your own; other workers have theirs. Work only "

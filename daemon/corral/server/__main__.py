@@ -16,6 +16,7 @@ from pathlib import Path
 from corral.config.paths import find_project
 from corral.errors import Conflict, CorralError, DaemonUnreachable
 from corral.log_files import shorten
+from corral.runners import tags
 from corral.server.process.instance import Instance, claim
 
 GARBAGE = 10_000
@@ -29,6 +30,7 @@ def main() -> int:
     parser.add_argument("--foreground", action="store_true")
     parser.add_argument("--adopt", type=Path, metavar="DATABASE")
     options = parser.parse_args()
+    tags.shed()  # a worker may start a daemon, which does not end with it
     try:
         project = find_project(options.project)
         instance = claim(project)

@@ -24,9 +24,9 @@ from corral.landing.verify import blame, test_counts
 from corral.models.awake import AwakeClock
 from corral.models.states import ReceiptStatus
 from corral.observe.redaction import redact
-from corral.runners.process import PROJECT_MARK, LogTail, Marks, open_private, signal_each, spawn, survivors
+from corral.runners.process import LogTail, Marks, open_private, signal_each, spawn, survivors
+from corral.runners.tags import PROJECT_MARK, VERIFICATION_MARK
 
-MARK = "CORRAL_VERIFICATION"
 """In the environment of every process of a run, with the worktree's path, so that those who left the group are found."""
 
 POLL_S = 1.0
@@ -232,11 +232,11 @@ class Verification:
 
 def marks(path: Path, project_id: str) -> dict[str, str]:
     """The mark that every process of a run in the verification worktree at ``path`` has in its environment."""
-    return {PROJECT_MARK: project_id, MARK: str(path)}
+    return {PROJECT_MARK: project_id, VERIFICATION_MARK: str(path)}
 
 
 def end_marked(marks: Marks, group: int | None = None) -> None:
-    """Kill a run: its process group, and whatever left it but carries its marks."""
+    """Kill a run: its process group, and whatever left it but carries its marks or tag."""
     for _look in range(_LOOKS):
         alive = survivors(group, marks)
         if not alive:

@@ -23,7 +23,7 @@ from corral.config.teams import teams_file
 from corral.git.process import scratch
 from corral.git.process.command import open_repository
 from corral.landing.queue import Queue
-from corral.landing.verify import dry_run, verification, verification_worktree
+from corral.landing.verify import dry_run, verification_worktree
 from corral.landing.verify.verification_run import RunContext
 from corral.observe import logs
 from corral.observe.redaction import remember_secrets
@@ -31,6 +31,7 @@ from corral.runners.anthropic import AnthropicRunner
 from corral.runners.claude import ClaudeRunner
 from corral.runners.command import CommandRunner
 from corral.runners.protocol import Runner
+from corral.runners.tags import VERIFICATION_MARK
 from corral.server.hooks.unannounced import UnannouncedChanges, at_start
 from corral.server.notify.announcements import Announcer
 from corral.server.process import damage
@@ -249,7 +250,7 @@ def _made_usable(grounds: WorktreeContext, path: Path) -> Mapping[str, str]:
     prove = own.prove
     residue.remove(prove(), path, chosen.setup)
     port_base = ports if chosen.ports_each and ports >= FIRST_FREE_PORT else None
-    made = make_usable(grounds, path, port_base, {verification.MARK: str(path)}, lambda: False, prove, own.name)
+    made = make_usable(grounds, path, port_base, {VERIFICATION_MARK: str(path)}, lambda: False, prove, own.name)
     residue.remember(prove(), chosen.setup, made)
     return environment(grounds, path, made)
 

@@ -13,7 +13,8 @@ from corral.app.runtime.clock import now
 from corral.app.runtime.services import Services
 from corral.config.paths import Project
 from corral.observe import logs
-from corral.runners.process import PROJECT_MARK, signal_each, survivors
+from corral.runners.process import signal_each, survivors
+from corral.runners.tags import PROJECT_MARK
 from corral.server.process.jobs import Job
 from corral.server.upkeep.state_files import KEPT
 

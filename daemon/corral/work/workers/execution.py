@@ -32,8 +32,9 @@ from corral.models.instants import iso
 from corral.models.payload import Payload
 from corral.models.remedies import with_remedy
 from corral.models.states import RunnerName, WorktreePurpose, WorktreeState
-from corral.runners.process import PROJECT_MARK, TASK_MARK, end_leftovers
+from corral.runners.process import end_leftovers
 from corral.runners.protocol import Assignment, Finished, Limits, Runner, Running
+from corral.runners.tags import PROJECT_MARK, TASK_MARK
 from corral.store import events
 from corral.store.rows import required
 from corral.store.rows.tasks import TaskRow, WorktreeRow

@@ -41,14 +41,14 @@ from corral.models.identifiers import check_name, new_id
 from corral.models.instants import iso
 from corral.models.states import WorktreePurpose, WorktreeState
 from corral.runners.environment import verification_environment
-from corral.runners.process import PROJECT_MARK, TASK_MARK
+from corral.runners.tags import PROJECT_MARK, TASK_MARK, WORKTREE_MARK
 from corral.store.protocol import Store
 from corral.store.rows.tasks import WorktreeRow
 from corral.store.tasks import worktrees as worktree_rows
 from corral.work.worktrees import moving, ownership
 from corral.work.worktrees.pool import keeping, state, taking
 from corral.work.worktrees.ports import bindable, choose_block
-from corral.work.worktrees.provision import WORKTREE_MARK, Provisioned, provision, run_setup
+from corral.work.worktrees.provision import Provisioned, provision, run_setup
 from corral.work.worktrees.recipes import Recipe, load_recipes
 from corral.work.worktrees.removal import take_down
 

@@ -18,7 +18,8 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from corral.errors import ConfigInvalid, CorralError, SetupFailed
-from corral.runners.process import PROJECT_MARK, end, open_private, spawn
+from corral.runners.process import end, open_private, spawn
+from corral.runners.tags import PROJECT_MARK, TASK_MARK, VERIFICATION_MARK, WORKTREE_MARK
 from corral.work.worktrees import folders
 from corral.work.worktrees.recipes import Folder, Recipe, matching
 from corral.work.worktrees.survey import find_folders, walk_files, what_is_installed
@@ -36,9 +37,6 @@ RECIPES_OWN_SETUP = "recipe"
 _ASIDE = ".corral-provisioning"
 _STOP_GRACE_S = 5.0
 _SLICE_S = 0.1
-
-WORKTREE_MARK = "CORRAL_WORKTREE"
-"""In the environment of every process that works in a worktree, with the worktree's path."""
 
 IsIgnored = Callable[[list[str]], set[str]]
 
@@ -355,7 +353,9 @@ def run_setup(
             exit_code = _exit_code(process, timeout_s, is_unwanted)
         finally:
             # A setup leaves files, not processes.
-            end(process, {name: env.get(name, "") for name in (PROJECT_MARK, WORKTREE_MARK)}, grace_s=_STOP_GRACE_S)
+            marks = {name: env.get(name, "") for name in (PROJECT_MARK, WORKTREE_MARK)}
+            marks |= {name: env[name] for name in (TASK_MARK, VERIFICATION_MARK) if name in env}
+            end(process, marks, grace_s=_STOP_GRACE_S)
         if exit_code is None:
             _note(log, "\nended: no longer wanted\n" if is_unwanted() else f"\nended: not done after {timeout_s:g} s\n")
         if exit_code != 0:

@@ -17,7 +17,7 @@ from corral.models.identifiers import new_id
 from corral.models.instants import iso
 from corral.models.payload import Payload
 from corral.models.states import WorktreePurpose, WorktreeState
-from corral.runners.process import PROJECT_MARK, TASK_MARK
+from corral.runners.tags import PROJECT_MARK, TASK_MARK
 from corral.store.rows.tasks import WorktreeRow
 from corral.store.tasks import worktrees as worktree_rows
 from corral.work.worktrees import ownership
