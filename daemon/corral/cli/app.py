@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import signal
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from corral.cli.nouns import Nouns
-from corral.cli.terminal.options import Common, option
+from corral.cli.shared_options import Debug, Output, Quiet, Verbose
+from corral.cli.terminal.context import Common, Format, wants_json
+from corral.cli.terminal.options import Json, option
 from corral.cli.terminal.output import Interrupted, guarded
 from corral.errors import InvalidInput
 
@@ -38,12 +38,16 @@ app = typer.Typer(
 def top(
     context: typer.Context,
     directory: Annotated[str, option("-C", "Run as if started in this folder.", "PATH")] = "",
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks with errors.")] = False,
+    output: Output = None,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+    debug: Debug = False,
+    as_json: Json = False,
     version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False,
 ) -> None:
     """Read the options before the noun."""
-    Common.set(directory=directory, quiet=quiet, debug=debug)
+    output = Format.JSON if as_json else output
+    Common.update(directory=directory, output=output, quiet=quiet, verbose=verbose, debug=debug)
     if version:
         from corral.cli.program.version import show
 
@@ -51,26 +55,41 @@ def top(
     if context.invoked_subcommand is None:
         from corral.cli.commands.status import status
 
-        status(as_json=False)
+        status(as_json=Common.output in (Format.JSON, Format.TABLE))
 
 
 def run(arguments: list[str]) -> int:
     """Run one command and return its exit code."""
     signal.signal(signal.SIGINT, _interrupt)
 
-    as_json = "--json" in arguments
-
     def command() -> int:
-        said = io.StringIO()
         try:
-            # A caller that asked for JSON gets usage errors as JSON too.
-            with contextlib.redirect_stderr(said) if as_json else contextlib.nullcontext():
-                code = app(args=arguments, prog_name="corral", standalone_mode=True)
-        except SystemExit as leaving:
-            code = leaving.code
-        if as_json and code == InvalidInput.exit_code:
-            raise InvalidInput(said.getvalue().rpartition("Error: ")[2].strip() or "Invalid command line.")
-        sys.stderr.write(said.getvalue())
+            code = app(args=arguments, prog_name="corral", standalone_mode=False)
+        except typer.Abort:
+            print("aborted", file=sys.stderr)
+            return 1
+        except Exception as error:
+            if not hasattr(error, "format_message"):
+                raise
+            return _refuse_usage(error)
         return code if isinstance(code, int) else 0
 
-    return guarded(command, as_json=as_json, debug=lambda: Common.debug)
+    return guarded(command, as_json=wants_json(arguments), debug=lambda: Common.debug or "--debug" in arguments)
+
+
+def _refuse_usage(error: Any) -> int:
+    """Turn the framework's complaint about a command line into an error with cause and remedy.
+
+    Returns:
+        The exit code, where it is no error: a noun without a command, whose help is shown.
+
+    Raises:
+        InvalidInput: The command line is wrong.
+    """
+    context = getattr(error, "ctx", None)
+    if context is not None and type(error).__name__ == "NoArgsIsHelpError":
+        print(context.get_help(), file=sys.stderr)
+        return InvalidInput.exit_code
+    path = context.command_path if context is not None else "corral"
+    usage = " ".join(context.get_usage().split()) if context is not None else ""
+    raise InvalidInput(error.format_message(), cause=usage, remedy=f"`{path} --help` shows what is accepted.") from None

@@ -13,6 +13,7 @@ from typing import Any
 import typer
 
 from corral.cli.help import Grouped
+from corral.cli.shared_options import Command, with_shared_options
 
 NOUNS: dict[str, tuple[str, str]] = json.loads(Path(__file__).with_name("nouns.json").read_text("utf-8"))
 """Per command: the module in ``corral.cli``, and the first sentence of the command's help.
@@ -45,7 +46,7 @@ def _load(name: str) -> dict[str, Any]:
     module = importlib.import_module(f"corral.cli.{NOUNS[name][0]}")
     made = typer.Typer(rich_markup_mode=None)
     if hasattr(module, "app"):
-        made.add_typer(module.app, name=name)
+        made.add_typer(with_shared_options(module.app), name=name)
     else:
-        made.command(name)(getattr(module, name))
+        made.command(name, cls=Command)(getattr(module, name))
     return dict(typer.main.get_group(made).commands)

@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 from corral import PROTOCOL
 from corral.client import wire
@@ -27,13 +27,39 @@ START_TIMEOUT_S = 20.0
 """Time limit for the start of a daemon, seconds."""
 
 
+class Exchange(NamedTuple):
+    """A request to the daemon and its answer."""
+
+    method: str
+    target: str
+    sent: bytes | None
+    status: int
+    answer: bytes
+    duration_s: float
+
+
+class Observer(Protocol):
+    """Is told what clients do, for people who look for a fault."""
+
+    def step(self, text: str) -> None:
+        """An intermediate step, in a sentence."""
+
+    def exchanged(self, done: Exchange) -> None:
+        """A request was answered."""
+
+
 class Client:
     """Talks to one project's daemon. Not thread-safe; make one per thread.
 
     Args:
         project: The daemon's project.
         autostart: Whether :meth:`request` starts a missing daemon.
+
+    Attributes:
+        observer: Told of each step and request of this process's clients; None: nobody.
     """
+
+    observer: ClassVar[Observer | None] = None
 
     def __init__(self, project: Project, *, autostart: bool = True) -> None:
         self.project = project
@@ -131,9 +157,15 @@ class Client:
     def _exchange(self, method: str, target: str, data: bytes | None, timeout_s: float) -> tuple[Any, str]:
         """Send one request; returns the decoded answer and the next page's address."""
         if self._link is None:
-            self._link = wire.dial(os.fspath(find_socket(self.project)), timeout_s)
+            path = os.fspath(find_socket(self.project))
+            _note(f"connecting to {path}")
+            self._link = wire.dial(path, timeout_s)
+        began = time.monotonic()
         try:
-            answer = wire.exchange(self._link, wire.request(method, target, data), time.monotonic() + timeout_s)
+            answer = wire.exchange(self._link, wire.request(method, target, data), began + timeout_s)
+            if self.observer is not None:
+                took = time.monotonic() - began
+                self.observer.exchanged(Exchange(method, target, data, answer.status, answer.body, took))
             decoded = json.loads(answer.body) if answer.body else None
         except ValueError as error:
             self.close()
@@ -204,6 +236,7 @@ def start_daemon(project: Project, timeout_s: float = START_TIMEOUT_S) -> None:
     """
     import subprocess  # most commands start nothing
 
+    _note(f"starting the daemon of {project.root}; its errors go to {_start_log(project)}")
     # These variables would mark the daemon as a worker's child, and it would be ended with that worker.
     environ = {k: v for k, v in os.environ.items() if not k.startswith("GIT_") and k not in _ONE_WORKERS}
     try:
@@ -261,6 +294,12 @@ def adopt_database(project: Project, source: Path, timeout_s: float = 120.0) -> 
     if done.returncode != 0:
         raise from_wire(answer)
     return answer
+
+
+def _note(text: str) -> None:
+    """Tell the observer of a step."""
+    if Client.observer is not None:
+        Client.observer.step(text)
 
 
 def _start_log(project: Project) -> Path:

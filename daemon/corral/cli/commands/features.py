@@ -10,7 +10,8 @@ import typer
 from corral.cli.help import Grouped
 from corral.cli.terminal.keys import to_lock_keys
 from corral.cli.terminal.options import Json, argument, client, json_object, option, session_id
-from corral.cli.terminal.output import Column, echo, emit, report, table
+from corral.cli.terminal.output import echo, emit, report
+from corral.cli.terminal.tables import Column, table
 from corral.client.connection import segment
 from corral.models.visible import one_line
 

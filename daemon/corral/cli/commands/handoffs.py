@@ -9,7 +9,8 @@ import typer
 
 from corral.cli.help import Grouped
 from corral.cli.terminal.options import Json, argument, client, option, session_id
-from corral.cli.terminal.output import Column, echo, emit, fact, moment, paint, report, table
+from corral.cli.terminal.output import echo, emit, fact, moment, paint, report
+from corral.cli.terminal.tables import Column, table
 from corral.client.connection import segment
 from corral.models.visible import one_line
 

@@ -8,7 +8,8 @@ import typer
 
 from corral.cli.help import Grouped
 from corral.cli.terminal.options import Json, client, json_object, option, session_id
-from corral.cli.terminal.output import Column, report, table
+from corral.cli.terminal.output import report
+from corral.cli.terminal.tables import Column, table
 
 app = typer.Typer(cls=Grouped, help="Memory: facts that sessions recorded for later ones.", no_args_is_help=True)
 Tags = Annotated[list[str] | None, option("--tag", "A tag; repeatable.", "WORD")]

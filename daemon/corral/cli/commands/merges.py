@@ -9,8 +9,9 @@ import typer
 from corral.cli.commands.tasks import print_log
 from corral.cli.help import Grouped
 from corral.cli.terminal.options import Json, argument, client, here, option, session_id
-from corral.cli.terminal.output import Column, echo, emit, facts, paint, report, state, table, verification
+from corral.cli.terminal.output import echo, emit, facts, paint, report, state, verification
 from corral.cli.terminal.person import confirm, refuse_agents
+from corral.cli.terminal.tables import Column, table
 from corral.client.connection import segment
 from corral.config.paths import find_checkout
 from corral.errors import InvalidInput

@@ -10,7 +10,8 @@ import typer
 
 from corral.cli.help import Grouped
 from corral.cli.terminal.options import Json, argument, client, option, session_id
-from corral.cli.terminal.output import Column, echo, emit, moment, paint, report, state, table
+from corral.cli.terminal.output import echo, emit, moment, paint, report, state
+from corral.cli.terminal.tables import Column, table
 from corral.client.connection import Client, segment
 from corral.errors import InvalidInput
 from corral.models.states import Importance

@@ -8,7 +8,8 @@ import typer
 
 from corral.cli.help import Grouped
 from corral.cli.terminal.options import Json, argument, client, option, session_id
-from corral.cli.terminal.output import Column, echo, emit, facts, moment, paint, report, state, table, waiting
+from corral.cli.terminal.output import echo, emit, facts, moment, paint, report, state, waiting
+from corral.cli.terminal.tables import Column, table
 from corral.client.connection import segment
 from corral.errors import InvalidInput
 from corral.models.states import ShownStatus

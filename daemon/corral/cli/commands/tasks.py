@@ -11,7 +11,8 @@ import typer
 
 from corral.cli.help import Grouped
 from corral.cli.terminal.options import Json, argument, author, client, json_object, option, session_id
-from corral.cli.terminal.output import Column, coloured, echo, emit, fact, moment, paint, report, state, table
+from corral.cli.terminal.output import coloured, echo, emit, fact, moment, paint, report, state
+from corral.cli.terminal.tables import Column, table
 from corral.cli.work import dead_letters
 from corral.cli.work.batch_file import MOST_VALUES, count_values
 from corral.cli.work.task_view import follow_task, show_task

@@ -9,7 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from corral.cli.terminal.options import Json, argument, client, option
-from corral.cli.terminal.output import echo, emit, paint, progress, state
+from corral.cli.terminal.output import echo, emit, paint, state
+from corral.cli.terminal.progress import progress
 from corral.cli.terminal.status_summary import show_need
 from corral.errors import InvalidInput
 from corral.models.remedies import WHAT_TO_DO

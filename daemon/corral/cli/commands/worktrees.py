@@ -8,7 +8,9 @@ import typer
 
 from corral.cli.help import Grouped
 from corral.cli.terminal.options import Json, argument, client, option, session_id
-from corral.cli.terminal.output import Column, echo, emit, progress, report, table
+from corral.cli.terminal.output import echo, emit, report
+from corral.cli.terminal.progress import progress
+from corral.cli.terminal.tables import Column, table
 from corral.client.connection import segment
 from corral.errors import WorkAtRisk
 

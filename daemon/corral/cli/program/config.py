@@ -11,7 +11,8 @@ import typer
 
 from corral.cli.help import Grouped
 from corral.cli.terminal.options import Json, argument, client, project
-from corral.cli.terminal.output import echo, emit, paint, table
+from corral.cli.terminal.output import echo, emit, paint
+from corral.cli.terminal.tables import table
 from corral.config import account
 from corral.errors import ConfigInvalid, NotFound
 

@@ -14,8 +14,9 @@ import typer
 from corral import __version__
 from corral.cli.help import Grouped
 from corral.cli.terminal.options import Json, argument, client, project
-from corral.cli.terminal.output import echo, emit, progress, report
+from corral.cli.terminal.output import echo, emit, report
 from corral.cli.terminal.person import confirm, refuse_agents
+from corral.cli.terminal.progress import progress
 from corral.client.connection import Client, adopt_database
 from corral.config.paths import Project
 from corral.errors import Conflict, DaemonUnreachable, NotFound, OwnDaemon

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+from enum import Enum
 from pathlib import Path
 from typing import ClassVar
 
@@ -11,18 +13,52 @@ from corral.config.paths import Project, find_project
 from corral.errors import InvalidInput
 
 
+class Format(str, Enum):
+    """The form of a command's output."""
+
+    HUMAN = "human"
+    JSON = "json"
+    TABLE = "table"
+
+    def __str__(self) -> str:
+        return self.value
+
+
 class Common:
-    """The options before the noun; set once per process."""
+    """The options that every command has; once per process."""
 
     directory: ClassVar[str] = ""
+    output: ClassVar[Format | None] = None
+    quiet: ClassVar[bool] = False
+    verbose: ClassVar[bool] = False
     debug: ClassVar[bool] = False
 
     @classmethod
-    def set(cls, *, directory: str, quiet: bool, debug: bool) -> None:
-        """Store the options of the command line."""
-        cls.directory, cls.debug = directory, debug
-        if quiet:
-            os.environ["CORRAL_QUIET"] = "1"
+    def update(
+        cls,
+        *,
+        directory: str = "",
+        output: Format | None = None,
+        quiet: bool = False,
+        verbose: bool = False,
+        debug: bool = False,
+    ) -> None:
+        """Add options of the command line to those that were given before."""
+        cls.directory = directory or cls.directory
+        cls.output = output or cls.output
+        cls.quiet |= quiet
+        cls.debug |= debug
+        cls.verbose |= verbose or debug
+        if cls.verbose:
+            from corral.cli.terminal.trace import start_trace
+
+            start_trace(in_full=cls.debug)
+
+
+def wants_json(arguments: list[str]) -> bool:
+    """Whether a command line asks for JSON, and so for its errors as JSON too."""
+    pairs = itertools.pairwise(arguments)
+    return bool({"--json", "--output=json"} & {*arguments}) or ("--output", "json") in pairs
 
 
 def here() -> Path:

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, TextIO
 
+from corral.cli.terminal.context import Common, Format
 from corral.cli.terminal.stdio import can_write
 from corral.errors import CorralError
 from corral.models.visible import one_line, visible
 
-Row = Mapping[str, Any]
-Column = tuple[str, "str | Callable[[Any], str]", int]
-"""A heading, the key of its values or how a row's value is made, and the maximum width."""
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 _STATES = {
     "green": ("landed", "completed", "passed", "active"),
@@ -55,9 +52,12 @@ def verification(receipt: dict[str, Any]) -> str:
     return f"{state(receipt['status'])}: {tests}{receipt['duration_s']:.1f} s"
 
 
+_PLAIN = str.maketrans({"→": "->", "…": "...", "×": "x", "·": "-", "—": "-"})
+
+
 def echo(text: str) -> None:
-    """Print a line for people. Control characters in foreign text are made visible."""
-    print(text)
+    """Print a line for people; without UTF-8 in plain characters."""
+    print(text if text.isascii() or can_write(sys.stdout, text) else text.translate(_PLAIN))
 
 
 def moment(instant: str) -> str:
@@ -81,9 +81,18 @@ def _indented(text: str, by: int) -> str:
     return visible(text).replace("\n", "\n" + " " * by)
 
 
-def emit(value: Any, *, indent: int | None = 2) -> None:
-    """Print one JSON document for programs; without ``indent`` on one line."""
-    print(_json(value, sys.stdout, indent))
+def emit(value: Any, *, indent: int | None = 2, empty: str = "") -> None:
+    """Print an answer in whole: as one JSON document (without ``indent`` on one line), or as tables of its fields.
+
+    Args:
+        empty: The text for an empty list in a table.
+    """
+    if Common.output == Format.TABLE:
+        from corral.cli.terminal.tables import show_fields
+
+        show_fields(value, empty)
+    else:
+        print(_json(value, sys.stdout, indent))
 
 
 def report(answer: Any, line: str, *, as_json: bool) -> None:
@@ -97,27 +106,6 @@ def report(answer: Any, line: str, *, as_json: bool) -> None:
 def _json(value: Any, stream: TextIO, indent: int | None = None) -> str:
     text = json.dumps(value, indent=indent, ensure_ascii=False)
     return text if can_write(stream, text) else json.dumps(value, indent=indent)
-
-
-def table(rows: Sequence[Row], columns: Sequence[Column], *, empty: str, as_json: bool = False) -> None:
-    """Print rows: as JSON for programs, else in aligned columns; wider values are cut. States are coloured."""
-    if as_json:
-        emit(rows)
-        return
-    if not rows:
-        echo(empty)
-        return
-    cells = [[_cell(row.get(of) if isinstance(of, str) else of(row), most) for _, of, most in columns] for row in rows]
-    widths = [max(len(columns[i][0]), *(len(line[i]) for line in cells)) for i in range(len(columns))]
-    echo(paint("  ".join(columns[i][0].ljust(widths[i]) for i in range(len(columns))).rstrip(), "bold"))
-    for line in cells:
-        shown = [state(text) + " " * (widths[i] - len(text)) for i, text in enumerate(line)]
-        echo("  ".join(shown).rstrip())
-
-
-def _cell(value: Any, widest: int) -> str:
-    text = "" if value is None else visible(str(value)).replace("\n", " ")
-    return text if len(text) <= widest else text[: widest - 1] + "…"
 
 
 def fail(error: CorralError, *, as_json: bool = False, debug: bool = False) -> int:
@@ -161,48 +149,10 @@ def guarded(command: Callable[[], int], *, as_json: bool, debug: Callable[[], bo
     except (Interrupted, KeyboardInterrupt):
         print("interrupted", file=sys.stderr)
         return INTERRUPTED
-
-
-class Progress:
-    """A progress line: calling it changes the text; ``tell`` prints a permanent line above it.
-
-    Args:
-        change: Changes the text.
-        tell: Prints a line on stderr.
-    """
-
-    def __init__(self, change: Callable[[str], None], tell: Callable[[str], None]) -> None:
-        self._change = change
-        self.tell = tell
-
-    def __call__(self, text: str) -> None:
-        """Change the text."""
-        self._change(text)
-
-
-@contextlib.contextmanager
-def progress(text: str) -> Iterator[Progress]:
-    """Show progress on stderr after one second: a spinner on a terminal, else only permanent lines.
-
-    Yields:
-        The progress line.
-    """
-    if not sys.stderr.isatty() or os.environ.get("CORRAL_QUIET"):
-        yield Progress(lambda _text: None, lambda line: print(line, file=sys.stderr, flush=True))
-        return
-    from rich import progress as bars
-    from rich.console import Console
-    from rich.table import Column
-    from rich.text import Text
-
-    # The timer column updates itself, so a long wait never looks frozen. Only the text is cut: a longer one than the
-    # terminal is wide would push out the other columns.
-    given = Column(ratio=1, no_wrap=True, overflow="ellipsis")
-    words = bars.TextColumn("{task.description}", markup=False, table_column=given)
-    columns = (bars.SpinnerColumn(), bars.TimeElapsedColumn(), words)
-    with bars.Progress(*columns, console=Console(stderr=True), transient=True, expand=True) as bar:
-        shown = bar.add_task(text, total=None)
-        yield Progress(
-            lambda more: bar.update(shown, description=more),
-            lambda line: bar.console.print(Text.from_ansi(line), soft_wrap=True),
+    except Exception as error:  # noqa: BLE001 - the edge of the program: a person gets a message, with --debug the rest
+        said = CorralError(
+            f"Unexpected error: {type(error).__name__}: {error}",
+            remedy="Run it again with --debug and report what it prints; `corral doctor` checks the installation.",
         )
+        said.__cause__ = error
+        return fail(said, as_json=as_json, debug=debug())

@@ -8,7 +8,8 @@ import typer
 
 from corral.cli.help import Grouped
 from corral.cli.terminal.options import Json, client
-from corral.cli.terminal.output import Column, coloured, echo, emit, moment, table
+from corral.cli.terminal.output import coloured, echo, emit, moment
+from corral.cli.terminal.tables import Column, table
 from corral.cli.work.task_view import show_task
 from corral.client.connection import segment
 from corral.models.visible import log_text

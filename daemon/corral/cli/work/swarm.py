@@ -6,7 +6,8 @@ import typer
 
 from corral.cli.help import Grouped
 from corral.cli.terminal.options import Json, client
-from corral.cli.terminal.output import Column, echo, emit, moment, paint, table
+from corral.cli.terminal.output import echo, emit, moment, paint
+from corral.cli.terminal.tables import Column, table
 from corral.models.visible import one_line
 
 app = typer.Typer(cls=Grouped, help="Swarm: the running agents, and the limits of all together.", no_args_is_help=True)
