@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from sqlalchemy import ColumnElement, Connection, and_, select, update
+from sqlalchemy import ColumnElement, Connection, and_, bindparam, select, update
 
 from corral.models.events import EventKind
 from corral.models.states import OPEN_MERGES, TERMINAL_TASKS, WorktreeState
 from corral.store.engine.fetch import fetch_all, has_any
+from corral.store.engine.prepared import Prepared, one_of
 from corral.store.events import move_position, position
 from corral.store.merges import of_tasks as merge_tasks
 from corral.store.rows.mail import UnseenMessage
@@ -24,9 +26,34 @@ if TYPE_CHECKING:
 from corral.store.tasks.attempts import CURRENT
 
 _READER = "announcements"
+_RECEIPT = message_recipients.c
+_INSTANTS = (_RECEIPT.injected_at, _RECEIPT.read_at, _RECEIPT.acknowledged_at, _RECEIPT.bounced_at)
+
+
+def _unseen(whose: str) -> ColumnElement[bool]:
+    """Of a receipt: it is the one's who is the parameter of this name, who has not seen the message."""
+    return and_(_RECEIPT.session_id == bindparam(whose), *(instant.is_(None) for instant in _INSTANTS))
+
+
+_SENT = messages.c
+_UNSEEN = Prepared[UnseenMessage](
+    select(_SENT.message_id, _SENT.seq, _SENT.subject, _SENT.thread_id, _SENT.sender_session_id,
+           _RECEIPT.name.label("addressed"), _RECEIPT.role)
+    .join(message_recipients, _RECEIPT.seq == _SENT.seq)
+    .where(_unseen("session_id"), _SENT.sender_session_id.is_not(None), _SENT.sender_session_id != bindparam("session_id"))
+    .order_by(_SENT.seq)
+)  # fmt: skip
+_MARK_BOUNCED = Prepared[None](update(message_recipients).where(_unseen("whose")), "bounced_at")
+_SAVED = Prepared[object](
+    select(events.c.data)
+    .where(events.c.task_id == bindparam("task_id"), events.c.kind == EventKind.WORKTREE_SALVAGED)
+    .order_by(events.c.event_id.desc())
+    .limit(bindparam("limit"))
+)
 SETBACKS = (EventKind.TASK_RETRIED, EventKind.TASK_FAILED, EventKind.TASK_DEAD, EventKind.TASK_INTERRUPTED)
-_OPEN_TASK = select(tasks.c.task_id).where(tasks.c.status.not_in(TERMINAL_TASKS))
-_OPEN_MERGE = select(merge_requests.c.merge_id).where(merge_requests.c.state.in_(OPEN_MERGES))
+_OPEN_TASK = select(tasks.c.task_id).where(~one_of(tasks.c.status, TERMINAL_TASKS))
+_OPEN_MERGE = select(merge_requests.c.merge_id).where(one_of(merge_requests.c.state, OPEN_MERGES))
+_ANY_TASK, _ANY_MERGE = Prepared[object](_OPEN_TASK.limit(1)), Prepared[object](_OPEN_MERGE.limit(1))
 _SUMMARY = (
     tasks.c.task_id, tasks.c.thread_id, tasks.c.title, tasks.c.status, tasks.c.submitted_by, attempts_table.c.session_id,
     tasks.c.error_message, tasks.c.completed_at,
@@ -46,8 +73,13 @@ def move_on(conn: Connection, event_id: int) -> None:
 
 def news(conn: Connection, kinds: Sequence[str], after: int, limit: int = 50) -> list[EventRow]:
     """Events of these kinds after one, in order."""
-    query = select(events).where(events.c.event_id > after, events.c.kind.in_(list(kinds)))
-    return fetch_all(conn, query.order_by(events.c.event_id).limit(limit), EventRow)
+    return _news(tuple(kinds)).all(conn, {"after": after, "limit": limit})
+
+
+@lru_cache(maxsize=16)
+def _news(kinds: tuple[str, ...]) -> Prepared[EventRow]:
+    query = select(events).where(events.c.event_id > bindparam("after"), one_of(events.c.kind, kinds))
+    return Prepared(query.order_by(events.c.event_id).limit(bindparam("limit")))
 
 
 def attempts(conn: Connection, task_id: str, until: int) -> list[AttemptEnd]:
@@ -60,8 +92,7 @@ def attempts(conn: Connection, task_id: str, until: int) -> list[AttemptEnd]:
 
 def saved(conn: Connection, task_id: str, limit: int) -> list[WorktreeSalvaged]:
     """The salvaged work of a task's attempts, the latest first."""
-    query = select(events.c.data).where(events.c.task_id == task_id, events.c.kind == EventKind.WORKTREE_SALVAGED)
-    return list(conn.execute(query.order_by(events.c.event_id.desc()).limit(limit)).scalars())
+    return _SAVED.column(conn, {"task_id": task_id, "limit": limit})
 
 
 def is_being_saved(conn: Connection, task_id: str) -> bool:
@@ -72,26 +103,12 @@ def is_being_saved(conn: Connection, task_id: str) -> bool:
 
 def unseen(conn: Connection, session_id: str) -> list[UnseenMessage]:
     """Unseen messages to a session whose senders were not told of that, the oldest first."""
-    sent = messages.c
-    query = (
-        select(sent.message_id, sent.seq, sent.subject, sent.thread_id, sent.sender_session_id,
-               message_recipients.c.name.label("addressed"), message_recipients.c.role)
-        .join(message_recipients, message_recipients.c.seq == sent.seq)
-        .where(_unseen(session_id), sent.sender_session_id.is_not(None), sent.sender_session_id != session_id)
-        .order_by(sent.seq)
-    )  # fmt: skip
-    return fetch_all(conn, query, UnseenMessage)
+    return _UNSEEN.all(conn, {"session_id": session_id})
 
 
 def mark_bounced(conn: Connection, session_id: str, at: str) -> None:
     """All that a session has not seen did not arrive."""
-    conn.execute(update(message_recipients).where(_unseen(session_id)).values(bounced_at=at))
-
-
-def _unseen(session_id: str) -> ColumnElement[bool]:
-    receipt = message_recipients.c
-    instants = (receipt.injected_at, receipt.read_at, receipt.acknowledged_at, receipt.bounced_at)
-    return and_(receipt.session_id == session_id, *(instant.is_(None) for instant in instants))
+    _MARK_BOUNCED.change(conn, {"whose": session_id, "bounced_at": at})
 
 
 def is_open(conn: Connection, thread_id: str) -> bool:
@@ -134,4 +151,4 @@ def batch(conn: Connection, thread_id: str) -> list[BatchTask]:
 
 def is_busy(conn: Connection) -> bool:
     """Whether there is a task or a merge request to which something may still happen."""
-    return has_any(conn, _OPEN_TASK) or has_any(conn, _OPEN_MERGE)
+    return _ANY_TASK.any(conn, {}) or _ANY_MERGE.any(conn, {})

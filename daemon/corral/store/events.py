@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, func, insert, select, update
+from sqlalchemy import Connection, bindparam, func, insert, select, update
 
 from corral.models.events import Event, EventKind, Kind
 from corral.models.instants import iso
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 ROUTINE = (EventKind.LOCK_ACQUIRED, EventKind.SESSION_CHANGED)
 """Kinds recorded at every step of a session, for followers of all events; in a look back they would hide the rest."""
 _RECORD = Prepared[None](insert(events), "at", "kind", "task_id", "session_id", "merge_id", "data")
+
+_POSITION = Prepared[object](select(event_cursors.c.event_id).where(event_cursors.c.reader == bindparam("reader")))
+_MOVE = Prepared[None](update(event_cursors).where(event_cursors.c.reader == bindparam("which")), "event_id")
+_NEWEST = Prepared[object](select(func.max(events.c.event_id)))
 
 
 def record(
@@ -66,7 +70,7 @@ def of_task(conn: Connection, task_id: str, limit: int = 200) -> list[EventRow]:
 
 def newest(conn: Connection) -> int:
     """The ``event_id`` of the last event; 0 before the first."""
-    return int(conn.execute(select(func.max(events.c.event_id))).scalar() or 0)
+    return int(_NEWEST.scalar(conn, {}) or 0)
 
 
 def recent(conn: Connection, limit: int = 20) -> list[EventRow]:
@@ -83,12 +87,11 @@ def newest_of(conn: Connection, kind: Kind[Any]) -> EventRow | None:
 
 def position(conn: Connection, reader: str) -> int | None:
     """The ``event_id`` up to which a reader has handled the events; None if it never stored one."""
-    found = conn.execute(select(event_cursors.c.event_id).where(event_cursors.c.reader == reader)).scalar()
+    found = _POSITION.scalar(conn, {"reader": reader})
     return None if found is None else int(found)
 
 
 def move_position(conn: Connection, reader: str, event_id: int) -> None:
     """Store that a reader has handled every event up to this one."""
-    changed = update(event_cursors).where(event_cursors.c.reader == reader).values(event_id=event_id)
-    if conn.execute(changed).rowcount == 0:
+    if _MOVE.change(conn, {"which": reader, "event_id": event_id}) == 0:
         conn.execute(insert(event_cursors).values(reader=reader, event_id=event_id))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, bindparam, select
 
 from corral.models.states import TERMINAL_TASKS
 from corral.store.engine.fetch import fetch_all
+from corral.store.engine.prepared import Prepared, one_of
 from corral.store.rows import columns_of
 from corral.store.rows.records import EventRow
 from corral.store.rows.tasks import ExportedTask
@@ -19,12 +21,17 @@ _TASKS = select(*columns_of(tasks, ExportedTask))
 
 def news(conn: Connection, kinds: Sequence[str], after: int, limit: int) -> list[EventRow]:
     """Events of these kinds, after one, of tasks that a runner executes; in order."""
+    return _news(tuple(kinds)).all(conn, {"after": after, "limit": limit})
+
+
+@lru_cache(maxsize=16)
+def _news(kinds: tuple[str, ...]) -> Prepared[EventRow]:
     query = (
         select(events)
         .join(tasks, tasks.c.task_id == events.c.task_id)
-        .where(events.c.event_id > after, events.c.kind.in_(list(kinds)), _IS_EXECUTED)
+        .where(events.c.event_id > bindparam("after"), one_of(events.c.kind, kinds), _IS_EXECUTED)
     )
-    return fetch_all(conn, query.order_by(events.c.event_id).limit(limit), EventRow)
+    return Prepared(query.order_by(events.c.event_id).limit(bindparam("limit")))
 
 
 def histories(

@@ -14,6 +14,7 @@ from corral.models.instants import iso
 from corral.models.states import Importance, RecipientRole, SessionStatus
 from corral.server.notify import notification_templates
 from corral.store import announcements, events
+from corral.store.rows import required
 from corral.store.rows.mail import UnseenMessage
 from corral.store.rows.records import EventRow
 from corral.store.rows.sessions import SessionRow
@@ -31,7 +32,7 @@ def bounce(conn: Connection, event: EventRow, now: datetime) -> None:
         return
     unseen: dict[str, list[UnseenMessage]] = {}
     for one in announcements.unseen(conn, session_id):
-        unseen.setdefault(one["sender_session_id"], []).append(one)
+        unseen.setdefault(required(one["sender_session_id"]), []).append(one)
     announcements.mark_bounced(conn, session_id, iso(now))
     for writer, theirs in unseen.items():
         sent = [one["message_id"] for one in theirs if one["role"] != RecipientRole.BCC]

@@ -12,7 +12,7 @@ from operator import itemgetter
 from typing import Any, Generic, TypeVar
 
 from pydantic_core import to_json
-from sqlalchemy import JSON, Boolean, Connection, CursorResult, SelectBase
+from sqlalchemy import JSON, Boolean, ColumnElement, Connection, CursorResult, SelectBase, literal
 from sqlalchemy.engine import Dialect as DriverDialect
 from sqlalchemy.sql.dml import UpdateBase
 
@@ -60,6 +60,24 @@ class Prepared(Generic[R]):
         """Run it; its only row."""
         (row,) = self.all(conn, given)
         return row
+
+    def any(self, conn: Connection, given: Mapping[str, Any]) -> bool:
+        """Run it; whether it returns a row. The statement itself says ``limit(1)``."""
+        return bool(self.all(conn, given))
+
+    def column(self, conn: Connection, given: Mapping[str, Any]) -> list[Any]:
+        """Run it; of every row its first column."""
+        rows: Iterator[Any] = self.each(conn, given)
+        return [next(iter(row.values())) for row in rows]
+
+    def scalar(self, conn: Connection, given: Mapping[str, Any]) -> Any:
+        """Run it; the first column of its first row, or None."""
+        return next(iter(self.column(conn, given)), None)
+
+    def text(self, conn: Connection, given: Mapping[str, Any]) -> str | None:
+        """The same of a column that is text."""
+        found: str | None = self.scalar(conn, given)
+        return found
 
     def add(self, conn: Connection, given: Mapping[str, Any]) -> int:
         """Run an insert of one row that returns nothing; the number that is the row's key."""
@@ -111,6 +129,11 @@ class Prepared(Generic[R]):
         given = {*self._sets, *(name for name, bind in compiled.binds.items() if bind.required)}
         self._fixed = {name: value for name, value in compiled.params.items() if name not in given}
         self._sql = str(compiled)  # last: a thread that sees it finds the rest
+
+
+def one_of(column: ColumnElement[Any], values: Iterable[str]) -> ColumnElement[bool]:
+    """Whether a column is one of these words: as :meth:`~sqlalchemy.ColumnElement.in_`, which is written out at each run."""
+    return column.in_([literal(str(value)) for value in values])
 
 
 def _picker(names: Sequence[str]) -> Callable[[Mapping[str, Any]], Sequence[Any]]:

@@ -7,9 +7,11 @@ from datetime import datetime
 from sqlalchemy import Connection, delete, insert, select, update
 
 from corral.models.instants import iso
-from corral.store.engine.fetch import fetch_all
+from corral.store.engine.prepared import Prepared
 from corral.store.rows.merges import IntentRow
 from corral.store.schema import landing_intents
+
+_ALL = Prepared[IntentRow](select(landing_intents))
 
 
 def intend(conn: Connection, *, target: str, old_sha: str, new_sha: str, merge_ids: list[str], now: datetime) -> None:
@@ -20,7 +22,7 @@ def intend(conn: Connection, *, target: str, old_sha: str, new_sha: str, merge_i
 
 def listing(conn: Connection) -> list[IntentRow]:
     """Every landing that was begun and not yet concluded."""
-    return fetch_all(conn, select(landing_intents), IntentRow)
+    return _ALL.all(conn, {})
 
 
 def intent_failed(conn: Connection, target: str, now: datetime) -> None:

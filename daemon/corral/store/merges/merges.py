@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, func, insert, select, update
+from sqlalchemy import Connection, bindparam, func, insert, select, update
 
 from corral.errors import InvalidInput, NotFound
 from corral.models.events import MERGE_ENDS, EventKind
@@ -19,6 +19,7 @@ from corral.models.instants import iso
 from corral.models.states import OPEN_MERGES, MergeState
 from corral.store import events
 from corral.store.engine.fetch import fetch_all, fetch_first, has_any
+from corral.store.engine.prepared import Prepared, one_of
 from corral.store.merges import intents
 from corral.store.rows.merges import MergeRow
 from corral.store.schema import merge_requests, tasks, worktrees
@@ -31,6 +32,10 @@ _OF_A_TRY = (
     "reason", "conflicts", "candidate_sha", "candidate_tree", "tip_sha", "receipt_id", "not_before_at", "finished_at",
     "dismissed_at",
 )  # fmt: skip
+_IS_OPEN = one_of(_m.state, OPEN_MERGES)
+_BUSY = Prepared[object](select(_m.target).where(_IS_OPEN).group_by(_m.target).order_by(func.min(_m.seq)))
+_NEXT_DUE = Prepared[object](select(func.min(_m.not_before_at)).where(_IS_OPEN, _m.not_before_at > bindparam("now")))
+_LATEST_WAIT = Prepared[object](select(func.max(_m.not_before_at)).where(_IS_OPEN))
 _FRESH: dict[str, Any] = {**dict.fromkeys(_OF_A_TRY), "tries": 0}
 
 
@@ -183,8 +188,7 @@ def listing(
 
 def busy_targets(conn: Connection) -> list[str]:
     """The targets that have an open merge request, the longest waiting first."""
-    query = select(_m.target).where(_m.state.in_(OPEN_MERGES)).group_by(_m.target).order_by(func.min(_m.seq))
-    return [str(target) for target in conn.execute(query).scalars()]
+    return _BUSY.column(conn, {})
 
 
 def eligible(conn: Connection, target: str, now: datetime) -> list[MergeRow]:
@@ -200,8 +204,7 @@ def open_of(conn: Connection, target: str) -> list[MergeRow]:
 
 def next_due_at(conn: Connection, now: datetime) -> str | None:
     """When the first request that waits for its time may be tried again; one whose time has come does not count."""
-    waiting = (_m.state.in_(OPEN_MERGES), _m.not_before_at > iso(now))
-    return conn.execute(select(func.min(_m.not_before_at)).where(*waiting)).scalar()
+    return _NEXT_DUE.text(conn, {"now": iso(now)})
 
 
 def bound_waits(conn: Connection, latest: str) -> None:
@@ -212,7 +215,7 @@ def bound_waits(conn: Connection, latest: str) -> None:
 
 def latest_wait(conn: Connection) -> str | None:
     """Until when the last of the open requests waits."""
-    return conn.execute(select(func.max(_m.not_before_at)).where(_m.state.in_(OPEN_MERGES))).scalar()
+    return _LATEST_WAIT.text(conn, {})
 
 
 def end_waits(conn: Connection, target: str) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, case, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Select, bindparam, case, or_, select, update
 
 from corral.models.states import OPEN_MERGES, RETURNED_MERGES, MergeState
-from corral.store.engine.fetch import fetch_first
+from corral.store.engine.prepared import Prepared
 from corral.store.rows.merges import MergeRow
 from corral.store.schema import agent_sessions, attempts, merge_requests, tasks, worktrees
 
@@ -33,8 +34,13 @@ def of_decisive(column: ColumnElement[Any]) -> Select[Any]:
 
 def decisive(conn: Connection, task_id: str) -> MergeRow | None:
     """The task's request that counts; None where nothing of it was to be merged."""
-    query = select(merge_requests).where(_m.task_id == task_id).order_by(*decisive_first()).limit(1)
-    return fetch_first(conn, query, MergeRow)
+    return _decisive().first(conn, {"task_id": task_id})
+
+
+@cache
+def _decisive() -> Prepared[MergeRow]:
+    query = select(merge_requests).where(_m.task_id == bindparam("task_id"))
+    return Prepared(query.order_by(*decisive_first()).limit(1))
 
 
 def give_up(conn: Connection, task_id: str, before: str, now: str, reason: str) -> list[str]:

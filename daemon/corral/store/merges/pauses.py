@@ -11,7 +11,7 @@ from sqlalchemy import Connection, delete, func, insert, select, update
 
 from corral.models.instants import iso
 from corral.models.states import OPEN_MERGES
-from corral.store.engine.fetch import fetch_each, has_any
+from corral.store.engine.prepared import Prepared, one_of
 from corral.store.rows.merges import TargetPauseRow
 from corral.store.schema import merge_requests
 from corral.store.schema_project import target_pauses
@@ -20,7 +20,12 @@ PAUSE_AFTER = 3
 """Failures in a row, of whichever requests, after which a target's queue is paused."""
 
 _p = target_pauses.c
-_BUSY = select(merge_requests.c.target).where(merge_requests.c.state.in_(OPEN_MERGES))
+_BUSY = select(merge_requests.c.target).where(one_of(merge_requests.c.state, OPEN_MERGES))
+_PAUSED = Prepared[TargetPauseRow](
+    select(target_pauses).where(_p.failures >= PAUSE_AFTER, _p.target.in_(_BUSY)).order_by(_p.since_at)
+)
+_ANYONE = Prepared[object](select(_p.target).limit(1))
+_LATEST_LOOK = Prepared[object](select(func.max(_p.look_at)))
 
 
 def failures(conn: Connection, target: str) -> int:
@@ -38,13 +43,12 @@ def count(conn: Connection, target: str, *, number: int, reason: str, look_at: s
 
 def paused(conn: Connection) -> dict[str, TargetPauseRow]:
     """The targets that are paused and have open requests, by name."""
-    query = select(target_pauses).where(_p.failures >= PAUSE_AFTER, _p.target.in_(_BUSY)).order_by(_p.since_at)
-    return {row["target"]: row for row in fetch_each(conn, query, TargetPauseRow)}
+    return {row["target"]: row for row in _PAUSED.each(conn, {})}
 
 
 def anyone(conn: Connection) -> bool:
     """Whether failures of any target are remembered."""
-    return has_any(conn, select(_p.target))
+    return _ANYONE.any(conn, {})
 
 
 def look_at_once(conn: Connection, now: datetime, target: str | None = None) -> None:
@@ -60,7 +64,7 @@ def bound_looks(conn: Connection, latest: str) -> None:
 
 def latest_look(conn: Connection) -> str | None:
     """When the last target is to be looked at."""
-    return conn.execute(select(func.max(_p.look_at))).scalar()
+    return _LATEST_LOOK.text(conn, {})
 
 
 def clear(conn: Connection, target: str) -> bool:

@@ -83,7 +83,7 @@ class UnseenMessage(TypedDict):
     seq: int
     subject: str
     thread_id: str
-    sender_session_id: str
+    sender_session_id: str | None
     addressed: str
     role: str
 

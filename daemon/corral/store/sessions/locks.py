@@ -44,6 +44,9 @@ _TAKE = Prepared[None](insert(file_locks).from_select(list(_GIVEN), select(*_GIV
 _CHANGE = update(file_locks).where(file_locks.c.lock_id == bindparam("which")).returning(file_locks)
 _RENEW = Prepared[LockRow](_CHANGE, "exclusive", "automatic", "reason", "task_id", "ttl_s", "expires_at")
 _PROLONG = update(file_locks).where(file_locks.c.lock_id == bindparam("which")).values(expires_at=bindparam("until"))
+_RELEASE_ALL = Prepared[LockRow](
+    delete(file_locks).where(file_locks.c.session_id == bindparam("session_id")).returning(file_locks)
+)
 _RELEASE = Prepared[LockRow](
     delete(file_locks)
     .where(file_locks.c.session_id == bindparam("session_id"), file_locks.c.match_key == bindparam("match_key"))
@@ -222,7 +225,7 @@ def release_these(conn: Connection, lock_ids: Sequence[str]) -> list[LockRow]:
 
 def release_all(conn: Connection, session_ids: Sequence[str]) -> list[LockRow]:
     """Give up everything that the sessions hold; returns what was released."""
-    return _delete(conn, file_locks.c.session_id.in_(list(session_ids)))
+    return [row for session_id in session_ids for row in _RELEASE_ALL.all(conn, {"session_id": session_id})]
 
 
 def inherit(conn: Connection, session_id: str, heir: str, checkout: str) -> None:

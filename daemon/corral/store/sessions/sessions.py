@@ -11,7 +11,6 @@ from sqlalchemy import (
     Connection,
     Integer,
     Select,
-    Update,
     and_,
     bindparam,
     func,
@@ -24,7 +23,7 @@ from sqlalchemy import (
 from corral.models.events import EventKind
 from corral.models.states import SessionStatus, ShownStatus
 from corral.store import events
-from corral.store.engine.fetch import fetch_all, fetch_first
+from corral.store.engine.fetch import fetch_all
 from corral.store.engine.prepared import Prepared
 from corral.store.rows import columns_of
 from corral.store.rows.mail import Notice
@@ -55,6 +54,18 @@ _ENDED = {
     "stalled_since_at": None,
 }
 """The columns of an ended session: it is in the middle of nothing, and edits nothing."""
+_END = Prepared[SessionRow](_CHANGE.where(_LIVE), *_ENDED, "ended_at", "end_reason")
+_END_CHILDREN = Prepared[object](
+    update(agent_sessions)
+    .where(agent_sessions.c.parent_session_id == bindparam("which"), _LIVE)
+    .returning(agent_sessions.c.session_id),
+    *_ENDED, "ended_at", "end_reason",
+)  # fmt: skip
+_FAMILY = Prepared[object](
+    select(agent_sessions.c.session_id).where(
+        or_(agent_sessions.c.session_id == bindparam("which"), agent_sessions.c.parent_session_id == bindparam("which"))
+    )
+)
 _PART = 256
 NOTICES_AT_ONCE = 20
 """Notices that one answer of a hook hands over at most,"""
@@ -144,18 +155,12 @@ def stall(conn: Connection, session_id: str, at: str) -> None:
 
 def end_children(conn: Connection, session_id: str, reason: str, at: str) -> list[str]:
     """Mark the sessions below a session ``disconnected``; the ids of those that were not so already."""
-    below = _ending(agent_sessions.c.parent_session_id == session_id, reason, at)
-    return [row.session_id for row in conn.execute(below.returning(agent_sessions.c.session_id))]
+    return _END_CHILDREN.column(conn, {**_ENDED, "which": session_id, "ended_at": at, "end_reason": reason})
 
 
 def end(conn: Connection, session_id: str, reason: str, at: str) -> SessionRow | None:
     """Mark a session ``disconnected``; None if it was so already."""
-    query = _ending(agent_sessions.c.session_id == session_id, reason, at).returning(agent_sessions)
-    return fetch_first(conn, query, SessionRow)
-
-
-def _ending(which: ColumnElement[bool], reason: str, at: str) -> Update:
-    return update(agent_sessions).where(which, _LIVE).values(**_ENDED, ended_at=at, end_reason=reason)
+    return _END.first(conn, {**_ENDED, "which": session_id, "ended_at": at, "end_reason": reason})
 
 
 def listing(conn: Connection, statuses: Sequence[str] = ()) -> list[SessionRow]:
@@ -232,10 +237,7 @@ def of_process(conn: Connection, client_pid: int) -> list[SessionLife]:
 
 def family(conn: Connection, session_id: str) -> list[str]:
     """The ids of a session and of its subagents."""
-    query = select(agent_sessions.c.session_id).where(
-        or_(agent_sessions.c.session_id == session_id, agent_sessions.c.parent_session_id == session_id)
-    )
-    return [row.session_id for row in conn.execute(query)]
+    return _FAMILY.column(conn, {"which": session_id})
 
 
 def notify(conn: Connection, session_id: str, text: str, at: str) -> None:

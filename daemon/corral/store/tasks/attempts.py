@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from sqlalchemy import Connection, and_, bindparam, func, insert, or_, select, update
 
-from corral.store.engine.fetch import fetch_all, fetch_one
+from corral.store.engine.fetch import fetch_one
 from corral.store.engine.prepared import Prepared
 from corral.store.rows import columns_of
 from corral.store.rows.tasks import AttemptRow, CurrentAttempt, DayUse, StoredTask, TaskRow
@@ -23,6 +23,9 @@ TASK_ROWS = select(tasks, *_COLUMNS).outerjoin_from(tasks, attempts, CURRENT)
 
 _MINE = (attempts.c.task_id == bindparam("which"), attempts.c.number == bindparam("attempt"))
 _READ = Prepared[CurrentAttempt](select(*_COLUMNS).where(*_MINE))
+_OF_TASK = Prepared[AttemptRow](
+    select(attempts).where(attempts.c.task_id == bindparam("which")).order_by(attempts.c.number)
+)
 _SET = ("task_id", "number", "session_id", "claim_key", "lease_expires_at", "usage", "claimed_at", "started_at")
 _OPEN = Prepared[CurrentAttempt](insert(attempts).returning(*_COLUMNS), *_SET)
 
@@ -55,8 +58,7 @@ def change_open(conn: Connection, task_id: str, number: int, values: Mapping[str
 
 def of_task(conn: Connection, task_id: str) -> list[AttemptRow]:
     """All attempts at a task, the oldest first."""
-    query = select(attempts).where(attempts.c.task_id == task_id).order_by(attempts.c.number)
-    return fetch_all(conn, query, AttemptRow)
+    return _OF_TASK.all(conn, {"which": task_id})
 
 
 def use_since(conn: Connection, since: str) -> DayUse:

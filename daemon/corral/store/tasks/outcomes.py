@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import cache
 
 from sqlalchemy import Connection, and_, exists, or_, select, update
 
 from corral.models import outcomes
 from corral.models.states import OPEN_MERGES, RETURNED_MERGES, TaskStatus
 from corral.store.engine.fetch import fetch_all, fetch_first
+from corral.store.engine.prepared import Prepared, one_of
 from corral.store.merges.of_tasks import of_decisive
 from corral.store.rows.merges import MergeRow
 from corral.store.rows.tasks import TaskRow
@@ -39,10 +41,10 @@ OPEN_TASKS = or_(_t.status.in_(OPEN), _FAILED, _NOT_LANDED)
 _REPLACED = exists(
     select(_newer.c.seq).where(_newer.c.branch == _m.branch, _newer.c.target == _m.target, _newer.c.seq > _m.seq)
 )
-UNSETTLED = and_(_m.state.in_(RETURNED_MERGES), _m.dismissed_at.is_(None), ~_REPLACED)
+UNSETTLED = and_(one_of(_m.state, RETURNED_MERGES), _m.dismissed_at.is_(None), ~_REPLACED)
 """Of a merge request: it came back, no newer one of its branch took its place, and nobody dismissed it."""
 
-OPEN_REQUESTS = or_(_m.state.in_(OPEN_MERGES), UNSETTLED)
+OPEN_REQUESTS = or_(one_of(_m.state, OPEN_MERGES), UNSETTLED)
 
 
 def of_tasks(conn: Connection, task_ids: list[str]) -> dict[str, str]:
@@ -62,10 +64,13 @@ def open_tasks(conn: Connection) -> list[str]:
 
 def open_requests(conn: Connection, *, without_task: bool = False) -> list[MergeRow]:
     """The merge requests of the same kind, whole rows, the oldest first."""
+    return _open_requests(without_task).all(conn, {})
+
+
+@cache
+def _open_requests(without_task: bool) -> Prepared[MergeRow]:
     query = select(merge_requests).where(OPEN_REQUESTS).order_by(_m.seq)
-    if without_task:
-        query = query.where(_m.task_id.is_(None))
-    return fetch_all(conn, query, MergeRow)
+    return Prepared(query.where(_m.task_id.is_(None)) if without_task else query)
 
 
 def failed_tasks(conn: Connection, limit: int) -> list[TaskRow]:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import Connection, delete, func, insert, literal_column, select, update
+from sqlalchemy import Connection, bindparam, delete, func, insert, literal_column, select, update
 
 from corral.store.engine.fetch import fetch_all, fetch_first
+from corral.store.engine.prepared import Prepared
 from corral.store.rows.tasks import SharedValue
 from corral.store.schema import task_state
 
 _SHOWN = tuple(task_state.c[name] for name in SharedValue.__annotations__)
+_CLEAR = Prepared[None](delete(task_state).where(task_state.c.task_id == bindparam("which")))
 
 
 def get(conn: Connection, task_id: str, key: str) -> SharedValue | None:
@@ -62,4 +64,4 @@ def remove(conn: Connection, task_id: str, key: str, *, if_version: int | None =
 
 def clear(conn: Connection, task_id: str) -> None:
     """Delete all values of a task."""
-    conn.execute(delete(task_state).where(task_state.c.task_id == task_id))
+    _CLEAR.change(conn, {"which": task_id})

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, bindparam, func, insert, literal_column, or_,
 
 from corral.models.states import TERMINAL_TASKS, TaskStatus
 from corral.store.engine.fetch import fetch_all, fetch_first
-from corral.store.engine.prepared import Prepared
+from corral.store.engine.prepared import Prepared, one_of
 from corral.store.merges.of_tasks import of_decisive
 from corral.store.rows import columns_of
 from corral.store.rows.tasks import (
@@ -44,6 +44,15 @@ _IN_STATE = Prepared[StateCount](
     select(func.count().label("number")).select_from(tasks).where(tasks.c.status == bindparam("status"))
 )
 _PENDING_OF = Prepared[object](select(tasks.c.seq).where(_PENDING, tasks.c.runner == bindparam("runner")).limit(1))
+_NEXT_DUE = Prepared[object](
+    select(func.min(tasks.c.not_before_at)).where(_PENDING, _EXECUTED, tasks.c.not_before_at > bindparam("now"))
+)
+_LATEST_BACKOFF = Prepared[object](select(func.max(tasks.c.not_before_at)).where(_PENDING))
+_SUSPECT = Prepared[object](
+    select(tasks.c.task_id)
+    .where(one_of(tasks.c.status, (TaskStatus.RUNNING, TaskStatus.INTERRUPTED)), _EXECUTED, tasks.c.crashes > 0)
+    .limit(1)
+)
 _CLAIMS_OF = Prepared[ClaimRow](
     select(task_claims).where(task_claims.c.task_id == bindparam("which")).order_by(task_claims.c.claim)
 )
@@ -209,15 +218,12 @@ def _readiness(
 
 def next_due(conn: Connection, now: str) -> str | None:
     """When the next backoff ends."""
-    query = select(func.min(tasks.c.not_before_at)).where(_PENDING, _EXECUTED, tasks.c.not_before_at > now)
-    return conn.execute(query).scalar()
+    return _NEXT_DUE.text(conn, {"now": now})
 
 
 def suspect_in_flight(conn: Connection) -> str | None:
     """The task under suspicion (``crashes``) that is running or being ended; None if there is none."""
-    in_flight = tasks.c.status.in_((TaskStatus.RUNNING, TaskStatus.INTERRUPTED))
-    query = select(tasks.c.task_id).where(in_flight, _EXECUTED, tasks.c.crashes > 0)
-    return conn.execute(query.limit(1)).scalar()
+    return _SUSPECT.text(conn, {})
 
 
 def held_back(conn: Connection, limit: int) -> list[TaskRow]:
@@ -241,7 +247,7 @@ def bound_backoffs(conn: Connection, latest: str) -> None:
 
 def latest_backoff(conn: Connection) -> str | None:
     """When the last backoff ends."""
-    return conn.execute(select(func.max(tasks.c.not_before_at)).where(_PENDING)).scalar()
+    return _LATEST_BACKOFF.text(conn, {})
 
 
 def claims_of(conn: Connection, *task_ids: str) -> dict[str, list[str]]:

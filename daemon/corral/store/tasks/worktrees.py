@@ -9,13 +9,20 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, func, insert, or_, select, update
 
 from corral.models.states import OPEN_MERGES, MergeState, WorktreePurpose, WorktreeState
-from corral.store.engine.fetch import fetch_all, fetch_first, has_any
-from corral.store.engine.prepared import Prepared
+from corral.store.engine.fetch import fetch_all
+from corral.store.engine.prepared import Prepared, one_of
 from corral.store.rows.tasks import WorktreePlace, WorktreeRow
 from corral.store.schema import agent_sessions, merge_requests, worktrees
 
 _LIVE = worktrees.c.state != WorktreeState.REMOVED
 _BY_ID = Prepared[WorktreeRow](select(worktrees).where(worktrees.c.worktree_id == bindparam("which")))
+_BY_NAME = Prepared[WorktreeRow](select(worktrees).where(worktrees.c.name == bindparam("name"), _LIVE))
+_PORT_BASES = Prepared[object](select(worktrees.c.port_base).where(_LIVE, worktrees.c.port_base.is_not(None)))
+_OF_BRANCH = select(merge_requests.c.merge_id).where(merge_requests.c.branch == bindparam("branch")).limit(1)
+_SUBMITTED = Prepared[object](_OF_BRANCH)
+_SUBMITTED_FOR = Prepared[object](
+    _OF_BRANCH.where(or_(merge_requests.c.task_id == bindparam("task_id"), one_of(merge_requests.c.state, OPEN_MERGES)))
+)
 _WORKED_IN = Prepared[WorktreePlace](
     select(worktrees.c.path, worktrees.c.branch)
     .join(agent_sessions, agent_sessions.c.session_id == worktrees.c.session_id)
@@ -42,7 +49,7 @@ def get(conn: Connection, worktree_id: str) -> WorktreeRow | None:
 
 def live_by_name(conn: Connection, name: str) -> WorktreeRow | None:
     """The worktree of this name that is not removed."""
-    return fetch_first(conn, select(worktrees).where(worktrees.c.name == name, _LIVE), WorktreeRow)
+    return _BY_NAME.first(conn, {"name": name})
 
 
 def live_of_branch(conn: Connection, branch: str) -> list[WorktreeRow]:
@@ -67,11 +74,14 @@ def is_done_with(conn: Connection, branch: str) -> bool:
 
 def listing(conn: Connection, *, states: Sequence[str] = (), purposes: Sequence[str] = ()) -> list[WorktreeRow]:
     """Worktrees, oldest first; without ``states`` all that are not removed."""
+    return _listing(tuple(states), tuple(purposes)).all(conn, {})
+
+
+@lru_cache(maxsize=16)
+def _listing(states: tuple[str, ...], purposes: tuple[str, ...]) -> Prepared[WorktreeRow]:
     query = select(worktrees).order_by(worktrees.c.created_at, worktrees.c.worktree_id)
-    query = query.where(worktrees.c.state.in_(list(states)) if states else _LIVE)
-    if purposes:
-        query = query.where(worktrees.c.purpose.in_(list(purposes)))
-    return fetch_all(conn, query, WorktreeRow)
+    query = query.where(one_of(worktrees.c.state, states) if states else _LIVE)
+    return Prepared(query.where(one_of(worktrees.c.purpose, purposes)) if purposes else query)
 
 
 def count_live(conn: Connection, session_id: str | None) -> int:
@@ -83,8 +93,7 @@ def count_live(conn: Connection, session_id: str | None) -> int:
 
 def port_bases(conn: Connection) -> set[int]:
     """The first port of every block that a live worktree has."""
-    query = select(worktrees.c.port_base).where(_LIVE, worktrees.c.port_base.is_not(None))
-    return {int(row.port_base) for row in conn.execute(query)}
+    return {int(base) for base in _PORT_BASES.column(conn, {})}
 
 
 def transition(
@@ -103,8 +112,6 @@ def _transition(from_states: tuple[str, ...], columns: tuple[str, ...]) -> Prepa
 
 def is_submitted(conn: Connection, row: WorktreeRow) -> bool:
     """Whether a worktree's branch was given to the merge queue for its task, or is open there for whomever."""
-    query = select(merge_requests.c.merge_id).where(merge_requests.c.branch == row["branch"])
-    if row["task_id"] is not None:
-        theirs = merge_requests.c.task_id == row["task_id"]
-        query = query.where(or_(theirs, merge_requests.c.state.in_(OPEN_MERGES)))
-    return has_any(conn, query)
+    if row["task_id"] is None:
+        return _SUBMITTED.any(conn, {"branch": row["branch"]})
+    return _SUBMITTED_FOR.any(conn, {"branch": row["branch"], "task_id": row["task_id"]})
