@@ -25,6 +25,11 @@ MUTATIONS = (
          LOAD, "FR-CONFIG-002"),
     ),
     *rows(
+        "daemon/corral/cli/commands/pause.py",
+        ("an answer has a field that nobody described", "    report(answer, \"resumed\"", "    report({**answer, \"more\": 1}, \"resumed\"",
+         "integration/test_schemas.py", "FR-CLI-004 NFR-USE-004"),
+    ),
+    *rows(
         "daemon/corral/cli/terminal/progress.py",
         ("whoever wants quiet sees progress", "or Common.quiet:", "or False:", WAITS, "FR-CLI-005"),
         ("nobody sees what a command waits for", "    if not sys.stderr.isatty() or Common", "    if True or Common", WAITS, "FR-CLI-005"),

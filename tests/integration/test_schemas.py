@@ -1,0 +1,87 @@
+"""``corral schema`` describes what every command prints, and what every command prints is what it describes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+import typer.main
+
+from corral.cli.app import app
+from corral.cli.schemas import schemas
+from tests import schema_story
+from tests.answer_schemas import closed, schema_of
+from tests.coordinated import Coordinated
+
+WRITE = "run `python -m tests.schema_story`, look at what it changes in cli/schemas.json, and keep it if it is meant"
+NOT_PLAYED = {"demo", "mcp"}
+"""Commands without JSON."""
+
+
+def commands() -> set[str]:
+    """Every command that has ``--json``."""
+    found: set[str] = set()
+
+    def walk(group: object, path: str) -> None:
+        context = group.context_class(group)  # type: ignore[attr-defined]
+        for name in group.list_commands(context):  # type: ignore[attr-defined]
+            command = group.get_command(context, name)  # type: ignore[attr-defined]
+            if hasattr(command, "commands"):
+                walk(command, f"{path}{name} ")
+            elif any(parameter.name == "as_json" for parameter in command.params):
+                found.add(f"{path}{name}")
+
+    walk(typer.main.get_command(app), "")
+    return found
+
+
+@pytest.mark.req("FR-CLI-004", "NFR-USE-005", "NFR-USE-004")
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.slow("Some hundred commands on one repository, with their tasks and merges.")
+def test_every_command_prints_what_its_schema_says(sealed: Path, tmp_path: Path) -> None:
+    """The commands run in this process, which does not end after each: their connections are closed late."""
+    root = tmp_path / "repo"
+    schema_story.make_repository(root)
+    answers = schema_story.play(root)
+    known = schemas()
+    assert set(known) == commands() == {command.partition(" --")[0] for command, _ in answers}, WRITE
+    wrong = []
+    for command, answer in answers:
+        schema = known[command.partition(" --")[0]]
+        for strictness in (schema, closed(schema)):
+            for error in jsonschema.Draft202012Validator(strictness).iter_errors(answer):
+                wrong.append(f"{command}: {error.json_path}: {error.message[:200]}")
+    assert not wrong, "\n".join([*dict.fromkeys(wrong), WRITE])
+
+
+def test_every_schema_is_one_and_names_its_command() -> None:
+    for name, schema in schemas().items():
+        jsonschema.Draft202012Validator.check_schema(schema)
+        assert schema["title"] == f"corral {name} --json"
+
+
+def test_a_schema_needs_no_repository_and_a_mistyped_command_is_named(tmp_path: Path) -> None:
+    anywhere = Coordinated(tmp_path)
+    schema = json.loads(anywhere.run("schema", "task", "list").stdout)
+    assert schema["type"] == "array" and {"task_id", "title", "outcome"} <= {*schema["items"]["properties"]}
+    assert anywhere.json("schema", "task", "list") == schema
+    every = anywhere.json("schema")
+    assert set(every["commands"]) == commands() and every["error"]["required"] == ["error"]
+    for words, meant in ((("task", "lst"), "task list"), (("task",), "task detail"), (("demo",), "corral schema")):
+        done = anywhere.run("schema", *words, check=False)
+        assert done.returncode == 3 and meant in done.stderr
+
+
+def test_a_field_that_is_not_described_would_be_found() -> None:
+    schema = closed(schema_of({"a": 1, "b": [{"c": None}]}))
+    valid = jsonschema.Draft202012Validator(schema)
+    assert valid.is_valid({"a": 2, "b": [{"c": "x"}]})
+    for wrong in ({"a": 2, "b": [], "z": 1}, {"a": 2}, {"a": "x", "b": []}, {"a": 2, "b": [{"c": 1}]}):
+        assert not valid.is_valid(wrong), wrong
+
+
+def test_the_json_schemas_are_plain_json() -> None:
+    text = schema_story.FILE.read_text(encoding="utf-8")
+    assert json.loads(text) and max(map(len, text.splitlines())) < 200

@@ -1,0 +1,314 @@
+"""Every command that prints JSON, run against a real daemon in a repository of its own; and the schemas that their answers fit.
+
+``python -m tests.schema_story`` writes ``cli/schemas.json``: it widens each stored schema by what the answers have beside it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from corral.cli.app import run as corral
+from corral.cli.schemas import FILE
+from corral.cli.terminal.context import Common
+from tests.answer_schemas import schema_of, union
+from tests.coordinated import Coordinated, eventually
+
+Answer = tuple[str, Any]
+WIDTH = 110
+"""Characters of a line of the file of schemas."""
+CONFIG = """
+supervisor: {max_agents: 2}
+tasks: {max_retries: 0}
+worktrees: {pool_min_files: 0}
+"""
+
+
+class Story:
+    """Runs commands in this process, in a repository.
+
+    Args:
+        root: An initialised repository.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.house = Coordinated(root)
+        self.answers: list[Answer] = []
+
+    def __call__(self, command: str, *args: str, **env: str) -> Any:
+        """Run a command; returns what it prints, which is kept."""
+        answer = self.look(command, *args, **env)
+        self.answers.append((command, answer))
+        return answer
+
+    def look(self, command: str, *args: str, **env: str) -> Any:
+        """Run a command; returns what it prints."""
+        Common.directory, Common.output = "", None
+        out, err, before, folder = io.StringIO(), io.StringIO(), dict(os.environ), Path.cwd()
+        os.environ.update(env)
+        os.chdir(self.house.root)
+        try:
+            with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+                corral([*command.split(), *args, "--json"])
+        finally:
+            os.chdir(folder)
+            for name in env.keys() - before.keys():
+                del os.environ[name]
+        assert out.getvalue(), (command, args, err.getvalue())
+        return json.loads(out.getvalue())
+
+
+def play(root: Path) -> list[Answer]:
+    """Run every command at least once in a repository with one commit; returns each with its answer."""
+    story = Story(root)
+    story("init", "--yes", "--no-check", "--verify", "true", "--no-copies")
+    with (root / ".corral" / "config.yaml").open("a") as file:
+        file.write(re.sub(r"(?m)^supervisor.*\n", "", CONFIG))
+    (root / ".corral" / "teams.yaml").write_text(
+        "agents:\n- {name: Boulder, role: developer, capabilities: [python], runner: claude, model: m, description: Builds}\n"
+    )
+    story("trust", "--yes")
+    story("daemon start")
+    try:
+        for part in (_about_the_program, _talk, _share, _work, _land, _end):
+            part(story)
+    finally:
+        story.house.stop()
+    return story.answers
+
+
+def _about_the_program(story: Story) -> None:
+    for command in (
+        "plugin path", "daemon status", "daemon logs", "config show", "config validate", "team validate", "team list",
+        "agent list", "doctor",
+    ):  # fmt: skip
+        story(command)
+    local = story.house.root / ".corral" / "local.yaml"
+    for text in ("locks: {ttl_s: -1}\n", "locks: {ttl: 5}\n"):
+        local.write_text(text)
+        story("config validate")
+    eventually(lambda: story.look("config show")["warnings"])
+    story("config show")
+    story("status")
+    local.unlink()
+    story("agent show", "implementer")
+    story("agent show", "Boulder")
+    story("schema")
+    story("pause", "--reason", "a test")
+    story("status")
+    story("resume")
+    story("resume")
+
+
+def _talk(story: Story) -> None:
+    ada = story("session register", "--name", "Ada", "--capability", "python", "--program", "sh", "--task", "Look")
+    bob = story("session register", "--name", "Bob")
+    mine = {"CORRAL_SESSION_ID": ada["session_id"]}
+    theirs = {"CORRAL_SESSION_ID": bob["session_id"]}
+    story("session heartbeat", **mine)
+    story("session name", "Ada", "Adele", "--program", "sh")
+    sent = story("message send", "Bob", "Hello", "Some text", "--ack", "--attach", "README.md", **mine)
+    story("message reply", str(sent["id"]), "Yes.", **theirs)
+    for command in ("message inbox", "message inbox --unread", "message contacts"):
+        story(command, **theirs)
+    story("message show", str(sent["id"]))
+    story("message thread", str(sent["id"]))
+    story("message read", str(sent["id"]), **theirs)
+    story("message ack", str(sent["id"]), **theirs)
+    story("message search", "text")
+    noted = story("handoff write", "Half done", "--done", "this", "--next", "that", "--file", "README.md", **mine)
+    story("handoff show", noted["handoff_id"])
+    story("handoff list")
+    story(
+        "memory add", "The tests are slow.", "--tag", "tests", "--lesson", "Run few.", "--details", '{"a": 1}', **mine
+    )
+    story("memory search", "tests")
+    story("memory list")
+    story.house.hook("SessionStart", "c-1", source="startup")
+    story("session show", "c-1")
+    story("session show", "Ada")
+    story("session list")
+
+
+def _share(story: Story) -> None:
+    (ada,) = (row for row in story.look("session list") if row["agent_name"] == "Ada")
+    mine = {"CORRAL_SESSION_ID": ada["session_id"]}
+    story("lock acquire", "src/a.py", "src/b.py", "--reason", "renaming", **mine)
+    story("lock acquire", "src/a.py", "src/c.py", "--each")
+    story("lock check", "src/a.py", "src/z.py")
+    story("lock list")
+    story("lock renew", "--all", **mine)
+    story("lock release", "src/b.py", **mine)
+    story("lock force-release", "src/a.py", "--yes", "--note", "sorry")
+    story("feature register", "FEAT-1", "--claim", "src/**", "--title", "Search", "--metadata", '{"a": 1}', **mine)
+    story("feature register", "FEAT-2", "--claim", "docs/**")
+    story("feature list")
+    story("feature show", "FEAT-1")
+    story("feature analyze", "--claim", "src/a.py")
+    story("feature analyze", "--claim", "other/**")
+    story("feature deregister", "FEAT-1")
+    story("feature show", "FEAT-1")
+    story("session end", "Ada")
+    story("session list")
+    story("session show", "Ada")
+    story("session cleanup")
+
+
+def _work(story: Story) -> None:
+    batch = story.house.root.parent / "batch.yaml"
+    batch.write_text("- {title: Wait for a session, description: Look.}\n- {title: Another, description: Look too.}\n")
+    queued = story("task batch-submit", "--file", str(batch))["task_ids"]
+    claimed = story("task claim")["task_id"]
+    story("state set", claimed, "schema", '{"version": 1}')
+    story("state get", claimed, "schema")
+    story("state list", claimed)
+    story("task detail", claimed)
+    story("state delete", claimed, "schema")
+    story("task complete", claimed, "--result", '{"done": true}')
+    (left,) = (one for one in queued if one != claimed)
+    story("task reprioritize", left, "9")
+    story("task cancel", left, "--reason", "not needed")
+    story("task claim")
+    failing = story("task submit", "--title", "Fail", "--command", "echo no; exit 3")["task_id"]
+    story("wait", failing)
+    story("task dlq list")
+    story("task dlq show", failing)
+    story("task dlq retry", failing)
+    story("wait", failing)
+    story("task logs", failing)
+    story("task dlq clear", failing)
+    story("task retry", failing)
+    story("wait", failing)
+    story("task dlq clear")
+    long = story("task submit", "--title", "Long", "--command", "sleep 600", "--metadata", '{"a": 1}')["task_id"]
+    eventually(lambda: story.look("swarm status")["agents"])
+    story("swarm status")
+    story("task list")
+    story("wait", long, "--timeout", "0")
+    story("agent kill", long)
+    story("task list")
+    story("task detail", long)
+    roadmap = story.house.root / ".corral" / "state" / "roadmap.yaml"
+    roadmap.parent.mkdir(exist_ok=True)
+    roadmap.write_text(
+        "tasks:\n- {id: A, title: First, command: 'true', dependencies: [B]}\n"
+        "- {id: B, title: Second, command: 'true'}\n- {id: C, title: Third, priority: soon}\n"
+    )
+    for command in ("supervisor status", "supervisor once", "supervisor start", "supervisor status", "supervisor stop"):
+        story(command)
+
+
+def _land(story: Story) -> None:
+    task = story("task submit", "--title", "Say hello", "--command", "echo hello > hello.txt; echo said")["task_id"]
+    story("wait", task)
+    (landed,) = story("merge list")
+    story("task detail", task)
+    story("merge detail", landed["merge_id"])
+    story("merge log", landed["merge_id"])
+    asking = story("task submit", "--title", "Instruct", "--command", "echo x > CLAUDE.md")["task_id"]
+    held = eventually(lambda: story.look("merge list", "--state", "held"))[0]["merge_id"]
+    story("merge list")
+    story("merge detail", held)
+    story("status")
+    story("merge cancel", held)
+    story("merge retry", held)
+    eventually(lambda: story.look("merge list", "--state", "held"))
+    story("merge approve", held, "--yes")
+    story("wait", asking)
+    folders = {name: Path(story("worktree create", name)["path"]) for name in ("side", "other")}
+    for name, folder in folders.items():
+        (folder / "README.md").write_text(name)
+        _git(folder, "commit", "-qam", name)
+        submitted = story("merge submit", f"corral/{name}")["merge_id"]
+        story("wait", "--all")
+    story("merge detail", submitted)
+    story("merge dismiss", submitted)
+    story("worktree list")
+    story("worktree pool")
+    (folders["other"] / "new.txt").write_text("new")
+    story("worktree remove", "other")
+    story("worktree recover")
+    story("worktree recover", "other")
+    story("status")
+
+
+def _end(story: Story) -> None:
+    root = story.house.root
+    for row in story.look("worktree list"):
+        if row["state"] == "active":
+            story.look("worktree remove", row["name"])
+    story("daemon restart")
+    story("daemon stop")
+    story("daemon status")
+    backup = root.parent / "backup.db"
+    backup.write_bytes((root / ".corral" / "corral.db").read_bytes())
+    story("daemon adopt", str(backup), "--yes")
+    story("trust", "--revoke")
+    story.look("daemon start")
+    story("uninstall", "--yes")
+
+
+def _git(folder: Path, *args: str) -> None:
+    identity = ("-c", "user.name=A Tester", "-c", "user.email=tester@example.test")
+    subprocess.run(["git", *identity, *args], cwd=folder, check=True, capture_output=True)
+
+
+def widened(stored: dict[str, Any], answers: list[Answer]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The schema of each command, by name."""
+    found: dict[str, dict[str, Any]] = {}
+    for command, answer in answers:
+        name = command.partition(" --")[0]
+        before = found.get(name) or stored.get(name) or {}
+        found[name] = union(before, schema_of(answer))
+    yield from sorted(found.items())
+
+
+def write() -> None:
+    """Play the story in a temporary repository, and write the schemas."""
+    stored = json.loads(FILE.read_text(encoding="utf-8")) if FILE.exists() and "--new" not in sys.argv else {}
+    with tempfile.TemporaryDirectory(prefix="corral-story-", dir="/tmp") as folder:
+        for name in [
+            name for name in os.environ if name.startswith(("GIT_", "XDG_", "CORRAL_", "CLAUDE", "ANTHROPIC_"))
+        ]:
+            del os.environ[name]
+        os.environ["HOME"] = folder
+        root = Path(folder) / "repo"
+        make_repository(root)
+        answers = play(root)
+    FILE.write_text(_shown(dict(widened(stored, answers))) + "\n", encoding="utf-8")
+
+
+def _shown(value: Any, indent: str = "") -> str:
+    """JSON with short values on one line."""
+    line = json.dumps(value, ensure_ascii=False)
+    if isinstance(value, list) and len(indent) + len(line) > WIDTH:
+        return "[\n" + ",\n".join(f"{indent}  {json.dumps(one)}" for one in value) + f"\n{indent}]"
+    if not isinstance(value, dict) or (indent and len(indent) + len(line) <= WIDTH):
+        return line
+    deeper = f"{indent}  "
+    parts = [f"{deeper}{json.dumps(key)}: {_shown(inner, deeper)}" for key, inner in value.items()]
+    return "{\n" + ",\n".join(parts) + f"\n{indent}}}"
+
+
+def make_repository(root: Path) -> None:
+    """A repository with one commit, and an identity."""
+    root.mkdir(parents=True)
+    _git(root, "init", "-q", "-b", "main")
+    (root / "README.md").write_text("hello\n")
+    _git(root, "add", ".")
+    _git(root, "commit", "-q", "-m", "first")
+    for key, value in (("user.name", "A Tester"), ("user.email", "tester@example.test")):
+        _git(root, "config", key, value)
+
+
+if __name__ == "__main__":
+    write()
