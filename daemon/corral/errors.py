@@ -242,6 +242,15 @@ class RunnerUnavailable(CorralError):
     default_remedy = "Install Claude Code, or submit the task with --command."
 
 
+class ApiKeyUnavailable(RunnerUnavailable):
+    """A place that has, or may have, the key for the Messages API cannot be used; no message shows a key."""
+
+    name = "api_key_unavailable"
+    status = 503
+    default_cause = "The keychain is locked or does not answer, or a stored key is damaged."
+    default_remedy = "Look where the key comes from: `corral config key-status`."
+
+
 class OutOfResources(RunnerUnavailable):
     """The machine lacks resources for a new process: memory, process slots, open files, disk space."""
 

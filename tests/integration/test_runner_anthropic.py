@@ -48,8 +48,8 @@ def start(tmp_path: Path, stage: Stage, assignments: list[Assignment]) -> Start:
     def begin(prompt: str, *, url: str = stage.url, silence_s: float = 60, **changes: Any) -> Running:
         assignment = make_assignment(tmp_path, prompt=prompt, **{"model": "claude-sonnet-4-5", **changes})
         assignments.append(assignment)
-        environ = {**os.environ, "ANTHROPIC_API_KEY": KEY, "ANTHROPIC_BASE_URL": url}
-        return AnthropicRunner(environ, silence_s=silence_s).start(assignment, clock())
+        environ = {**os.environ, "ANTHROPIC_BASE_URL": url}
+        return AnthropicRunner(environ, lambda: KEY, silence_s=silence_s).start(assignment, clock())
 
     return begin
 
@@ -176,7 +176,7 @@ def test_a_refused_key_is_final(start: Start, stage: Stage, status: int) -> None
         False,
         status,
     )
-    assert "Check ANTHROPIC_API_KEY" in str(finished.error_message) and len(stage.requests) == 1
+    assert "corral config key-status" in str(finished.error_message) and len(stage.requests) == 1
 
 
 def test_a_request_that_is_wrong_is_final(start: Start, stage: Stage) -> None:
@@ -222,10 +222,11 @@ def test_a_stop_ends_it_and_its_command(start: Start, assignments: list[Assignme
 
 
 def test_it_starts_only_with_a_prompt_and_a_key(tmp_path: Path) -> None:
-    with pytest.raises(RunnerUnavailable, match="ANTHROPIC_API_KEY is not set") as refused:
-        AnthropicRunner({"PATH": os.environ["PATH"]}).available()
-    assert "corral daemon restart" in str(refused.value.remedy)
-    runner = AnthropicRunner({"ANTHROPIC_API_KEY": KEY})
+    environ = {"PATH": os.environ["PATH"]}
+    with pytest.raises(RunnerUnavailable, match="needs an API key") as refused:
+        AnthropicRunner(environ, lambda: None).available()
+    assert "corral config set-key" in str(refused.value.remedy)
+    runner = AnthropicRunner(environ, lambda: KEY)
     runner.available()
     with pytest.raises(InvalidInput, match="no prompt"):
         runner.start(make_assignment(tmp_path), clock())

@@ -71,7 +71,7 @@ def test_an_agent_can_have_this_runner(keyed: Stage, house: Coordinated) -> None
 def test_without_a_key_a_task_is_refused_when_it_is_submitted(house: Coordinated) -> None:
     refused = house.run("task", "submit", "--runner", "anthropic", "--title", "x", "--prompt", "x", check=False)
     assert refused.returncode != 0
-    assert "ANTHROPIC_API_KEY is not set" in refused.stderr and "corral daemon restart" in refused.stderr
+    assert "ANTHROPIC_API_KEY is not set" in refused.stderr and "corral config set-key" in refused.stderr
     wrong = house.run("task", "submit", "--runner", "anthropic", "--title", "x", "--command", "true", check=False)
     assert "the runner anthropic needs a prompt" in wrong.stderr
 
@@ -115,7 +115,7 @@ def test_the_doctor_looks_for_the_key_where_the_runner_is_used_and_never_prints_
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text("---\nname: brief\ndescription: d\nrunner: anthropic\n---\nBe brief.\n")
     ((status, message),) = told()
-    assert status == "error" and "ANTHROPIC_API_KEY is not set" in message and "used by brief" in message
+    assert status == "error" and "needs an API key" in message and "used by brief" in message
     monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
     house.run("daemon", "restart")
     assert told() == [("ok", "the daemon has a key; used by brief")]

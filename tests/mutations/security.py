@@ -33,8 +33,27 @@ MUTATIONS = (
         "daemon/corral/observe/redaction.py",
         ("a secret in colour is shown", "        if _secrets.search(plain):", "        if False:",
          "unit/observe/test_redaction.py::test_a_secret_with_escape_sequences_in_it_is_one_too", "X15"),
-        ("the environment's secrets are not known", "            values |= {value, repr(value)[1:-1]}", "            pass",
+        ("the environment's secrets are not known", "    _of_environment = _spellings(values)", "    _of_environment = frozenset()",
          "unit/observe/test_redaction.py::test_what_the_environment_calls_a_secret_is_taken_out_wherever_it_occurs", "X15 NFR-SEC-002"),
+    ),
+    *rows(
+        "daemon/corral/config/keys/lookup.py",
+        ("a tracked .env is used", "        if tracked:", "        if False:", "unit/config/keys/test_lookup.py::test_a_tracked_dotenv_is_not_used_and_an_unignored_one_is_named", "FR-CONFIG-004"),
+        ("a locked keychain gives way to another key", "not self.file.is_in_keychain():", "True:", "unit/config/keys/test_lookup.py::test_a_keychain_that_fails_is_passed_over_only_where_it_was_given_no_key", "FR-CONFIG-004"),
+        ("the whole key is shown", "self.value[-_SHOWN:]", "self.value", "integration/test_api_keys.py::test_a_key_is_kept_in_the_keychain_shown_by_its_end_and_removed", "FR-CONFIG-004"),
+    ),
+    *rows(
+        "daemon/corral/config/keys/keychain_process.py",
+        ("a keychain that does not encrypt is used", "if not recommended(keyring.get_keyring()):", "if False:", "integration/test_api_keys.py::test_without_a_keychain_that_encrypts_the_key_is_in_an_encrypted_file", "NFR-SEC-001"),
+    ),
+    *rows(
+        "daemon/corral/config/keys/key_file.py",
+        ("a key file that others read is used", "or status.st_mode & 0o077:", "or False:", "unit/config/keys/test_key_file.py", "NFR-SEC-001"),
+        ("the key's folder is open", "            self._folder.chmod(0o700)", "            pass", "unit/config/keys/test_key_file.py::test_a_folder_that_was_open_is_closed_and_one_that_cannot_be_made_is_named", "NFR-SEC-001"),
+    ),
+    *rows(
+        "daemon/corral/cli/program/api_key.py",
+        ("a key is an argument", "    if context.args:", "    if False:", "integration/test_api_keys.py::test_a_key_as_an_argument_is_refused_and_not_repeated", "FR-CONFIG-004"),
     ),
     *rows(
         "daemon/corral/runners/process.py",

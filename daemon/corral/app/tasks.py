@@ -19,7 +19,7 @@ from corral.config.paths import Project
 from corral.coordination.locks.table import Holder
 from corral.errors import InvalidInput
 from corral.models import tasks as task_shapes
-from corral.models.states import TaskStatus
+from corral.models.states import RunnerName, TaskStatus
 from corral.store.rows.tasks import TaskRow
 from corral.store.tasks import work_pause
 from corral.work.tasks import agents, delays, followers, leases, tasks
@@ -96,9 +96,15 @@ async def _settled(
         InvalidInput: An agent is not there, not valid, or not capable of what is required; or there is no such template.
         RunnerUnavailable: Says what is missing.
     """
-    if any(item.agent or item.agent_requirements is not None or item.template for item in submissions):
-        return await services.work(lambda: settle(services, submissions))  # reads files
+    if any(_is_slow_to_settle(item) for item in submissions):
+        return await services.work(lambda: settle(services, submissions))
     return settle(services, submissions)
+
+
+def _is_slow_to_settle(item: task_shapes.TaskSubmission) -> bool:
+    """Whether files are read, or a keychain is asked."""
+    named = item.agent or item.agent_requirements is not None or item.template
+    return bool(named) or item.runner is RunnerName.ANTHROPIC
 
 
 def settle(services: Services, submissions: Sequence[task_shapes.TaskSubmission]) -> list[task_shapes.TaskSubmission]:

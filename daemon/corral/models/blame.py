@@ -56,6 +56,7 @@ BLAME: Mapping[str, Blame] = MappingProxyType(
         "invalid_input": Blame.FINAL,
         "not_found": Blame.FINAL,
         "runner_unavailable": Blame.FINAL,
+        "api_key_unavailable": Blame.MACHINE,
         "unsupported": Blame.FINAL,
         "config_invalid": Blame.FINAL,
         "not_trusted": Blame.MACHINE,

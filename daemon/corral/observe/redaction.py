@@ -43,6 +43,8 @@ def _pattern(values: Iterable[str]) -> re.Pattern[str]:
     return re.compile("|".join([*map(re.escape, longest_first), *_SHAPES]))
 
 
+_of_environment: frozenset[str] = frozenset()
+_added: frozenset[str] = frozenset()
 _secrets = _pattern(())
 
 
@@ -51,12 +53,27 @@ def remember_secrets(environ: Mapping[str, str]) -> None:
 
     Short values stay, and so do paths of existing files: a key file's path is no secret, and helps to find faults.
     """
-    values: set[str] = set()
-    for name, value in environ.items():
-        if _VARIABLE.search(name) and len(value) >= _SHORTEST and not _is_path(value):
-            values |= {value, repr(value)[1:-1]}
+    global _of_environment
+    values = [value for name, value in environ.items() if _VARIABLE.search(name) and not _is_path(value)]
+    _of_environment = _spellings(values)
+    _compile()
+
+
+def remember_secret(value: str) -> None:
+    """Remove this value too from now on, unless it is short: a key that was read from a file or a keychain."""
+    global _added
+    if not _spellings([value]) <= _added:
+        _added |= _spellings([value])
+        _compile()
+
+
+def _spellings(values: Iterable[str]) -> frozenset[str]:
+    return frozenset(text for value in values if len(value) >= _SHORTEST for text in (value, repr(value)[1:-1]))
+
+
+def _compile() -> None:
     global _secrets
-    _secrets = _pattern(values)
+    _secrets = _pattern(_of_environment | _added)
 
 
 def redact(text: str) -> str:

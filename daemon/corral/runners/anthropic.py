@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,7 +22,6 @@ from corral.runners.protocol import Assignment, Finished, Running, failure
 from corral.runners.stream import Event, one_line
 from corral.runners.worker import Worker
 
-KEY = "ANTHROPIC_API_KEY"
 BASE_URL = "ANTHROPIC_BASE_URL"
 
 # Isolated: neither the worktree nor a variable may put another module in place of the worker's own.
@@ -33,7 +32,8 @@ class AnthropicRunner:
     """Runs a conversation with the Messages API.
 
     Args:
-        environ: The daemon's environment, with the key; a worker's is derived from it.
+        environ: The daemon's environment; a worker's is derived from it.
+        find_key: Finds the key; None if there is none. May raise ApiKeyUnavailable.
         max_tokens_per_answer: The most that the model may write in one answer.
         silence_s: Seconds without a byte of the API after which a request counts as failed.
         stop_grace_s: Seconds from SIGTERM to SIGKILL.
@@ -44,12 +44,14 @@ class AnthropicRunner:
     def __init__(
         self,
         environ: Mapping[str, str],
+        find_key: Callable[[], str | None],
         *,
         max_tokens_per_answer: int = 16_000,
         silence_s: float = 120.0,
         stop_grace_s: float = 5.0,
     ) -> None:
         self._environ = environ
+        self._find_key = find_key
         self._max_tokens_per_answer = max_tokens_per_answer
         self._silence_s = silence_s
         self._stop_grace_s = stop_grace_s
@@ -59,13 +61,9 @@ class AnthropicRunner:
 
         Raises:
             RunnerUnavailable: There is none, or the SDK is not installed.
+            ApiKeyUnavailable: The place that has it cannot be used.
         """
-        if not self._environ.get(KEY):
-            raise RunnerUnavailable(
-                f"The runner anthropic needs a key, and {KEY} is not set.",
-                cause="The daemon was started without it.",
-                remedy=f"Set {KEY} and run `corral daemon restart`, or submit the task with --runner claude.",
-            )
+        self._key()
         if find_spec("anthropic") is None:
             raise RunnerUnavailable(
                 "The Python package anthropic is not installed.",
@@ -79,6 +77,7 @@ class AnthropicRunner:
         Raises:
             InvalidInput: There is no prompt.
             RunnerUnavailable: There is no key, or the worker could not be started.
+            ApiKeyUnavailable: See :meth:`available`.
         """
         if not assignment.prompt:
             raise InvalidInput("The task has no prompt.", remedy="Submit it with --prompt.")
@@ -89,6 +88,16 @@ class AnthropicRunner:
         output = MessagesOutput(assignment)
         return Worker(assignment, argv, env, output, said=said, now=now, grace_s=self._stop_grace_s, is_all=True)
 
+    def _key(self) -> str:
+        key = self._find_key()
+        if key is None:
+            raise RunnerUnavailable(
+                "The runner anthropic needs an API key, and there is none.",
+                cause="ANTHROPIC_API_KEY is not set where the daemon was started, and no key is stored.",
+                remedy="Store one: `corral config set-key`; or submit the task with --runner claude.",
+            )
+        return key
+
     def _order(self, assignment: Assignment) -> dict[str, object]:
         definition, limits, model = assignment.definition or {}, assignment.limits, str(assignment.model)
         system = (str(definition.get("prompt") or ""), assignment.briefing, f"Working directory: {assignment.worktree}")
@@ -98,7 +107,7 @@ class AnthropicRunner:
             "model": LATEST.get(model, model),
             "tools": allowed(definition.get("tools"), definition.get("disallowedTools")),
             "worktree": str(assignment.worktree),
-            "api_key": self._environ[KEY],
+            "api_key": self._key(),
             "base_url": self._environ.get(BASE_URL) or None,
             "max_tokens_per_answer": self._max_tokens_per_answer,
             "silence_s": self._silence_s,
@@ -134,7 +143,7 @@ class MessagesOutput(ClaudeOutput):
             said = f"The model refused to go on: {words}" if words else "The model refused to go on."
             return Finished(False, exit_code, "api_error", said, False, found)
         if status in (401, 403):
-            said = f"{words} Check {KEY}, then run `corral daemon restart`."
+            said = f"{words} Check where the key comes from: `corral config key-status`."
             return Finished(False, exit_code, "api_error", said, False, found)
         return super()._failed(result, exit_code, found)
 

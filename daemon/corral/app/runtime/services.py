@@ -11,6 +11,7 @@ from typing import TypeVar
 from weakref import WeakValueDictionary
 
 from corral.app.runtime import clock
+from corral.app.runtime.api_key import ApiKeyHolder
 from corral.app.runtime.changes import Changes
 from corral.app.runtime.needs import Need
 from corral.app.runtime.nudges import Nudgeable, Nudges
@@ -58,6 +59,7 @@ class Services:
     started_at: datetime
     fold: bool
     unannounced: Unannounced
+    api_key: ApiKeyHolder
     jobs: Mapping[str, Nudgeable]
     reload: Callable[[], None]
     witness: RuntimeState = field(default_factory=RuntimeState)

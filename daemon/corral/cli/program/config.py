@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from corral.cli.help import Grouped
+from corral.cli.program import api_key
 from corral.cli.terminal.options import Json, argument, client, project
 from corral.cli.terminal.output import echo, emit, paint
 from corral.cli.terminal.tables import table
@@ -19,6 +20,9 @@ from corral.errors import ConfigInvalid, NotFound
 app = typer.Typer(
     cls=Grouped, help="Settings: the values in force, and whether the files are valid.", no_args_is_help=True
 )
+app.command("set-key", context_settings=api_key.ANY_WORDS)(api_key.set_key)
+app.command("remove-key")(api_key.remove_key)
+app.command("key-status")(api_key.key_status)
 
 
 @app.command()

@@ -143,7 +143,7 @@ class ClaudeRunner(Section):
 
 
 class AnthropicRunner(Section):
-    """Workers that are conversations with the Messages API, by the key in the daemon's ANTHROPIC_API_KEY."""
+    """Workers that are conversations with the Messages API, by the key that `corral config key-status` names."""
 
     model: str = Field(default="claude-sonnet-5-5", min_length=1, description="Model to use.")
     max_turns: int | None = Field(default=None, ge=1, description="Turn limit of a task; null: none.")

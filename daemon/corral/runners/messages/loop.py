@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
+from corral.observe.redaction import redact, remember_secret
 from corral.runners.messages.api import Answer, Api, Event, RequestFailed
 from corral.runners.messages.tools import Toolbox
 from corral.runners.messages.usage import PRICES_OF, Spent, price_of
@@ -160,8 +161,10 @@ def main(stdin: TextIO = sys.stdin, stdout: TextIO = sys.stdout) -> None:
     """Read an assignment, work on it, and write its events."""
     order = json.load(stdin)
 
+    remember_secret(order["api_key"])
+
     def emit(event: Event) -> None:
-        stdout.write(json.dumps(event) + "\n")
+        stdout.write(json.dumps(_redacted(event)) + "\n")
         stdout.flush()
 
     api = Api(
@@ -175,9 +178,19 @@ def _text(words: str) -> dict[str, Any]:
     return {"type": "text", "text": words}
 
 
-def _short(value: Any) -> Any:
-    """The same with its texts cut."""
+def _redacted(value: Any) -> Any:
+    """The same without secrets: the API, a tool and the model may repeat one."""
     if isinstance(value, str):
+        return redact(value)
+    if isinstance(value, dict):
+        return {name: _redacted(item) for name, item in value.items()}
+    return [_redacted(item) for item in value] if isinstance(value, list) else value
+
+
+def _short(value: Any) -> Any:
+    """The same without secrets, and with its texts cut: half a secret would not be recognised later."""
+    if isinstance(value, str):
+        value = redact(value)
         return value if len(value) <= _LOGGED else f"{value[:_LOGGED]}… [{len(value)} characters]"
     if isinstance(value, dict):
         return {name: _short(item) for name, item in value.items()}

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from corral.app.merges import merge_settled
+from corral.app.runtime.api_key import ApiKeyHolder
 from corral.app.runtime.changes import Changes
 from corral.app.runtime.clock import now
 from corral.app.runtime.services import Services
@@ -132,9 +133,10 @@ def assemble(project: Project, pool: ThreadPoolExecutor) -> Assembly:
     # Starting takes as long as a worktree's setup. Where starts and ends share threads, the ends wait for them.
     attempts = ThreadPoolExecutor(ATTEMPT_THREADS, thread_name_prefix="attempt")
     starts = ThreadPoolExecutor(START_THREADS, thread_name_prefix="start")
+    api_key = ApiKeyHolder(project, os.environ, now)
     supervisor = Supervisor(
         grounds,
-        _Runners(settings),
+        _Runners(settings, api_key),
         spawn=lambda function: _spawn(attempts, function),
         spawn_start=lambda function: _spawn(starts, function),
         starts_at_once=START_THREADS,
@@ -181,6 +183,7 @@ def assemble(project: Project, pool: ThreadPoolExecutor) -> Assembly:
         jobs=jobs,
         changes=changes,
         reload=reloader.ask,
+        api_key=api_key,
         unannounced=at_start(project, db.read(session_rows.watched), now()),
     )
     services.roadmap = RoadmapSupervision(
@@ -269,8 +272,9 @@ def _retire_former_bench(services: Services) -> None:
 class _Runners(Mapping[str, Runner]):
     """The runners by name, made when one is asked for: each start follows the settings of its moment."""
 
-    def __init__(self, settings: Callable[[], Settings]) -> None:
+    def __init__(self, settings: Callable[[], Settings], api_key: ApiKeyHolder) -> None:
         self._settings = settings
+        self._api_key = api_key
 
     def __getitem__(self, name: str) -> Runner:
         chosen = self._settings()
@@ -281,7 +285,8 @@ class _Runners(Mapping[str, Runner]):
             return ClaudeRunner(os.environ, command=chosen.runners.claude.command, stop_grace_s=grace_s)
         if name == AnthropicRunner.name:
             most = chosen.runners.anthropic.max_tokens_per_answer
-            return AnthropicRunner(os.environ, max_tokens_per_answer=most, stop_grace_s=grace_s)
+            find_key = self._api_key.value
+            return AnthropicRunner(os.environ, find_key, max_tokens_per_answer=most, stop_grace_s=grace_s)
         raise KeyError(name)
 
     def __iter__(self) -> Iterator[str]:

@@ -1,0 +1,203 @@
+"""``corral config set-key``, ``remove-key`` and ``key-status``: the key for the Messages API. None of them needs a daemon."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import sys
+from contextlib import closing
+from typing import Annotated, Any
+
+import typer
+
+from corral.cli.terminal.context import here
+from corral.cli.terminal.options import Json
+from corral.cli.terminal.output import echo, emit, paint
+from corral.cli.terminal.person import is_terminal, refuse_agents
+from corral.cli.terminal.tables import table
+from corral.client.connection import Client
+from corral.config import account
+from corral.config.keys.key_file import KeyFile, config_folder
+from corral.config.keys.keychain import PERSON_TIMEOUT_S, Keychain, NoKeychain
+from corral.config.keys.lookup import Look, Places, Source, checked, places_of
+from corral.config.paths import Project, find_project
+from corral.errors import CorralError, InvalidInput, NotAProject
+
+_LARGEST = 64 * 1024
+_NAMES = {
+    Source.ENVIRONMENT: "environment",
+    Source.KEYCHAIN: "keychain",
+    Source.FILE: "encrypted file",
+    Source.DOTENV: ".env",
+}
+ANY_WORDS = {"allow_extra_args": True, "ignore_unknown_options": True}
+"""Settings of ``set-key``: it refuses further words itself, since the framework's message would repeat them."""
+
+
+def set_key(
+    context: typer.Context,
+    file: Annotated[bool, typer.Option("--file", help="Use the encrypted file, not the keychain.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Store the key for the Messages API, from a prompt or standard input."""
+    if context.args:
+        raise InvalidInput(
+            "A key is never an argument.",
+            cause="Arguments are in the shell's history, and every user of the machine can see them.",
+            remedy="Run `corral config set-key` and type the key, or give it on standard input. Replace a key that you "
+            "have given as an argument.",
+        )
+    refuse_agents("Storing an API key", "corral config set-key")
+    key = checked(_typed())
+    stored_in = _store(key, in_file=file)
+    daemon = _tell_daemon()
+    shadow = os.environ.get("ANTHROPIC_API_KEY") is not None
+    if as_json:
+        emit({"stored_in": stored_in.value, "shadowed_by_environment": shadow, "daemon": daemon})
+        return
+    echo(f"The key is stored in the {_NAMES[stored_in]}.")
+    if shadow:
+        echo(paint("ANTHROPIC_API_KEY is set in this shell and comes first.", "yellow"))
+    _compare(stored_in, daemon)
+
+
+def remove_key(as_json: Json = False) -> None:
+    """Remove the stored key from the keychain and the encrypted file."""
+    refuse_agents("Removing an API key", "corral config remove-key")
+    stored = _stored()
+    removed = [Source.FILE] if stored.delete() else []
+    try:
+        if Keychain(os.environ, PERSON_TIMEOUT_S).delete():
+            removed.insert(0, Source.KEYCHAIN)
+    except NoKeychain:
+        pass
+    daemon = _tell_daemon()
+    if as_json:
+        emit({"removed_from": [source.value for source in removed], "daemon": daemon})
+    elif removed:
+        echo(f"The key is removed from the {' and the '.join(_NAMES[source] for source in removed)}.")
+    else:
+        echo("No key is stored. Keys in the environment or in .env stay.")
+
+
+def key_status(as_json: Json = False) -> None:
+    """Show where the key for the Messages API comes from."""
+    project = _project()
+    looks = list(_places(project, PERSON_TIMEOUT_S).looks())
+    used = next((look for look in looks if look.key is not None), None)
+    daemon = _ask_daemon(project, "GET", "/keys")
+    if as_json:
+        key = used.key if used else None
+        emit(
+            {
+                "source": key.source.value if key else None,
+                "ending": key.ending if key else None,
+                "places": [_place(look) for look in looks],
+                "daemon": daemon,
+            }
+        )
+        return
+    rows = [{"place": _NAMES[look.source], **_said(look, is_used=look is used)} for look in looks]
+    table(rows, [("PLACE", "place", 16), ("KEY", "key", 24), ("NOTE", "note", 300)], empty="")
+    if used is None:
+        echo("There is no key: `corral config set-key` stores one.")
+    if daemon is not None:
+        _compare(used.source if used else None, daemon)
+
+
+def _place(look: Look) -> dict[str, Any]:
+    problem = f"{look.error.message} {look.error.cause}" if look.error else None
+    return {
+        "place": look.source.value,
+        "has_key": look.key is not None,
+        "ending": look.key.ending if look.key else None,
+        "note": look.note or None,
+        "problem": problem,
+        "remedy": look.error.remedy if look.error else None,
+    }
+
+
+def _said(look: Look, *, is_used: bool) -> dict[str, str]:
+    if look.error is not None:
+        return {"key": paint("error", "red"), "note": f"{look.error.message} {look.error.remedy}"}
+    if look.key is None:
+        return {"key": "none", "note": ""}
+    key = f"…{look.key.ending}" if look.key.ending else "too short to show"
+    return {"key": f"{key} (used)" if is_used else key, "note": look.note}
+
+
+def _compare(source: Source | None, daemon: dict[str, Any] | None) -> None:
+    """Say what the running daemon uses, where it is something else."""
+    if daemon is None:
+        return
+    if daemon["problem"] is not None:
+        echo(paint(f"The running daemon has no key: {daemon['problem']} {daemon['remedy']}", "yellow"))
+    elif daemon["source"] != (source.value if source else None):
+        from_where = _NAMES[Source(daemon["source"])] if daemon["source"] else "nowhere"
+        ending = f" (…{daemon['ending']})" if daemon["ending"] else ""
+        echo(
+            paint(
+                f"The running daemon has its key from: {from_where}{ending}. `corral daemon restart` starts it with "
+                "this shell's environment.",
+                "yellow",
+            )
+        )
+
+
+def _typed() -> str:
+    """The key, from a prompt without echo or all of standard input."""
+    if is_terminal():
+        try:
+            return getpass.getpass("API key: ")
+        except EOFError:
+            return ""
+    data = sys.stdin.buffer.read(_LARGEST + 1)
+    return data.decode("utf-8", "replace")
+
+
+def _store(key: str, *, in_file: bool) -> Source:
+    stored = _stored()
+    if not in_file:
+        try:
+            Keychain(os.environ, PERSON_TIMEOUT_S).put(key)
+        except NoKeychain:
+            pass
+        else:
+            stored.point_to_keychain()
+            return Source.KEYCHAIN
+    stored.put(key)
+    return Source.FILE
+
+
+def _stored() -> KeyFile:
+    return KeyFile(config_folder(os.environ, account.home()))
+
+
+def _project() -> Project | None:
+    try:
+        return find_project(here())
+    except NotAProject:
+        return None
+
+
+def _places(project: Project | None, timeout_s: float) -> Places:
+    from corral.git.ignoring import is_tracked  # slow to import
+
+    return places_of(project, os.environ, is_tracked, timeout_s)
+
+
+def _tell_daemon() -> dict[str, Any] | None:
+    """Have this project's daemon look again; those of other projects do within half a minute."""
+    return _ask_daemon(_project(), "POST", "/keys/reload")
+
+
+def _ask_daemon(project: Project | None, method: str, path: str) -> dict[str, Any] | None:
+    """The answer of the running daemon; None if none runs, or it cannot answer."""
+    if project is None:
+        return None
+    with closing(Client(project, autostart=False)) as client:
+        try:
+            answer: dict[str, Any] = client.request(method, path)
+        except CorralError:
+            return None
+    return answer

@@ -1,0 +1,127 @@
+"""The system's keychain, through the library ``keyring``, in a process of its own.
+
+A keychain that waits for a person or a dead service cannot be interrupted in this process; a process can be killed. The
+key goes through pipes only. The daemon never loads the library.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from corral.errors import ApiKeyUnavailable
+
+TIMEOUT_S = 10.0
+"""Seconds that a keychain has to answer a program."""
+PERSON_TIMEOUT_S = 60.0
+"""Seconds that a keychain has to answer a person, whom it may ask to unlock it."""
+
+# Isolated, with the folder of this very package first and that of the library last.
+_START = (
+    "import sys; sys.path[:0] = sys.argv[1:2]; sys.path += sys.argv[2:]; "
+    "from corral.config.keys.keychain_process import main; main()"
+)
+_UNLOCK = "Unlock it and try again; or keep the key in an encrypted file: `corral config set-key --file`."
+
+
+class NoKeychain(Exception):
+    """The system has no keychain, or only one that does not encrypt."""
+
+
+class Keychain:
+    """The key's entry in the keychain.
+
+    Args:
+        environ: The environment of the process that asks; variables of Claude are left out.
+        timeout_s: Seconds after which it is killed.
+    """
+
+    def __init__(self, environ: Mapping[str, str], timeout_s: float = TIMEOUT_S) -> None:
+        self._environ = {name: value for name, value in environ.items() if not name.startswith("ANTHROPIC_")}
+        self._timeout_s = timeout_s
+
+    def get(self) -> str | None:
+        """The stored key, or None.
+
+        Raises:
+            NoKeychain: There is none.
+            ApiKeyUnavailable: It is locked, does not answer, or fails.
+        """
+        found = self._ask({"do": "get"}).get("key")
+        return found if isinstance(found, str) else None
+
+    def put(self, key: str) -> None:
+        """Store the key; raises as :meth:`get` does."""
+        self._ask({"do": "set", "key": key})
+
+    def delete(self) -> bool:
+        """Delete the key; returns whether there was one. Raises as :meth:`get` does."""
+        return bool(self._ask({"do": "delete"}).get("deleted"))
+
+    def _ask(self, request: Mapping[str, str]) -> dict[str, Any]:
+        answer = self._answer(request)
+        problem = answer.get("problem")
+        if problem == "none":
+            raise NoKeychain
+        if problem == "locked":
+            raise ApiKeyUnavailable("The system's keychain is locked.", cause=_cause(answer), remedy=_UNLOCK)
+        if problem is not None:
+            raise ApiKeyUnavailable("The system's keychain failed.", cause=_cause(answer), remedy=_UNLOCK)
+        return answer
+
+    def _answer(self, request: Mapping[str, str]) -> dict[str, Any]:
+        argv = [sys.executable, "-I", "-c", _START, *_folders()]
+        try:
+            child = subprocess.Popen(
+                argv,
+                cwd="/",
+                env=self._environ,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise ApiKeyUnavailable("The system's keychain cannot be asked.", cause=str(error.strerror)) from error
+        with child:
+            try:
+                said, _ = child.communicate(json.dumps(request).encode(), timeout=self._timeout_s)
+            except subprocess.TimeoutExpired as error:
+                raise ApiKeyUnavailable(
+                    f"The system's keychain did not answer within {self._timeout_s:g} s.",
+                    cause="It waits to be unlocked, or its service does not run.",
+                    remedy=_UNLOCK,
+                ) from error
+            finally:
+                _end(child)
+        try:
+            answer = json.loads(said)
+        except ValueError:
+            answer = {"problem": "failed", "why": f"Its process ended with {child.returncode}."}
+        return answer if isinstance(answer, dict) else {}
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    """Kill it with what it has started, unless it has been reaped."""
+    if child.poll() is None:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(child.pid, signal.SIGKILL)
+
+
+def _cause(answer: Mapping[str, Any]) -> str:
+    return str(answer.get("why") or "")[:300]
+
+
+def _folders() -> list[str]:
+    """The folders that an isolated interpreter needs to find Corral and the library."""
+    specs = (importlib.util.find_spec(name) for name in ("corral", "keyring"))
+    places = (Path(spec.origin).parent.parent for spec in specs if spec and spec.origin)
+    return list(dict.fromkeys(str(place) for place in places))

@@ -1,0 +1,178 @@
+"""Where the key for the Messages API comes from: the environment, the keychain, the encrypted file, the project's ``.env``.
+
+The first place that has a key wins. A place that fails is an error: a later one could have another key. Only a keychain
+in which Corral stored nothing is passed over, and is the error if no other place has a key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+
+from corral.config import account
+from corral.config.keys import dotenv
+from corral.config.keys.key_file import KeyFile, config_folder
+from corral.config.keys.keychain import TIMEOUT_S, Keychain, NoKeychain
+from corral.config.paths import Project
+from corral.errors import ApiKeyUnavailable, InvalidInput
+
+VARIABLE = "ANTHROPIC_API_KEY"
+_SHORTEST, _LONGEST = 8, 1000
+_SHOWN = 4
+_SHOWN_FROM = 20
+"""The shortest key of which the end is shown."""
+
+
+class Source(Enum):
+    """A place that can have the key, in the order in which they are asked."""
+
+    ENVIRONMENT = "environment"
+    KEYCHAIN = "keychain"
+    FILE = "encrypted_file"
+    DOTENV = "dotenv"
+
+
+@dataclass(frozen=True)
+class ApiKey:
+    """A key and its source; its text never appears in a representation."""
+
+    value: str = field(repr=False)
+    source: Source
+
+    @property
+    def ending(self) -> str | None:
+        """Its last four characters; None if it is so short that they would tell much of it."""
+        return self.value[-_SHOWN:] if len(self.value) >= _SHOWN_FROM else None
+
+
+@dataclass(frozen=True)
+class Look:
+    """The answer of one place.
+
+    Attributes:
+        key: The key, if it has one.
+        note: Why it has none, or what is wrong with keeping it there; a sentence.
+        error: Why the place could not be asked.
+    """
+
+    source: Source
+    key: ApiKey | None = None
+    note: str = ""
+    error: ApiKeyUnavailable | None = None
+
+
+@dataclass(frozen=True)
+class Places:
+    """The places of one user and project.
+
+    Attributes:
+        environ: The environment of the asking process.
+        dotenv: The project's ``.env``; None without a project.
+        is_tracked: Whether git tracks that file; None if it neither tracks nor ignores it.
+    """
+
+    environ: Mapping[str, str]
+    keychain: Keychain
+    file: KeyFile
+    dotenv: Path | None
+    is_tracked: Callable[[Path], bool | None]
+
+    def looks(self) -> Iterator[Look]:
+        """Ask each place in turn, when the caller comes to it."""
+        for source, ask in (
+            (Source.ENVIRONMENT, lambda: self.environ.get(VARIABLE)),
+            (Source.KEYCHAIN, self._from_keychain),
+            (Source.FILE, self.file.get),
+        ):
+            yield _look(source, ask)
+        yield self._from_dotenv()
+
+    def find(self) -> ApiKey | None:
+        """The key; None if no place has one.
+
+        Raises:
+            ApiKeyUnavailable: A place that was asked before one had a key failed.
+        """
+        passed_over: ApiKeyUnavailable | None = None
+        for look in self.looks():
+            if look.error is not None and look.source is Source.KEYCHAIN and not self.file.is_in_keychain():
+                passed_over = look.error
+            elif look.error is not None:
+                raise look.error
+            if look.key is not None:
+                return look.key
+        if passed_over is not None:
+            raise passed_over
+        return None
+
+    def _from_keychain(self) -> str | None:
+        try:
+            return self.keychain.get()
+        except NoKeychain:
+            return None
+
+    def _from_dotenv(self) -> Look:
+        path = self.dotenv
+        if path is None:
+            return Look(Source.DOTENV)
+        look = _look(Source.DOTENV, lambda: dotenv.read_variable(path, VARIABLE))
+        if look.key is None:
+            return look
+        tracked = self.is_tracked(path)
+        if tracked:
+            return Look(
+                Source.DOTENV,
+                error=ApiKeyUnavailable(
+                    f"{path} is tracked by git, so the API key in it is not used.",
+                    cause="Everybody who has the repository has that key; or somebody brought it with the repository.",
+                    remedy="Replace the key, then: git rm --cached .env, and add .env to .gitignore.",
+                ),
+            )
+        if tracked is None:
+            return Look(Source.DOTENV, look.key, "git does not ignore it: add .env to .gitignore.")
+        return look
+
+
+def places_of(
+    project: Project | None,
+    environ: Mapping[str, str],
+    is_tracked: Callable[[Path], bool | None],
+    timeout_s: float = TIMEOUT_S,
+) -> Places:
+    """The places of this user and a project."""
+    return Places(
+        environ,
+        Keychain(environ, timeout_s),
+        KeyFile(config_folder(environ, account.home())),
+        None if project is None or project.bare else project.root / ".env",
+        is_tracked,
+    )
+
+
+def checked(text: str) -> str:
+    """A key as a person gave it, without the white space around it.
+
+    Raises:
+        InvalidInput: It cannot be a key; the message does not show it.
+    """
+    key = text.strip()
+    if not _SHORTEST <= len(key) <= _LONGEST or not key.isascii() or not key.isprintable() or " " in key:
+        raise InvalidInput(
+            "This is no API key.",
+            cause=f"A key has {_SHORTEST} to {_LONGEST} printable characters on one line.",
+            remedy="Copy it again from the console, and give it to `corral config set-key` alone.",
+        )
+    return key
+
+
+def _look(source: Source, ask: Callable[[], str | None]) -> Look:
+    try:
+        found = (ask() or "").strip()
+        return Look(source, ApiKey(checked(found), source) if found else None)
+    except ApiKeyUnavailable as error:
+        return Look(source, error=error)
+    except InvalidInput as error:
+        problem = f"The text in the place {source.value} is no API key."
+        return Look(source, error=ApiKeyUnavailable(problem, cause=error.cause, remedy="Correct or remove it."))

@@ -1,0 +1,21 @@
+"""Whether git tracks or ignores a file of a checkout."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from corral.git.process.command import open_checkout
+
+
+def is_tracked(path: Path) -> bool | None:
+    """Whether git tracks a file in the top folder of a checkout; None if it neither tracks nor ignores it.
+
+    Raises:
+        GitFailed: Git cannot tell.
+        NotAProject: The folder is not the top of a checkout.
+    """
+    git = open_checkout(path.parent)
+    # Without regard to case: where the file system ignores it, the file has every spelling of its name.
+    if git.check("ls-files", "-z", "--", f":(icase,literal,top){path.name}").names:
+        return True
+    return False if git.run("check-ignore", "--quiet", "--", path.name).ok else None
