@@ -40,8 +40,23 @@ def test_who_leaves_everything_that_it_inherited_does_not_outlive_its_task(tmp_p
     try:
         assert finished.success
         assert not is_alive(pid)
+        assert [told.partition("(")[2] for told in finished.result["left_processes"]] == [f"pid {pid})"]
     finally:
         kill_if_alive(pid)
+
+
+def test_what_a_command_leaves_in_its_background_is_named_and_who_leaves_nothing_has_no_such_entry(
+    tmp_path: Path,
+) -> None:
+    start = CommandRunner(os.environ).start
+    finished = finish(
+        start(
+            make_assignment(tmp_path, command="sleep 601 & until grep -q sleep /proc/$!/comm; do :; done; echo $!"),
+            clock(),
+        )
+    )
+    assert finished.result["left_processes"] == [f"sleep 601 (pid {finished.result['output']})"]
+    assert "left_processes" not in finish(start(make_assignment(tmp_path, command="true"), clock())).result
 
 
 @pytest.mark.req("D19")

@@ -90,6 +90,8 @@ def arguments(assignment: Assignment) -> list[str]:
 class ClaudeWorker(Worker):
     """A worker that accepts messages until its turn has ended."""
 
+    _answers_for_group = False
+
     @property
     def listens(self) -> bool:
         """Whether its turn is still open."""

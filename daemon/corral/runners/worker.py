@@ -10,7 +10,7 @@ import os
 import signal
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Protocol
 
@@ -30,11 +30,16 @@ from corral.runners.process import (
     survivors,
 )
 from corral.runners.protocol import Assignment, Finished, Observation, Usage, failure
+from corral.runners.stream import one_line
 
 _SAMPLE_S = 1.0
 _LINGER_S = 5.0
 _BUSY_SHARE = 0.05
+_MOST_LEFT = 20
 _KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
+
+LEFT = "left_processes"
+"""The entry of a result that names the processes which a worker left behind, and which were ended."""
 
 
 class Output(Protocol):
@@ -68,6 +73,7 @@ class _Ending:
     since: datetime
     error: tuple[str, str] | None
     killed: bool = False
+    left: list[str] = field(default_factory=list)
     asked: set[psutil.Process] = field(default_factory=set)
 
 
@@ -85,6 +91,9 @@ class Worker:
     Raises:
         RunnerUnavailable: The process could not be started.
     """
+
+    _answers_for_group = True
+    """Whether processes of its own group that outlive it were left behind: a client's servers end a moment after it."""
 
     def __init__(
         self,
@@ -239,7 +248,7 @@ class Worker:
             self._tail.cut(self._limits.output_mb << 20)
         self._tail.close()
         if ending.error is None:
-            return self._judge(exit_code)
+            return self._telling(self._judge(exit_code), ending.left)
         return failure(*ending.error, exit_code=exit_code)
 
     def _judge(self, exit_code: int) -> Finished:
@@ -252,9 +261,24 @@ class Worker:
         why = "The machine ran out of memory, and the kernel killed the worker."
         return failure(OUT_OF_MEMORY, why, exit_code=exit_code, result=verdict.result)
 
+    def _telling(self, verdict: Finished, left: list[str]) -> Finished:
+        """The verdict with the processes that it left behind: nobody else says that they were ended."""
+        told = {LEFT: left[:_MOST_LEFT]} if left else {}
+        return replace(verdict, result={**verdict.result, **told})
+
     def _end_survivors(self, ending: _Ending, alive: list[psutil.Process]) -> None:
+        new = [process for process in alive if process not in ending.asked]
+        ending.left += [told for one in new if (told := self._left_behind(one))]
         if ending.killed:
             signal_each(alive, signal.SIGKILL)
         else:
-            signal_each([process for process in alive if process not in ending.asked], signal.SIGTERM)
+            signal_each(new, signal.SIGTERM)
         ending.asked.update(alive)
+
+    def _left_behind(self, process: psutil.Process) -> str | None:
+        """A process as a person knows it; None if it has ended by itself, or is one that a client of models takes along."""
+        with suppress(psutil.Error, OSError):
+            if self._answers_for_group or os.getpgid(process.pid) != self.pid:
+                words = process.cmdline() or [process.name()]
+                return f"{one_line(' '.join(words))} (pid {process.pid})"
+        return None

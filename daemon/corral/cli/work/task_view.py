@@ -77,6 +77,8 @@ def show_task(task: dict[str, Any]) -> None:
         rows.append(("error", f"{task['error_code']}: {task['error_message']}"))
     rows += [("delay", task.get("delay")), ("progress", task["progress"]), ("usage", _usage(task) or None)]
     rows.append(("result", _text(task["result"]) if task["result"] else None))
+    left = (task["result"] or {}).get("left_processes")
+    rows.append(("note", f"Corral ended what it had left running: {', '.join(left)}" if left else None))
     shared = ", ".join(f"{key} (version {version})" for key, version in task["state"].items())
     rows.append(("state", shared or None))
     for name, value in rows:
