@@ -139,9 +139,15 @@ class LogTail:
         self._descriptor = open_private(log, os.O_RDWR)
         self._offset = self._start = os.fstat(self._descriptor).st_size
 
-    def chunks(self) -> Iterator[bytes]:
-        """Everything up to the file's current end, in pieces; a writer that never pauses cannot block the reader."""
+    def chunks(self, most: int | None = None) -> Iterator[bytes]:
+        """Everything up to the file's current end, in pieces; a writer that never pauses cannot block the reader.
+
+        Args:
+            most: Of more bytes than these only the last are read: a writer can be faster than who understands it.
+        """
         end = os.fstat(self._descriptor).st_size
+        if most is not None:
+            self._offset = max(self._offset, end - most)
         while self._offset < end and (
             data := os.pread(self._descriptor, min(end - self._offset, _CHUNK), self._offset)
         ):

@@ -36,6 +36,8 @@ _SAMPLE_S = 1.0
 _LINGER_S = 5.0
 _BUSY_SHARE = 0.05
 _MOST_LEFT = 20
+_MOST_AT_ONCE = 8 << 20
+"""Bytes of output that one look reads: to understand more would keep every other worker waiting."""
 _KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
 
 LEFT = "left_processes"
@@ -161,7 +163,7 @@ class Worker:
 
     def _read(self, now: datetime) -> bool:
         self._feed.flush()
-        progressed = sum(self._output.feed(data) for data in self._tail.chunks()) > 0
+        progressed = sum(self._output.feed(data) for data in self._tail.chunks(_MOST_AT_ONCE)) > 0
         if self._output.settled:
             self._feed.close()
         if progressed:
