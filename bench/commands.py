@@ -9,6 +9,7 @@ from bench.measure import Measure, in_turns, spread
 from bench.world import World, python
 
 ABOVE_MS = {"--version": 50, "--help": 100, "status": 50}
+PROVES = {"status": "NFR-PERF-003", "--help": "NFR-PERF-007"}
 
 
 def measure(world: World) -> Iterator[Measure]:
@@ -25,4 +26,13 @@ def measure(world: World) -> Iterator[Measure]:
             lambda: run("-c", "pass"),
             lambda name=name: run("-m", "corral", name),  # type: ignore[misc]
         )
-        yield Measure(f"corral {name}", min(taken), "ms", min(bare), budget, above=True, note=spread(taken))
+        yield Measure(
+            f"corral {name}",
+            min(taken),
+            "ms",
+            min(bare),
+            budget,
+            above=True,
+            note=spread(taken),
+            proves=PROVES.get(name, ""),
+        )

@@ -64,5 +64,5 @@ def measure(world: World) -> Iterator[Measure]:
     with reference(world.folder) as (_socket, bare):
         floor = _megabytes(bare)
     resident, proportional = _megabytes(pid)
-    yield Measure("daemon, idle: resident memory", resident, "MB", floor[0], 120)
+    yield Measure("daemon, idle: resident memory", resident, "MB", floor[0], 120, proves="NFR-PERF-006")
     yield Measure("daemon, idle: proportional memory", proportional, "MB", floor[1], 120)

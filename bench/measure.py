@@ -23,6 +23,7 @@ class Measure:
         ratio: The budget as a ratio of measured to floor; None if only the figure counts.
         above: Whether ``limit`` applies to the difference from the floor.
         note: Further figures.
+        proves: The requirement that the budget is of, such as ``NFR-PERF-001``; several are separated by a space.
     """
 
     what: str
@@ -33,6 +34,7 @@ class Measure:
     ratio: float | None = None
     above: bool = False
     note: str = ""
+    proves: str = ""
 
     @property
     def quotient(self) -> float | None:
@@ -66,10 +68,11 @@ class Measure:
         """The columns of the table."""
         floor = "-" if self.floor is None else _figure(self.floor, self.unit)
         ratio = "-" if self.quotient is None else f"{self.quotient:.2f}"
-        return self.what, self.budget, floor, _figure(self.measured, self.unit), ratio, self.verdict, self.note
+        figures = self.budget, floor, _figure(self.measured, self.unit), ratio
+        return self.what, *figures, self.verdict, self.proves or "-", self.note
 
 
-HEADINGS = ("what", "budget", "floor", "measured", "ratio", "verdict", "")
+HEADINGS = ("what", "budget", "floor", "measured", "ratio", "verdict", "requirement", "")
 
 
 def table(measures: Sequence[Measure]) -> str:

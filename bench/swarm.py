@@ -42,7 +42,15 @@ def measure(world: World) -> Iterator[Measure]:
     one, ten = (_work_off(world, agents, max(2, tasks * agents // AGENTS)) for agents in (1, 10))
     many = _work_off(world, min(AGENTS, tasks), tasks)
     note = "floor: one agent"
-    yield Measure("tasks of 1 s with 10 agents, by agent", ten.rate / 10, "/s", one.rate, ratio=OF_ONE, note=note)
+    yield Measure(
+        "tasks of 1 s with 10 agents, by agent",
+        ten.rate / 10,
+        "/s",
+        one.rate,
+        ratio=OF_ONE,
+        note=note,
+        proves="NFR-PERF-004",
+    )
     what, ideal = f"{tasks} tasks of {TASK_S:g} s, {min(AGENTS, tasks)} agents", min(AGENTS, tasks) / TASK_S
     note = f"{tasks / many.rate:.1f} s in all; floor: no agent is ever idle"
     yield Measure(what, many.rate, "/s", ideal, ratio=OF_IDEAL, note=note)
@@ -50,7 +58,14 @@ def measure(world: World) -> Iterator[Measure]:
     yield Measure("distribution: submission to claim, p95", p95(one.picks), "ms", limit=DISTRIBUTE_MS, note=note)
     for found, agents in ((ten, 10), (many, min(AGENTS, tasks))):
         note = f"p50 {p50(found.spawns):.0f}"
-        yield Measure(f"spawn of an agent, {agents} agents, p95", p95(found.spawns), "ms", limit=SPAWN_MS, note=note)
+        yield Measure(
+            f"spawn of an agent, {agents} agents, p95",
+            p95(found.spawns),
+            "ms",
+            limit=SPAWN_MS,
+            note=note,
+            proves="NFR-PERF-002",
+        )
 
 
 def _work_off(world: World, agents: int, tasks: int) -> Worked:

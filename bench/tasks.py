@@ -42,13 +42,26 @@ def measure(world: World) -> Iterator[Measure]:
     yield Measure(
         f"task submit, {sizes.many_rows:,} tasks: p95", p95(many.latencies), "ms", p95(floor.latencies), 10,
         note=f"p50 {p50(many.latencies):.2f}; with {sizes.few_rows} tasks p95 {p95(few.latencies):.2f}",
+        proves="NFR-PERF-001 NFR-PERF-005",
     )  # fmt: skip
     listed, health = in_turns(
         sizes.turns,
         lambda: client.request("GET", "/tasks", query={"limit": 1000}),
         lambda: client.request("GET", "/health"),
     )
-    yield Measure("task list of 1,000", min(listed), "ms", min(health), 50, note=f"{spread(listed)}; floor: health")
+    yield Measure(
+        "task list of 1,000", min(listed), "ms", min(health), 50,
+        note=f"{spread(listed)}; floor: health", proves="NFR-PERF-001",
+    )  # fmt: skip
+    pages = [http("GET", "/tasks?status=pending&limit=50") for _ in range(sizes.requests // 10)]
+    shown = drive(socket, [pages])
+    waiting = client.request("GET", "/tasks", query={"limit": len(pages), "status": "pending"})
+    ended = drive(socket, [[http("POST", f"/tasks/{task['task_id']}/cancel", {}) for task in waiting]])
+    for what, load in (("list of 50", shown), ("cancel", ended)):
+        yield Measure(
+            f"task {what}, {sizes.many_rows:,} tasks: p95", p95(load.latencies), "ms", limit=100,
+            note=f"p50 {p50(load.latencies):.2f}", proves="NFR-PERF-001 NFR-PERF-005",
+        )  # fmt: skip
     (batches,) = in_turns(max(2, sizes.turns // 3), lambda: batch(100))
     yield Measure("batch of 100 tasks", p95(batches), "ms", 100 * p50(floor.latencies), 500, note=spread(batches))
     client.close()

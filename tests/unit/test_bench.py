@@ -36,3 +36,18 @@ def test_a_section_prints_its_lines_in_one_table() -> None:
     heading, *lines = done.stdout.splitlines()
     assert heading.split()[:6] == ["what", "budget", "floor", "measured", "ratio", "verdict"]
     assert [line.split(",")[0] for line in lines] == ["task claim", "task complete", "claims"]
+
+
+NAMED = {*(f"NFR-PERF-00{number}" for number in range(1, 8)), "SUP-NFR2"}
+
+
+def test_every_budget_of_the_requirements_has_its_line() -> None:
+    sections = "".join(file.read_text(encoding="utf-8") for file in (ROOT / "bench").glob("*.py"))
+    assert {
+        name for name in NAMED if f'"{name}"' in sections or f'"{name} ' in sections or f' {name}"' in sections
+    } == NAMED
+
+
+def test_a_line_names_the_requirement_that_its_budget_is_of() -> None:
+    line = table([Measure("x", 1.0, "ms", limit=2, proves="NFR-PERF-001")]).splitlines()[1]
+    assert line.split()[-1] == "NFR-PERF-001"
