@@ -212,18 +212,24 @@ def test_what_does_not_start_says_what_it_waits_for_and_what_ends_that(house: Co
     child = house.submit("Child", "true", "--wait-for", parent)
     first = house.submit("First", f"until [ -e {go} ]; do sleep 0.1; done", "--claims", "docs/")
     eventually(lambda: house.json("task", "detail", first)["status"] == "running")
-    second = house.submit("Second", "true", "--claims", "docs/guide.md")
+    second = house.submit("Second", "true", "--claims", "docs/guide.md", "--claims", "src/b.py")
+    third = house.submit("Third", "true", "--claims", "src/b.py")
     by_hand = house.json("task", "submit", "--title", "By hand", "--description", "Look at it.")["task_id"]
     person.need("held_merge")
     rows = {row["task_id"]: row for row in house.json("wait", "--all", "--timeout", "0", check=False)["tasks"]}
     assert rows[child]["delay"] == f"It waits for 'Parent' (held, {parent[:8]}) to land."
     assert rows[second]["delay"] == f"It waits until task {first[:8]} has ended, which claims docs/ too."
+    assert rows[third]["delay"] == (
+        f"It waits until task {second[:8]} has started, which is before it in the queue and claims src/b.py too; "
+        f"that one waits until task {first[:8]} has ended."
+    )
+    assert rows[third]["delay"] in " ".join(house.run("task", "detail", third).stdout.split())
     assert "`corral task claim`" in rows[by_hand]["delay"]
     assert rows[by_hand]["delay"] in house.run("task", "detail", by_hand).stdout
     go.touch()
     git(house.root, "restore", "src/a.py")
     assert by_hand in person.type("corral task claim")
-    assert house.run("wait", child, second, "--timeout", "60").returncode == 0
+    assert house.run("wait", child, second, third, "--timeout", "60").returncode == 0
 
 
 def test_what_uninstall_refuses_for_is_given_up_with_the_commands_that_it_names(

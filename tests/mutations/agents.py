@@ -48,7 +48,7 @@ MUTATIONS = (
     ),
     *rows(
         "daemon/corral/work/tasks/leases.py",
-        ("work goes to whoever asks, able or not", "            if who.can_do(row):", "            if True:",
+        ("work goes to whoever asks, able or not", "return (row for row in offered if who.can_do(row))", "return offered",
          "unit/work/tasks/test_leases.py::test_only_the_types_asked_for_and_only_what_one_is_able_to", ""),
     ),
     *rows(

@@ -19,6 +19,7 @@ SORTED = (
 LIMITS = "integration/test_limits.py::test_each_limit_that_is_configured_is_enforced"
 SCHEDULING = "unit/work/tasks/test_scheduling.py"
 ATTEMPTS = "unit/work/tasks/test_attempts.py"
+STARVATION = "unit/work/tasks/test_starvation.py"
 LEASES = "unit/work/tasks/test_leases.py"
 LOGGED = "integration/test_event_log.py::test_what_happened_is_in_the_log"
 
@@ -79,6 +80,12 @@ MUTATIONS = (
          f"{SCHEDULING}::test_with_ageing_nobody_waits_for_ever", "FR-QUEUE-006"),
         ("what overlaps in part starts at once", "in_part.append(candidate)", "yield candidate",
          f"{SCHEDULING}::test_what_overlaps_in_part_starts_only_when_nothing_else_could", "FEATURE-2"),
+        ("a stream of small tasks starves a large one", "if reservation.waits_for is not None and is_too_much:", "if False:",
+         f"{STARVATION}::test_an_urgent_task_is_not_passed_over_for_ever_by_a_stream_of_tasks_that_claim_less", "FR-QUEUE-006 FEATURE-2"),
+        ("small tasks that overlap in part starve a large one together", "2 * len(contended) > reservation.size", "False",
+         f"{STARVATION}::test_an_urgent_task_is_not_passed_over_for_ever_by_a_stream_of_tasks_that_claim_less", "FR-QUEUE-006 FEATURE-2"),
+        ("what overlaps in part is passed over for ever", "        if beside.feasibility is Feasibility.PARTIAL:\n", "        if False:\n",
+         f"{STARVATION}::test_an_urgent_task_is_not_passed_over_for_ever_by_a_stream_of_tasks_that_claim_less", "FR-QUEUE-006 FEATURE-2"),
         ("a claim has no event", "            events.record(conn, now, EventKind.TASK_CLAIMED", "            (lambda *_, **__: None)(conn, now, EventKind.TASK_CLAIMED",
          LOGGED, "FR-MONITOR-001"),
     ),

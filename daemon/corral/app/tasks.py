@@ -155,6 +155,7 @@ def delay_of(services: Services, conn: Connection, row: TaskRow, now: datetime) 
         supervisor.gate,
         throttles=supervisor.throttles,
         busy=supervisor.busy,
+        ageing_s=services.settings().tasks.ageing_s,
         fold=services.fold,
     )
 

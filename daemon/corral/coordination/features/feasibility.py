@@ -72,16 +72,23 @@ class ClaimIndex:
     """
 
     def __init__(self, others: Mapping[str, Sequence[LockKey]]) -> None:
-        self._sizes = {name: len(set(keys)) for name, keys in others.items()}
+        self._sizes: dict[str, int] = {}
         self._at: dict[str, list[_Taken]] = {}
         self._within: dict[str, list[_Taken]] = {}
         self._known: dict[LockKey, list[_Taken]] = {}
         for name, keys in others.items():
-            for key in dict.fromkeys(keys):
-                place = _fixed_part(key.match_key)
-                self._at.setdefault(place, []).append((name, key))
-                for folder in (place, *_above(place)):
-                    self._within.setdefault(folder, []).append((name, key))
+            self.add(name, keys)
+
+    def add(self, name: str, keys: Sequence[LockKey]) -> None:
+        """Add the claims of one more, who must not be there yet."""
+        unique = dict.fromkeys(keys)
+        self._sizes[name] = len(unique)
+        self._known.clear()
+        for key in unique:
+            place = _fixed_part(key.match_key)
+            self._at.setdefault(place, []).append((name, key))
+            for folder in (place, *_above(place)):
+                self._within.setdefault(folder, []).append((name, key))
 
     def is_near(self, spelling: str) -> bool:
         """Whether anything could overlap with a key that is shown like this; cheaper by far than to read and judge it."""

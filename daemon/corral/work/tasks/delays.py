@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
+from functools import partial
 
 from sqlalchemy import Connection
 
-from corral.coordination.features.feasibility import ClaimIndex, Feasibility
-from corral.coordination.locks.keys import parse_key
 from corral.models.blame import DAEMON_DIED
 from corral.models.instants import iso, parse
 from corral.models.outcomes import of_task
 from corral.models.payload import Payload
-from corral.models.states import TaskStatus
+from corral.models.states import RunnerName, TaskStatus
 from corral.models.visible import one_line
 from corral.store.rows.tasks import TaskRow
 from corral.store.tasks import dependencies, tasks, work_pause
 from corral.work import limits
 from corral.work.limits import Hold
+from corral.work.tasks import leases, scheduling
 from corral.work.tasks.dependencies import Outlook, outlook
+from corral.work.tasks.leases import Claimant
+from corral.work.tasks.scheduling import Ready
 from corral.work.tasks.trust import TrustGate
 from corral.work.workers.claim_pause import Pause
 
@@ -40,6 +42,7 @@ def reason(
     *,
     throttles: Sequence[Hold] = (),
     busy: str | None = None,
+    ageing_s: float = 0,
     fold: bool = False,
 ) -> str | None:
     """Why a task that has not started does not; None where it is only its turn that it waits for.
@@ -50,6 +53,7 @@ def reason(
         gate: Which tasks wait for the user's approval.
         throttles: The limits of all workers together that are used to 80 % or more.
         busy: Why no further worker starts, where all are running.
+        ageing_s: As in :func:`corral.work.tasks.scheduling.claim`.
         fold: Whether the file system ignores case, so that claims are compared like that.
     """
     if row["status"] == TaskStatus.WAITING:
@@ -60,9 +64,9 @@ def reason(
         return None
     if (ordered := work_pause.current(conn)) is not None:
         return work_pause.described(ordered)
+    who_claims_the_same = partial(_who_claims_the_same, conn, row["task_id"], now, ageing_s=ageing_s, fold=fold)
     if row["runner"] is None:
-        required = ", ".join((row["agent_requirements"] or {}).get("capabilities") or ())
-        return FOR_SESSIONS.format(capable=f" that is capable of {one_line(required)}" if required else "")
+        return _for_sessions(row, who_claims_the_same)
     if gate is not None and (text := gate.reason(row)):
         return text
     if pause is not None:
@@ -74,7 +78,18 @@ def reason(
     other = tasks.suspect_in_flight(conn) if row["crashes"] else None
     if other is not None:
         return f"{_what_happened(row)} It waits until task {other[:8]} has ended: such tasks run one at a time."
-    return _who_claims_the_same(conn, row["task_id"], fold=fold) or busy
+    held = {one.value for one in RunnerName if limits.holding(throttles, one)}
+    startable = gate.startable if gate is not None else scheduling.startable
+    return who_claims_the_same(ready=partial(startable, without=held)) or busy
+
+
+def _for_sessions(row: TaskRow, who_claims_the_same: Callable[..., str | None]) -> str:
+    required = (row["agent_requirements"] or {}).get("capabilities") or ()
+    text = FOR_SESSIONS.format(capable=f" that is capable of {one_line(', '.join(required))}" if required else "")
+    # Nobody knows who will ask: it is said of one that is capable of this task and of no more.
+    who = Claimant("", frozenset(capability.casefold() for capability in required))
+    held_back = who_claims_the_same(ready=partial(leases.offered_to, who=who))
+    return f"{text} {held_back}" if held_back else text
 
 
 def _what_comes_first(conn: Connection, task_id: str) -> str | None:
@@ -90,18 +105,20 @@ def _what_comes_first(conn: Connection, task_id: str) -> str | None:
     return f"It waits for {named}{more} to land."
 
 
-def _who_claims_the_same(conn: Connection, task_id: str, *, fold: bool) -> str | None:
-    """A running task beside which this one is not started."""
-    running = tasks.claims_in(conn, TaskStatus.RUNNING)
-    mine = tasks.claims_of(conn, task_id)[task_id] if running else []
-    if not mine:
+def _who_claims_the_same(
+    conn: Connection, task_id: str, now: datetime, *, ageing_s: float, ready: Ready, fold: bool
+) -> str | None:
+    """The task that goes before this one, since they cannot run side by side."""
+    blocker = scheduling.blocker(conn, task_id, now, ageing_s=ageing_s, ready=ready, fold=fold)
+    if blocker is None:
         return None
-    ground = ClaimIndex({one: [parse_key(text, fold=fold) for text in texts] for one, texts in running.items()})
-    judged = ground.judge([parse_key(text, fold=fold) for text in mine])
-    for other, meeting in judged.meetings.items() if judged.feasibility is Feasibility.SEQUENTIAL else ():
-        claim = meeting.pairs[0][1].file_path
-        return f"It waits until task {other[:8]} has ended, which claims {one_line(claim)} too."
-    return None
+    other, claim = blocker.task_id[:8], one_line(blocker.claim)
+    if blocker.waits_for is None:
+        return f"It waits until task {other} has ended, which claims {claim} too."
+    return (
+        f"It waits until task {other} has started, which is before it in the queue and claims {claim} too; "
+        f"that one waits until task {blocker.waits_for[:8]} has ended."
+    )
 
 
 def delayed(conn: Connection, pause: Pause | None, now: datetime, limit: int) -> list[Payload]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 
 from sqlalchemy import Connection
 
@@ -86,18 +87,13 @@ def claim(
     if work_pause.current(conn) is not None:
         return None
 
-    def ready(conn: Connection, at: str, *, priority: int | None = None) -> Iterator[ReadyTask]:
-        for row in tasks.ready(conn, at, priority=priority, offered=True, task_types=task_types):
-            if who.can_do(row):
-                yield row
-
     row = scheduling.claim(
         conn,
         session_id=who.session_id,
         lease_s=settings.sessions.lease_s,
         ageing_s=settings.tasks.ageing_s,
         now=now,
-        ready=ready,
+        ready=partial(offered_to, who=who, task_types=task_types),
         key=key,
         fold=fold,
         started=True,
@@ -105,6 +101,14 @@ def claim(
     if row is not None:
         sessions.change(conn, who.session_id, {"current_task": row["title"]})
     return row
+
+
+def offered_to(
+    conn: Connection, now: str, *, who: Claimant, task_types: Sequence[str] = (), priority: int | None = None
+) -> Iterator[ReadyTask]:
+    """The tasks that a session could claim, as :func:`corral.store.tasks.tasks.ready` tells them."""
+    offered = tasks.ready(conn, now, priority=priority, offered=True, task_types=task_types)
+    return (row for row in offered if who.can_do(row))
 
 
 def complete(

@@ -4,6 +4,10 @@ The order is priority (10 first), then age; ageing lifts a task by one step per 
 claims are too much those of a running one waits until that one has ended; one that overlaps with it only in part starts when
 nothing else could (:mod:`corral.coordination.features.feasibility`).
 
+So that a task which claims much is not passed over for ever, what waits for a running task reserves its claims while a task is
+picked (:class:`Pick`): a later one that would hold it up is not started. Nothing of that is stored. Only what the one who asks
+could start reserves: a task for sessions does not keep a worker from its work, since nobody knows whether a session will ask.
+
 Within one daemon's life its presence is the lease: no worker of its own is taken for dead by the clock, and a running row that
 it has no worker for is requeued at once. Expiry is for what other sessions hold, who may
 fall silent: see :mod:`corral.coordination.sessions.registry`.
@@ -12,7 +16,8 @@ fall silent: see :mod:`corral.coordination.sessions.registry`.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cache, partial
 from itertools import islice
@@ -20,8 +25,8 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection
 
-from corral.coordination.features.feasibility import ClaimIndex, Feasibility
-from corral.coordination.locks.keys import parse_key
+from corral.coordination.features.feasibility import ClaimIndex, Feasibility, Judgement
+from corral.coordination.locks.keys import LockKey, parse_key
 from corral.coordination.sessions.names import agent_name
 from corral.models.events import EventKind
 from corral.models.instants import after, iso, parse
@@ -42,6 +47,120 @@ HIGHEST = 10
 
 _PAGE = 64
 """How many candidates have their claims read at once."""
+
+_FURTHEST = 64
+"""How many candidates are looked at for one that overlaps with nothing, where one that overlaps in part could start."""
+
+_MOST_RESERVED = 16
+"""How many candidates reserve their claims in one pick. The first of them starts in any case, and then the next is the first."""
+
+
+@dataclass(frozen=True)
+class Blocker:
+    """The task that keeps another from starting.
+
+    Attributes:
+        claim: The claim of it that the other overlaps with, as it is shown.
+        waits_for: The running task that it waits for itself; None: it runs.
+    """
+
+    task_id: str
+    claim: str
+    waits_for: str | None = None
+
+
+@dataclass(frozen=True)
+class _Reservation:
+    """The claims of a candidate that what runs keeps from starting.
+
+    Attributes:
+        size: How many claims it has.
+        contended: Those that it shares with running tasks beside which it could start.
+        waits_for: The running task that it waits for; None: it could start if nothing else could.
+    """
+
+    size: int
+    contended: frozenset[LockKey]
+    waits_for: str | None
+
+
+class Pick:
+    """The running claims and the reserved ones, while one task is picked.
+
+    A candidate that cannot start beside what runs reserves its claims. A later one that would keep it from starting once that
+    has ended is passed over; one that overlaps with it less than that starts only when nothing else could, and so does one that
+    overlaps with a candidate that could start itself. So no stream of later tasks keeps a candidate waiting: it starts when what
+    runs now has ended, or beside what is left of it. Candidates that do not overlap start as ever.
+
+    Args:
+        running: The claims of the running tasks, by task.
+        fold: Whether the file system ignores case.
+    """
+
+    def __init__(self, running: Mapping[str, Sequence[str]], *, fold: bool) -> None:
+        self._fold = fold
+        self._key_of = cache(partial(parse_key, fold=fold))
+        self._running = ClaimIndex({task_id: list(map(self._key_of, claims)) for task_id, claims in running.items()})
+        self._reserved = ClaimIndex({})
+        self._reservations: dict[str, _Reservation] = {}
+
+    def judge(self, task_id: str, claims: Sequence[str]) -> Feasibility:
+        """Judge the next candidate in the queue's order; ``SEQUENTIAL`` is passed over, ``PARTIAL`` comes after all others."""
+        beside = self._meet(self._running, claims)
+        if beside.feasibility is Feasibility.SEQUENTIAL:
+            self._reserve(task_id, claims, beside)
+            return Feasibility.SEQUENTIAL
+        ahead = self._meet(self._reserved, claims)
+        if self._held_up(ahead) is not None:
+            return Feasibility.SEQUENTIAL
+        if beside.feasibility is Feasibility.PARTIAL:
+            self._reserve(task_id, claims, beside)
+        return Feasibility.PARTIAL if beside.meetings or ahead.meetings else Feasibility.FULL
+
+    def blocker(self, claims: Sequence[str]) -> Blocker | None:
+        """Why a task with these claims is passed over, after those that :meth:`judge` has seen; None if it is not."""
+        beside = self._meet(self._running, claims)
+        if beside.feasibility is Feasibility.SEQUENTIAL:
+            gravest = _gravest(beside)
+            return Blocker(gravest, _their_claim(beside, gravest))
+        ahead = self._meet(self._reserved, claims)
+        first = self._held_up(ahead)
+        if first is None:
+            return None
+        return Blocker(first, _their_claim(ahead, first), self._reservations[first].waits_for)
+
+    def _meet(self, index: ClaimIndex, claims: Sequence[str]) -> Judgement:
+        near = [self._key_of(claim) for claim in claims if index.is_near(claim.lower() if self._fold else claim)]
+        return index.judge(near, of=len(claims))
+
+    def _held_up(self, ahead: Judgement) -> str | None:
+        """The first of the reserved tasks that could not start beside one that overlaps with them like this."""
+        for task_id, meeting in ahead.meetings.items():
+            reservation = self._reservations[task_id]
+            contended = reservation.contended.union(theirs for _, theirs in meeting.pairs)
+            is_too_much = meeting.feasibility is Feasibility.SEQUENTIAL or 2 * len(contended) > reservation.size
+            if reservation.waits_for is not None and is_too_much:
+                return task_id
+        return None
+
+    def _reserve(self, task_id: str, claims: Sequence[str], beside: Judgement) -> None:
+        if len(self._reservations) >= _MOST_RESERVED:
+            return
+        keys = [self._key_of(claim) for claim in claims]
+        self._reserved.add(task_id, keys)
+        stays = (one for one in beside.meetings.values() if one.feasibility is Feasibility.PARTIAL)
+        contended = frozenset(mine for meeting in stays for mine, _ in meeting.pairs)
+        waits_for = _gravest(beside) if beside.feasibility is Feasibility.SEQUENTIAL else None
+        self._reservations[task_id] = _Reservation(len(set(keys)), contended, waits_for)
+
+
+def _gravest(judgement: Judgement) -> str:
+    meetings = judgement.meetings
+    return next((one for one in meetings if meetings[one].feasibility is Feasibility.SEQUENTIAL), next(iter(meetings)))
+
+
+def _their_claim(judgement: Judgement, task_id: str) -> str:
+    return judgement.meetings[task_id].pairs[0][1].file_path
 
 
 def claim(
@@ -73,11 +192,8 @@ def claim(
         The leased row, with its new ``fencing_token``; None if nothing can start now.
     """
     claimed = tasks.claims_in(conn, TaskStatus.RUNNING)
-    running = ClaimIndex(
-        {task_id: [parse_key(text, fold=fold) for text in claims] for task_id, claims in claimed.items()}
-    )
     candidates = in_order(conn, now, ageing_s, ready or startable)
-    for candidate in _beside(conn, candidates, running, fold=fold) if claimed else candidates:
+    for candidate in _beside(conn, candidates, Pick(claimed, fold=fold)) if claimed else candidates:
         row = tasks.lease(
             conn,
             candidate["task_id"],
@@ -126,20 +242,45 @@ def lifted(row: ReadyTask, now: datetime, ageing_s: float) -> int:
     return min(HIGHEST, int(row["priority"]) + int(waited_s // ageing_s))
 
 
-def _beside(
-    conn: Connection, candidates: Iterator[ReadyTask], running: ClaimIndex, *, fold: bool
-) -> Iterator[ReadyTask]:
-    """Those that can go beside what runs, in their order; what overlaps with it in part comes after all the others."""
-    key_of = cache(partial(parse_key, fold=fold))
+def blocker(
+    conn: Connection, task_id: str, now: datetime, *, ageing_s: float, ready: Ready, fold: bool = False
+) -> Blocker | None:
+    """The task that keeps a pending one from starting; None where it is only its turn that it waits for.
+
+    Args:
+        ready: The tasks that are on offer together with it; no more than the first few hundred are looked at.
+        fold: Whether the file system ignores case.
+    """
+    claimed = tasks.claims_in(conn, TaskStatus.RUNNING)
+    claims = tasks.claims_of(conn, task_id)[task_id] if claimed else []
+    if not claims:
+        return None
+    pick = Pick(claimed, fold=fold)
+    if (runs := pick.blocker(claims)) is not None:
+        return runs
+    for candidate, theirs in islice(_with_claims(conn, in_order(conn, now, ageing_s, ready)), _FURTHEST):
+        if candidate["task_id"] == task_id:
+            break
+        pick.judge(candidate["task_id"], theirs)
+    return pick.blocker(claims)
+
+
+def _beside(conn: Connection, candidates: Iterator[ReadyTask], pick: Pick) -> Iterator[ReadyTask]:
+    """Those that can go beside what runs, in their order; what overlaps in part comes after all the others."""
     in_part: list[ReadyTask] = []
+    for number, (candidate, claims) in enumerate(_with_claims(conn, candidates)):
+        if in_part and number >= _FURTHEST:
+            break
+        verdict = pick.judge(candidate["task_id"], claims)
+        if verdict is Feasibility.FULL:
+            yield candidate
+        elif verdict is Feasibility.PARTIAL:
+            in_part.append(candidate)
+    yield from in_part
+
+
+def _with_claims(conn: Connection, candidates: Iterator[ReadyTask]) -> Iterator[tuple[ReadyTask, list[str]]]:
     while page := list(islice(candidates, _PAGE)):
         claims = tasks.claims_of(conn, *(candidate["task_id"] for candidate in page))
         for candidate in page:
-            texts = claims[candidate["task_id"]]
-            near = [key_of(text) for text in texts if running.is_near(text.lower() if fold else text)]
-            verdict = running.judge(near, of=len(texts)).feasibility
-            if verdict is Feasibility.FULL:
-                yield candidate
-            elif verdict is Feasibility.PARTIAL:
-                in_part.append(candidate)
-    yield from in_part
+            yield candidate, claims[candidate["task_id"]]

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 LOST = ("failed", "dead", "cancelled")
 TERMINAL = ("completed", *LOST)
 OPEN_MERGE = "queued"
+RESERVATIONS = 16
 BY_CONVENTION = "cancelled_by_orchestrator"
 
 
@@ -82,25 +83,45 @@ class QueueModel:
         return (t for t in self.tasks.values() if t.state == "pending" and t.due_s <= now_s)
 
     def _first(self, ready: list[ModelTask], now_s: float) -> str | None:
-        """Highest priority after ageing, then the oldest; beside what runs first what shares nothing with it."""
+        """Highest priority after ageing, then the oldest; beside what runs first what shares nothing with it.
+
+        Of what is passed over, the first have their claims reserved: what would keep them waiting is passed over too.
+        """
 
         def level(task: ModelTask) -> int:
             steps = (now_s - task.created_s) // self.rules.ageing_s if self.rules.ageing_s else 0
             return min(10, task.priority + int(steps))
 
-        ordered = sorted(ready, key=lambda t: (-level(t), t.seq))
-        for wanted in ("free", "partly"):
-            for task in ordered:
-                if self._beside(task) == wanted:
-                    return task.task_id
-        return None
+        reserved: list[ModelTask] = []
+        last_choice: ModelTask | None = None
+        for task in sorted(ready, key=lambda t: (-level(t), t.seq)):
+            beside = self._beside(task)
+            if beside != "no" and any(self._keeps_waiting(task, one) for one in reserved):
+                continue
+            if beside == "free" and not any(task.claims & one.claims for one in reserved):
+                return task.task_id
+            if beside != "free" and len(reserved) < RESERVATIONS:
+                reserved.append(task)
+            if beside != "no":
+                last_choice = last_choice or task
+        return last_choice and last_choice.task_id
+
+    def _keeps_waiting(self, task: ModelTask, blocked: ModelTask) -> bool:
+        """Whether a task that is blocked now could not start, were only this one left of those it cannot run beside."""
+        if self._beside(blocked) != "no":
+            return False
+        stays = [t for t in self.tasks.values() if t.state == "running" and self._against(blocked, [t]) != "no"]
+        return bool(task.claims & blocked.claims) and self._against(blocked, [*stays, task]) == "no"
 
     def _beside(self, task: ModelTask) -> str:
+        return self._against(task, [other for other in self.tasks.values() if other.state == "running"])
+
+    def _against(self, task: ModelTask, others: Iterable[ModelTask]) -> str:
         """``free``, ``partly`` or ``no``: more than half of what one side claims is claimed by the other too."""
         shared: set[str] = set()
         is_grave = False
-        for other in self.tasks.values():
-            if other.state == "running" and (both := task.claims & other.claims):
+        for other in others:
+            if both := task.claims & other.claims:
                 shared |= both
                 is_grave |= 2 * len(both) > min(len(task.claims), len(other.claims))
         if not shared:
