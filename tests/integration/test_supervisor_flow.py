@@ -277,7 +277,7 @@ def _land(one: House, merge_id: str, sha: str) -> None:
             conn, merge_id, MergeState.LANDED, now=utc_now(), landed_sha=sha, receipt_id=receipt["receipt_id"]
         )
         assert row is not None
-        tasks.merge_settled(conn, row["task_id"], MergeState.LANDED, utc_now())
+        tasks.merge_settled(conn, row["task_id"], utc_now())
 
     one.db.write(landed)
 

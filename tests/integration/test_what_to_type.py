@@ -276,3 +276,26 @@ def test_a_checkout_of_the_target_that_is_gone_for_good_is_forgotten_with_the_co
     assert "which cannot be reached" in need["what"]
     person.type(need["remedy"].partition("for good: ")[2].removesuffix(" It lands by itself then."))
     assert house.run("wait", task, "--timeout", "60").returncode == 0
+
+
+@pytest.mark.req("FR-QUEUE-008")
+@pytest.mark.parametrize("again", ["merge", "task"])
+def test_what_failed_with_a_merge_waits_again_as_soon_as_that_is_tried_again(
+    coordinate: Callable[..., Coordinated], tmp_path: Path, again: str
+) -> None:
+    is_right, go = tmp_path / "is_right", tmp_path / "go"
+    house = coordinate(
+        verify=(f"test ! -e ba[d].txt || {{ test -e {is_right} && until [ -e {go} ]; do sleep 0.05; done; }}",)
+    )
+    parent = house.submit("Parent", "echo x > bad.txt")
+    child = house.submit("Child", "test -e bad.txt", "--wait-for", parent)
+    last = house.submit("Last", "true", "--wait-for", child)
+    house.run("wait", parent, child, last, "--timeout", "60", check=False)
+    failed = house.json("task", "detail", child)
+    assert failed["status"] == "failed" and f"{parent} (Parent)" in failed["error_message"]
+    is_right.touch()
+    merge = house.json("task", "detail", parent)["merge"]["merge_id"]
+    house.run(again, "retry", merge if again == "merge" else parent)
+    assert [house.json("task", "detail", one)["status"] for one in (child, last)] == ["waiting", "waiting"]
+    go.touch()
+    assert house.run("wait", child, last, "--timeout", "60").returncode == 0

@@ -102,6 +102,11 @@ MUTATIONS = (
          f"{DEPENDENCIES}::test_a_circle_is_refused_and_shown", "FR-QUEUE-008"),
     ),
     *rows(
+        "daemon/corral/landing/requests.py",
+        ("dependents stay failed while a merge is tried again", "        on_reopened(conn, row, now)\n", "",
+         "integration/test_what_to_type.py::test_what_failed_with_a_merge_waits_again_as_soon_as_that_is_tried_again", "FR-QUEUE-008"),
+    ),
+    *rows(
         "daemon/corral/work/tasks/tasks.py",
         ("a retried task shows its former attempt", '"result", "current_attempt",', '"result",',
          f"{ATTEMPTS}::test_a_task_that_is_retried_shows_nothing_of_its_former_attempt", "FR-QUEUE-010"),

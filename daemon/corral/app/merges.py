@@ -58,10 +58,10 @@ async def submit(
 
 
 def merge_settled(settings: SettingsHolder) -> OnSettled:
-    """The effect of a merge request's end on its task: dependents become ready, or fail."""
+    """The effect of a merge request's end on its task, or of its return to the queue: dependents become ready, fail or wait."""
 
     def settled(conn: Connection, merge: MergeRow, at: datetime) -> None:
         if merge["task_id"] is not None:
-            tasks.merge_settled(conn, merge["task_id"], merge["state"], at, unblock_on=settings().tasks.unblock_on)
+            tasks.merge_settled(conn, merge["task_id"], at, unblock_on=settings().tasks.unblock_on)
 
     return settled

@@ -99,11 +99,20 @@ def _owner(conn: Connection, branch: str, session_id: str | None, task_id: str |
     return found[0] if found else None
 
 
-def retry(db: Store, repo: Git, merge_id: str, *, now: datetime, follow_branch: bool = False) -> MergeRow:
+def retry(
+    db: Store,
+    repo: Git,
+    merge_id: str,
+    *,
+    now: datetime,
+    follow_branch: bool = False,
+    on_reopened: land.OnSettled = lambda *_: None,
+) -> MergeRow:
     """Queue again what came back, was cancelled, is held, or waits after a fault; a paused target is looked at at once.
 
     Args:
         follow_branch: Take the branch's present head instead of the pinned one.
+        on_reopened: Told in the transaction in which the request is queued again.
 
     Raises:
         NotFound: No such merge request, or its branch is gone.
@@ -127,6 +136,7 @@ def retry(db: Store, repo: Git, merge_id: str, *, now: datetime, follow_branch: 
         if row is None:
             raise _not_tried_again(conn, merges.get(conn, merge["merge_id"]), rivals)
         pause_rows.look_at_once(conn, now, row["target"])
+        on_reopened(conn, row, now)
         return row
 
     return db.write(reopen)

@@ -17,7 +17,7 @@ from corral.models.events import EventKind
 from corral.models.identifiers import new_id
 from corral.models.instants import iso
 from corral.models.payload import Payload, picked
-from corral.models.states import OPEN_MERGES, RETURNED_MERGES, MergeState, TaskStatus
+from corral.models.states import RETURNED_MERGES, MergeState, TaskStatus
 from corral.models.tasks import TaskSubmission
 from corral.store import events
 from corral.store.merges import of_tasks as merge_tasks
@@ -252,11 +252,9 @@ def reprioritize(conn: Connection, task_id: str, priority: int, now: datetime) -
     return moved
 
 
-def merge_settled(
-    conn: Connection, task_id: str | None, state: str, now: datetime, *, unblock_on: str = "landed"
-) -> None:
-    """A merge request of this task has ended: its dependents start, fail, or live again, as their parents imply."""
-    if task_id is not None and state not in OPEN_MERGES:
+def merge_settled(conn: Connection, task_id: str | None, now: datetime, *, unblock_on: str = "landed") -> None:
+    """A merge request of this task has ended or is queued again: its dependents start, fail or wait, as their parents imply."""
+    if task_id is not None:
         reconsider(conn, [task_id], now, unblock_on=unblock_on)
 
 

@@ -338,7 +338,7 @@ class Queue(RuleBasedStateMachine):
             row = merges.finish(conn, merge_id, MergeState(state), now=at(self.now_s), **values)
             assert row is not None
             unblock_on = self.board.rules.unblock_on
-            tasks.merge_settled(conn, row["task_id"], state, at(self.now_s), unblock_on=unblock_on)
+            tasks.merge_settled(conn, row["task_id"], at(self.now_s), unblock_on=unblock_on)
 
         self.board.do(end)
         self.model.merge_ended(merge_id, state)

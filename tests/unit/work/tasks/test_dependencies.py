@@ -31,7 +31,7 @@ def settle(board: Board, merge_id: str, state: MergeState) -> None:
             values = {"landed_sha": "c" * 40, "receipt_id": receipt["receipt_id"]}
         row = merges.finish(conn, merge_id, state, now=at(0), **values)
         assert row is not None
-        tasks.merge_settled(conn, row["task_id"], state, at(0), unblock_on=board.rules.unblock_on)
+        tasks.merge_settled(conn, row["task_id"], at(0), unblock_on=board.rules.unblock_on)
 
     board.do(end)
 
@@ -151,7 +151,7 @@ def test_a_dependent_that_failed_on_its_own_is_not_revived(board: Board) -> None
     child = board.one(wait_for=[parent])
     board.end(claim(board, parent))
     board.fail(claim(board, child), retryable=False)
-    board.do(lambda conn: tasks.merge_settled(conn, parent, MergeState.LANDED, at(0)))
+    board.do(lambda conn: tasks.merge_settled(conn, parent, at(0)))
     assert board.status(child) == "failed" and board.detail(child)["error_code"] == "broken"
 
 

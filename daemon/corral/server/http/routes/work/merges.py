@@ -106,8 +106,11 @@ async def detail(services: Services, merge_id: str) -> dict[str, Any]:
 async def retry(services: Services, merge_id: str, how: Again | None = None) -> dict[str, Any]:
     """Queue again what came back."""
     now, follow_branch = services.now(), how.follow_branch if how else False
+    reopened = merge_settled(services.settings)
     row = await services.work(
-        lambda: requests.retry(services.db, services.git, merge_id, now=now, follow_branch=follow_branch)
+        lambda: requests.retry(
+            services.db, services.git, merge_id, now=now, follow_branch=follow_branch, on_reopened=reopened
+        )
     )
     services.nudge("landing")
     return merge_shapes.summary(row)
