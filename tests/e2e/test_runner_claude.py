@@ -20,6 +20,7 @@ from tests.conftest import git
 from tests.e2e.client import KEY
 from tests.e2e.stage import Stage, bash, script, text, tool
 from tests.integration.running import clock, find_marked, finish, kill, look, make_assignment, wait
+from tests.integration.test_runner_anthropic import events, odd_api, said
 
 pytestmark = pytest.mark.e2e
 Start = Callable[..., Running]
@@ -135,6 +136,23 @@ def test_an_api_that_is_away_is_worth_another_attempt(start: Start) -> None:
     environ = {"CLAUDE_CODE_MAX_RETRIES": "0", "ANTHROPIC_BASE_URL": "http://127.0.0.1:9"}
     finished = finish(start(script(text("x")), environ))
     assert (finished.error_code, finished.retryable) == ("api_error", True)
+
+
+@pytest.mark.faults
+@pytest.mark.req("FR-SWARM-004")
+@pytest.mark.parametrize(
+    "garbage",
+    [b"<html>Busy</html>", b"event: message_start\ndata: {no\n\n", events(said("Half."), until=2)],
+    ids=["a page", "broken JSON", "half an answer"],
+)
+def test_an_api_that_answers_garbage_without_end_is_an_error_with_a_reason(
+    start: Start, assignments: list[Assignment], garbage: bytes
+) -> None:
+    with odd_api(garbage) as api:
+        finished = finish(start("Anything.", {"CLAUDE_CODE_MAX_RETRIES": "0", "ANTHROPIC_BASE_URL": api.url}))
+    assert (finished.success, finished.error_code, finished.retryable) == (False, "api_error", True)
+    assert "API Error" in str(finished.error_message)
+    assert find_marked(assignments[0].task_id) == []
 
 
 @pytest.mark.parametrize(
