@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Callable, Iterator
 
-from bench import claims, commands, hooks, idle, operations, queue, storm, supervisor, swarm, tasks, worktrees
+from bench import claims, commands, hooks, idle, operations, queue, storm, supervisor, swarm, tasks, view, worktrees
 from bench.measure import Measure, table
 from bench.world import QUICK, Sizes, World, world
 
@@ -15,6 +15,7 @@ SECTIONS: dict[str, Callable[[World], Iterator[Measure]]] = {
     "idle": idle.measure,
     "operations": operations.measure,
     "tasks": tasks.measure,
+    "view": view.measure,
     "claims": claims.measure,
     "queue": queue.measure,
     "hooks": hooks.measure,

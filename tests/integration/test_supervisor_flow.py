@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
+from corral.app.view.needs_of_work import unobserved_workers
 from corral.git.checkouts import salvage
 from corral.runners.protocol import Observation
 from corral.runners.worker import Worker
-from corral.server.notify.needs_you import unobserved_workers
 from corral.store.merges import merges
 from corral.store.tasks import worktrees as worktree_rows
 from tests.conftest import git

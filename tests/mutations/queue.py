@@ -49,9 +49,9 @@ MUTATIONS = (
         ("a success does not end a row of failures", "if outcome != AttemptOutcome.FAILED:", "if False:", FAILING, "SUP-NFR4"),
     ),
     *rows(
-        "daemon/corral/server/notify/needs_you.py",
+        "daemon/corral/app/view/needs_of_work.py",
         ("every limit that holds tasks back needs a person", "if hold.limit in OF_A_DAY:", "if True:", "integration/test_swarm_status.py::test_memory_that_holds_tasks_back_is_told_to_those_who_ask_and_needs_no_person", "FR-SWARM-008"),
-        ("a model that is parked for a moment needs a person", "elif isinstance(hold, Parked) and hold.until - now >= LONG_PARK:", "elif isinstance(hold, Parked):", "unit/server/notify/test_needs_you.py::test_only_limits_that_last_are_a_persons_business", "FR-SWARM-008"),
+        ("a model that is parked for a moment needs a person", "elif isinstance(hold, Parked) and hold.until - now >= LONG_PARK:", "elif isinstance(hold, Parked):", "unit/app/view/test_needs_you.py::test_only_limits_that_last_are_a_persons_business", "FR-SWARM-008"),
     ),
     *rows(
         "daemon/corral/app/tasks.py",

@@ -21,6 +21,9 @@ SOCKET_LIMIT = 100
 DATABASE_LIMIT = 480
 """Bytes allowed in the database's path: SQLite allows 512, including the suffix of a journal."""
 
+SET_ASIDE = "corral.db.of-"
+"""Prefix of the name of a database that was set aside; the first part of its project id follows."""
+
 POINTER_LIMIT = 8192
 """Characters read of a file that names a folder."""
 
@@ -222,6 +225,12 @@ def bundle_dir() -> Path:
     package = Path(__file__).resolve().parent.parent
     packed = package / "_bundle"
     return packed if packed.is_dir() else package.parent.parent
+
+
+def set_aside_databases(project: Project) -> list[Path]:
+    """The databases of other repositories that were set aside here and are still there."""
+    found = project.database.parent.glob(f"{SET_ASIDE}*")
+    return sorted(path for path in found if not path.name.endswith(("-wal", "-shm", "-journal")))
 
 
 def _digest(path: Path) -> str:

@@ -98,7 +98,7 @@ def explained(conn: Connection, requests: list[MergeRow]) -> list[MergeRow]:
     if ordered is not None:
         told = work_pause.described(ordered)
         return [{**row, "reason": told} if row["state"] == MergeState.QUEUED else row for row in requests]
-    held = merges.listing(conn, [MergeState.HELD])
+    held = merges.in_state(conn, MergeState.HELD)
     why = {row["target"]: str(row["reason"]) for row in reversed(held) if waits_for_red_target(row)}
     why |= {target: _said(row) for target, row in pause_rows.paused(conn).items()}
     return [

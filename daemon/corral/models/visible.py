@@ -48,3 +48,8 @@ def embedded(text: str) -> str:
     line = visible(" ".join(text[: 2 * MOST_EMBEDDED].split())).replace("<", "&lt;")
     whole = len(text) <= 2 * MOST_EMBEDDED and len(line) <= MOST_EMBEDDED
     return line if whole else line[: MOST_EMBEDDED - 1] + "…"
+
+
+def waiting(reason: str) -> str:
+    """The reason why a session waits, as a predicate: Claude Code's own words, or a noun such as "permission for Bash"."""
+    return reason.removeprefix("Claude ") if reason.startswith("Claude ") else f"is waiting for {reason}"

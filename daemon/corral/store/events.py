@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, bindparam, func, insert, select, update
+from sqlalchemy import Connection, Integer, bindparam, func, insert, select, update
 
 from corral.models.events import Event, EventKind, Kind
 from corral.models.instants import iso
@@ -20,6 +20,12 @@ if TYPE_CHECKING:
 
 ROUTINE = (EventKind.LOCK_ACQUIRED, EventKind.SESSION_CHANGED)
 """Kinds recorded at every step of a session, for followers of all events; in a look back they would hide the rest."""
+_RECENT = Prepared[EventRow](
+    select(events)
+    .where(*(events.c.kind != str(kind) for kind in ROUTINE))
+    .order_by(events.c.event_id.desc())
+    .limit(bindparam("most", type_=Integer))
+)
 _RECORD = Prepared[None](insert(events), "at", "kind", "task_id", "session_id", "merge_id", "data")
 
 _POSITION = Prepared[object](select(event_cursors.c.event_id).where(event_cursors.c.reader == bindparam("reader")))
@@ -75,8 +81,7 @@ def newest(conn: Connection) -> int:
 
 def recent(conn: Connection, limit: int = 20) -> list[EventRow]:
     """The last events but those of :data:`ROUTINE`, newest first."""
-    query = select(events).where(events.c.kind.not_in(ROUTINE)).order_by(events.c.event_id.desc()).limit(limit)
-    return fetch_all(conn, query, EventRow)
+    return _RECENT.all(conn, {"most": limit})
 
 
 def newest_of(conn: Connection, kind: Kind[Any]) -> EventRow | None:

@@ -23,7 +23,7 @@ CREATE TABLE agent_sessions (
     started_at VARCHAR(24) NOT NULL,
     last_heartbeat VARCHAR(24) NOT NULL,
     ended_at VARCHAR(24),
-    end_reason VARCHAR(64), transcript_path TEXT, agent VARCHAR(128), heir_session_id VARCHAR(128), stalled_since_at VARCHAR(24),
+    end_reason VARCHAR(64), transcript_path TEXT, agent VARCHAR(128), heir_session_id VARCHAR(128), stalled_since_at VARCHAR(24), waiting_since_at VARCHAR(24), waiting_path TEXT,
     CONSTRAINT ck_agent_sessions_ended CHECK ((status = 'disconnected') = (ended_at IS NOT NULL)),
     CONSTRAINT ck_agent_sessions_status CHECK (status IN ('active', 'idle', 'disconnected')),
     CONSTRAINT pk_agent_sessions PRIMARY KEY (session_id),
@@ -476,5 +476,6 @@ CREATE TABLE roadmap_supervision (
 );
 CREATE INDEX ix_tasks_open_followers ON tasks (parent_task_id) WHERE parent_task_id IS NOT NULL AND completed_at IS NULL;
 CREATE INDEX ix_tasks_open_combined ON tasks (seq) WHERE combine IS NOT NULL AND completed_at IS NULL;
-INSERT INTO alembic_version VALUES ('0008');
+CREATE INDEX ix_tasks_held_back ON tasks (status, runner, seq) WHERE faults + crashes > 0;
+INSERT INTO alembic_version VALUES ('0009');
 INSERT INTO event_cursors VALUES ('announcements', 0);

@@ -23,6 +23,7 @@ from sqlalchemy import (
     and_,
     false,
     func,
+    literal_column,
     text,
 )
 
@@ -82,6 +83,8 @@ agent_sessions = Table(
     Column("end_reason", String(64), nullable=True),
     Column("heir_session_id", String(128), nullable=True),
     Column("stalled_since_at", String(24), nullable=True),
+    Column("waiting_since_at", String(24), nullable=True),
+    Column("waiting_path", Text, nullable=True),
     CheckConstraint(one_of("status", SessionStatus.values()), name="status"),
     CheckConstraint("(status = 'disconnected') = (ended_at IS NOT NULL)", name="ended"),
 )
@@ -191,6 +194,10 @@ Index(
     tasks.c.seq,
     sqlite_where=and_(tasks.c.combine.is_not(None), tasks.c.completed_at.is_(None)),
 )
+
+SETBACKS = tasks.c.faults + tasks.c.crashes > literal_column("0")
+"""Of a task: the machine kept it from starting, or it is under suspicion."""
+Index("ix_tasks_held_back", tasks.c.status, tasks.c.runner, tasks.c.seq, sqlite_where=SETBACKS)
 
 attempts = Table(
     "attempts",

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
+
+MOST_OF_A_KIND = 20
+"""Entries of one source in a view; the last one counts the others."""
 
 
 @dataclass(frozen=True)
@@ -22,3 +26,7 @@ class Need:
     remedy: str
     since: str | None = None
     ids: dict[str, str] = field(default_factory=dict)
+
+    def to_wire(self) -> dict[str, Any]:
+        """It as every face gets it."""
+        return {"kind": self.kind, "what": self.what, "since": self.since, "remedy": self.remedy, "ids": self.ids}

@@ -42,7 +42,9 @@ def state(text: str) -> str:
 
 def waiting(reason: str) -> str:
     """The reason why a session waits: Claude Code's own words, or a noun such as "permission for Bash"."""
-    return reason.removeprefix("Claude is ") if reason.startswith("Claude ") else f"waiting for {reason}"
+    return (
+        reason.removeprefix("Claude ").removeprefix("is ") if reason.startswith("Claude ") else f"waiting for {reason}"
+    )
 
 
 def verification(receipt: dict[str, Any]) -> str:
@@ -63,6 +65,14 @@ def echo(text: str) -> None:
 def moment(instant: str) -> str:
     """An instant to the second, as people read it; in UTC."""
     return instant[:19].replace("T", " ")
+
+
+def age(seconds: float) -> str:
+    """A duration as people say it, in its largest unit: ``12 min``."""
+    for unit, length in (("d", 86_400), ("h", 3600), ("min", 60)):
+        if seconds >= length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{max(0.0, seconds):.0f} s"
 
 
 def fact(name: str, value: Any, width: int = 8) -> None:

@@ -7,8 +7,12 @@ from typing import Any
 
 from corral import __version__
 from corral.cli.terminal.context import client
-from corral.cli.terminal.output import echo, emit, paint, state, waiting
+from corral.cli.terminal.output import age, echo, emit, paint, state, waiting
+from corral.models.instants import parse
 from corral.models.visible import one_line
+
+MOST_LINES = 8
+"""Rows of a list; it says how many more there are."""
 
 
 def show_status(*, as_json: bool = False) -> int:
@@ -33,6 +37,8 @@ def show(answer: dict[str, Any]) -> None:
         echo(paint("needs you", "bold"))
         for need in answer["needs_you"]:
             show_need(need)
+            if need["since"]:
+                echo(paint(f"      since {_age(need['since'], answer)}", "dim"))
     echo(f"{paint('project', 'bold')}   {answer['project']}")
     verified = "" if answer["verified"] else f"  ({state('unverified')}: no landing.verify command is configured)"
     echo(f"{paint('target', 'bold')}    {answer['target']}{verified}")
@@ -41,6 +47,8 @@ def show(answer: dict[str, Any]) -> None:
     echo(f"{paint('open', 'bold')}      {_counts(answer['open'])}")
     for row in answer["delayed"]:
         echo(f"  {one_line(row['title'])[:40]}: {one_line(row['delay'])}")
+    _running(answer)
+    _queue(answer)
     echo(f"{paint('locks', 'bold')}     {answer['locks']}")
     echo(f"{paint('sessions', 'bold')}  {len(answer['sessions']) + answer['sessions_left_out'] or 'none'}")
     for row in answer["sessions"]:
@@ -54,6 +62,7 @@ def show(answer: dict[str, Any]) -> None:
         )
     if answer["sessions_left_out"]:
         echo(f"  and {answer['sessions_left_out']} more (`corral session list`)")
+    echo(f"{paint('used', 'bold')}      {used(answer['resources'])}")
     if answer["daemon"]["version"] != __version__:
         said = f"the daemon is version {answer['daemon']['version']}, this command {__version__}: corral daemon restart"
         echo(paint(said, "yellow"))
@@ -65,7 +74,54 @@ def show(answer: dict[str, Any]) -> None:
         echo(paint("recent", "bold"))
         for event in answer["recent"][:6]:
             about = event["task_id"] or event["merge_id"] or event["session_id"] or ""
-            echo(f"  {event['at'][11:19]}  {event['kind']:<22} {about[:36]}")
+            title = f"  {one_line(event['title'])[:40]}" if event["title"] else ""
+            echo(f"  {event['at'][11:19]}  {event['kind']:<22} {about[:36]}{title}")
+
+
+def _age(instant: str, answer: dict[str, Any]) -> str:
+    return age((parse(answer["composed_at"]) - parse(instant)).total_seconds())
+
+
+def _running(answer: dict[str, Any]) -> None:
+    rows, more = answer["at_work"], answer["at_work_left_out"]
+    if rows:
+        echo(f"{paint('running', 'bold')}   {len(rows) + more}")
+    for row in rows[:MOST_LINES]:
+        spent = f"{row['tokens']:,} tokens, ${row['cost_usd']:.2f}, " if row["tokens"] else ""
+        step = f"  {one_line(row['step'])[:60]}" if row["step"] else ""
+        echo(
+            f"  {row['agent'][:20]:<20} {row['number']} {one_line(row['title'])[:40]}  [{spent}{age(row['age_s'])}]{step}"
+        )
+    _more(len(rows) + more - MOST_LINES, "corral swarm status")
+
+
+def _queue(answer: dict[str, Any]) -> None:
+    rows, more = answer["queue"], answer["queue_left_out"]
+    if rows:
+        echo(f"{paint('queue', 'bold')}     {len(rows) + more}")
+    for row in rows[:MOST_LINES]:
+        why = one_line(row["waits_for"])[:100]
+        echo(f"  {row['position']}. {one_line(row['title'])[:40]} -> {row['target']}  {state(row['state'])}: {why}")
+    _more(len(rows) + more - MOST_LINES, "corral merge list")
+
+
+def _more(number: int, command: str) -> None:
+    if number > 0:
+        echo(f"  and {number} more (`{command}`)")
+
+
+def used(resources: dict[str, Any]) -> str:
+    """The resources in one line."""
+    memory, tokens, cost = (resources[name] for name in ("memory_mb", "tokens_per_day", "cost_usd_per_day"))
+    parts = [f"{memory['used']:,.0f}{_of(memory)} MiB of memory ({resources['free_memory_mb']:,.0f} free)"]
+    if resources["free_disk_mb"] is not None:
+        parts.append(f"{resources['free_disk_mb'] / 1024:,.1f} GiB of disk free")
+    parts.append(f"in 24 h {tokens['used']:,.0f}{_of(tokens)} tokens, ${cost['used']:.2f}{_of(cost)}")
+    return "; ".join(parts)
+
+
+def _of(limit: dict[str, Any]) -> str:
+    return "" if limit["allowed"] is None else f" of {limit['allowed']:,.10g}"
 
 
 def _counts(counts: dict[str, int]) -> str:

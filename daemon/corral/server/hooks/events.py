@@ -35,6 +35,7 @@ from corral.models.payload import Payload
 from corral.models.states import SessionStatus, WorktreeState
 from corral.server.hooks import shell_watch, unannounced
 from corral.server.hooks.presence import arrival, await_bridge, presence
+from corral.server.hooks.questions import waits_for_person
 from corral.server.hooks.tool_targets import target_of
 from corral.store.rows import required
 from corral.store.sessions import locks as lock_rows
@@ -274,18 +275,12 @@ def _holding(services: Services, conn: Connection, event: HookEvent) -> str | No
 async def _waiting(services: Services, event: HookEvent) -> Payload:
     """The session waits for its person: for a permission, or for the next prompt."""
     now = services.now()
-    what = event.message or (f"permission for {event.tool}" if event.tool else "its person")
     present = presence(services, event, now)
 
     def wait(conn: Connection) -> Payload:
         before = session_rows.get(conn, event.actor)
         present(conn)
-        asked = (
-            before["waiting_for"] if before and event.notification == "permission_prompt" else None
-        )  # it said for what
-        is_idle = before is not None and before["status"] == SessionStatus.IDLE
-        status = SessionStatus.IDLE if is_idle else SessionStatus.ACTIVE
-        session_rows.change(conn, event.actor, {"waiting_for": (asked or what)[:300], "status": status})
+        session_rows.change(conn, event.actor, waits_for_person(before, event, now))
         return {}
 
     return await services.store.write(wait)

@@ -1,1 +1,1 @@
-"""Notifications: letters to sessions, conditions that need a person, waking of idle sessions."""
+"""Notifications: letters to sessions, waking of idle sessions."""

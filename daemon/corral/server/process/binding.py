@@ -18,7 +18,7 @@ from sqlalchemy import Connection
 
 from corral.config import account
 from corral.config.inodes import folder_id, repository_has_left
-from corral.config.paths import Project
+from corral.config.paths import SET_ASIDE, Project
 from corral.config.trust import TrustStore, trust_file
 from corral.errors import Conflict, DatabaseUnavailable, NotTrusted, Unsupported
 from corral.git.checkouts.pointers import reanchor
@@ -41,9 +41,6 @@ from corral.store.tasks import worktrees as worktree_rows
 
 if TYPE_CHECKING:
     from corral.models.event_payloads import DatabaseSetAside
-
-SET_ASIDE = "corral.db.of-"
-"""Prefix of the name of a database that was set aside; the first part of its project id follows."""
 
 log = logger("daemon")
 
@@ -114,12 +111,6 @@ def _open_bound(project: Project, repo: Git, here: str, now: datetime) -> Bound:
         raise
     db.close()
     return _begin_anew(project, known, here, now)
-
-
-def set_aside(project: Project) -> list[Path]:
-    """The databases of other repositories that were set aside here and are still there."""
-    found = project.database.parent.glob(f"{SET_ASIDE}*")
-    return sorted(path for path in found if not path.name.endswith(("-wal", "-shm", "-journal")))
 
 
 def adopt(project: Project, repo: Git, source: Path, now: datetime) -> Path | None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, bindparam, func, insert, select, update
+from sqlalchemy import Connection, Integer, bindparam, func, insert, select, update
 
 from corral.errors import InvalidInput, NotFound
 from corral.models.events import MERGE_ENDS, EventKind
@@ -22,6 +22,7 @@ from corral.store.engine.fetch import fetch_all, fetch_first, has_any
 from corral.store.engine.prepared import Prepared, one_of
 from corral.store.merges import intents
 from corral.store.rows.merges import MergeRow
+from corral.store.rows.tasks import CountedState
 from corral.store.schema import merge_requests, tasks, worktrees
 
 if TYPE_CHECKING:
@@ -36,6 +37,14 @@ _IS_OPEN = one_of(_m.state, OPEN_MERGES)
 _BUSY = Prepared[object](select(_m.target).where(_IS_OPEN).group_by(_m.target).order_by(func.min(_m.seq)))
 _NEXT_DUE = Prepared[object](select(func.min(_m.not_before_at)).where(_IS_OPEN, _m.not_before_at > bindparam("now")))
 _LATEST_WAIT = Prepared[object](select(func.max(_m.not_before_at)).where(_IS_OPEN))
+_COUNTS = Prepared[CountedState](select(_m.state, func.count().label("number")).group_by(_m.state))
+_IN_STATE = Prepared[MergeRow](select(merge_requests).where(_m.state == bindparam("state")).order_by(_m.seq))
+_IN_ORDER = Prepared[MergeRow](
+    select(merge_requests)
+    .where(_IS_OPEN)
+    .order_by(_m.target, _m.priority.desc(), _m.seq)
+    .limit(bindparam("most", type_=Integer))
+)
 _FRESH: dict[str, Any] = {**dict.fromkeys(_OF_A_TRY), "tries": 0}
 
 
@@ -159,8 +168,7 @@ def newest_of(conn: Connection, branch: str) -> MergeRow:
 
 def counts(conn: Connection) -> dict[str, int]:
     """How many merge requests are in each state that any is in."""
-    query = select(_m.state, func.count()).group_by(_m.state)
-    return {str(state): int(number) for state, number in conn.execute(query)}
+    return {row["state"]: row["number"] for row in _COUNTS.each(conn, {})}
 
 
 def listing(
@@ -200,6 +208,22 @@ def open_of(conn: Connection, target: str) -> list[MergeRow]:
     """The open requests of a target in landing order, those too whose time has not come."""
     query = select(merge_requests).where(_m.target == target, _m.state.in_(OPEN_MERGES))
     return fetch_all(conn, query.order_by(_m.priority.desc(), _m.seq), MergeRow)
+
+
+def in_order(conn: Connection, limit: int) -> list[MergeRow]:
+    """The first open requests: target by target, of each in landing order."""
+    return _IN_ORDER.all(conn, {"most": limit})
+
+
+def in_state(conn: Connection, state: MergeState) -> list[MergeRow]:
+    """The requests in a state, in order of submission."""
+    return _IN_STATE.all(conn, {"state": state.value})
+
+
+def titles(conn: Connection, merge_ids: Sequence[str]) -> dict[str, str]:
+    """The titles of these requests, at most a few hundred, by id."""
+    query = select(_m.merge_id, _m.title).where(_m.merge_id.in_(list(merge_ids)))
+    return {str(merge_id): str(title) for merge_id, title in conn.execute(query)} if merge_ids else {}
 
 
 def next_due_at(conn: Connection, now: datetime) -> str | None:

@@ -6,6 +6,7 @@ from functools import cache
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, bindparam, case, or_, select, update
+from sqlalchemy.sql.base import ReadOnlyColumnCollection
 
 from corral.models.states import OPEN_MERGES, RETURNED_MERGES, MergeState
 from corral.store.engine.prepared import Prepared
@@ -15,15 +16,18 @@ from corral.store.schema import agent_sessions, attempts, merge_requests, tasks,
 _m = merge_requests.c
 
 
-def decisive_first() -> tuple[ColumnElement[Any], ...]:
+def decisive_first(of: ReadOnlyColumnCollection[str, Any] = _m) -> tuple[ColumnElement[Any], ...]:
     """The order in which the first request of a task is the one that counts.
 
     An open one comes first: a task with an open request has not landed. Then the newest; superseded ones come last.
+
+    Args:
+        of: The columns of the merge requests, or of an alias of them.
     """
     rank = case(
-        (or_(*(_m.state == state for state in OPEN_MERGES)), 0), (_m.state == MergeState.SUPERSEDED, 2), else_=1
+        (or_(*(of.state == state for state in OPEN_MERGES)), 0), (of.state == MergeState.SUPERSEDED, 2), else_=1
     )
-    return (rank, _m.seq.desc())
+    return (rank, of.seq.desc())
 
 
 def of_decisive(column: ColumnElement[Any]) -> Select[Any]:

@@ -41,6 +41,8 @@ class SessionRow(SessionLife):
     agent_name: str
     agent: str | None
     unguarded_since_at: str | None
+    waiting_since_at: str | None
+    waiting_path: str | None
     capabilities: list[str]
     current_task: str | None
     task_id: str | None

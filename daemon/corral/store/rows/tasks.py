@@ -129,9 +129,13 @@ class SwarmMember(TypedDict):
     """An open attempt, with its task and its session; that has no row while the worker starts."""
 
     task_id: str
+    seq: int
     parent_task_id: str | None
     cancel_reason: str | None
     title: str
+    number: int
+    claimed_at: str
+    model: str | None
     session_id: str
     agent_name: str | None
     last_heartbeat: str | None
@@ -184,6 +188,12 @@ class StateCount(TypedDict):
     """How many tasks are in a state."""
 
     number: int
+
+
+class CountedState(StateCount):
+    """How many rows are in which state."""
+
+    state: str
 
 
 class ReadyTask(TaskDoer):

@@ -47,9 +47,11 @@ _TOUCH = Prepared[SessionTouch](
     "last_heartbeat",
 )
 _SEEN: Final = ("agent_name", "status", "current_task", "capabilities", "waiting_for")
+_NOT_WAITING = {"waiting_since_at": None, "waiting_path": None}
 _ENDED = {
     "status": SessionStatus.DISCONNECTED,
     "waiting_for": None,
+    **_NOT_WAITING,
     "unguarded_since_at": None,
     "stalled_since_at": None,
 }
@@ -82,6 +84,11 @@ _NOTICES = Prepared[Notice](
 _LIFE = select(*columns_of(agent_sessions, SessionLife)).where(
     agent_sessions.c.status.in_([bindparam("active", SessionStatus.ACTIVE), bindparam("idle", SessionStatus.IDLE)])
 )
+_ALL_LIVE = Prepared[SessionRow](
+    select(agent_sessions)
+    .where(or_(agent_sessions.c.status == SessionStatus.ACTIVE, agent_sessions.c.status == SessionStatus.IDLE))
+    .order_by(agent_sessions.c.last_heartbeat.desc(), agent_sessions.c.session_id)
+)
 _WATCHED = Prepared[SessionLife](_LIFE)
 _OF_PROCESS = Prepared[SessionLife](_LIFE.where(agent_sessions.c.client_pid == bindparam("pid")))
 _ANYONE = Prepared[object](_LIFE.limit(1))
@@ -101,8 +108,11 @@ def create(conn: Connection, values: Mapping[str, Any]) -> SessionRow:
 def change(conn: Connection, session_id: str, values: Mapping[str, Any]) -> SessionRow | None:
     """Set columns of a session; None if there is no such session.
 
-    A change of a visible column of a live session is recorded, as of its last heartbeat.
+    A change of a visible column of a live session is recorded, as of its last heartbeat. With ``waiting_for`` goes since
+    when, and the file.
     """
+    if "waiting_for" in values and values["waiting_for"] is None:
+        values = {**values, **_NOT_WAITING}
     before = get(conn, session_id) if values.keys() & _SEEN else None
     row = _change_of(tuple(values)).first(conn, {**values, "which": session_id})
     if before is not None and row is not None and before["status"] != SessionStatus.DISCONNECTED:
@@ -198,8 +208,8 @@ def latest(
 
 
 def live(conn: Connection) -> list[SessionRow]:
-    """Sessions that are not disconnected."""
-    return listing(conn, (ShownStatus.ACTIVE, ShownStatus.IDLE, ShownStatus.STALLED))
+    """Sessions that are not disconnected, the most recently alive first."""
+    return _ALL_LIVE.all(conn, {})
 
 
 def _is_shown_as(statuses: Sequence[str]) -> ColumnElement[bool]:

@@ -57,6 +57,12 @@ def listing(
     return fetch_all(conn, query, ListedTask)
 
 
+def titles(conn: Connection, task_ids: Sequence[str]) -> dict[str, str]:
+    """The titles of these tasks, at most a few hundred, by id."""
+    query = select(tasks.c.task_id, tasks.c.title).where(tasks.c.task_id.in_(list(task_ids)))
+    return {str(task_id): str(title) for task_id, title in conn.execute(query)} if task_ids else {}
+
+
 def dead(conn: Connection, *, after: str | None = None, limit: int | None = None) -> list[TaskRow]:
     """Whole rows of the dead-letter queue, oldest first; ``after``: only those behind the task with this id."""
     query = attempts.TASK_ROWS.where(tasks.c.status == TaskStatus.DEAD, tasks.c.dismissed_at.is_(None))

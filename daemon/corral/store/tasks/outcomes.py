@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from functools import cache
 
-from sqlalchemy import Connection, and_, exists, or_, select, update
+from sqlalchemy import Connection, Integer, and_, bindparam, exists, func, or_, select, union_all, update
 
 from corral.models import outcomes
 from corral.models.states import OPEN_MERGES, RETURNED_MERGES, TaskStatus
-from corral.store.engine.fetch import fetch_all, fetch_first
+from corral.store.engine.fetch import fetch_first
 from corral.store.engine.prepared import Prepared, one_of
-from corral.store.merges.of_tasks import of_decisive
+from corral.store.merges.of_tasks import decisive_first, of_decisive
 from corral.store.rows.merges import MergeRow
-from corral.store.rows.tasks import TaskRow
+from corral.store.rows.tasks import CountedState, TaskRow
 from corral.store.schema import merge_requests, tasks
 from corral.store.tasks.attempts import TASK_ROWS
 from corral.store.tasks.dependencies import DEPENDENCY_FAILED
@@ -27,8 +27,9 @@ _MERGE_DISMISSED = of_decisive(_m.dismissed_at).correlate(tasks).scalar_subquery
 
 # A task that failed with another one is settled with that one; what somebody called off is settled.
 _FAILED = and_(
-    _t.status.in_((TaskStatus.FAILED, TaskStatus.DEAD)),
-    _t.error_code.not_in((DEPENDENCY_FAILED, _CANCELLED)),
+    or_(_t.status == TaskStatus.FAILED, _t.status == TaskStatus.DEAD),
+    _t.error_code != DEPENDENCY_FAILED,
+    _t.error_code != _CANCELLED,
     _t.dismissed_at.is_(None),
 )
 _NOT_LANDED = and_(
@@ -41,10 +42,51 @@ OPEN_TASKS = or_(_t.status.in_(OPEN), _FAILED, _NOT_LANDED)
 _REPLACED = exists(
     select(_newer.c.seq).where(_newer.c.branch == _m.branch, _newer.c.target == _m.target, _newer.c.seq > _m.seq)
 )
-UNSETTLED = and_(one_of(_m.state, RETURNED_MERGES), _m.dismissed_at.is_(None), ~_REPLACED)
+_OPEN_MERGE = one_of(_m.state, OPEN_MERGES)
+_RETURNED = one_of(_m.state, RETURNED_MERGES)
+UNSETTLED = and_(_RETURNED, _m.dismissed_at.is_(None), ~_REPLACED)
 """Of a merge request: it came back, no newer one of its branch took its place, and nobody dismissed it."""
 
-OPEN_REQUESTS = or_(one_of(_m.state, OPEN_MERGES), UNSETTLED)
+_deciding = merge_requests.alias("deciding")
+_FIRST = (
+    select(_deciding.c.seq).where(_deciding.c.task_id == _m.task_id).order_by(*decisive_first(_deciding.c)).limit(1)
+)
+_DECIDES = and_(
+    exists(select(_t.seq).where(_t.task_id == _m.task_id, _t.status == TaskStatus.COMPLETED).correlate(merge_requests)),
+    _m.seq == _FIRST.correlate(merge_requests).scalar_subquery(),
+)
+"""Of a merge request: its task is completed, and this request is the one that counts for it. Asked per request, so that
+no database begins with the tasks, of which there are many more."""
+
+OPEN_REQUESTS = or_(_OPEN_MERGE, UNSETTLED)
+_NUMBER = func.count().label("number")
+_COUNT_TASKS = Prepared[CountedState](
+    # Of a task that did not complete the state is the outcome: an index counts those that are under way.
+    union_all(
+        *(
+            select(_t.status.label("state"), _NUMBER).where(has_state).group_by(_t.status)
+            for has_state in (one_of(_t.status, OPEN), _FAILED)
+        )
+    )
+)
+_COUNT_REQUESTS = Prepared[CountedState](
+    # Few requests are open or came back: their tasks are found from them, not the other way about.
+    union_all(
+        *(
+            select(_m.state, _NUMBER).where(*which).group_by(_m.state)
+            for which in (
+                (or_(_OPEN_MERGE, and_(_RETURNED, _m.dismissed_at.is_(None))), _DECIDES),
+                (OPEN_REQUESTS, _m.task_id.is_(None)),
+            )
+        )
+    )
+)
+_RETURNED_REQUESTS = Prepared[MergeRow](
+    select(merge_requests).where(UNSETTLED, or_(_m.task_id.is_(None), _DECIDES)).order_by(_m.seq)
+)
+_FAILED_TASKS = Prepared[TaskRow](
+    TASK_ROWS.where(_FAILED).order_by(_t.seq.desc()).limit(bindparam("most", type_=Integer))
+)
 
 
 def of_tasks(conn: Connection, task_ids: list[str]) -> dict[str, str]:
@@ -75,27 +117,21 @@ def _open_requests(without_task: bool) -> Prepared[MergeRow]:
 
 def failed_tasks(conn: Connection, limit: int) -> list[TaskRow]:
     """Whole rows of the tasks that failed without that being settled, the latest first."""
-    query = TASK_ROWS.where(_FAILED).order_by(_t.seq.desc()).limit(limit)
-    return fetch_all(conn, query, TaskRow)
+    return _FAILED_TASKS.all(conn, {"most": limit})
 
 
 def returned_requests(conn: Connection) -> list[MergeRow]:
     """Whole rows of the requests that came back without that being settled: for their task no other one counts."""
-    counts_for_task = of_decisive(_m.seq).correlate(tasks).scalar_subquery()
-    query = select(counts_for_task).where(_t.status == TaskStatus.COMPLETED, OPEN_TASKS)
-    decisive = set(conn.execute(query).scalars())
-    return [
-        row
-        for row in open_requests(conn)
-        if row["finished_at"] is not None and (row["task_id"] is None or row["seq"] in decisive)
-    ]
+    return _RETURNED_REQUESTS.all(conn, {})
 
 
 def counts(conn: Connection) -> dict[str, int]:
     """How many are open, by outcome: each task once, and each merge request that belongs to none."""
-    query = select(_t.status, _MERGE_STATE).where(OPEN_TASKS)
-    found = Counter(outcomes.of_task(status, state, dismissed=False) for status, state in conn.execute(query))
-    found.update(outcomes.of_merge(row["state"], dismissed=False) for row in open_requests(conn, without_task=True))
+    found: Counter[str] = Counter()
+    for row in _COUNT_TASKS.each(conn, {}):
+        found[outcomes.of_task(row["state"], None, dismissed=False)] += row["number"]
+    for row in _COUNT_REQUESTS.each(conn, {}):
+        found[outcomes.of_merge(row["state"], dismissed=False)] += row["number"]
     return dict(sorted(found.items()))
 
 

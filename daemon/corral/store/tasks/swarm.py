@@ -12,25 +12,26 @@ from corral.store.schema import agent_sessions, attempts, tasks
 MOST_TASKS = 1000
 """Only attempts at the newest tasks are looked at: found by their key, however many there ever were."""
 _NEWEST_FOR_STREAK = 200
-_OF_TASK = ("task_id", "parent_task_id", "cancel_reason", "title")
+_OF_TASK = ("task_id", "seq", "parent_task_id", "cancel_reason", "title")
 _OF_SESSION = ("agent_name", "last_heartbeat")
+
+
+_MEMBERS = (
+    select(
+        *(tasks.c[name] for name in _OF_TASK),
+        *(agent_sessions.c[name] for name in _OF_SESSION),
+        *(attempts.c[name] for name in SwarmMember.__annotations__ if name not in (*_OF_TASK, *_OF_SESSION)),
+    )
+    .join(tasks, tasks.c.task_id == attempts.c.task_id)
+    .outerjoin(agent_sessions, agent_sessions.c.session_id == attempts.c.session_id)
+    .where(attempts.c.ended_at.is_(None))
+    .order_by(tasks.c.seq)
+)
 
 
 def members(conn: Connection) -> list[SwarmMember]:
     """The open attempts, the oldest task first. One that is just starting has no session yet."""
-    own = [name for name in SwarmMember.__annotations__ if name not in (*_OF_TASK, *_OF_SESSION)]
-    query = (
-        select(
-            *(tasks.c[name] for name in _OF_TASK),
-            *(agent_sessions.c[name] for name in _OF_SESSION),
-            *(attempts.c[name] for name in own),
-        )
-        .join(tasks, tasks.c.task_id == attempts.c.task_id)
-        .outerjoin(agent_sessions, agent_sessions.c.session_id == attempts.c.session_id)
-        .where(attempts.c.ended_at.is_(None))
-        .order_by(tasks.c.seq)
-    )
-    return fetch_all(conn, query, SwarmMember)
+    return fetch_all(conn, _MEMBERS, SwarmMember)
 
 
 def ended_since(conn: Connection, since: str, most_tasks: int = MOST_TASKS) -> list[EndedAttempt]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, func, insert, literal_column, or_, select, update
+from sqlalchemy import Connection, Integer, bindparam, func, insert, literal_column, or_, select, update
 
 from corral.models.states import TERMINAL_TASKS, TaskStatus
 from corral.store.engine.fetch import fetch_all, fetch_first
@@ -15,14 +15,15 @@ from corral.store.merges.of_tasks import of_decisive
 from corral.store.rows import columns_of
 from corral.store.rows.tasks import (
     ClaimRow,
+    CountedState,
     ReadyTask,
     StateCount,
     StoredTask,
     TaskRow,
     TaskStanding,
 )
+from corral.store.schema import SETBACKS, merge_requests, task_claims, tasks
 from corral.store.schema import attempts as attempts_table
-from corral.store.schema import merge_requests, task_claims, tasks
 from corral.store.tasks import attempts, shared_state
 
 OPEN = (TaskStatus.WAITING, TaskStatus.PENDING, TaskStatus.RUNNING, TaskStatus.INTERRUPTED)
@@ -42,6 +43,15 @@ _FIRST, _LAST = (select(end(tasks.c.seq)).scalar_subquery() for end in (func.min
 _SPAN = Prepared[StateCount](select((_LAST - _FIRST + 1).label("number")))
 _IN_STATE = Prepared[StateCount](
     select(func.count().label("number")).select_from(tasks).where(tasks.c.status == bindparam("status"))
+)
+_COUNTS = Prepared[CountedState](
+    select(tasks.c.status.label("state"), func.count().label("number")).group_by(tasks.c.status)
+)
+_SETBACKS = tasks.c.faults + tasks.c.crashes
+_HELD_BACK = Prepared[TaskRow](
+    attempts.TASK_ROWS.where(_PENDING, _EXECUTED, SETBACKS)
+    .order_by(_SETBACKS.desc(), tasks.c.seq)
+    .limit(bindparam("most", type_=Integer))
 )
 _PENDING_OF = Prepared[object](select(tasks.c.seq).where(_PENDING, tasks.c.runner == bindparam("runner")).limit(1))
 _NEXT_DUE = Prepared[object](
@@ -142,8 +152,7 @@ def claimed_with(conn: Connection, session_id: str, key: str) -> TaskRow | None:
 
 def counts(conn: Connection) -> dict[str, int]:
     """How many tasks are in each state that occurs."""
-    query = select(tasks.c.status, func.count()).group_by(tasks.c.status)
-    return {row[0]: int(row[1]) for row in conn.execute(query)}
+    return {row["state"]: row["number"] for row in _COUNTS.each(conn, {})}
 
 
 def at_most(conn: Connection) -> int:
@@ -228,9 +237,7 @@ def suspect_in_flight(conn: Connection) -> str | None:
 
 def held_back(conn: Connection, limit: int) -> list[TaskRow]:
     """Whole rows of pending tasks that the machine kept from starting, or that are under suspicion; the worst off first."""
-    setbacks = tasks.c.faults + tasks.c.crashes
-    query = attempts.TASK_ROWS.where(_PENDING, _EXECUTED, setbacks > 0).order_by(setbacks.desc(), tasks.c.seq)
-    return fetch_all(conn, query.limit(limit), TaskRow)
+    return _HELD_BACK.all(conn, {"most": limit})
 
 
 def end_fault_backoffs(conn: Connection) -> int:

@@ -23,6 +23,11 @@ _SUBMITTED = Prepared[object](_OF_BRANCH)
 _SUBMITTED_FOR = Prepared[object](
     _OF_BRANCH.where(or_(merge_requests.c.task_id == bindparam("task_id"), one_of(merge_requests.c.state, OPEN_MERGES)))
 )
+_NOTED = Prepared[WorktreeRow](
+    select(worktrees)
+    .where(_LIVE, worktrees.c.note.is_not(None))
+    .order_by(worktrees.c.created_at, worktrees.c.worktree_id)
+)
 _WORKED_IN = Prepared[WorktreePlace](
     select(worktrees.c.path, worktrees.c.branch)
     .join(agent_sessions, agent_sessions.c.session_id == worktrees.c.session_id)
@@ -82,6 +87,11 @@ def _listing(states: tuple[str, ...], purposes: tuple[str, ...]) -> Prepared[Wor
     query = select(worktrees).order_by(worktrees.c.created_at, worktrees.c.worktree_id)
     query = query.where(one_of(worktrees.c.state, states) if states else _LIVE)
     return Prepared(query.where(one_of(worktrees.c.purpose, purposes)) if purposes else query)
+
+
+def noted(conn: Connection) -> list[WorktreeRow]:
+    """Worktrees that are not removed and have a note, the oldest first."""
+    return _NOTED.all(conn, {})
 
 
 def count_live(conn: Connection, session_id: str | None) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict
 from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
@@ -11,27 +10,17 @@ from sqlalchemy import Connection
 from starlette.requests import Request
 
 from corral import PROTOCOL, __version__
-from corral.app.pages import SHOWN_BYTES, page
 from corral.app.projects import check_project, project_of
 from corral.app.runtime.services import Services
-from corral.errors import DatabaseDamaged
+from corral.app.view.composing import view
+from corral.app.view.shape import View
 from corral.models.instants import iso
 from corral.server.http.own_work import refuse_own_work
 from corral.server.http.routing import Routes
-from corral.server.notify.needs_you import needs_you
-from corral.store import events
 from corral.store.engine.inspection import health_of, library_of, schema_of
-from corral.store.merges import merges
-from corral.store.sessions import locks as lock_rows
-from corral.store.sessions import sessions
-from corral.store.tasks import outcomes, tasks, work_pause
-from corral.work.tasks import delays
+from corral.store.tasks import work_pause
 
 router = Routes("daemon")
-MOST_AT_WORK = 50
-"""Sessions in a status."""
-MOST_DELAYED = 5
-"""Tasks in a status that a fault of the machine holds back."""
 
 
 class Stop(BaseModel):
@@ -54,67 +43,9 @@ async def health(services: Services) -> dict[str, Any]:
 
 
 @router.get("/status")
-async def status(services: Services) -> dict[str, Any]:
-    """Counts of everything, the active sessions, and the latest events."""
-    now, pause = services.now(), services.supervisor.pause
-
-    def look(conn: Connection) -> dict[str, Any]:
-        return {
-            "tasks": tasks.counts(conn),
-            "delayed": delays.delayed(conn, pause, now, MOST_DELAYED),
-            "merges": merges.counts(conn),
-            "open": outcomes.counts(conn),
-            "paused": work_pause.current(conn),
-            "needs_you": needs_you(services, conn),
-            **_at_work(conn),
-            "locks": lock_rows.count(conn, iso(now)),
-            "recent": events.recent(conn, 10),
-        }
-
-    try:
-        answer = await services.store.read(look)
-    except DatabaseDamaged:
-        answer = _without_rows(services)
-    broken = services.settings.error or services.teams.error
-    answer["project"] = str(services.project.root)
-    answer["target"] = services.settings.target().removeprefix("refs/heads/")
-    answer["daemon"] = {"pid": os.getpid(), "version": __version__, "started_at": iso(services.started_at)}
-    answer["verified"] = bool(services.settings().landing.verify)
-    answer["config_error"] = broken.to_wire()["error"] if broken else None
-    answer["config_warnings"] = list(services.settings.loaded.warnings)
-    return answer
-
-
-def _without_rows(services: Services) -> dict[str, Any]:
-    """The status without a database: the faults, first of all why there is none."""
-    nothing: dict[str, Any] = {
-        "tasks": {},
-        "delayed": [],
-        "merges": {},
-        "open": {},
-        "paused": None,
-        "locks": 0,
-        "recent": [],
-        "sessions": [],
-        "sessions_left_out": 0,
-    }
-    return {**nothing, "needs_you": [asdict(need) for need in services.faults.values()]}
-
-
-def _at_work(conn: Connection) -> dict[str, Any]:
-    """The first sessions for a status: unguarded ones first, then those with the latest heartbeat."""
-    rows = [
-        {
-            "agent_name": row["agent_name"],
-            "status": sessions.shown_status(row),
-            "current_task": row["current_task"],
-            "waiting_for": row["waiting_for"],
-            "unguarded": row["unguarded_since_at"] is not None,
-        }
-        for row in sorted(sessions.live(conn), key=lambda row: row["unguarded_since_at"] is None)
-    ]
-    shown = page(rows, MOST_AT_WORK, size=SHOWN_BYTES).rows
-    return {"sessions": shown, "sessions_left_out": len(rows) - len(shown)}
+async def status(services: Services) -> View:
+    """The view: what needs a person, what runs, the queue, counts, sessions and the latest events."""
+    return await view(services)
 
 
 class Project(BaseModel):

@@ -12,11 +12,11 @@ from sqlalchemy import Connection
 
 from corral.app import tasks as app_tasks
 from corral.app.runtime.services import Services
+from corral.app.view.needs_you import needs_you_for
 from corral.landing.pauses import explained
 from corral.models.payload import Payload
 from corral.models.states import OPEN_MERGES, TERMINAL_TASKS, MergeState, TaskStatus
 from corral.server.http.routing import Routes
-from corral.server.notify.needs_you import needs_you_for
 from corral.store.merges import merges, pauses
 from corral.store.tasks import outcomes
 from corral.store.tasks import tasks as task_rows

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection
 
-from corral.server.notify import needs_you
+from corral.app.view import needs_of_landing, needs_of_work
 from corral.store.merges import merges
 from corral.work.limits import Parked, Throttle
 
@@ -27,7 +27,7 @@ def test_a_request_that_a_stop_sent_back_after_three_tries_is_named_though_no_re
     merges.built(any_database, merge_id, candidate_sha=head, candidate_tree=head, tip_sha=head, now=NOW)
     merges.requeue(any_database, merge_id, NOW, tries=3)  # as a stop does with what is being verified
     services: Any = None
-    (need,) = needs_you.unverified_merges(services, any_database)
+    (need,) = needs_of_landing.unverified_merges(services, any_database)
     assert need.what == "'t' cannot be verified: 3 tries ended without a verdict"
 
 
@@ -42,7 +42,7 @@ def test_only_limits_that_last_are_a_persons_business(any_database: Connection) 
         Parked(NOW + timedelta(minutes=15), "Come back later."),
     ]
     services: Any = SimpleNamespace(supervisor=SimpleNamespace(throttles=holds), now=lambda: NOW)
-    needs = list(needs_you.limits_reached(services, any_database))
+    needs = list(needs_of_work.limits_reached(services, any_database))
     assert {need.kind for need in needs} == {"limit_reached"}
     tokens, cost, parked = needs
     assert "`limits.tokens_per_day` is used to 90 %" in tokens.what and "raise `limits.tokens_per_day`" in tokens.remedy

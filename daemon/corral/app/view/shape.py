@@ -1,0 +1,180 @@
+"""The wire format of the view: the one answer from which every face is made.
+
+``version`` grows when a field changes its meaning or goes; fields may be added at any time.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+VERSION = 1
+
+
+class _Shape(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class NeedView(_Shape):
+    """A condition that needs a person: since when, and what to type; ``ids`` names the rows it is about."""
+
+    kind: str
+    what: str
+    since: str | None
+    remedy: str
+    ids: dict[str, str]
+
+
+class WorkView(_Shape):
+    """An attempt that runs.
+
+    Attributes:
+        agent: The name of the session that does it, or its id.
+        kind: The agent that was asked for, else its runner.
+        state: ``spawning``, ``running`` or ``terminating``.
+        step: Its last progress, or None.
+        tokens: Of this attempt, input and output.
+        age_s: Since it was claimed.
+    """
+
+    task_id: str
+    number: int
+    title: str
+    agent: str
+    session_id: str
+    kind: str
+    model: str | None
+    state: str
+    step: str | None
+    tokens: int
+    cost_usd: float
+    memory_mb: int | None
+    attempt: int
+    claimed_at: str
+    age_s: float
+
+
+class LandingView(_Shape):
+    """A merge request that is to land; ``position`` counts from 1 in its target's queue, ``waits_for`` says why it has not."""
+
+    merge_id: str
+    task_id: str | None
+    title: str
+    branch: str
+    target: str
+    position: int
+    state: str
+    waits_for: str
+    needs_approval: bool
+    priority: int
+    created_at: str
+
+
+class SessionView(_Shape):
+    """A session that is not disconnected; ``waiting_for`` is what its person is asked."""
+
+    session_id: str
+    agent_name: str
+    status: str
+    current_task: str | None
+    waiting_for: str | None
+    waiting_since: str | None
+    unguarded: bool
+
+
+class HappenedView(_Shape):
+    """An event, with the title of its task or merge request."""
+
+    event_id: int
+    at: str
+    kind: str
+    task_id: str | None
+    session_id: str | None
+    merge_id: str | None
+    data: dict[str, Any]
+    title: str | None
+
+
+class Used(_Shape):
+    """How much is used of a limit; None: there is no limit."""
+
+    used: int | float
+    allowed: int | float | None
+
+
+class ResourcesView(_Shape):
+    """The use of the machine, and of the models in the last 24 hours.
+
+    Attributes:
+        agents: Running attempts.
+        memory_mb: Of all workers, MiB.
+        free_memory_mb: That the machine has left, MiB.
+        free_disk_mb: On the volume of the repository, MiB; None if it cannot be asked.
+        tokens_per_day: Input and output.
+    """
+
+    agents: Used
+    memory_mb: Used
+    free_memory_mb: float
+    free_disk_mb: float | None
+    tokens_per_day: Used
+    cost_usd_per_day: Used
+
+
+class DelayedView(_Shape):
+    """A task that a fault of the machine holds back."""
+
+    task_id: str
+    title: str
+    delay: str
+
+
+class DaemonView(_Shape):
+    """The process that answers."""
+
+    pid: int
+    version: str
+    started_at: str
+
+
+class PausedView(_Shape):
+    """Since when nothing is claimed or landed, because a person said so."""
+
+    reason: str | None
+    since_at: str
+
+
+class View(_Shape):
+    """Everything that a face shows at once, of one moment.
+
+    Attributes:
+        seq: The ``event_id`` of the last event in it: ``GET /events?after=SEQ`` has all that came later.
+        open: Tasks and merge requests that are not settled, by outcome.
+        verified: Whether a verification command is configured.
+    """
+
+    needs_you: list[NeedView]
+    version: int = VERSION
+    seq: int
+    composed_at: str
+    at_work: list[WorkView]
+    at_work_left_out: int
+    queue: list[LandingView]
+    queue_left_out: int
+    resources: ResourcesView
+    open: dict[str, int]
+    tasks: dict[str, int]
+    merges: dict[str, int]
+    delayed: list[DelayedView]
+    paused: PausedView | None
+    sessions: list[SessionView]
+    sessions_left_out: int
+    locks: int
+    recent: list[HappenedView]
+    project: str
+    target: str
+    daemon: DaemonView
+    verified: bool
+    config_error: dict[str, Any] | None
+    config_warnings: list[str] = Field(default_factory=list)
