@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+import typer
+
 from corral.cli.terminal.options import Json
 from corral.cli.terminal.status_summary import show_status
 
 
-def status(as_json: Json = False) -> None:
+def status(
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Show it again at each change, until Ctrl-C.")] = False,
+    as_json: Json = False,
+) -> None:
     """Show tasks, merges, sessions and recent events."""
-    show_status(as_json=as_json)
+    if watch:
+        from corral.cli.terminal.watch import watch_status
+
+        watch_status(as_json=as_json)
+    else:
+        show_status(as_json=as_json)
