@@ -44,15 +44,16 @@ class Story:
         self.house = Coordinated(root)
         self.answers: list[Answer] = []
 
-    def __call__(self, command: str, *args: str, **env: str) -> Any:
-        """Run a command; returns what it prints, which is kept."""
-        answer = self.look(command, *args, **env)
+    def __call__(self, command: str, *args: str, said: str = "", **env: str) -> Any:
+        """Run a command with a text as its standard input; returns what it prints, which is kept."""
+        answer = self.look(command, *args, said=said, **env)
         self.answers.append((command, answer))
         return answer
 
-    def look(self, command: str, *args: str, **env: str) -> Any:
+    def look(self, command: str, *args: str, said: str = "", **env: str) -> Any:
         """Run a command; returns what it prints."""
         Common.directory, Common.output = "", None
+        typed, sys.stdin = sys.stdin, io.TextIOWrapper(io.BytesIO(said.encode()))
         out, err, before, folder = io.StringIO(), io.StringIO(), dict(os.environ), Path.cwd()
         os.environ.update(env)
         os.chdir(self.house.root)
@@ -60,6 +61,7 @@ class Story:
             with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
                 corral([*command.split(), *args, "--json"])
         finally:
+            sys.stdin = typed
             os.chdir(folder)
             for name in env.keys() - before.keys():
                 del os.environ[name]
@@ -103,6 +105,20 @@ def _about_the_program(story: Story) -> None:
     story("agent show", "implementer")
     story("agent show", "Boulder")
     story("schema")
+    for command in ("config profiles", "alias list"):
+        story(command)
+    story("alias set", "mine", "task list --status $1")
+    story("alias list")
+    story("alias remove", "mine")
+    story("config set", "supervisor.stop_grace_s", "4")
+    story("config get", "supervisor.stop_grace_s")
+    story("config explain", "supervisor.stop_grace_s")
+    story("config unset", "supervisor.stop_grace_s")
+    story("config edit", EDITOR="true", VISUAL="")
+    story("config key-status")
+    story("config set-key", "--file", said="sk-ant-api03-0123456789-abcdefghij")
+    story("config key-status")
+    story("config remove-key")
     story("pause", "--reason", "a test")
     story("status")
     story("resume")

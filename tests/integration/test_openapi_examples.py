@@ -27,6 +27,7 @@ FREE = {
     "metadata",
     "settings",
     "sources",
+    "profiles",
     "env",
     "result",
     "input_data",

@@ -82,7 +82,7 @@ MUTATIONS = (
     ),
     *rows(
         "daemon/corral/config/load.py",
-        ("a branch chooses what verifies it", 'content.pop("landing", None)', "pass",
+        ("a branch chooses what verifies it", "whose = set() if committed is None else {TEAM_FILE}", "whose: set[str] = set()",
          "unit/config/test_load.py::TestLanding::test_the_committed_section_replaces_the_working_copys", "X10"),
     ),
     *rows(

@@ -30,6 +30,31 @@ MUTATIONS = (
          "integration/test_schemas.py", "FR-CLI-004 NFR-USE-004"),
     ),
     *rows(
+        "daemon/corral/config/custom/aliases.py",
+        ("an alias may call itself", "        if words[0] in path:\n", "        if len(path) > 5:\n            return []\n        if False:\n",
+         "unit/config/custom/test_aliases.py", "FR-CLI-009"),
+        ("an alias loses further arguments", "else filled + others", "else filled", "unit/config/custom/test_aliases.py", "FR-CLI-009"),
+    ),
+    *rows(
+        "daemon/corral/cli/terminal/expansion.py",
+        ("what a repository brings needs no approval", "        if claims := unapproved(", "        if claims := bool and not unapproved(",
+         "integration/test_cli_aliases.py", "FR-CLI-009"),
+    ),
+    *rows(
+        "daemon/corral/client/connection.py",
+        ("another profile than the daemon's is ignored", "if self._profile is not None and running", "if False and running",
+         "integration/test_cli_profiles.py", "FR-CONFIG-005"),
+    ),
+    *rows(
+        "daemon/corral/config/custom/profiles.py",
+        ("a profile inherits nothing", "        for parent in known[name].inherits:\n            _add", "        for parent in ():\n            _add",
+         "unit/config/custom/test_profiles.py", "FR-CONFIG-005"),
+    ),
+    *rows(
+        "daemon/corral/cli/program/settings_file.py",
+        ("an invalid value is written", "    validate(where, place, after)\n", "", "integration/test_config_values.py", "FR-CONFIG-003"),
+    ),
+    *rows(
         "daemon/corral/cli/terminal/progress.py",
         ("whoever wants quiet sees progress", "or Common.quiet:", "or False:", WAITS, "FR-CLI-005"),
         ("nobody sees what a command waits for", "    if not sys.stderr.isatty() or Common", "    if True or Common", WAITS, "FR-CLI-005"),

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from typing import Annotated, Any
 
 import typer
 
-from corral.cli.nouns import Nouns
-from corral.cli.shared_options import Debug, Output, Quiet, Verbose
+from corral.cli import COMPLETION
+from corral.cli.nouns import NOUNS, Nouns
+from corral.cli.shared_options import Debug, Output, Profile, Quiet, Verbose
 from corral.cli.terminal.context import Common, Format, wants_json
 from corral.cli.terminal.options import Json, option
 from corral.cli.terminal.output import Interrupted, guarded
@@ -42,12 +44,13 @@ def top(
     quiet: Quiet = False,
     verbose: Verbose = False,
     debug: Debug = False,
+    profile: Profile = None,
     as_json: Json = False,
     version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False,
 ) -> None:
     """Read the options before the noun."""
     output = Format.JSON if as_json else output
-    Common.update(directory=directory, output=output, quiet=quiet, verbose=verbose, debug=debug)
+    Common.update(directory=directory, output=output, quiet=quiet, verbose=verbose, debug=debug, profile=profile)
     if version:
         from corral.cli.program.version import show
 
@@ -64,7 +67,7 @@ def run(arguments: list[str]) -> int:
 
     def command() -> int:
         try:
-            code = app(args=arguments, prog_name="corral", standalone_mode=False)
+            code = app(args=_with_alias_expanded(arguments), prog_name="corral", standalone_mode=False)
         except typer.Abort:
             print("aborted", file=sys.stderr)
             return 1
@@ -75,6 +78,14 @@ def run(arguments: list[str]) -> int:
         return code if isinstance(code, int) else 0
 
     return guarded(command, as_json=wants_json(arguments), debug=lambda: Common.debug or "--debug" in arguments)
+
+
+def _with_alias_expanded(arguments: list[str]) -> list[str]:
+    if COMPLETION in os.environ or {*arguments[:1]} <= {*NOUNS, "hook"}:
+        return arguments
+    from corral.cli.terminal.expansion import expanded
+
+    return expanded(arguments, frozenset({*NOUNS, "hook"}))
 
 
 def _refuse_usage(error: Any) -> int:

@@ -14,7 +14,7 @@ CATEGORIES = {
     "Work": ("status", "task", "supervisor", "state", "swarm", "merge", "wait", "pause", "resume"),
     "Sessions and locks": ("session", "lock", "feature", "team", "agent", "worktree"),
     "Communication": ("message", "handoff", "memory"),
-    "Corral itself": ("config", "daemon", "schema", "plugin", "mcp"),
+    "Corral itself": ("config", "alias", "daemon", "schema", "plugin", "mcp"),
 }
 
 

@@ -16,8 +16,19 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stder
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show steps and daemon requests on stderr.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Like --verbose, with requests, answers and tracebacks in full.")]
 
+Profile = Annotated[
+    str | None,
+    typer.Option("--profile", metavar="NAME", help="Profile of settings (default: the daemon's).", show_default=False),
+]
 
-def _shared(output: Output = None, quiet: Quiet = False, verbose: Verbose = False, debug: Debug = False) -> None:
+
+def _shared(
+    output: Output = None,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+    debug: Debug = False,
+    profile: Profile = None,
+) -> None:
     """Have the shared options as parameters."""
 
 

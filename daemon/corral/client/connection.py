@@ -20,7 +20,7 @@ from corral import PROTOCOL
 from corral.client import wire
 from corral.config.links import make_own_folder
 from corral.config.paths import Project, find_socket
-from corral.errors import CorralError, DaemonUnreachable, InvalidInput, from_wire
+from corral.errors import Conflict, CorralError, DaemonUnreachable, InvalidInput, from_wire
 from corral.log_files import open_log
 
 START_TIMEOUT_S = 20.0
@@ -54,6 +54,7 @@ class Client:
     Args:
         project: The daemon's project.
         autostart: Whether :meth:`request` starts a missing daemon.
+        profile: The profile that the daemon must have; None: any.
 
     Attributes:
         observer: Told of each step and request of this process's clients; None: nobody.
@@ -61,8 +62,9 @@ class Client:
 
     observer: ClassVar[Observer | None] = None
 
-    def __init__(self, project: Project, *, autostart: bool = True) -> None:
+    def __init__(self, project: Project, *, autostart: bool = True, profile: str | None = None) -> None:
         self.project = project
+        self._profile = profile
         self._autostart = autostart
         self._link: socket.socket | None = None
 
@@ -185,13 +187,29 @@ class Client:
     # -- the daemon itself --------------------------------------------------------------------------------------
 
     def health(self, timeout_s: float = 5.0) -> dict[str, Any] | None:
-        """The running daemon's health, or None if none answers. Never starts one."""
+        """The running daemon's health, or None if none answers. Never starts one.
+
+        Raises:
+            Conflict: It has another profile than the chosen one.
+        """
         try:
             answer: dict[str, Any] = self._exchange("GET", "/api/v1/health", None, timeout_s)[0]
         except (OSError, CorralError):
             self.close()
             return None
+        self._require_profile(answer)
         return answer
+
+    def _require_profile(self, health: dict[str, Any]) -> None:
+        """Refuse a daemon with another profile than the chosen one: its settings are not those that were asked for."""
+        running = health.get("profile", "default")
+        if self._profile is not None and running != self._profile:
+            raise Conflict(
+                f"The daemon runs with the profile {running!r}, not {self._profile!r}.",
+                cause="A daemon has one profile, for all sessions and tasks of its repository.",
+                remedy=f"`corral daemon restart --profile {self._profile}` changes it; or leave out --profile, and "
+                "CORRAL_PROFILE in your environment.",
+            )
 
     def ensure_daemon(self, timeout_s: float = START_TIMEOUT_S) -> dict[str, Any]:
         """Return the health of a running daemon, starting one if none answers.

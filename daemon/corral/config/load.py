@@ -15,6 +15,16 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from corral.config.custom.aliases import ALIASES
+from corral.config.custom.profiles import (
+    INHERITS,
+    SECTION,
+    ProfileError,
+    chosen_profile,
+    declared,
+    order_of,
+    sections_of,
+)
 from corral.config.document import MAX_BYTES, DocumentError, message_of, plain_scalar, read, read_mapping, shown
 from corral.config.model import Setting, Settings, all_settings
 from corral.config.ownership import is_foreign, is_safe
@@ -43,6 +53,20 @@ _RENAMED_VARIABLES = {PREFIX + old.upper().replace(".", "_"): _SETTINGS[new] for
 
 
 @dataclass(frozen=True)
+class Layer:
+    """A value of one source.
+
+    Attributes:
+        source: The file, or the name of a variable.
+        profile: The profile in that file; None: the base settings.
+    """
+
+    source: str
+    value: Any
+    profile: str | None = None
+
+
+@dataclass(frozen=True)
 class Loaded:
     """The settings in force and their sources.
 
@@ -51,12 +75,18 @@ class Loaded:
         sources: The source of every dotted key: ``default``, a file, or the name of a variable.
         warnings: Ignored keys and variables, with the likely spelling.
         overrides: Dotted key to the variable that set it; the daemon logs them.
+        profile: The profile that counts.
+        of_profiles: Dotted key to the profile that set it.
+        layers: Every value that a file or variable has, by dotted key, in order of precedence; the last one counts.
     """
 
     settings: Settings
     sources: dict[str, str]
     warnings: list[str]
     overrides: dict[str, str]
+    profile: str
+    of_profiles: dict[str, str]
+    layers: dict[str, list[Layer]]
 
 
 @dataclass
@@ -67,17 +97,27 @@ class _Findings:
     sources: dict[str, str] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     errors: list[dict[str, str]] = field(default_factory=list)
+    layers: dict[str, list[Layer]] = field(default_factory=dict)
 
-    def put(self, key: str, value: Any, source: str) -> None:
+    def put(self, key: str, value: Any, source: str, profile: str | None = None) -> None:
         self.values[key] = value
         self.sources[key] = source
+        self.layers.setdefault(key, []).append(Layer(source, value, profile))
 
     def refuse(self, key: str, reason: str, source: str) -> None:
         self.errors.append({"field": key, "reason": reason, "source": source})
 
 
-def load(project: Project, *, environ: Mapping[str, str], home: Path, committed: bytes | None = None) -> Loaded:
-    """Merge and validate: defaults, the team's file, the user's, this machine's, then the environment; later wins.
+def load(
+    project: Project,
+    *,
+    environ: Mapping[str, str],
+    home: Path,
+    committed: bytes | None = None,
+    profile: str | None = None,
+    instead: Mapping[str, bytes] | None = None,
+) -> Loaded:
+    """Merge and validate: defaults, the team's file, the user's, this machine's, their profiles, the environment; later wins.
 
     Args:
         environ: The environment; see :func:`_from_environment` for the names and values of variables.
@@ -85,32 +125,87 @@ def load(project: Project, *, environ: Mapping[str, str], home: Path, committed:
         committed: ``.corral/config.yaml`` of the target branch. Its ``landing`` section replaces that of the working copy
             and wins over every other file: a worker can write those, and must not choose its own verification. None: the
             branch has no such file, and the working copy counts.
+        profile: The profile that counts; None: see :func:`~corral.config.custom.profiles.chosen_profile`.
+        instead: Content to use in place of that of a file, by the file's name.
 
     Raises:
         ConfigInvalid: ``details["errors"]`` lists every error: ``field``, ``reason``, ``source``.
     """
     found = _Findings()
-    for source, path in config_files(project, home).items():
-        content = _content(path, source, found)
-        if source == TEAM_FILE and committed is not None:
-            content.pop("landing", None)
-        _gather(found, content, source)
+    layers = {source: _content(path, source, found, instead) for source, path in config_files(project, home).items()}
+    name = profile or chosen_profile(project, environ)
+    order = _order(layers, name, found)
+    whose = set() if committed is None else {TEAM_FILE}
+    for source, content in layers.items():
+        _gather(found, _without_landing(content) if source in whose else content, source)
+    for inherited in order:
+        for source, content in layers.items():
+            values = _of_profile(content, inherited)
+            _gather(found, _without_landing(values) if source in whose else values, source, profile=inherited)
     if committed is not None:
-        landing = _parsed(committed, COMMITTED_FILE, found).get("landing")
-        _gather(found, {"landing": landing}, COMMITTED_FILE)
+        content = _parsed(committed, COMMITTED_FILE, found)
+        _gather(found, {"landing": content.get("landing")}, COMMITTED_FILE)
+        for inherited in order:
+            values = _of_profile(content, inherited)
+            _gather(found, {"landing": values.get("landing")}, COMMITTED_FILE, profile=inherited)
     overrides = _from_environment(environ, found)
-    return _loaded(found, project, home, overrides)
+    return _loaded(found, project, home, overrides, name)
 
 
 def parse_file(project: Project, data: bytes, home: Path) -> Loaded:
-    """Parse one version of the team's file, with the defaults for the rest.
+    """Parse one version of the team's file, with the defaults for the rest and the profile that is in use.
 
     Raises:
         ConfigInvalid: See :func:`load`.
     """
     found = _Findings()
-    _gather(found, _parsed(data, TEAM_FILE, found), TEAM_FILE)
-    return _loaded(found, project, home, {})
+    content = _parsed(data, TEAM_FILE, found)
+    name = chosen_profile(project, {})
+    known = _order({TEAM_FILE: content}, name, found) if name in _named(content) else []
+    _gather(found, content, TEAM_FILE)
+    for inherited in known:
+        _gather(found, _of_profile(content, inherited), TEAM_FILE, profile=inherited)
+    return _loaded(found, project, home, {}, name)
+
+
+def read_layers(project: Project, home: Path) -> dict[str, dict[str, Any]]:
+    """The content of each configuration file by its name, later wins; a missing one is empty.
+
+    Raises:
+        ConfigInvalid: One cannot be read, or is not accepted.
+    """
+    found = _Findings()
+    layers = {source: _content(path, source, found) for source, path in config_files(project, home).items()}
+    if found.errors:
+        raise _invalid(found.errors)
+    return layers
+
+
+def _order(layers: Mapping[str, Mapping[str, Any]], name: str, found: _Findings) -> list[str]:
+    try:
+        return order_of(declared(layers), name)
+    except ProfileError as error:
+        found.refuse(error.field, str(error), "")
+        return []
+
+
+def _named(content: Mapping[str, Any]) -> set[str]:
+    try:
+        return {*sections_of(content)}
+    except ProfileError:
+        return set()
+
+
+def _of_profile(content: Mapping[str, Any], name: str) -> dict[str, Any]:
+    try:
+        values = sections_of(content).get(name, {})
+    except ProfileError:
+        return {}  # reported with the profiles
+    return {key: value for key, value in values.items() if key != INHERITS}
+
+
+def _without_landing(content: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in content.items() if key != "landing"}
 
 
 def config_files(project: Project, home: Path) -> dict[str, Path]:
@@ -147,7 +242,9 @@ def read_settings(path: Path) -> bytes | None:
     return read_file(path)
 
 
-def _content(path: Path, source: str, found: _Findings) -> dict[str, Any]:
+def _content(path: Path, source: str, found: _Findings, instead: Mapping[str, bytes] | None = None) -> dict[str, Any]:
+    if instead is not None and source in instead:
+        return _parsed(instead[source], source, found)
     try:
         data = read_file(path) if source == USER_FILE else read_settings(path)
     except OSError as error:
@@ -164,20 +261,28 @@ def _parsed(data: bytes, source: str, found: _Findings) -> dict[str, Any]:
         return {}
 
 
-def _gather(found: _Findings, content: Mapping[str, Any], source: str, prefix: str = "") -> None:
+_OTHER = {SECTION, ALIASES}
+"""Keys at the top of a file that hold no settings."""
+
+
+def _gather(
+    found: _Findings, content: Mapping[str, Any], source: str, prefix: str = "", profile: str | None = None
+) -> None:
     """Flatten a layer into dotted keys; an empty section is ignored."""
     for name, value in content.items():
         key = f"{prefix}{name}"
         if key in _SETTINGS:
-            found.put(key, value, source)
+            found.put(key, value, source, profile)
+        elif key in _OTHER and profile is None:
+            continue
         elif key in _RENAMED:
             found.warnings.append(f"{source}: `{key}` is now called `{_RENAMED[key]}`.")
             if found.sources.get(_RENAMED[key]) != source:
-                found.put(_RENAMED[key], value, source)
+                found.put(_RENAMED[key], value, source, profile)
         elif key not in _SECTIONS:
             found.warnings.append(f"{source}: `{key[:200]}` is not a setting.{_meant_key(prefix, name)}")
         elif isinstance(value, dict):
-            _gather(found, value, source, f"{key}.")
+            _gather(found, value, source, f"{key}.", profile)
         elif value is not None:
             found.refuse(key, f"must be a section with settings, not {shown(value)}", source)
 
@@ -206,20 +311,27 @@ def _from_environment(environ: Mapping[str, str], found: _Findings) -> dict[str,
 
 
 def _interpreted(setting: Setting, text: str, variable: str, found: _Findings) -> Any:
-    if "string" in setting.types:
-        return text
-    if "array" not in setting.types:
-        return plain_scalar(text.strip())
-    if not text.lstrip().startswith(("[", "- ")):
-        return text
     try:
-        return read(text.encode(errors="surrogateescape"))
+        return interpret(setting, text)
     except DocumentError as error:
         found.refuse(setting.key, f"is not a YAML list: {error}", variable)
         return []
 
 
-def _loaded(found: _Findings, project: Project, home: Path, overrides: dict[str, str]) -> Loaded:
+def interpret(setting: Setting, text: str) -> Any:
+    """The value that a typed text means for a setting.
+
+    Raises:
+        DocumentError: It begins like a list and is none.
+    """
+    if "string" in setting.types:
+        return text
+    if "array" not in setting.types:
+        return plain_scalar(text.strip())
+    return read(text.encode(errors="surrogateescape")) if text.lstrip().startswith(("[", "- ")) else text
+
+
+def _loaded(found: _Findings, project: Project, home: Path, overrides: dict[str, str], profile: str) -> Loaded:
     nested: dict[str, Any] = {}
     for key, value in found.values.items():
         *sections, name = key.split(".")
@@ -237,7 +349,9 @@ def _loaded(found: _Findings, project: Project, home: Path, overrides: dict[str,
     else:
         if not found.errors:
             sources = {key: found.sources.get(key, "default") for key in _SETTINGS}
-            return Loaded(settings, sources, found.warnings, overrides)
+            winners = {key: layers[-1].profile for key, layers in found.layers.items()}
+            of_profiles = {key: name for key, name in winners.items() if name is not None}
+            return Loaded(settings, sources, found.warnings, overrides, profile, of_profiles, found.layers)
     raise _invalid(found.errors)
 
 

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from corral.config.agents import PLUGIN, PROJECT, Found, find_definitions
+from corral.config.custom.aliases import ALIASES, Alias, must_be_approved
 from corral.config.load import COMMITTED_FILE, LOCAL_FILE, TEAM_FILE, Loaded, parse_file
 from corral.config.model import Settings
 from corral.config.paths import Project
@@ -74,6 +75,15 @@ def of_settings(loaded: Loaded, root: Path) -> list[Claim]:
                 value = f".{value.removeprefix(str(root))}"
             found.append(Claim(key, value, loaded.sources[key]))
     return found
+
+
+def of_aliases(aliases: Iterable[Alias]) -> list[Claim]:
+    """The aliases in the project's files that execute commands of their own."""
+    return [
+        Claim(f"{ALIASES}.{one.name}", one.command, one.source)
+        for one in aliases
+        if one.source in _FROM_PROJECT and must_be_approved(one)
+    ]
 
 
 def of_agents(project: Project) -> list[Claim]:

@@ -12,6 +12,7 @@ from typing import Any
 
 from corral.config import account, trust
 from corral.config.agents import MAX_FILES
+from corral.config.custom.profiles import VARIABLE, chosen_profile, remember_profile
 from corral.config.load import Loaded, load
 from corral.config.model import Settings, all_settings
 from corral.config.paths import Project
@@ -31,18 +32,19 @@ class SettingsHolder:
     Args:
         project: Whose files are read.
         git: Reads the committed file.
-        environ: ``CORRAL_`` variables of the daemon.
+        environ: ``CORRAL_`` variables of the daemon, which decide its profile until it ends.
     """
 
     def __init__(self, project: Project, git: Git, environ: Mapping[str, str]) -> None:
         self._project = project
         self._git = git
-        self._environ = dict(environ)
+        self._environ = {**environ, VARIABLE: chosen_profile(project, environ)}
         self._guard = threading.Lock()
         self._landing: dict[str, tuple[str, Loaded]] = {}
         self._agents: tuple[list[tuple[str, int, int]], list[trust.Claim]] = ([], [])
         self.answers = trust.TrustStore(trust.trust_file(environ, account.home()))
         self._loaded = self._load(None)
+        remember_profile(project, self._loaded.profile)
         self.error: ConfigInvalid | None = None
         self.on_change: list[Callable[[Settings], None]] = []
 

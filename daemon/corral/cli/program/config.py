@@ -10,11 +10,15 @@ from typing import Annotated, Any
 import typer
 
 from corral.cli.help import Grouped
-from corral.cli.program import api_key
+from corral.cli.program import api_key, config_values
 from corral.cli.terminal.options import Json, argument, client, project
 from corral.cli.terminal.output import echo, emit, paint
-from corral.cli.terminal.tables import table
+from corral.cli.terminal.tables import Column, table
+from corral.client.connection import Client
 from corral.config import account
+from corral.config.custom.profiles import DEFAULT, ProfileError, chosen_profile, declared
+from corral.config.load import load, read_layers
+from corral.config.paths import Project
 from corral.errors import ConfigInvalid, NotFound
 
 app = typer.Typer(
@@ -23,6 +27,11 @@ app = typer.Typer(
 app.command("set-key", context_settings=api_key.ANY_WORDS)(api_key.set_key)
 app.command("remove-key")(api_key.remove_key)
 app.command("key-status")(api_key.key_status)
+app.command("get")(config_values.get)
+app.command("set")(config_values.set_)
+app.command("unset")(config_values.unset)
+app.command("edit")(config_values.edit)
+app.command("explain")(config_values.explain)
 
 
 @app.command()
@@ -33,19 +42,62 @@ def show(
     """Show the settings in force and their sources."""
     answer = client().request("GET", "/config")
     rows = [
-        {"key": name, "value": value, "source": answer["sources"].get(name, "default")}
+        {
+            "key": name,
+            "value": value,
+            "source": answer["sources"].get(name, "default"),
+            "profile": answer["profiles"].get(name),
+        }
         for name, value in _leaves(answer["settings"], answer["sources"])
         if key is None or name == key or name.startswith(f"{key}.")
     ]
     if not rows:
         raise NotFound(f"There is no setting {key!r}.", remedy="`corral config show` lists all of them.")
     if as_json:
-        emit({"settings": rows, "warnings": answer["warnings"]})
+        emit({"profile": answer["profile"], "settings": rows, "warnings": answer["warnings"]})
         return
     for row in rows:
         row["value"] = json.dumps(row["value"], ensure_ascii=False)
-    table(rows, [("SETTING", "key", 40), ("VALUE", "value", 60), ("FROM", "source", 60)], empty="")
+    if answer["profile"] != DEFAULT:
+        echo(f"{paint('profile', 'bold')} {answer['profile']}")
+    table(rows, [("SETTING", "key", 40), ("VALUE", "value", 60), ("FROM", _from, 60)], empty="")
     _warn(answer["warnings"])
+
+
+def _from(row: dict[str, Any]) -> str:
+    return f"{row['source']}, profile {row['profile']}" if row["profile"] else str(row["source"])
+
+
+@app.command()
+def profiles(as_json: Json = False) -> None:
+    """List the profiles of the configuration files, and the one that is in use."""
+    where = project()
+    with_settings = read_layers(where, account.home())
+    try:
+        known = declared(with_settings)
+    except ProfileError as error:
+        raise ConfigInvalid(f"{error.field}: {error}.", details={"errors": []}) from error
+    health = Client(where, autostart=False).health()
+    running = health.get("profile", DEFAULT) if health else None
+    active = running or chosen_profile(where, os.environ)
+    rows = [
+        {
+            "name": profile.name,
+            "active": profile.name == active,
+            "inherits": [*profile.inherits],
+            "files": [*profile.files],
+        }
+        for profile in known.values()
+    ]
+    columns: list[Column] = [
+        ("PROFILE", "name", 32),
+        ("IN USE", lambda row: "yes" if row["active"] else "", 6),
+        ("INHERITS", lambda row: ", ".join(row["inherits"]), 40),
+        ("FROM", lambda row: ", ".join(row["files"]), 60),
+    ]
+    table(rows, columns, empty="", as_json=as_json)
+    if not as_json:
+        echo("The daemon runs with it." if running else "No daemon runs; the next one starts with it.")
 
 
 def _leaves(section: dict[str, Any], known: dict[str, str], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -61,10 +113,11 @@ def _leaves(section: dict[str, Any], known: dict[str, str], prefix: str = "") ->
 def validate(as_json: Json = False) -> None:
     """Check the files, this shell's variables and the target's committed settings. Needs no daemon."""
     from corral.cli.project.trust import COMMITTED, committed_config  # the schema is slow to import
-    from corral.config.load import load
 
     where = project()
     try:
+        for name in _profile_names(where):
+            load(where, environ=os.environ, home=account.home(), profile=name)
         loaded = load(where, environ=os.environ, home=account.home())
         target = loaded.settings.landing.target
         committed = committed_config(where, target)
@@ -82,6 +135,13 @@ def validate(as_json: Json = False) -> None:
     echo(paint("The configuration is valid.", "green"))
     if committed is None:
         echo(f"{COMMITTED} is not committed on the target branch; until it is, landing uses the working copy.")
+
+
+def _profile_names(where: Project) -> list[str]:
+    try:
+        return [*declared(read_layers(where, account.home()))]
+    except (ProfileError, ConfigInvalid):
+        return []  # loading the settings reports it
 
 
 def _warn(warnings: list[str]) -> None:

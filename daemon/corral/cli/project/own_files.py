@@ -21,7 +21,7 @@ def write(project: Project, contents: dict[Path, bytes]) -> None:
         for file, content in contents.items():
             file.parent.mkdir(parents=True, exist_ok=True)
             before[file] = file.read_bytes() if file.exists() else None
-            _replace(file, content)
+            replace_file(file, content)
     except OSError as error:
         for file, content_before in before.items():
             with contextlib.suppress(OSError):
@@ -35,7 +35,7 @@ def write(project: Project, contents: dict[Path, bytes]) -> None:
         ) from error
 
 
-def _replace(file: Path, content: bytes) -> None:
+def replace_file(file: Path, content: bytes) -> None:
     """Write a temporary file and rename it into place; a symlink's target is replaced, not the link."""
     target = Path(os.path.realpath(file))
     partial = target.with_name(f".{target.name}.corral-new")
@@ -53,7 +53,7 @@ def give_back(file: Path, content: bytes | None) -> None:
     """Restore a file's content; None deletes the file, and folders that are empty then."""
     if content is not None:
         if file.exists() and file.read_bytes() != content:
-            _replace(file, content)
+            replace_file(file, content)
         return
     if not file.is_symlink():
         file.unlink(missing_ok=True)

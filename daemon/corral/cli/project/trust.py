@@ -16,9 +16,10 @@ from corral.cli.terminal.output import echo, emit, paint
 from corral.cli.terminal.person import confirm, refuse_agents
 from corral.client.connection import Client
 from corral.config import account
-from corral.config.load import load
+from corral.config.custom.aliases import aliases_of
+from corral.config.load import load, read_layers
 from corral.config.paths import Project, find_project
-from corral.config.trust import Claim, TrustStore, of_agents, of_settings, trust_file
+from corral.config.trust import Claim, TrustStore, of_agents, of_aliases, of_settings, trust_file
 from corral.errors import CorralError
 from corral.git import refs
 from corral.git.process.command import open_repository
@@ -84,6 +85,7 @@ def claims(project: Project) -> Iterator[Claim]:
     loaded = load(project, environ=os.environ, home=account.home())
     yield from of_settings(loaded, project.root)
     yield from of_agents(project)
+    yield from of_aliases(aliases_of(read_layers(project, account.home())).values())
     committed = committed_config(project, loaded.settings.landing.target)
     if committed is not None:
         at_target = load(project, environ=os.environ, home=account.home(), committed=committed)

@@ -9,8 +9,12 @@ from pathlib import Path
 from typing import ClassVar
 
 from corral.client.connection import Client
+from corral.config import account
 from corral.config.paths import Project, find_project
-from corral.errors import InvalidInput
+from corral.errors import InvalidInput, NotFound
+
+VARIABLE = "CORRAL_PROFILE"
+"""The chosen profile; the same name as in :mod:`corral.config.custom.profiles`, which most commands need not load."""
 
 
 class Format(str, Enum):
@@ -32,6 +36,7 @@ class Common:
     quiet: ClassVar[bool] = False
     verbose: ClassVar[bool] = False
     debug: ClassVar[bool] = False
+    profile: ClassVar[str | None] = None
 
     @classmethod
     def update(
@@ -42,8 +47,13 @@ class Common:
         quiet: bool = False,
         verbose: bool = False,
         debug: bool = False,
+        profile: str | None = None,
     ) -> None:
         """Add options of the command line to those that were given before."""
+        if profile:
+            cls.profile = os.environ[VARIABLE] = (
+                profile  # for what this command reads itself, and for a daemon it starts
+            )
         cls.directory = directory or cls.directory
         cls.output = output or cls.output
         cls.quiet |= quiet
@@ -80,8 +90,44 @@ def project() -> Project:
 
 
 def client(*, autostart: bool = True) -> Client:
-    """A client of that project's daemon."""
-    return Client(project(), autostart=autostart)
+    """A client of that project's daemon.
+
+    Raises:
+        NotFound: The chosen profile does not exist.
+        Conflict: The daemon runs with another profile.
+    """
+    where = project()
+    wanted = os.environ.get(VARIABLE)
+    if not wanted:
+        return Client(where, autostart=autostart)
+    require_profile(where, wanted)
+    made = Client(where, autostart=autostart, profile=wanted)
+    made.health()
+    return made
+
+
+def require_profile(where: Project, name: str) -> None:
+    """Refuse a profile that no configuration file has.
+
+    Raises:
+        NotFound: There is no such profile.
+        InvalidInput: The profiles of a file are not usable.
+    """
+    from corral.config.custom.profiles import ProfileError, declared, named
+    from corral.config.load import read_layers
+
+    try:
+        known = declared(read_layers(where, account.home()))
+    except ProfileError as error:
+        raise InvalidInput(
+            f"{error.field}: {error}.", remedy="Correct it; `corral config validate` checks it."
+        ) from error
+    if name not in known:
+        raise NotFound(
+            f"There is no profile {name!r}.",
+            cause=f"In the configuration files {named(known)}.",
+            remedy="Name one of them, or add it below `profiles:`; `corral config profiles` lists them.",
+        )
 
 
 def session_id() -> str | None:

@@ -37,6 +37,7 @@ async def health(services: Services) -> dict[str, Any]:
         "protocol": PROTOCOL,
         "pid": os.getpid(),
         "project": str(services.project.root),
+        "profile": services.settings.loaded.profile,
         "started_at": iso(services.started_at),
         "stopping": services.stopping,
     }
@@ -71,6 +72,8 @@ async def config(services: Services) -> dict[str, Any]:
     return {
         "settings": loaded.settings.model_dump(mode="json"),
         "sources": loaded.sources,
+        "profile": loaded.profile,
+        "profiles": loaded.of_profiles,
         "warnings": list(loaded.warnings),
     }
 

@@ -1,0 +1,1 @@
+"""Additions to the settings: profiles, aliases, and single values by command."""

@@ -1,0 +1,103 @@
+"""``corral config get``, ``set``, ``unset``, ``edit`` and ``explain``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import commit
+from tests.coordinated import Coordinated, eventually
+
+
+@pytest.mark.req("FR-CONFIG-001")
+def test_a_setting_is_set_where_it_counts_and_comes_into_force(house: Coordinated) -> None:
+    team, local = house.root / ".corral" / "config.yaml", house.root / ".corral" / "local.yaml"
+    before = team.read_text()
+    local.write_text("# mine\nlocks:  # short\n  ttl_s: 60\n")
+    house.run("daemon", "start")
+    told = house.json("config", "set", "locks.ttl_s", "90")
+    assert (told["value"], told["source"], told["changed"]) == (90, ".corral/local.yaml", True)
+    assert local.read_text() == "# mine\nlocks:  # short\n  ttl_s: 90\n"
+    eventually(lambda: house.json("config", "get", "locks.ttl_s")["value"] == 90)
+    assert house.run("config", "get", "locks.enforcement").stdout == "enforce\n"
+    assert house.json("config", "set", "locks.ttl_s", "90")["changed"] is False
+    house.run("config", "set", "landing.verify", "['true', \"echo 'x'\"]")
+    comments = [line for line in before.splitlines() if "#" in line]
+    assert [line for line in team.read_text().splitlines() if "#" in line] == comments
+    eventually(lambda: house.json("config", "get", "landing.verify")["value"] == ["true", "echo 'x'"])
+    assert house.json("trust", "--yes")["approved"] == [], "the person who typed it has approved it"
+    house.run("config", "unset", "locks.ttl_s")
+    assert local.read_text().strip() == "# mine"
+    house.run("config", "set", "runners.claude.model", "null", "--file", "user")
+    assert "model: null" in (Path.home() / ".corral" / "config.yaml").read_text()
+
+
+@pytest.mark.req("FR-CONFIG-003")
+def test_an_invalid_value_is_refused_before_anything_is_written(house: Coordinated) -> None:
+    local = house.root / ".corral" / "local.yaml"
+    for args, code, why in (
+        (("locks.ttl_s", "-1"), 2, "greater than 0"), (("supervisor.max_agents", "many"), 2, "valid integer"),
+        (("locks.tl_s", "5"), 3, "Did you mean locks.ttl_s"), (("locks", "5"), 3, "locks.ttl_s"),
+        (("landing.verify", "[a"), 2, "YAML list"),
+    ):  # fmt: skip
+        done = house.run("config", "set", args[0], "--", args[1], check=False)
+        assert (done.returncode, why in done.stderr) == (code, True), (args, done.stderr)
+    assert not local.exists()
+    local.write_text("locks: &a {ttl_s: 1}\n")
+    done = house.run("config", "set", "locks.ttl_s", "5", check=False)
+    assert done.returncode == 2 and local.read_text() == "locks: &a {ttl_s: 1}\n"
+    assert house.run("config", "unset", "tasks.max_retries", "--file", "team", check=False).returncode == 3
+
+
+@pytest.mark.req("FR-CONFIG-002")
+def test_explain_names_every_source_and_why_it_does_not_count(house: Coordinated) -> None:
+    house.configure("landing: {verify: [mine], timeout_s: 9}\nlocks: {ttl_s: 5}\nprofiles: {p: {locks: {ttl_s: 6}}}\n")
+    good = (house.root / ".corral" / "config.yaml").read_text()
+    commit(house.root, {".corral/config.yaml": good})
+    found = house.json("config", "explain", "landing.verify")
+    assert (found["value"], found["source"]) == (["true"], ".corral/config.yaml on the target branch")
+    assert [(layer["source"], layer["counts"]) for layer in found["layers"]] == [
+        (".corral/config.yaml", False), (".corral/local.yaml", False), (".corral/config.yaml on the target branch", True),
+    ]  # fmt: skip
+    assert "committed" in found["layers"][1]["why"]
+    found = house.json("config", "explain", "locks.ttl_s", "--profile", "p", CORRAL_LOCKS_TTL_S="7")
+    assert [layer["value"] for layer in found["layers"]] == [5, 6, 7]
+    assert "CORRAL_LOCKS_TTL_S wins" in found["layers"][0]["why"]
+    found = house.json("config", "explain", "locks.ttl_s", "--profile", "p")
+    assert "profile p wins" in found["layers"][0]["why"] and found["profile"] == "p"
+    found = house.json("config", "explain", "tasks.max_crashes")
+    assert (found["value"], found["source"], found["layers"], found["default"]) == (5, "default", [], 5)
+    shown = house.run("config", "explain", "locks.ttl_s").stdout
+    assert "Lifetime of an unused lock" in shown and "CORRAL_LOCKS_TTL_S" in shown
+    house.run("daemon", "start", CORRAL_LOCKS_TTL_S="8")
+    assert house.json("config", "explain", "locks.ttl_s")["daemon"] == {
+        "value": 8, "source": "CORRAL_LOCKS_TTL_S", "profile": None
+    }  # fmt: skip
+    assert "The daemon has 8" in house.run("config", "explain", "locks.ttl_s").stdout
+    told = house.run("config", "set", "landing.timeout_s", "5", "--file", "local").stdout
+    assert "landing.timeout_s" in told
+
+
+@pytest.mark.req("FR-CONFIG-003")
+def test_an_edit_replaces_the_file_only_if_it_is_valid(house: Coordinated, tmp_path: Path) -> None:
+    file = house.root / ".corral" / "config.yaml"
+    before = file.read_text()
+    script = tmp_path / "editor"
+    script.write_text('#!/bin/sh\nsed -i "s/max_agents: .*/max_agents: $AGENTS/" "$1"\n')
+    script.chmod(0o755)
+    editor = {"EDITOR": str(script), "VISUAL": ""}
+    done = house.run("config", "edit", check=False, AGENTS="many", **editor)
+    assert done.returncode == 2 and "max_agents" in done.stderr and file.read_text() == before
+    copy = Path(done.stderr.partition("Your text is in ")[2].strip().rstrip("."))
+    assert "max_agents: many" in copy.read_text()
+    copy.unlink()
+    assert house.json("config", "edit", AGENTS="4", **editor)["changed"] is True
+    assert file.read_text() == before.replace("max_agents: 10", "max_agents: 4")
+    assert house.json("config", "edit", AGENTS="4", **editor)["changed"] is False
+    for wrong in (
+        {"EDITOR": "", "VISUAL": ""},
+        {"EDITOR": "no-such-editor", "VISUAL": ""},
+        {"EDITOR": "false", "VISUAL": ""},
+    ):
+        assert house.run("config", "edit", check=False, **wrong).returncode == 2
