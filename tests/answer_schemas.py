@@ -17,11 +17,15 @@ _TEXTS = {
 _LISTS = {"tools"}
 _SOMETIMES = {
     "worktree", "branch", "reason", "note", "progress", "agent", "model", "template", "delay", "salvage_ref", "error_code",
-    "error_message", "waiting_for", "landed_sha", "checkout", "locked_by", "merge_state",
+    "error_message", "waiting_for", "landed_sha", "checkout", "locked_by", "merge_state", "by",
 }  # fmt: skip
 """Texts that may be null."""
 _COUNTS = {"memory_mb", "pid", "tests", "agents", "reply_to", "exit_code"}
 """Numbers that may be null."""
+_FIGURES = {"mean", "p50", "p95", "max", "mean_ms", "p50_ms", "p95_ms"}
+"""Figures of a set that may be empty."""
+_BY_NAME = {"failures_by_code", "states"}
+"""Counts by a name."""
 
 
 def schema_of(value: Any, name: str = "") -> dict[str, Any]:
@@ -32,6 +36,8 @@ def schema_of(value: Any, name: str = "") -> dict[str, Any]:
         return {}
     if name == "commands" and isinstance(value, dict):
         return {"type": "object", "additionalProperties": {"type": "object"}}
+    if name in _BY_NAME:
+        return {"type": "object", "additionalProperties": {"type": "integer"}}
     if isinstance(value, dict):
         fields = {key: schema_of(inner, key) for key, inner in value.items()}
         return {"type": "object", "properties": fields, "required": sorted(fields)}
@@ -46,7 +52,7 @@ def schema_of(value: Any, name: str = "") -> dict[str, Any]:
 def _of_scalar(value: Any, name: str) -> dict[str, Any]:
     if name.endswith("_at"):
         return {"type": ["null", "string"], "format": "date-time"}
-    if name.endswith(("_s", "_usd", "_rate")):
+    if name.endswith(("_s", "_usd", "_rate")) or name in _FIGURES:
         return {"type": ["null", "number"]}
     if value is None and name in _LISTS:
         return {"type": ["array", "null"], "items": {"type": "string"}}

@@ -208,6 +208,7 @@ def _work(story: Story) -> None:
     long = story("task submit", "--title", "Long", "--command", "sleep 600", "--metadata", '{"a": 1}')["task_id"]
     eventually(lambda: story.look("swarm status")["agents"])
     story("swarm status")
+    story("metrics", "--by", "agent")
     story("task list")
     story("wait", long, "--timeout", "0")
     story("agent kill", long)

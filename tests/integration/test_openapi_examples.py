@@ -32,6 +32,8 @@ FREE = {
     "result",
     "input_data",
     "tasks",
+    "failures_by_code",
+    "states",
     "merges",
     "details",
     "limits",
@@ -169,6 +171,8 @@ def test_the_examples_can_be_asked_and_are_answered_with_the_fields_that_they_sh
     )
     ask("POST /macros/reservation-cycle")
 
+    ask("GET /swarm")
+    ask("GET /metrics", query="?by=agent")
     for path in ("POST /supervisor/once", "POST /supervisor/start", "GET /supervisor", "POST /supervisor/stop"):
         ask(path)
     ask("POST /pause")

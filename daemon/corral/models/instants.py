@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime, timedelta, timezone
 from functools import lru_cache
 
@@ -23,6 +24,24 @@ def iso(moment: datetime) -> str:
 def parse(text: str) -> datetime:
     """Parse the output of :func:`iso`."""
     return datetime.fromisoformat(f"{text[:-1]}+00:00")  # ten times faster than strptime
+
+
+_SPAN = re.compile(r"(\d+(?:\.\d+)?)([smhdw])")
+_UNITS_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+LONGEST_SPAN_S = 3_650 * 86_400.0
+
+
+def span_s(text: str) -> float:
+    """The seconds of a span of time as people write it: ``90s``, ``15m``, ``12h``, ``7d``, ``2w``.
+
+    Raises:
+        ValueError: It is no span, or is longer than ten years.
+    """
+    found = _SPAN.fullmatch(text.strip().lower())
+    seconds = float(found[1]) * _UNITS_S[found[2]] if found else 0.0
+    if not 0 < seconds <= LONGEST_SPAN_S:
+        raise ValueError(f"{text[:40]!r} is no span of time")
+    return seconds
 
 
 def after(moment: datetime, seconds: float) -> str:

@@ -16,7 +16,7 @@ from sqlalchemy.types import NullType
 
 import corral
 from corral import store
-from corral.store import announcements, exports, schema, schema_coordination, schema_project
+from corral.store import announcements, exports, metrics, schema, schema_coordination, schema_project
 from corral.store.engine.prepared import Prepared
 from corral.store.rows import mail, merges, records, sessions, tasks
 from corral.store.sessions import locks as lock_rows
@@ -177,7 +177,7 @@ def _statements(database: Connection, monkeypatch: pytest.MonkeyPatch) -> dict[s
         lock_rows.others_in_checkout: ("x", some, now), mailbox.headings: ("x",),
         messages.waited_for: ([1], some, some), messages.receipt: ("x", 1),
         attempts.of_task: ("x",), task_rows.in_status: ("running",), shared_state.of_task: ("x",), swarm.members: (),
-        swarm.ended_since: (now,),
+        swarm.ended_since: (now,), metrics.finished: (now, 1), metrics.landed: (now,), metrics.verifications: (now,),
         exports.ended: (), exports.named: (some,), exports.news: (some, 0, 1), exports.histories: (some, some, 1),
         roadmap.with_keys: ("roadmap:",),
     }.items():  # fmt: skip

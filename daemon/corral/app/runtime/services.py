@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import TypeVar
 from weakref import WeakValueDictionary
 
+from corral.app.metrics.latencies import Latencies
 from corral.app.runtime import clock
 from corral.app.runtime.api_key import ApiKeyHolder
 from corral.app.runtime.changes import Changes
@@ -71,6 +72,7 @@ class Services:
     """Whether nobody looks at the sessions' processes, since there is no live session; who brings one asks for a look."""
     creation_locks: WeakValueDictionary[tuple[str, str], asyncio.Lock] = field(default_factory=WeakValueDictionary)
     """Worktrees that are being made, by session and name: one request at a time for each."""
+    hook_latencies: Latencies = field(default_factory=Latencies)
     changes: Changes = field(default_factory=Changes)
     store: StoreAccess = field(init=False)
     nudges: Nudges = field(init=False)

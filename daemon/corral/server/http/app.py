@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, FastAPI, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.params import Param
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, PlainTextResponse
 from pydantic.fields import FieldInfo
 from starlette.exceptions import HTTPException
 
@@ -20,7 +20,7 @@ from corral.app.runtime.services import Services
 from corral.errors import CorralError, InvalidInput, NotFound
 from corral.server.failures import failure
 from corral.server.http import openapi
-from corral.server.http.routes import daemon, events, hooks, keys, locks, trust
+from corral.server.http.routes import daemon, events, hooks, keys, locks, metrics, trust
 from corral.server.http.routes.sessions import (
     agents,
     contacts,
@@ -47,7 +47,7 @@ from corral.server.http.routing import PREFIX, Route, Routes
 
 _MODULES = (
     daemon, keys, events, teams, agents, sessions, locks, features, handoffs, hooks, messages, contacts, macros, state, tasks,
-    dead_letters, supervisor, swarm, merges, trust, verification, worktrees, wait, memory,
+    dead_letters, supervisor, swarm, metrics, merges, trust, verification, worktrees, wait, memory,
 )  # fmt: skip
 """In the order in which a path is looked for, which is that of the document."""
 
@@ -69,6 +69,10 @@ def build(services: Services) -> FastAPI:
     )
     for module in _MODULES:
         app.include_router(_router(module.router, services), prefix=PREFIX, responses=openapi.RESPONSES)
+    app.add_api_route(
+        "/metrics", _endpoint(Route("GET", "/metrics", metrics.scrape, {}, hot=False), services),
+        response_class=PlainTextResponse, tags=["metrics"], responses=openapi.RESPONSES,
+    )  # fmt: skip
     openapi.describe(app)
     app.add_exception_handler(CorralError, _known)
     app.add_exception_handler(RequestValidationError, _malformed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from typing import Any
@@ -33,7 +34,10 @@ router = Routes("hooks")
 @router.post("/hooks/{event}", hot=True)
 async def hook(services: Services, event: str, payload: dict[str, Any]) -> dict[str, Any]:
     """One event of a Claude Code session; the answer is what the hook prints."""
-    return await hooks.answer(services, event, payload)
+    began = time.perf_counter()
+    answer = await hooks.answer(services, event, payload)
+    services.hook_latencies.count(time.perf_counter() - began)
+    return answer
 
 
 @router.post("/hooks/Stop/wait", hot=True)

@@ -1,0 +1,1 @@
+"""Figures about the work: of finished tasks, landings and verifications, and of the daemon itself."""

@@ -1,0 +1,69 @@
+"""SQL for figures: finished tasks with the use of all their attempts, landings, verifications, and events by kind."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlalchemy import Connection, Select, and_, func, select
+
+from corral.models.states import TERMINAL_TASKS, MergeState, ReceiptStatus
+from corral.store.engine.fetch import fetch_all
+from corral.store.rows.metrics import FinishedTask, LandedMerge, Verification
+from corral.store.schema import attempts, events, merge_requests, receipts, tasks
+
+_a, _t = attempts.c, tasks.c
+_IS_LAST = and_(_a.task_id == _t.task_id, _a.number == _t.current_attempt)
+
+
+def finished(conn: Connection, since: str, limit: int) -> list[FinishedTask]:
+    """The tasks that ended after an instant, the oldest first; at most so many, the newest."""
+    ended = (
+        select(tasks, _a.agent.label("worker"), _a.runner.label("ran"), _a.model, _a.started_at, _a.ended_at)
+        .outerjoin_from(tasks, attempts, _IS_LAST)
+        .where(_t.status.in_(TERMINAL_TASKS), _t.completed_at > since)
+        .order_by(_t.completed_at.desc())
+        .limit(limit)
+        .subquery()
+    )
+    its = ended.c
+    used = {name: _a.usage[name] for name in ("input_tokens", "output_tokens", "cost_usd")}
+    read, written = (func.coalesce(used[name].as_integer(), 0) for name in ("input_tokens", "output_tokens"))
+    query: Select[tuple[object, ...]] = (
+        select(
+            its.task_id, its.status, its.error_code, its.template, its.created_at, its.completed_at,
+            func.coalesce(its.worker, its.agent).label("agent"), func.coalesce(its.ran, its.runner).label("runner"),
+            its.model, its.started_at, its.ended_at,
+            func.min(_a.claimed_at).label("claimed_at"), func.count(_a.number).label("attempts"),
+            func.coalesce(func.sum(read + written), 0).label("tokens"),
+            func.coalesce(func.sum(func.coalesce(used["cost_usd"].as_float(), 0.0)), 0.0).label("cost_usd"),
+            func.max(_a.memory_mb).label("memory_mb"),
+        )
+        .outerjoin_from(ended, attempts, _a.task_id == its.task_id)
+        .group_by(
+            its.task_id, its.status, its.error_code, its.template, its.created_at, its.completed_at, its.worker, its.agent,
+            its.ran, its.runner, its.model, its.started_at, its.ended_at,
+        )
+        .order_by(its.completed_at)
+    )  # fmt: skip
+    return fetch_all(conn, query, FinishedTask)
+
+
+def landed(conn: Connection, since: str) -> list[LandedMerge]:
+    """The requests that landed after an instant."""
+    its = merge_requests.c
+    query = select(its.created_at, its.finished_at).where(its.state == MergeState.LANDED, its.finished_at > since)
+    return fetch_all(conn, query, LandedMerge)
+
+
+def verifications(conn: Connection, since: str) -> list[Verification]:
+    """The verifications that came to a verdict after an instant."""
+    its = receipts.c
+    judged = its.status.in_((ReceiptStatus.PASSED, ReceiptStatus.FAILED))
+    return fetch_all(conn, select(its.status, its.duration_s).where(its.created_at > since, judged), Verification)
+
+
+def count_events(conn: Connection, since: str, kinds: Sequence[str]) -> dict[str, int]:
+    """How often each kind of event happened after an instant."""
+    first = select(func.min(events.c.event_id)).where(events.c.at > since).scalar_subquery()
+    query = select(events.c.kind, func.count()).where(events.c.event_id >= first, events.c.kind.in_(list(kinds)))
+    return {kind: int(number) for kind, number in conn.execute(query.group_by(events.c.kind))}

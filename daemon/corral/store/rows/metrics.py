@@ -1,0 +1,40 @@
+"""Rows of the figures."""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+
+class FinishedTask(TypedDict):
+    """A task that has ended: who did it last, when, and what all its attempts used."""
+
+    task_id: str
+    status: str
+    error_code: str | None
+    template: str | None
+    created_at: str
+    completed_at: str
+    agent: str | None
+    runner: str | None
+    model: str | None
+    started_at: str | None
+    ended_at: str | None
+    claimed_at: str | None
+    attempts: int
+    tokens: int
+    cost_usd: float
+    memory_mb: int | None
+
+
+class LandedMerge(TypedDict):
+    """When a landed request was made, and when it had landed."""
+
+    created_at: str
+    finished_at: str
+
+
+class Verification(TypedDict):
+    """A verification's verdict, and how long it took, seconds."""
+
+    status: str
+    duration_s: float

@@ -1,0 +1,151 @@
+"""Figures of finished work, as JSON, as people read them, and as Prometheus does."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from sqlalchemy import insert
+
+from corral.app.metrics import exposition, figures
+from corral.app.metrics.latencies import Latencies
+from corral.config.paths import find_project, socket_path
+from corral.models.instants import UTC, iso
+from corral.store.engine.database import Database
+from corral.store.migrate import open_schema
+from corral.store.schema import attempts, tasks
+from tests.coordinated import Coordinated
+
+NOW = datetime(2026, 11, 24, 12, 0, tzinfo=UTC)
+
+
+@pytest.fixture
+def house(coordinate: Callable[..., Coordinated]) -> Coordinated:
+    return coordinate(config="tasks: {max_retries: 0}")
+
+
+def families(house: Coordinated) -> dict[tuple[str, tuple[str, ...]], float]:
+    house.run("daemon", "start")
+    link = HTTPConnection("localhost", timeout=30)
+    link.sock = socket.socket(socket.AF_UNIX)
+    link.sock.connect(str(socket_path(find_project(house.root))))
+    link.request("GET", "/metrics")
+    answer = link.getresponse()
+    assert answer.status == 200 and answer.headers["content-type"].startswith("text/plain")
+    text = answer.read().decode()
+    link.close()
+    return {
+        (sample.name, tuple(sorted(sample.labels.values()))): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+@pytest.mark.req("FR-MONITOR-003")
+def test_finished_work_is_counted_in_all_and_by_group(house: Coordinated) -> None:
+    good = [house.submit(f"good {number}", f"echo {number} > {number}.txt") for number in range(2)]
+    bad = house.submit("bad", "exit 3")
+    house.run("wait", *good, bad, "--timeout", "60", check=False)
+    found = house.json("metrics", "--since", "1h", "--by", "runner")
+    assert (found["tasks"], found["completed"], found["failures"], found["success_rate"]) == (3, 2, 1, 0.6667)
+    assert found["failures_by_code"] == {"command_failed": 1}
+    assert found["duration_s"]["p50"] <= found["duration_s"]["p95"] <= found["duration_s"]["max"] < 60
+    (group,) = found["groups"]
+    assert (group["name"], group["tasks"], group["tokens"]) == ("command", 3, 0)
+    assert sum(day["tasks"] for day in found["days"]) == 3 and found["states"] == {"completed": 2, "dead": 1}
+    assert found["landing_s"]["max"] > 0 and found["verification_s"]["max"] > 0
+    assert found["daemon"]["memory_mb"] > 10
+    shown = house.run("metrics", "--by", "agent").stdout
+    assert "67 %" in shown and "failures: 1 × command_failed" in shown
+
+
+@pytest.mark.req("FR-MONITOR-003")
+def test_only_what_ended_in_the_span_counts(house: Coordinated) -> None:
+    house.run("wait", house.submit("one", "true"), "--timeout", "60")
+    assert house.json("metrics")["tasks"] == 1
+    assert house.json("metrics", "--since", "0.001s")["tasks"] == 0
+    for wrong in ("", "7", "seven days", "-1d", "0h", "1000w"):
+        done = house.run("metrics", "--since", wrong, check=False)
+        assert done.returncode == 2 and "Write 90m, 12h, 7d or 4w." in done.stderr
+
+
+@pytest.mark.req("FR-MONITOR-003")
+def test_prometheus_reads_the_same(house: Coordinated) -> None:
+    house.hook("SessionStart", "c-1", source="startup")
+    house.run("wait", house.submit("one", "true"), house.submit("two", "exit 1"), "--timeout", "60", check=False)
+    found = families(house)
+    assert found["corral_tasks_finished_total", ("command", "completed")] == 1
+    assert found["corral_tasks_finished_total", ("command", "failed")] == 1
+    assert found["corral_task_failures_total", ("command_failed",)] == 1
+    assert found["corral_tasks", ("completed",)] == 1
+    assert found["corral_hook_seconds_count", ()] >= 1
+    assert found["corral_daemon_memory_bytes", ()] > 10e6
+
+
+def test_a_percentile_is_the_upper_bound_of_its_bucket() -> None:
+    hooks = Latencies()
+    assert hooks.shown() == {"count": 0, "mean_ms": None, "p50_ms": None, "p95_ms": None}
+    for seconds in (0.0004, 0.0009, 0.0009, 30.0):
+        hooks.count(seconds)
+    shown = hooks.shown()
+    assert (shown["count"], shown["p50_ms"], shown["p95_ms"]) == (4, 1.0, None)
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[Database]:
+    file = tmp_path / "corral.db"
+    open_schema(file)
+    opened = Database(file)
+    yield opened
+    opened.close()
+
+
+def finished(number: int, status: str, *, model: str | None = None, **more: object) -> tuple[dict[str, object], ...]:
+    """A task that was claimed after a second, started after two, and ended ``number`` seconds after that; and its attempt."""
+    task_id, began = f"t-{number}", NOW - timedelta(hours=1)
+    ended = iso(began + timedelta(seconds=2 + number))
+    failed = "command_failed" if status == "failed" else None
+    task = {
+        "task_id": task_id, "task_type": "task", "title": task_id, "status": status, "priority": 5, "runner": "claude",
+        "limits": {}, "max_retries": 0, "attempts": 1, "ignore_dependency_failure": False, "fencing_token": 1,
+        "current_attempt": 1, "error_code": failed, "created_at": iso(began), "completed_at": ended, **more,
+    }  # fmt: skip
+    attempt = {
+        "task_id": task_id, "number": 1, "session_id": f"s-{number}", "runner": "claude", "model": model,
+        "usage": {"input_tokens": 10, "output_tokens": 5, "cost_usd": 0.5}, "claimed_at": iso(began + timedelta(seconds=1)),
+        "started_at": iso(began + timedelta(seconds=2)), "ended_at": ended, "outcome": status, "error_code": failed,
+    }  # fmt: skip
+    return task, attempt
+
+
+def collected(database: Database, rows: list[tuple[dict[str, object], ...]], by: str | None) -> dict[str, Any]:
+    database.write(lambda conn: conn.execute(insert(tasks), [task for task, _ in rows]))
+    database.write(lambda conn: conn.execute(insert(attempts), [attempt for _, attempt in rows]))
+    return database.read(lambda conn: figures.collect(conn, NOW - timedelta(days=1), by))
+
+
+@pytest.mark.req("FR-MONITOR-003")
+def test_durations_tokens_and_cost_are_those_of_the_attempts(database: Database) -> None:
+    rows = [finished(number, "completed", model="small") for number in range(1, 20)]
+    rows.append(finished(100, "failed", model="large", template="fix"))
+    found = collected(database, rows, "model")
+    assert found["duration_s"] == {"mean": 10.0, "p50": 10.0, "p95": 19.0, "max": 19.0}
+    assert (found["tokens"], found["cost_usd"], found["queue_wait_s"]["p95"]) == (300, 10.0, 1.0)
+    groups = {group["name"]: group for group in found["groups"]}
+    assert groups["small"]["success_rate"] == 1.0 and groups["large"]["success_rate"] == 0.0
+    assert groups["large"]["duration_s"]["max"] is None and groups["large"]["tokens"] == 15
+
+
+def test_a_hostile_name_does_not_break_the_scrape(database: Database) -> None:
+    rows = [finished(1, "completed", agent='a"\n} 1 \u202e')]
+    process = {"memory_mb": 1.0, "cpu_s": 1.0}
+    text = exposition.text(collected(database, rows, "agent"), process, Latencies()).decode()
+    names = [sample.labels["agent"] for family in text_string_to_metric_families(text) for sample in family.samples
+             if sample.name == "corral_tokens_total"]  # fmt: skip
+    assert names == ['a"\n} 1 \u202e']
