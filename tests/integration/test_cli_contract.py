@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 
 import pytest
@@ -18,7 +19,7 @@ TASK_DETAIL = TASK | {
 USAGE = {"input_tokens", "output_tokens", "cost_usd", "turns"}
 MERGE_OF_TASK = {"merge_id", "state", "landed_sha", "receipt"}
 RECEIPT = {"status", "tree", "commands", "exit_code", "tests", "duration_s", "log"}
-MERGE = {"merge_id", "task_id", "branch", "target", "state", "reason"}
+MERGE = {"merge_id", "task_id", "number", "title", "branch", "target", "state", "reason", "created_at"}
 UNKNOWN = "00000000-0000-4000-8000-000000000000"
 
 
@@ -33,7 +34,7 @@ def test_the_list_sorts_by_priority_then_age_and_filters_the_same_in_every_forma
     expected = ["gone", "first of two", "second of two", "middle", "low"]
     assert [row["title"] for row in house.json("task", "list")] == expected
     lines = house.run("task", "list").stdout.splitlines()
-    assert [next(title for title in expected if line.endswith(title)) for line in lines[1:]] == expected
+    assert [next(title for title in expected if f" {title} " in line) for line in lines[1:]] == expected
     waiting = house.json("task", "list", "--status", "pending")
     assert [row["title"] for row in waiting] == expected[1:]
     assert all(set(row) >= TASK for row in waiting)
@@ -43,11 +44,11 @@ def test_the_list_sorts_by_priority_then_age_and_filters_the_same_in_every_forma
     high = ("task", "list", "--status", "pending", "--priority", "7")
     rows, (heading, *lines) = house.json(*high), house.run(*high).stdout.splitlines()
     assert [row["title"] for row in rows] == expected[1:3]
-    assert heading.split() == ["NO", "ID", "OUTCOME", "PRIO", "SUBMITTED", "(UTC)", "TITLE"]
+    assert heading.split() == ["TASK", "OUTCOME", "PRIO", "AGE", "TITLE", "ID"]
     for row, line in zip(rows, lines, strict=True):
-        submitted = row["created_at"][:19].replace("T", " ")
-        number = str(row["number"])
-        assert line.split(maxsplit=6) == [number, row["task_id"], "pending", "7", *submitted.split(), row["title"]]
+        number, outcome, priority, age, *title, task_id = line.split()
+        assert [number, outcome, priority, task_id] == [str(row["number"]), "pending", "7", row["task_id"][:8]]
+        assert " ".join(title) == row["title"] and re.fullmatch(r"\d+[sm]", age)
     compact = house.run(*high, "--compact").stdout.splitlines()
     assert [line.split(maxsplit=4) for line in compact] == [
         [str(row["number"]), row["task_id"][:8], "pending", "7", row["title"]] for row in rows
@@ -92,7 +93,7 @@ def test_a_task_that_landed_as_every_command_shows_it(house: Coordinated) -> Non
     assert set(listed) == MERGE
     assert listed == {
         "merge_id": merge["merge_id"], "task_id": task_id, "branch": detail["branch"], "target": "main",
-        "state": "landed", "reason": None,
+        "state": "landed", "reason": None, "number": row["number"], "title": "hello", "created_at": listed["created_at"],
     }  # fmt: skip
     assert house.json("merge", "detail", merge["merge_id"])["receipt"] == receipt
 
@@ -256,3 +257,37 @@ def test_the_daemon_commands(house: Coordinated) -> None:
     off = house.run("daemon", "status", "--json", check=False)
     assert off.returncode == 5
     assert json.loads(off.stdout)["running"] is False and json.loads(off.stdout)["pid"] is None
+
+
+@pytest.mark.req("FR-QUEUE-002")
+def test_lists_fit_80_columns_and_both_nouns_understand_every_name(house: Coordinated) -> None:
+    title = "Write down in a very long title what is to be done, so that no terminal shows it whole"
+    task = house.submit(title, "echo hello > hello.txt")
+    house.run("wait", task)
+    (merge,) = house.json("merge", "list")
+    assert (merge["number"], merge["title"]) == (1, title)
+    for noun in ("task", "merge"):
+        heading, line = house.run(noun, "list", COLUMNS="").stdout.splitlines()
+        assert len(heading) <= 80 and len(line) <= 80, line
+        assert line.split()[0] == "1" and line.index("Write down") < line.index(
+            (task if noun == "task" else merge["merge_id"])[:8]
+        )
+    for name in ("1", "#1", task, task[:8], merge["merge_id"], merge["merge_id"][:8]):
+        assert house.json("task", "detail", name)["task_id"] == task, name
+        detail = house.json("merge", "detail", name)
+        assert (detail["merge_id"], detail["number"]) == (merge["merge_id"], 1), name
+        assert house.json("wait", name)["tasks"][0]["task_id"] == task
+    assert house.run("merge", "log", "1").returncode == 0
+    nothing = house.submit("look", "true")
+    house.run("wait", nothing)
+    assert refused(house, "merge", "detail", nothing)[0] == 3
+    git(house.root, "branch", "side", "HEAD~1")
+    git(house.root, "worktree", "add", "-q", "../side", "side")
+    git(house.root.parent / "side", "commit", "-q", "--allow-empty", "-m", "empty")
+    (house.root.parent / "side" / "side.txt").write_text("x")
+    git(house.root.parent / "side", "add", ".")
+    git(house.root.parent / "side", "commit", "-q", "-m", "side")
+    alone = house.json("merge", "submit", "side")["merge_id"]
+    waited = house.json("wait", alone[:8])
+    assert waited["done"] and waited["merges"][0]["merge_id"] == alone
+    assert refused(house, "task", "detail", alone)[0] == 3

@@ -118,7 +118,7 @@ def retry(
         NotFound: No such merge request, or its branch is gone.
         Conflict: It landed, is in the queue, or was replaced by a newer request of the same branch.
     """
-    merge = db.read(lambda conn: merges.get(conn, merge_id))
+    merge = db.read(lambda conn: merge_tasks.named(conn, merge_id))
     head = str(merge["head_sha"])
     if follow_branch:
         head = land.branch_tip(repo, merge["branch"]) or refs.resolve(repo, merge["branch"])
@@ -163,7 +163,7 @@ def cancel(db: Store, repo: Git, merge_id: str, *, on_settled: land.OnSettled, n
         Conflict: It has ended, its target is moving at this very moment, or may have moved.
         GitFailed: Whether its target has moved cannot be found out.
     """
-    merge_id = str(db.read(lambda conn: merges.get(conn, merge_id))["merge_id"])
+    merge_id = str(db.read(lambda conn: merge_tasks.named(conn, merge_id))["merge_id"])
     failed_at = _failed_landing(db, repo, merge_id)
 
     def take_back(conn: Connection) -> MergeRow:
@@ -204,15 +204,17 @@ def _failed_landing(db: Store, repo: Git, merge_id: str) -> str | None:
 
 
 def detail(db: Store, merge_id: str) -> Payload:
-    """Everything about one request; ``merge_id`` may be the beginning of it.
+    """Everything about one request; ``merge_id`` may be the beginning of it, or its task's id or number.
 
     Raises:
         NotFound: No such merge request.
     """
 
     def read(conn: Connection) -> Payload:
-        merge = merges.get(conn, merge_id)
-        return wire_detail(pauses.explained(conn, [merge])[0], receipts.get(conn, merge["receipt_id"]))
+        merge = merge_tasks.named(conn, merge_id)
+        numbers = merge_tasks.numbers(conn, [merge["task_id"]] if merge["task_id"] else [])
+        number = next(iter(numbers.values()), None)
+        return wire_detail(pauses.explained(conn, [merge])[0], receipts.get(conn, merge["receipt_id"]), number)
 
     return db.read(read)
 

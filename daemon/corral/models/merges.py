@@ -66,12 +66,21 @@ class MergeSummary(_Shape):
     reason: str | None
 
 
+class MergeListed(MergeSummary):
+    """One row of a list for people: ``number`` is that of its task."""
+
+    number: int | None
+    title: str
+    created_at: str
+
+
 class MergeDetail(MergeSummary):
     """Everything about one merge request; ``conflicts`` is a list of ``{path, kind}``.
 
     ``approved_sha`` is the head that a person approved, ``needs_approval`` whether it waits for that.
     """
 
+    number: int | None
     title: str
     session_id: str | None
     priority: int
@@ -101,9 +110,18 @@ def summary(merge: Row) -> dict[str, Any]:
     return MergeSummary.model_validate(dict(merge)).model_dump()
 
 
-def detail(merge: Row, receipt: Row | None) -> dict[str, Any]:
-    """Everything about one merge request."""
-    shown = {**merge, "receipt": _plain(receipt), "needs_approval": needs_approval(merge)}
+def listed(merge: Row, numbers: Mapping[str, int]) -> dict[str, Any]:
+    """One row of a list.
+
+    Args:
+        numbers: The numbers of tasks by their ids.
+    """
+    return MergeListed.model_validate({**merge, "number": numbers.get(merge["task_id"] or "")}).model_dump()
+
+
+def detail(merge: Row, receipt: Row | None, number: int | None = None) -> dict[str, Any]:
+    """Everything about one merge request; ``number`` is that of its task."""
+    shown = {**merge, "number": number, "receipt": _plain(receipt), "needs_approval": needs_approval(merge)}
     return MergeDetail.model_validate(shown).model_dump()
 
 

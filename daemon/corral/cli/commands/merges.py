@@ -11,7 +11,7 @@ from corral.cli.help import Grouped
 from corral.cli.terminal.options import Json, argument, client, here, option, session_id
 from corral.cli.terminal.output import echo, emit, facts, paint, report, state, verification
 from corral.cli.terminal.person import confirm, refuse_agents
-from corral.cli.terminal.tables import Column, table
+from corral.cli.terminal.tables import WIDTH, Column, age, table
 from corral.client.connection import segment
 from corral.config.paths import find_checkout
 from corral.errors import InvalidInput
@@ -20,7 +20,7 @@ from corral.models.visible import one_line, visible
 
 app = typer.Typer(cls=Grouped, help="Merge queue: merge, verify, land.", no_args_is_help=True)
 _STATES = f"Only these states; repeatable. One of: {', '.join(MergeState.values())}."
-Id = Annotated[str, argument("A merge id, or its first characters.", "ID")]
+Id = Annotated[str, argument("A merge id, its first characters, or its task's id or number.", "ID")]
 
 
 @app.command("list")
@@ -32,13 +32,17 @@ def listing(
     """List merge requests in order of submission."""
     rows = client().listing("/merges", {"state": status or [], "branch": branch})
     columns: list[Column] = [
-        ("ID", "merge_id", 36),
+        ("TASK", "number", 5),
         ("STATE", "state", 10),
+        ("AGE", lambda row: age(row["created_at"]), 4),
+        ("TITLE", "title", 70),
+        *([("REASON", "reason", 70)] if any(row["reason"] for row in rows) else []),
         ("BRANCH", "branch", 40),
-        ("TARGET", "target", 20),
-        ("REASON", "reason", 70),
+        *([("TARGET", "target", 20)] if len({row["target"] for row in rows}) > 1 else []),
+        ("ID", lambda row: row["merge_id"][:8], 8),
     ]
-    table(rows, columns, empty="No merge requests. `corral merge submit` queues this branch.", as_json=as_json)
+    empty = "No merge requests. `corral merge submit` queues this branch."
+    table(rows, columns, empty=empty, as_json=as_json, without_terminal=WIDTH)
 
 
 @app.command()

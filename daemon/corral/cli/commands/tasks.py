@@ -11,8 +11,8 @@ import typer
 
 from corral.cli.help import Grouped
 from corral.cli.terminal.options import Json, argument, author, client, json_object, option, session_id
-from corral.cli.terminal.output import coloured, echo, emit, fact, moment, paint, report, state
-from corral.cli.terminal.tables import Column, table
+from corral.cli.terminal.output import coloured, echo, emit, fact, paint, report, state
+from corral.cli.terminal.tables import WIDTH, Column, age, table
 from corral.cli.work import dead_letters
 from corral.cli.work.batch_file import MOST_VALUES, count_values
 from corral.cli.work.task_view import follow_task, show_task
@@ -26,7 +26,7 @@ app.add_typer(dead_letters.app, name="dlq")
 _STATES = f"Only these statuses; repeatable. One of: {', '.join(TaskStatus.values())}."
 _SOMETIMES = {"TEMPLATE": "template", "PROGRESS": "progress"}
 """Columns that a list has where any of its tasks has them."""
-Id = Annotated[str, argument("A task id, its first four or more characters, or its number.", "ID")]
+Id = Annotated[str, argument("A task's number or id, its first four or more characters, or its merge's id.", "ID")]
 
 
 @app.command()
@@ -198,15 +198,16 @@ def listing(
             echo(f"{row['number']:>5} {row['task_id'][:8]} {row['outcome']:<11} {row['priority']:>2} {title}")
         return
     columns: list[Column] = [
-        ("NO", "number", 5),
-        ("ID", "task_id", 36),
+        ("TASK", "number", 5),
         ("OUTCOME", "outcome", 15),
         ("PRIO", "priority", 4),
-        ("SUBMITTED (UTC)", lambda row: moment(row["created_at"]), 19),
+        ("AGE", lambda row: age(row["created_at"]), 4),
         ("TITLE", "title", 70),
         *((name, field, 40) for name, field in _SOMETIMES.items() if any(row[field] for row in rows)),
+        ("ID", lambda row: row["task_id"][:8], 8),
     ]
-    table(rows, columns, empty="No tasks. Submit one: corral task submit --title … --command …", as_json=as_json)
+    empty = "No tasks. Submit one: corral task submit --title … --command …"
+    table(rows, columns, empty=empty, as_json=as_json, without_terminal=WIDTH)
 
 
 @app.command()

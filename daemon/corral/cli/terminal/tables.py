@@ -6,15 +6,19 @@ import json
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from corral.cli.terminal.output import echo, emit, paint, state
 from corral.cli.terminal.stdio import can_write
+from corral.models.instants import UTC, parse
 from corral.models.visible import one_line, visible
 
 Row = Mapping[str, Any]
 Column = tuple[str, "str | Callable[[Any], str]", int]
 """A heading, the key of its values or how a row's value is made, and the maximum width."""
+WIDTH = 80
+"""The width of the lists that people look at most, without a terminal."""
 NARROWEST = 4
 """Cells below which no column is cut: where that does not suffice, each row becomes lines of its own."""
 
@@ -153,6 +157,15 @@ def _fitted(lines: Sequence[Sequence[str]], *, between: int, room: int | None) -
             return None
         widths[widths.index(widest)] -= 1
     return widths
+
+
+def age(instant: str) -> str:
+    """The time since an instant in its largest unit: ``5s``, ``12m``, ``3h``, ``8d``."""
+    seconds = max(0, int((datetime.now(UTC) - parse(instant)).total_seconds()))
+    for size, unit in ((86_400, "d"), (3600, "h"), (60, "m")):
+        if seconds >= size:
+            return f"{seconds // size}{unit}"
+    return f"{seconds}s"
 
 
 def _cell(row: Row, of: str | Callable[[Any], str]) -> str:

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, bindparam, case, or_, select, update
 from sqlalchemy.sql.base import ReadOnlyColumnCollection
 
+from corral.errors import InvalidInput, NotFound
 from corral.models.states import OPEN_MERGES, RETURNED_MERGES, MergeState
 from corral.store.engine.prepared import Prepared
+from corral.store.merges import merges
 from corral.store.rows.merges import MergeRow
 from corral.store.schema import agent_sessions, attempts, merge_requests, tasks, worktrees
 
 _m = merge_requests.c
+_NUMBER = re.compile(r"#?([1-9][0-9]{0,8})")
+_PREFIX = 4
+"""The fewest characters of a task's id that name it."""
 
 
 def decisive_first(of: ReadOnlyColumnCollection[str, Any] = _m) -> tuple[ColumnElement[Any], ...]:
@@ -45,6 +52,51 @@ def decisive(conn: Connection, task_id: str) -> MergeRow | None:
 def _decisive() -> Prepared[MergeRow]:
     query = select(merge_requests).where(_m.task_id == bindparam("task_id"))
     return Prepared(query.order_by(*decisive_first()).limit(1))
+
+
+def named(conn: Connection, said: str) -> MergeRow:
+    """The merge request that a text names: its id, the beginning of it, or the id or number of its task.
+
+    Raises:
+        NotFound: None is named so.
+        InvalidInput: Several are.
+    """
+    number = _NUMBER.fullmatch(said)
+    if number is not None and (said.startswith("#") or len(said) < _PREFIX) and (row := _of_task(conn, said)):
+        return row
+    try:
+        return merges.get(conn, said)
+    except NotFound:
+        row = _of_task(conn, said)
+        if row is None:
+            raise
+        return row
+
+
+def _of_task(conn: Connection, said: str) -> MergeRow | None:
+    """The request that counts of the task with this number, id or beginning of an id."""
+    number = _NUMBER.fullmatch(said)
+    is_meant = tasks.c.seq == (int(number[1]) if number else 0)
+    if len(said) >= _PREFIX:
+        is_meant = or_(is_meant, tasks.c.task_id.startswith(said.lower(), autoescape=True))
+    found = [str(task_id) for task_id in conn.execute(select(tasks.c.task_id).where(is_meant).limit(2)).scalars()]
+    if len(found) > 1:
+        raise InvalidInput(f"Several tasks are named {said[:80]!r}.", remedy="Give more of the id.")
+    return decisive(conn, found[0]) if found else None
+
+
+def tasks_of(conn: Connection, prefix: str) -> list[str]:
+    """Up to three ids of tasks whose merge requests' ids begin with ``prefix`` (which holds no wildcard)."""
+    query = (
+        select(_m.task_id).where(_m.merge_id.between(prefix, prefix + "g"), _m.task_id.is_not(None)).distinct().limit(3)
+    )
+    return [str(task_id) for task_id in conn.execute(query).scalars()]
+
+
+def numbers(conn: Connection, task_ids: Iterable[str]) -> dict[str, int]:
+    """The numbers of tasks by their ids."""
+    query = select(tasks.c.task_id, tasks.c.seq).where(tasks.c.task_id.in_([*task_ids]))
+    return {str(task_id): int(number) for task_id, number in conn.execute(query)}
 
 
 def give_up(conn: Connection, task_id: str, before: str, now: str, reason: str) -> list[str]:

@@ -127,7 +127,7 @@ def _submitted(conn: Connection, item: TaskSubmission) -> TaskRow | None:
 
 
 def find(conn: Connection, task_id: str) -> TaskRow:
-    """A task by its id, by the first four or more characters of it, or by its number (``12`` or ``#12``).
+    """A task by its id, the first four or more characters of it, its number (``12``, ``#12``), or its merge request's id.
 
     Raises:
         NotFound: No such task.
@@ -139,6 +139,8 @@ def find(conn: Connection, task_id: str) -> TaskRow:
     found = tasks.with_prefix(conn, task_id.lower()) if _PREFIX.fullmatch(task_id.lower()) else []
     if number := _NUMBER.fullmatch(task_id):
         found += tasks.with_number(conn, int(number[1]))
+    if not found and _PREFIX.fullmatch(task_id.lower()):
+        found = merge_tasks.tasks_of(conn, task_id.lower())
     if not found:
         raise NotFound(f"There is no task {task_id[:80]!r}.", remedy="`corral task list` shows all of them.")
     if len(found) > 1:

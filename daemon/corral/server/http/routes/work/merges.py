@@ -27,7 +27,7 @@ from corral.server.http.logtail import FURTHEST, LogPart, follow
 from corral.server.http.pages import answer
 from corral.server.http.routes.callers import SessionId
 from corral.server.http.routing import Routes
-from corral.store.merges import merges
+from corral.store.merges import merges, of_tasks
 from corral.store.rows.merges import MergeRow
 from corral.work.tasks.dismissal import dismiss as settle
 
@@ -85,7 +85,8 @@ async def listing(
 
     def look(conn: Connection) -> Page:
         rows = merges.listing(conn, state, branch=branch, after=after, limit=limit)
-        return page(map(merge_shapes.summary, pauses.explained(conn, rows)), limit)
+        numbers = of_tasks.numbers(conn, {row["task_id"] for row in rows if row["task_id"] is not None})
+        return page((merge_shapes.listed(row, numbers) for row in pauses.explained(conn, rows)), limit)
 
     return answer(request, await services.store.read(look), lambda row: {"after": row["merge_id"]})
 
@@ -153,7 +154,7 @@ def _trust_settings(services: Services, merge: MergeRow) -> None:
 
 
 def _reviewed(services: Services, merge_id: str) -> approval.Review:
-    merge = services.db.read(lambda conn: merges.get(conn, merge_id))
+    merge = services.db.read(lambda conn: of_tasks.named(conn, merge_id))
     landing = services.settings.for_target(refs.branch_ref(merge["target"])).landing
     return approval.review(services.git, landing, merge)
 
@@ -185,7 +186,7 @@ async def log(
     wait_s: Annotated[float, Field(ge=0, le=30)] = 0,
 ) -> LogPart:
     """A part of the output of a request's last verification; waits up to ``wait_s`` for more."""
-    row = await services.store.read(lambda conn: merges.get(conn, merge_id))
+    row = await services.store.read(lambda conn: of_tasks.named(conn, merge_id))
     file = await services.work(lambda: requests.log_file(services.db, services.project.logs_dir, row["merge_id"]))
     if file is None:
         return LogPart(text="", next_offset=0, complete=row["state"] not in OPEN_MERGES)

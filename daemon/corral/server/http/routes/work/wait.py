@@ -13,11 +13,12 @@ from sqlalchemy import Connection
 from corral.app import tasks as app_tasks
 from corral.app.runtime.services import Services
 from corral.app.view.needs_you import needs_you_for
+from corral.errors import NotFound
 from corral.landing.pauses import explained
 from corral.models.payload import Payload
 from corral.models.states import OPEN_MERGES, TERMINAL_TASKS, MergeState, TaskStatus
 from corral.server.http.routing import Routes
-from corral.store.merges import merges, pauses
+from corral.store.merges import merges, of_tasks, pauses
 from corral.store.tasks import outcomes
 from corral.store.tasks import tasks as task_rows
 from corral.work.tasks import tasks
@@ -110,6 +111,20 @@ def _with_needs(services: Services, conn: Connection, answer: Payload) -> Payloa
     return {**answer, "needs_you": [] if answer["done"] else needs_you_for(services, conn, ids)}
 
 
+def _named(conn: Connection, said: list[str]) -> tuple[list[str], list[str]]:
+    """The ids of the tasks, and of the merge requests without a task, that texts name."""
+    task_ids, merge_ids = list[str](), list[str]()
+    for one in said:
+        try:
+            task_ids.append(tasks.find(conn, one)["task_id"])
+        except NotFound as unknown:
+            try:
+                merge_ids.append(of_tasks.named(conn, one)["merge_id"])
+            except NotFound:
+                raise unknown from None
+    return task_ids, merge_ids
+
+
 @router.get("/wait")
 async def wait(
     services: Services,
@@ -125,7 +140,8 @@ async def wait(
         task_ids += [one for one in more_tasks if one not in task_ids]
         merge_ids += [one for one in more_merges if one not in merge_ids]
     if task:
-        task_ids = await services.store.read(lambda conn: [tasks.find(conn, one)["task_id"] for one in task_ids])
+        task_ids, others = await services.store.read(lambda conn: _named(conn, task_ids))
+        merge_ids += [one for one in others if one not in merge_ids]
     deadline = time.monotonic() + timeout_s
     while True:
         began = time.monotonic()
