@@ -104,6 +104,7 @@ def test_the_convention_changes_nothing_that_has_ended(house: Coordinated, by: C
     house.ask("POST", f"/tasks/{plainly}/cancel", {"reason": "No."})
     dead = _offer(house, "dead", command="exit 1", max_retries=0)
     eventually(lambda: house.ask("GET", f"/tasks/{dead}")["status"] == "dead")
+    eventually(lambda: house.ask("GET", f"/tasks/{dead}/detail")["worktree"] is None)
     for task_id in (done, failed, plainly, dead):
         before = house.ask("GET", f"/tasks/{task_id}/detail")
         assert cancel(task_id) == "conflict"

@@ -169,9 +169,10 @@ def test_one_that_somebody_is_in_is_passed_over_until_they_leave(
 
 
 def test_one_in_which_something_of_the_task_lives_on_is_not_kept(house: Open, tmp_path: Path) -> None:
-    """It has left its group and lost its marks, and would write into the next task's files."""
+    """It has left its group and lost its marks and its tag, and would write into the next task's files."""
     one, pid = house(), tmp_path / "pid"
-    run(one, f"env -i /usr/bin/setsid /bin/sh -c 'echo $$ > {pid}.new; mv {pid}.new {pid}; exec sleep 600' > /dev/null 2>&1 & "
+    run(one, "prlimit --rttime=unlimited: env -i setsid "
+             f"/bin/sh -c 'echo $$ > {pid}.new; mv {pid}.new {pid}; exec sleep 600' > /dev/null 2>&1 & "
              f"while [ ! -e {pid} ]; do sleep 0.05; done")  # fmt: skip
     try:
         assert counted(one, "not_kept") == {"a process works in it": 1} and pooled(one) == []

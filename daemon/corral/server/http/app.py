@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, FastAPI, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.params import Param
-from fastapi.responses import JSONResponse, PlainTextResponse
+from fastapi.responses import JSONResponse, Response
 from pydantic.fields import FieldInfo
 from starlette.exceptions import HTTPException
 
@@ -71,7 +71,7 @@ def build(services: Services) -> FastAPI:
         app.include_router(_router(module.router, services), prefix=PREFIX, responses=openapi.RESPONSES)
     app.add_api_route(
         "/metrics", _endpoint(Route("GET", "/metrics", metrics.scrape, {}, hot=False), services),
-        response_class=PlainTextResponse, tags=["metrics"], responses=openapi.RESPONSES,
+        response_class=Response, tags=["metrics"], responses=openapi.RESPONSES | {200: {"content": {"text/plain": {}}}},
     )  # fmt: skip
     openapi.describe(app)
     app.add_exception_handler(CorralError, _known)
