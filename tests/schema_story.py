@@ -207,6 +207,7 @@ def _work(story: Story) -> None:
     story("task dlq clear")
     long = story("task submit", "--title", "Long", "--command", "sleep 600", "--metadata", '{"a": 1}')["task_id"]
     eventually(lambda: story.look("swarm status")["agents"])
+    story("task diff", long)
     story("swarm status")
     story("metrics", "--by", "agent")
     story("task list")
@@ -231,6 +232,9 @@ def _land(story: Story) -> None:
     story("task detail", task)
     story("merge detail", landed["merge_id"])
     story("merge log", landed["merge_id"])
+    story("merge diff", landed["merge_id"])
+    story("task diff", task)
+    story("task diff", task, "--stat")
     asking = story("task submit", "--title", "Instruct", "--command", "echo x > CLAUDE.md")["task_id"]
     held = eventually(lambda: story.look("merge list", "--state", "held"))[0]["merge_id"]
     story("merge list")

@@ -111,6 +111,11 @@ def read(git: Git, ref: str) -> str | None:
     return result.text.strip() if result.ok else None
 
 
+def exists(git: Git, sha: str) -> bool:
+    """Whether git still has a commit."""
+    return git.run("cat-file", "-e", f"{oid(sha)}^{{commit}}").ok
+
+
 def compare_and_swap(git: Git, ref: str, new: str, old: str, *, why: str = "corral") -> bool:
     """Move a ref from ``old`` to ``new`` in one transaction; ``old=""``: the ref must not exist.
 

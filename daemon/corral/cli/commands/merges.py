@@ -12,11 +12,12 @@ from corral.cli.terminal.options import Json, argument, client, here, option, se
 from corral.cli.terminal.output import echo, emit, facts, paint, report, state, verification
 from corral.cli.terminal.person import confirm, refuse_agents
 from corral.cli.terminal.tables import WIDTH, Column, age, table
+from corral.cli.work.diff_view import Stat, show_diff, show_patch
 from corral.client.connection import segment
 from corral.config.paths import find_checkout
 from corral.errors import InvalidInput
 from corral.models.states import MergeState
-from corral.models.visible import one_line, visible
+from corral.models.visible import one_line
 
 app = typer.Typer(cls=Grouped, help="Merge queue: merge, verify, land.", no_args_is_help=True)
 _STATES = f"Only these states; repeatable. One of: {', '.join(MergeState.values())}."
@@ -63,6 +64,12 @@ def detail(merge_id: Id, as_json: Json = False) -> None:
         echo(f"  {'verified':<8} {verification(receipt)}  tree {receipt['tree'][:12]}")
         if receipt["log"]:
             echo(f"  {'log':<8} {receipt['log']}")
+
+
+@app.command()
+def diff(merge_id: Id, stat: Stat = False, as_json: Json = False) -> None:
+    """Show what a merge request changes on its target."""
+    show_diff(f"/merges/{segment(merge_id)}/diff", stat=stat, as_json=as_json)
 
 
 @app.command()
@@ -151,8 +158,7 @@ def approve(
 
 
 def _show_review(review: dict[str, Any]) -> None:
-    for line in review["diff"].split("\n"):
-        echo(paint(visible(line), {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "")))
+    show_patch(review["diff"])
     if review["truncated"]:
         echo(paint("The list is incomplete: the change is larger than shown here.", "yellow"))
     echo(f"{paint('head', 'bold')}  {review['head_sha'][:12]}")

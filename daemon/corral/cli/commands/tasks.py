@@ -15,6 +15,7 @@ from corral.cli.terminal.output import coloured, echo, emit, fact, paint, report
 from corral.cli.terminal.tables import WIDTH, Column, age, table
 from corral.cli.work import dead_letters
 from corral.cli.work.batch_file import MOST_VALUES, count_values
+from corral.cli.work.diff_view import Stat, show_diff
 from corral.cli.work.task_view import follow_task, show_task
 from corral.client.connection import segment
 from corral.errors import InvalidInput
@@ -227,6 +228,12 @@ def detail(
         emit(task)
     else:
         show_task(task)
+
+
+@app.command()
+def diff(task_id: Id, stat: Stat = False, as_json: Json = False) -> None:
+    """Show what a task has changed, also while it runs."""
+    show_diff(f"/tasks/{segment(task_id)}/diff", stat=stat, as_json=as_json)
 
 
 @app.command()

@@ -184,6 +184,7 @@ class Git:
         index_file: Path | None = None,
         env: Mapping[str, str] | None = None,
         config: Mapping[str, str] | None = None,
+        most: int = process.OUTPUT_CAP,
     ) -> Result:
         """Run ``git <args>`` here.
 
@@ -194,6 +195,7 @@ class Git:
             index_file: An index to use instead of the checkout's.
             env: Variables to add (an identity, dates).
             config: Configuration to add for this command.
+            most: Bytes of output beyond which git is killed; the result then fails, with the output so far.
         """
         top = self.work_tree or self.git_dir
         argv = ["git", "-C", str(top), "--no-pager", f"--git-dir={self.git_dir}"]
@@ -207,7 +209,7 @@ class Git:
         if index_file is not None:
             environment["GIT_INDEX_FILE"] = str(index_file)
         environment.update(env or {})
-        return _run([*argv, *args], args, environment, input, timeout_s)
+        return _run([*argv, *args], args, environment, input, timeout_s, most)
 
     def must(self, *args: str, **kw: Any) -> str:
         """Run, and return standard output without surrounding white space.
@@ -348,11 +350,16 @@ def open_checkout(path: Path) -> Git:
 
 
 def _run(
-    argv: list[str], shown: tuple[str, ...], env: Mapping[str, str], stdin: bytes | None, timeout_s: float
+    argv: list[str],
+    shown: tuple[str, ...],
+    env: Mapping[str, str],
+    stdin: bytes | None,
+    timeout_s: float,
+    most: int = process.OUTPUT_CAP,
 ) -> Result:
-    done = process.execute(argv, env, stdin=stdin, timeout_s=timeout_s)
+    done = process.execute(argv, env, stdin=stdin, timeout_s=timeout_s, cap=most)
     if done.rc in _KILLED and not done.cut and shown[0] in _READERS:
-        done = process.execute(argv, env, stdin=stdin, timeout_s=timeout_s)
+        done = process.execute(argv, env, stdin=stdin, timeout_s=timeout_s, cap=most)
     stderr = os.fsdecode(done.stderr)
     if done.cut:
         return Result(shown, done.rc or -15, done.stdout, f"{done.cut}\n{stderr}", Outcome.INFRA)

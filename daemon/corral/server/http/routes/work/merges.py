@@ -16,6 +16,7 @@ from corral.app.merges import merge_settled
 from corral.app.pages import MOST, Page, page
 from corral.app.runtime.services import Services
 from corral.app.runtime.settings import CONFIG_IN_TREE
+from corral.app.view import diffs
 from corral.config import account, trust
 from corral.errors import CorralError, NotPermitted
 from corral.git import refs
@@ -157,6 +158,13 @@ def _reviewed(services: Services, merge_id: str) -> approval.Review:
     merge = services.db.read(lambda conn: of_tasks.named(conn, merge_id))
     landing = services.settings.for_target(refs.branch_ref(merge["target"])).landing
     return approval.review(services.git, landing, merge)
+
+
+@router.get("/{merge_id}/diff")
+async def diff(services: Services, merge_id: str, patch: bool = True) -> dict[str, Any]:
+    """The changes of a merge request on its target; without ``patch`` only the numbers of lines."""
+    most = diffs.MOST_SHOWN if patch else None
+    return await services.work(lambda: diffs.of_merge(services, merge_id, most=most))
 
 
 @router.post("/{merge_id}/cancel")

@@ -16,6 +16,7 @@ from corral.app import tasks as app_tasks
 from corral.app.actor import Actor
 from corral.app.pages import MOST, Page, page
 from corral.app.runtime.services import Services
+from corral.app.view import diffs
 from corral.errors import InvalidInput, NotFound
 from corral.models import tasks as task_shapes
 from corral.models.states import TaskStatus
@@ -194,6 +195,13 @@ async def followed(
 ) -> Followed:
     """The events and the output of a task in their order, part by part; waits up to ``wait_s`` for more."""
     return await follow_task(services, task_id, Place.read(place), wait_s)
+
+
+@router.get("/{task_id}/diff")
+async def diff(services: Services, task_id: str, patch: bool = True) -> dict[str, Any]:
+    """The changes of a task, while it runs with its uncommitted files; without ``patch`` only the numbers of lines."""
+    most = diffs.MOST_SHOWN if patch else None
+    return await services.work(lambda: diffs.of_task(services, task_id, most=most))
 
 
 @router.post("/{task_id}/reprioritize")
