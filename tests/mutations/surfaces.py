@@ -56,8 +56,8 @@ MUTATIONS = (
     ),
     *rows(
         "daemon/corral/cli/terminal/progress.py",
-        ("whoever wants quiet sees progress", "or Common.quiet:", "or False:", WAITS, "FR-CLI-005"),
-        ("nobody sees what a command waits for", "    if not sys.stderr.isatty() or Common", "    if True or Common", WAITS, "FR-CLI-005"),
+        ("whoever wants quiet sees progress", " and not Common.quiet", "", WAITS, "FR-CLI-005"),
+        ("nobody sees what a command waits for", "return sys.stderr.isatty() and", "return False and", WAITS, "FR-CLI-005"),
     ),
     *rows(
         "daemon/corral/cli/terminal/tables.py",

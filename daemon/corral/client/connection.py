@@ -12,7 +12,8 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol
 
@@ -58,9 +59,11 @@ class Client:
 
     Attributes:
         observer: Told of each step and request of this process's clients; None: nobody.
+        waiting: Entered while this process waits for a daemon, with the reason or None; None: nobody is told.
     """
 
     observer: ClassVar[Observer | None] = None
+    waiting: ClassVar[Callable[[str | None], AbstractContextManager[object]] | None] = None
 
     def __init__(self, project: Project, *, autostart: bool = True, profile: str | None = None) -> None:
         self.project = project
@@ -76,6 +79,7 @@ class Client:
         *,
         query: dict[str, Any] | None = None,
         timeout_s: float = 30.0,
+        is_poll: bool = False,
     ) -> Any:
         """Send a request, starting the daemon if needed, and return the decoded JSON.
 
@@ -85,13 +89,17 @@ class Client:
             body: JSON-serialisable, or None.
             query: Query parameters; None values are left out, lists repeat.
             timeout_s: For the answer, seconds.
+            is_poll: The answer comes when something happens: nobody is told that this takes long.
 
         Raises:
             DaemonUnreachable: No daemon runs, and none could be started.
             CorralError: The daemon's error.
         """
         data = None if body is None else json.dumps(body).encode()
-        return self._ask(method, _target(path, query), data, timeout_s)[0]
+        if is_poll:
+            return self._ask(method, _target(path, query), data, timeout_s)[0]
+        with _told_of(None):
+            return self._ask(method, _target(path, query), data, timeout_s)[0]
 
     def parts(self, path: str, query: dict[str, Any] | None = None) -> Iterator[list[Any]]:
         """The pages of a list; a page is requested only when needed.
@@ -102,7 +110,8 @@ class Client:
         """
         target = _target(path, query)
         while target:
-            rows, target = self._ask("GET", target, None, 30.0)
+            with _told_of(None):
+                rows, target = self._ask("GET", target, None, 30.0)
             yield rows
 
     def listing(self, path: str, query: dict[str, Any] | None = None, most: int | None = None) -> list[Any]:
@@ -221,7 +230,8 @@ class Client:
         """
         health = self.health()
         if health is None:
-            start_daemon(self.project, timeout_s)
+            with _told_of("starting the daemon"):
+                start_daemon(self.project, timeout_s)
             health = self.health()
         if health is None:
             raise DaemonUnreachable(
@@ -318,6 +328,11 @@ def _note(text: str) -> None:
     """Tell the observer of a step."""
     if Client.observer is not None:
         Client.observer.step(text)
+
+
+def _told_of(reason: str | None) -> AbstractContextManager[object]:
+    """Entered while this process waits."""
+    return nullcontext() if Client.waiting is None else Client.waiting(reason)
 
 
 def _start_log(project: Project) -> Path:

@@ -10,6 +10,7 @@ from corral.cli.help import Grouped
 from corral.cli.terminal.keys import to_lock_keys
 from corral.cli.terminal.options import Json, argument, client, option, session_id
 from corral.cli.terminal.output import echo, emit, moment, report
+from corral.cli.terminal.progress import progress
 from corral.cli.terminal.tables import Column, table
 from corral.errors import InvalidInput
 from corral.models.visible import one_line
@@ -83,7 +84,8 @@ def acquire(
         **({"wait_s": wait} if wait else {}),
         **({"each": True} if each else {}),
     }
-    answer = client().request("POST", "/locks/acquire", body, timeout_s=ANSWER_S + wait)
+    with progress("waiting in the queue for the lock" if wait else None):
+        answer = client().request("POST", "/locks/acquire", body, timeout_s=ANSWER_S + wait)
     if as_json:
         emit(answer)
     else:

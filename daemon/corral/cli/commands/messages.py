@@ -149,7 +149,7 @@ def inbox(
 def _mail(speaker: Client, query: Row, timeout_s: float = 30) -> list[Row]:
     """Fetch up to ``limit`` messages, page by page."""
     rows: list[Row] = []
-    while page := speaker.request("GET", "/messages", query=query, timeout_s=timeout_s):
+    while page := speaker.request("GET", "/messages", query=query, timeout_s=timeout_s, is_poll="wait_s" in query):
         rows += page
         if len(rows) >= query["limit"]:
             break

@@ -330,7 +330,7 @@ def print_log(path: str, *, follow: bool, attempt: int | None = None, as_json: b
     pieces: list[str] = []
     while True:
         query = {"offset": offset, "wait_s": 20 if follow else 0, "attempt": attempt}
-        part = speaker.request("GET", path, query=query, timeout_s=40)
+        part = speaker.request("GET", path, query=query, timeout_s=40, is_poll=follow)
         if as_json:
             pieces.append(part["text"])
         else:

@@ -53,8 +53,8 @@ def wait(
                     told.add(need["what"])
                     show_need(need, update.tell)
             paused = "".join(f"; {_pause(row)}" for row in answer["paused"])
-            waits = f"waiting for {_unsettled(answer)} of {len(answer['tasks']) + len(_without_task(answer))}"
-            update(f"{waits}{_delay(answer)}{paused}")
+            open_, total = _unsettled(answer), len(answer["tasks"]) + len(_without_task(answer))
+            update(f"waiting for {open_} of {total}{_delay(answer)}{paused}", total - open_, total)
     # Rows printed during the wait are still on the terminal.
     _report(answer, as_json, seen=told if sys.stderr.isatty() else set())
     if not answer["done"]:

@@ -185,7 +185,8 @@ def adopt(
     )
     if not yes and not confirm(question, default=False):
         raise typer.Exit(1)
-    answer = adopt_database(where, file.absolute())
+    with progress("adopting the database"):
+        answer = adopt_database(where, file.absolute())
     kept = f" The previous database is now {answer['replaced']}." if answer["replaced"] else ""
     report(answer, f"adopted {answer['adopted']}.{kept} `corral status` starts the daemon.", as_json=as_json)
 

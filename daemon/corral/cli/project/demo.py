@@ -18,6 +18,7 @@ import yaml
 from corral.cli.program.daemon import stop_and_wait
 from corral.cli.project import trust as project_trust
 from corral.cli.terminal.output import echo, paint, state, verification
+from corral.cli.terminal.progress import progress
 from corral.client.connection import Client, segment
 from corral.config.initial import default_config
 from corral.config.paths import Project, find_project
@@ -38,6 +39,7 @@ LIMIT_S = {"command": 90.0, "claude": 1200.0}
 EXPECTED_FAILURES = {"broken"}
 PAIRS = ({"bread-300", "bread-320"}, {"rename", "receipt"})
 """Exactly one task of each pair can land."""
+_FINAL = ("landed", "conflict", "failed", "dead", "completed")
 
 
 def demo(
@@ -136,19 +138,22 @@ def _follow(client: Client, ids: dict[str, Task], limit_s: float) -> None:
     """Print each change until everything is settled."""
     seen: dict[str, str] = {}
     began = time.monotonic()
-    while True:
-        answer = client.request("GET", "/wait", query={"task": list(ids), "timeout_s": 0.5})
-        for row in answer["tasks"]:
-            now = row["merge_state"] or row["status"]
-            if now != seen.get(row["task_id"]) and now not in ("waiting", "pending", "queued"):
-                seen[row["task_id"]] = now
-                echo(f"  {time.monotonic() - began:5.1f} s  {state(now):<20} {ids[row['task_id']]['title']}")
-        if answer["settled"]:
-            return
-        if time.monotonic() - began > limit_s:
-            raise CorralError(
-                "The demo did not finish in time.", remedy="Run it again with --keep and read `corral status`."
-            )
+    with progress("working on the tasks") as update:
+        while True:
+            answer = client.request("GET", "/wait", query={"task": list(ids), "timeout_s": 0.5})
+            for row in answer["tasks"]:
+                now = row["merge_state"] or row["status"]
+                if now != seen.get(row["task_id"]) and now not in ("waiting", "pending", "queued"):
+                    seen[row["task_id"]] = now
+                    title = ids[row["task_id"]]["title"]
+                    update.show(f"  {time.monotonic() - began:5.1f} s  {state(now):<20} {title}")
+            if answer["settled"]:
+                return
+            update("working on the tasks", sum(now in _FINAL for now in seen.values()), len(ids))
+            if time.monotonic() - began > limit_s:
+                raise CorralError(
+                    "The demo did not finish in time.", remedy="Run it again with --keep and read `corral status`."
+                )
 
 
 def _account(client: Client, details: dict[str, Any], *, keep: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import sys
@@ -15,6 +16,7 @@ from corral import __version__
 from corral.cli.project import claude_settings, client_plugin, drift, init_record, verification
 from corral.cli.terminal.options import Json, here
 from corral.cli.terminal.output import echo, emit, paint
+from corral.cli.terminal.progress import progress
 from corral.client.connection import Client
 from corral.config.paths import Project, bundle_dir, find_project
 from corral.errors import CorralError
@@ -35,7 +37,11 @@ def doctor(
     as_json: Json = False,
 ) -> None:
     """Check the machine and the repository. Repairs nothing; exits with 1 on a problem."""
-    checks = [*_all(), *(_dry_run() if verify else ())]
+    checks: list[Check] = []
+    with progress("checking the machine") as update:
+        for check in itertools.chain(_all(), _dry_run() if verify else ()):
+            checks.append(check)
+            update(f"checked {check['check']}")
     if as_json:
         emit(checks)
     else:

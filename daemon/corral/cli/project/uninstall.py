@@ -16,6 +16,7 @@ from corral.cli.project.own_files import give_back
 from corral.cli.terminal.options import Json, here
 from corral.cli.terminal.output import echo, paint, report
 from corral.cli.terminal.person import confirm
+from corral.cli.terminal.progress import progress
 from corral.client.connection import Client
 from corral.config.paths import Project, find_project
 from corral.errors import NotFound, WorkAtRisk
@@ -41,7 +42,8 @@ def uninstall(
     if not yes and not confirm("Remove this?", default=True):
         raise typer.Exit(1)
     if project.initialised:
-        answer = Client(project).request("POST", "/worktrees/retire", timeout_s=600)
+        with progress("removing the worktrees"):
+            answer = Client(project).request("POST", "/worktrees/retire", timeout_s=600)
         if answer["at_risk"]:
             raise WorkAtRisk("Some worktrees could not be removed.", details={"at_risk": answer["at_risk"]})
     stop_and_wait(project)
@@ -67,7 +69,8 @@ def _refuse_if_at_risk(project: Project) -> None:
         return
     client = Client(project)
     client.ensure_daemon()  # this query needs the daemon, even if a person has stopped it
-    risks = client.request("GET", "/worktrees/at-risk", timeout_s=120)
+    with progress("looking for work that is not saved"):
+        risks = client.request("GET", "/worktrees/at-risk", timeout_s=120)
     if risks:
         named = "; ".join(f"{risk['what']}: {risk['why']}" for risk in risks[:MOST_NAMED])
         raise WorkAtRisk(

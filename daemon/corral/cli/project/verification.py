@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from corral.cli.terminal.output import echo, paint
+from corral.cli.terminal.progress import progress
 from corral.client.connection import Client
 from corral.errors import CorralError
 
@@ -19,7 +20,8 @@ def dry_run(client: Client, timeout_s: float) -> dict[str, Any]:
     Args:
         timeout_s: Seconds.
     """
-    answer = client.request("POST", "/verification/dry-run", {"timeout_s": timeout_s}, timeout_s=timeout_s + 120)
+    with progress("running the verification in a fresh worktree"):
+        answer = client.request("POST", "/verification/dry-run", {"timeout_s": timeout_s}, timeout_s=timeout_s + 120)
     assert isinstance(answer, dict)
     return answer
 

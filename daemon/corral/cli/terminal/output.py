@@ -10,6 +10,7 @@ from typing import Any, TextIO
 
 from corral.cli.terminal.context import Common, Format
 from corral.cli.terminal.stdio import can_write
+from corral.client.connection import Client
 from corral.errors import CorralError
 from corral.models.visible import one_line, visible
 
@@ -152,6 +153,10 @@ class Interrupted(BaseException):
 
 def guarded(command: Callable[[], int], *, as_json: bool, debug: Callable[[], bool]) -> int:
     """Run a command; show whatever error ends it, and return the exit code."""
+    if sys.stderr.isatty():
+        from corral.cli.terminal.progress import progress
+
+        Client.waiting = progress
     try:
         return command()
     except CorralError as error:

@@ -64,6 +64,7 @@ def guard_output(command: Callable[[], int]) -> int:
     if isinstance(out, io.TextIOWrapper):
         lines, encoding = out.line_buffering, out.encoding
         sys.stdout = _GuardedStdout(out.detach(), encoding=encoding, errors="backslashreplace", line_buffering=lines)
+        sys.__stdout__ = sys.stdout  # type: ignore[misc]  # the standard library asks this one for the terminal's size
     try:
         code = command()
         sys.stdout.flush()

@@ -33,6 +33,7 @@ def watch_status(*, as_json: bool) -> None:
     """Show the status until Ctrl-C; on a terminal in its place, else one after the other."""
     in_place = sys.stdout.isatty() and not as_json
     if in_place:
+        Client.waiting = None  # progress would be drawn over the status
         _write(_ENTER)
     try:
         for answer in views():

@@ -32,7 +32,9 @@ def follow_task(speaker: Client, task_id: str, *, as_json: bool) -> None:
     place, is_over = None, False
     while not is_over:
         query = {"place": place, "wait_s": ROUND_S}
-        part = speaker.request("GET", _path(task["task_id"], "follow"), query=query, timeout_s=ROUND_S + 20)
+        part = speaker.request(
+            "GET", _path(task["task_id"], "follow"), query=query, timeout_s=ROUND_S + 20, is_poll=True
+        )
         for entry in part["entries"]:
             emit(entry, indent=None) if as_json else _show_entry(entry)
         sys.stdout.flush()

@@ -1,0 +1,55 @@
+"""A command on a terminal of its own, with the size that the terminal says and no variable repeats."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import struct
+import subprocess
+import sys
+import termios
+from pathlib import Path
+from typing import NamedTuple
+
+SOURCE = Path(__file__).resolve().parents[1] / "daemon"
+
+
+class Screen(NamedTuple):
+    """Everything that a command wrote to its terminal, what it wrote to stdout where that was none, its exit code."""
+
+    written: str
+    stdout: str
+    code: int
+
+    @property
+    def lines(self) -> list[str]:
+        return self.written.replace("\r\n", "\n").splitlines()
+
+
+def on_terminal(argv: list[str], *, cwd: Path, columns: int = 80, stdout: bool = True, **env: str) -> Screen:
+    """Run ``python ARGV`` with its stderr, and its stdout unless that is a pipe, on a terminal."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    inherited = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES", "NO_COLOR")}
+    process = subprocess.Popen(
+        [sys.executable, *argv],
+        cwd=cwd,
+        env={**inherited, "PYTHONPATH": str(SOURCE), "TERM": "xterm", **env},
+        stdin=subprocess.DEVNULL,
+        stdout=theirs if stdout else subprocess.PIPE,
+        stderr=theirs,
+    )
+    os.close(theirs)
+    written = b""
+    while True:
+        try:
+            part = os.read(ours, 65536)
+        except OSError:  # the other end is closed
+            break
+        if not part:
+            break
+        written += part
+    os.close(ours)
+    rest = process.communicate(timeout=60)[0] or b""
+    return Screen(written.decode("utf-8", "replace"), rest.decode(), process.returncode)
