@@ -11,14 +11,24 @@ from tests.coordinated import Coordinated, eventually
 
 @pytest.mark.req("FR-SWARM-006")
 def test_a_leader_has_followers_that_end_with_it(coordinate: Callable[..., Coordinated]) -> None:
-    house = coordinate(config="supervisor: {stop_grace_s: 0.5}\n")
-    leader = house.submit("leader", "while ! test -e ../../../go; do sleep 0.1; done")
+    house = coordinate(config="supervisor: {stop_grace_s: 0.5, max_agents: 1}\n")
+    leader = house.submit("leader", "while ! test -e ../../../go; do sleep 0.1; done", "--claims", "src/**")
     eventually(lambda: house.json("task", "detail", leader)["started_at"])
-    follower = house.submit("follower", "echo follows; sleep 600", "--parent", leader[:8])
+    follower = house.submit("follower", "echo follows; sleep 600", "--parent", leader[:8], "--claims", "src/a.py")
     queued = house.submit("another", "sleep 600", "--parent", leader, "--wait-for", follower)
+    stuck = "Each of them leads tasks that wait for a worker"
+    assert stuck in house.json("task", "detail", follower)["delay"]
+    (need,) = house.json("status")["needs_you"]
+    assert (
+        need["kind"] == "leaders_without_room" and stuck in need["what"] and "supervisor.max_agents" in need["remedy"]
+    )
+    house.configure("supervisor: {stop_grace_s: 0.5, max_agents: 3}\n")
     shown = eventually(lambda: [one for one in house.json("swarm", "status")["agents"] if one["task_id"] == follower])
     assert shown[0]["parent"] == leader
     assert house.json("task", "detail", leader)["followers"] == [follower, queued]
+    assert f"leads     {follower[:8]}, {queued[:8]}" in house.run("task", "detail", leader).stdout
+    assert f"leader    {leader[:8]}" in house.run("task", "detail", follower).stdout
+    assert house.json("status")["needs_you"] == []
     (house.root / "go").touch()
     for task in (follower, queued):
         ended = eventually(

@@ -44,6 +44,13 @@ def test_a_roadmap_is_worked_off_in_the_order_of_its_dependencies(coordinate: Ca
     assert started["supervised"] is True and started["since_at"] and started["error"] is None
     plan.until(base="done", side="done", top="done", nothing="done")
     assert git(house.root, "show", "main:top.txt") == "base\nside"
+    for begin in (
+        "roadmap:",
+        "member:",
+    ):  # with such a key its task would be taken for one of the roadmap, and withdrawn
+        key = ("--idempotency-key", f"{begin}mine")
+        refused = house.run("task", "submit", "--title", "mine", "--command", "true", *key, check=False)
+        assert refused.returncode == 2 and f"'{begin}' is for Corral's own tasks" in refused.stderr
     expected = (
         PLAN.replace("status:   pending", "status:   done")
         .replace("title: On top, status: pending", "title: On top, status: done")
@@ -97,7 +104,7 @@ def test_a_task_that_failed_is_blocked_and_runs_again_when_it_is_pending_again(
     )
     house.run("supervisor", "start")
     plan.until(A="blocked")
-    assert plan.statuses()["B"] == "pending"
+    assert plan.statuses()["B"] == "pending" and "A keeps B waiting" in house.run("supervisor", "status").stdout
     assert [need["kind"] for need in house.json("status")["needs_you"]] == ["failed_task"]
     mended.touch()
     plan.edit("status: blocked", "status: pending")

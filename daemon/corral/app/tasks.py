@@ -21,7 +21,8 @@ from corral.errors import InvalidInput
 from corral.models import tasks as task_shapes
 from corral.models.states import RunnerName, TaskStatus
 from corral.store.rows.tasks import TaskRow
-from corral.store.tasks import work_pause
+from corral.store.tasks import family, work_pause
+from corral.work.evidence.bundle import OF_ROADMAP
 from corral.work.tasks import agents, delays, followers, leases, tasks
 
 TEMPLATE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -93,9 +94,11 @@ async def _settled(
     """Say what executes each and which claims are folders, and refuse now what no worker here could do.
 
     Raises:
-        InvalidInput: An agent is not there, not valid, or not capable of what is required; or there is no such template.
+        InvalidInput: An agent is not there, not valid, or not capable of what is required; there is no such template; or an
+            idempotency key is one of Corral's own.
         RunnerUnavailable: Says what is missing.
     """
+    _check_keys(submissions)
     if any(_is_slow_to_settle(item) for item in submissions):
         return await services.work(lambda: settle(services, submissions))
     return settle(services, submissions)
@@ -112,6 +115,22 @@ def settle(services: Services, submissions: Sequence[task_shapes.TaskSubmission]
     _check_templates(services.project, submissions)
     with_folders = [_with_folders(item, services.project.root) if item.claims else item for item in submissions]
     return agents.settle(with_folders, services.roster(), services.supervisor.check)
+
+
+def _check_keys(submissions: Sequence[task_shapes.TaskSubmission]) -> None:
+    """Refuse the keys by which the roadmap, and a task for several agents, know tasks of their own."""
+    errors = [
+        {
+            "index": index,
+            "field": "idempotency_key",
+            "message": f"{item.idempotency_key!r}: {begin!r} is for Corral's own tasks",
+        }
+        for index, item in enumerate(submissions)
+        for begin in (*OF_ROADMAP, family.MEMBER)
+        if (item.idempotency_key or "").startswith(begin)
+    ]
+    if errors:
+        task_shapes.refuse(errors, len(submissions))
 
 
 def _check_templates(project: Project, submissions: Sequence[task_shapes.TaskSubmission]) -> None:

@@ -12,8 +12,9 @@ from corral.app.runtime.needs import MOST_OF_A_KIND, Need
 from corral.models.instants import iso
 from corral.models.visible import one_line
 from corral.store.rows import required
-from corral.store.tasks import lists, tasks, work_pause, worktrees
+from corral.store.tasks import family, lists, tasks, work_pause, worktrees
 from corral.work.limits import Parked, Throttle
+from corral.work.tasks import delays
 
 if TYPE_CHECKING:
     from corral.app.runtime.services import Services
@@ -57,6 +58,13 @@ def limits_reached(services: Services, _conn: Connection) -> Iterator[Need]:
                 yield Need("limit_reached", hold.reason, remedy)
         elif isinstance(hold, Parked) and hold.until - now >= LONG_PARK:
             yield Need("limit_reached", hold.reason, "Wait until then; or raise the limit with the model's provider.")
+
+
+def leaders_without_room(services: Services, conn: Connection) -> Iterator[Need]:
+    """All workers that may run lead tasks that wait for a worker."""
+    if (busy := services.supervisor.busy) is not None and family.do_all_lead(conn):
+        remedy = "Raise `supervisor.max_agents` in .corral/config.yaml; or cancel one of them: corral task cancel ID"
+        yield Need("leaders_without_room", f"{busy} {delays.ALL_LEAD}", remedy)
 
 
 def tasks_that_cannot_start(services: Services, conn: Connection) -> Iterator[Need]:

@@ -67,6 +67,7 @@ SOURCES: tuple[Source, ...] = (
     project.untrusted_commands,
     work.paused_claiming,
     work.limits_reached,
+    work.leaders_without_room,
     work.tasks_that_cannot_start,
     work.unobserved_workers,
     work.kept_worktrees,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 from corral.cli.terminal.output import coloured, echo, emit, fact, moment, paint, state, verification
@@ -15,6 +16,8 @@ ROUND_S = 20.0
 _LONGEST = 2000
 """Characters of an input or a result; the whole is in the JSON."""
 _LAST_EVENTS = 12
+_MOST_NAMED = 10
+"""Other tasks, or claims."""
 _AT_THE_BEGINNING = ("priority", "agent", "template", "delay")
 
 
@@ -73,6 +76,7 @@ def show_task(task: dict[str, Any]) -> None:
         ("agent", task["agent"] or _assigned(task)),
     ]
     rows += [(name, _text(task[field]) if task[field] else None) for name, field in _GIVEN]
+    rows += [(name, ", ".join(told) or None) for name, told in _bonds(task)]
     rows += [(name, task[field]) for name, field in (("thread", "thread_id"), ("worktree",) * 2, ("branch",) * 2)]
     rows += [(name, f"{moment(task[field])} UTC" if task[field] else None) for name, field in _INSTANTS]
     if task["error_code"]:
@@ -94,6 +98,20 @@ def show_task(task: dict[str, Any]) -> None:
 
 _GIVEN = (("input", "input_data"), ("metadata", "metadata"), ("requires", "agent_requirements"), ("limits", "limits"))
 _INSTANTS = (("submitted", "created_at"), ("started", "started_at"), ("ended", "completed_at"))
+
+
+def _bonds(task: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
+    """The tasks that it has to do with, and what it keeps others from."""
+    yield "combine", [f"{task['combine']} of {task['agents']} agents"] if task["agents"] else []
+    yield "leader", [task["parent_task_id"][:8]] if task["parent_task_id"] else []
+    yield "leads", _short(task["followers"])
+    yield "after", _short(task["wait_for"])
+    yield "claims", task["claims"][:_MOST_NAMED]
+
+
+def _short(task_ids: list[str]) -> list[str]:
+    more = len(task_ids) - _MOST_NAMED
+    return [*(task_id[:8] for task_id in task_ids[:_MOST_NAMED]), *([f"{more} more"] if more > 0 else [])]
 
 
 def _heading(task: dict[str, Any]) -> None:

@@ -18,7 +18,7 @@ than half of the claims. Overlap is that of locks: equal, a folder above, a glob
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -95,17 +95,19 @@ class ClaimIndex:
         place = _fixed_part(spelling)
         return place in self._within or any(above in self._at for above in _above(place))
 
-    def judge(self, claims: Sequence[LockKey], *, of: int = 0) -> Judgement:
+    def judge(self, claims: Sequence[LockKey], *, of: int = 0, without: Collection[str] = ()) -> Judgement:
         """Judge one line of work by its claims.
 
         Args:
             of: How many it has, where those that nothing is near of were left out.
+            without: Those that it goes beside whatever they claim.
         """
         mine = tuple(dict.fromkeys(claims))
         met: dict[str, list[Pair]] = {}
         for key in mine:
             for name, theirs in self._hits(key):
-                met.setdefault(name, []).append((key, theirs))
+                if name not in without:
+                    met.setdefault(name, []).append((key, theirs))
         if not met:
             return _CLEAR
         size = max(of, len(mine))

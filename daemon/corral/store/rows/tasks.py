@@ -203,6 +203,7 @@ class ReadyTask(TaskDoer):
     seq: int
     priority: int
     created_at: str
+    parent_task_id: str | None
 
 
 class _TaskOutcome(TypedDict):

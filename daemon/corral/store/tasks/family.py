@@ -14,18 +14,19 @@ from corral.store.schema import tasks
 from corral.store.tasks import attempts
 
 _MOST_LEVELS = 64
-_MEMBER = "member:"
+MEMBER = "member:"
+"""The beginning of the idempotency keys of tasks that several agents do."""
 
 _leader, _member = tasks.alias("leader"), tasks.alias("member")
 _OPEN_MEMBER = (
     exists()
     .where(_member.c.parent_task_id == tasks.c.task_id, _member.c.completed_at.is_(None))
-    .where(_member.c.idempotency_key.startswith(_MEMBER))
+    .where(_member.c.idempotency_key.startswith(MEMBER))
 )
 _DONE_MEMBER = (
     exists()
     .where(_member.c.parent_task_id == tasks.c.task_id, _member.c.status == TaskStatus.COMPLETED)
-    .where(_member.c.idempotency_key.startswith(_MEMBER))
+    .where(_member.c.idempotency_key.startswith(MEMBER))
 )
 DECIDED = Prepared[TaskRow](
     attempts.TASK_ROWS.where(tasks.c.combine.is_not(None), tasks.c.completed_at.is_(None))
@@ -50,6 +51,15 @@ def ancestors(conn: Connection, task_id: str) -> list[str]:
     return found
 
 
+def kin(conn: Connection, task_id: str) -> frozenset[str]:
+    """The tasks that wait for this one, or do the same: its leaders, and the members of each of them that several agents do."""
+    above = ancestors(conn, task_id)
+    copies = select(tasks.c.task_id).where(
+        tasks.c.parent_task_id.in_(above), tasks.c.idempotency_key.startswith(MEMBER)
+    )
+    return frozenset([*above, *conn.execute(copies).scalars()]) if above else frozenset()
+
+
 def children(conn: Connection, task_id: str) -> list[str]:
     """The tasks that a task leads, the oldest first."""
     return list(
@@ -71,7 +81,15 @@ def members(conn: Connection, task_id: str, number: int) -> list[TaskRow]:
 
 def member_key(task_id: str, number: int) -> str:
     """The idempotency key of a task's member."""
-    return f"{_MEMBER}{task_id}:{number}"
+    return f"{MEMBER}{task_id}:{number}"
+
+
+def do_all_lead(conn: Connection) -> bool:
+    """Whether workers run, and each of them leads a task that could start if there were one more."""
+    led = exists().where(_member.c.parent_task_id == tasks.c.task_id, _member.c.status == TaskStatus.PENDING)
+    leads = select(led).where(tasks.c.status == TaskStatus.RUNNING, tasks.c.runner.is_not(None))
+    found = conn.execute(leads).scalars().all()
+    return bool(found) and all(found)
 
 
 def leaderless(conn: Connection) -> list[StoredTask]:

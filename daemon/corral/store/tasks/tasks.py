@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import Connection, Integer, bindparam, func, insert, literal_column, or_, select, update
+from sqlalchemy import Connection, Integer, bindparam, exists, func, insert, literal_column, or_, select, update
 
 from corral.models.states import TERMINAL_TASKS, TaskStatus
 from corral.store.engine.fetch import fetch_all, fetch_first
@@ -63,6 +63,8 @@ _SUSPECT = Prepared[object](
     .where(one_of(tasks.c.status, (TaskStatus.RUNNING, TaskStatus.INTERRUPTED)), _EXECUTED, tasks.c.crashes > 0)
     .limit(1)
 )
+_leader = tasks.alias("leader")
+_OF_RUNNING_LEADER = exists().where(_leader.c.task_id == tasks.c.parent_task_id, _leader.c.status == TaskStatus.RUNNING)
 _CLAIMS_OF = Prepared[ClaimRow](
     select(task_claims).where(task_claims.c.task_id == bindparam("which")).order_by(task_claims.c.claim)
 )
@@ -189,7 +191,7 @@ def ready(
         priority: Only this level.
         offered: Those that sessions claim, instead of those that a runner executes.
         task_types: Only these.
-        unsuspected: Only those that were not running when a daemon died.
+        unsuspected: Only those that were not running when a daemon died, or that are led by one that runs, and waits for them.
         without: None of these runners.
     """
     query = _readiness(offered, tuple(task_types), unsuspected, tuple(sorted(without)))
@@ -219,7 +221,7 @@ def _readiness(
     if task_types:
         query = query.where(or_(*(tasks.c.task_type == one for one in task_types)))
     if unsuspected:
-        query = query.where(tasks.c.crashes == 0)
+        query = query.where(or_(tasks.c.crashes == 0, _OF_RUNNING_LEADER))
     query = query.where(*(tasks.c.runner != bindparam(f"without_{one}", one) for one in without))
     query = query.where(tasks.c.priority == bindparam("level"), tasks.c.seq > bindparam("last"))
     return Prepared(query.order_by(tasks.c.seq).limit(bindparam("page")))

@@ -15,6 +15,9 @@ from corral.work.roadmap import sync
 from corral.work.roadmap.checks import WORK, submission_of
 from corral.work.roadmap.document import BLOCKED, DONE, IN_PROGRESS, PENDING, Problem, Roadmap, RoadmapTask
 
+MOST_NAMED = 5
+"""Tasks that a note names as those that wait."""
+
 
 def notes(
     roadmap: Roadmap,
@@ -47,6 +50,7 @@ def notes(
             remedy = "corral trust" if is_supervised else "corral supervisor start, or once"
             message = f"waits until you have approved what it executes: {remedy}"
             found.append(Problem(message, task.line, task.task_id))
+    found += _keeping_others(roadmap)
     there = {task.task_id for task in roadmap.tasks}
     for task_id, row in rows.items():
         if task_id not in there and row["status"] == TaskStatus.RUNNING:
@@ -55,6 +59,31 @@ def notes(
             )
             found.append(Problem(message, None, task_id))
     return found
+
+
+def _keeping_others(roadmap: Roadmap) -> Iterator[Problem]:
+    """Tasks that will not be done as they are, while others wait for them: those are never next, and not wrong themselves."""
+    waiting: dict[str, list[str]] = {}
+    for task in roadmap.sound:
+        if task.status == PENDING:
+            for wanted in task.dependencies:
+                waiting.setdefault(wanted, []).append(task.task_id)
+    for task in roadmap.tasks:
+        is_wrong = task.task_id in roadmap.broken
+        if not (is_wrong or task.status == BLOCKED):
+            continue
+        kept = dict.fromkeys(waiting.get(task.task_id, ()))
+        queue = [*kept]
+        while queue:
+            further = [one for one in waiting.get(queue.pop(), ()) if one not in kept]
+            kept |= dict.fromkeys(further)
+            queue += further
+        if kept:
+            shown = ", ".join([*kept][:MOST_NAMED]) + (
+                f" and {len(kept) - MOST_NAMED} more" if len(kept) > MOST_NAMED else ""
+            )
+            why = "has an error" if is_wrong else f"is {BLOCKED}: set it to {PENDING} to run it again, or to {DONE}"
+            yield Problem(f"keeps {shown} waiting, since it {why}", task.line, task.task_id)
 
 
 def _of_task(task: RoadmapTask, row: RoadmapTaskRow, held: MergeRow | None, is_supervised: bool) -> Iterator[str]:

@@ -15,7 +15,7 @@ from corral.models.payload import Payload
 from corral.models.states import RunnerName, TaskStatus
 from corral.models.visible import one_line
 from corral.store.rows.tasks import TaskRow
-from corral.store.tasks import dependencies, tasks, work_pause
+from corral.store.tasks import dependencies, family, tasks, work_pause
 from corral.work import limits
 from corral.work.limits import Hold
 from corral.work.tasks import leases, scheduling
@@ -29,6 +29,7 @@ FOR_SESSIONS = (
     "It has no command and no prompt, so no worker does it: it waits until a session{capable} takes it (`corral task claim`, or "
     "the tool get_work). To drop it: `corral task cancel ID`."
 )
+ALL_LEAD = "Each of them leads tasks that wait for a worker, so that perhaps none of them ends by itself."
 MOST_NAMED = 3
 """Other tasks in a reason."""
 
@@ -76,11 +77,18 @@ def reason(
     if row["not_before_at"] is not None and row["not_before_at"] > iso(now):
         return f"{_what_happened(row)} {_again(parse(row['not_before_at']), now)}"
     other = tasks.suspect_in_flight(conn) if row["crashes"] else None
-    if other is not None:
+    if other is not None and not _is_led(conn, row):
         return f"{_what_happened(row)} It waits until task {other[:8]} has ended: such tasks run one at a time."
     held = {one.value for one in RunnerName if limits.holding(throttles, one)}
     startable = gate.startable if gate is not None else scheduling.startable
-    return who_claims_the_same(ready=partial(startable, without=held)) or busy
+    if (text := who_claims_the_same(ready=partial(startable, without=held))) is not None or busy is None:
+        return text
+    return f"{busy} {ALL_LEAD}" if family.do_all_lead(conn) else busy
+
+
+def _is_led(conn: Connection, row: TaskRow) -> bool:
+    leader = tasks.get(conn, row["parent_task_id"]) if row["parent_task_id"] else None
+    return leader is not None and leader["status"] == TaskStatus.RUNNING
 
 
 def _for_sessions(row: TaskRow, who_claims_the_same: Callable[..., str | None]) -> str:

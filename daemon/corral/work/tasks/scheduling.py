@@ -8,6 +8,8 @@ So that a task which claims much is not passed over for ever, what waits for a r
 picked (:class:`Pick`): a later one that would hold it up is not started. Nothing of that is stored. Only what the one who asks
 could start reserves: a task for sessions does not keep a worker from its work, since nobody knows whether a session will ask.
 
+A follower goes beside its leader whatever both claim, since the leader waits for it; and so do the agents that do one task.
+
 Within one daemon's life its presence is the lease: no worker of its own is taken for dead by the clock, and a running row that
 it has no worker for is requeued at once. Expiry is for what other sessions hold, who may
 fall silent: see :mod:`corral.coordination.sessions.registry`.
@@ -16,7 +18,7 @@ fall silent: see :mod:`corral.coordination.sessions.registry`.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache, partial
@@ -35,7 +37,7 @@ from corral.store import events
 from corral.store.rows import required
 from corral.store.rows.tasks import ReadyTask, TaskRow
 from corral.store.sessions import names
-from corral.store.tasks import tasks
+from corral.store.tasks import family, tasks
 
 if TYPE_CHECKING:
     from corral.models.event_payloads import TaskClaimed
@@ -104,42 +106,49 @@ class Pick:
         self._reserved = ClaimIndex({})
         self._reservations: dict[str, _Reservation] = {}
 
-    def judge(self, task_id: str, claims: Sequence[str]) -> Feasibility:
-        """Judge the next candidate in the queue's order; ``SEQUENTIAL`` is passed over, ``PARTIAL`` comes after all others."""
-        beside = self._meet(self._running, claims)
+    def judge(self, task_id: str, claims: Sequence[str], kin: Collection[str] = ()) -> Feasibility:
+        """Judge the next candidate in the queue's order; ``SEQUENTIAL`` is passed over, ``PARTIAL`` comes after all others.
+
+        Args:
+            kin: The tasks that it goes beside whatever they claim.
+        """
+        beside = self._meet(self._running, claims, kin)
         if beside.feasibility is Feasibility.SEQUENTIAL:
             self._reserve(task_id, claims, beside)
             return Feasibility.SEQUENTIAL
-        ahead = self._meet(self._reserved, claims)
-        if self._held_up(ahead) is not None:
+        ahead = self._meet(self._reserved, claims, kin)
+        if self._held_up(ahead, kin) is not None:
             return Feasibility.SEQUENTIAL
         if beside.feasibility is Feasibility.PARTIAL:
             self._reserve(task_id, claims, beside)
         return Feasibility.PARTIAL if beside.meetings or ahead.meetings else Feasibility.FULL
 
-    def blocker(self, claims: Sequence[str]) -> Blocker | None:
+    def blocker(self, claims: Sequence[str], kin: Collection[str] = ()) -> Blocker | None:
         """Why a task with these claims is passed over, after those that :meth:`judge` has seen; None if it is not."""
-        beside = self._meet(self._running, claims)
+        beside = self._meet(self._running, claims, kin)
         if beside.feasibility is Feasibility.SEQUENTIAL:
             gravest = _gravest(beside)
             return Blocker(gravest, _their_claim(beside, gravest))
-        ahead = self._meet(self._reserved, claims)
-        first = self._held_up(ahead)
+        ahead = self._meet(self._reserved, claims, kin)
+        first = self._held_up(ahead, kin)
         if first is None:
             return None
         return Blocker(first, _their_claim(ahead, first), self._reservations[first].waits_for)
 
-    def _meet(self, index: ClaimIndex, claims: Sequence[str]) -> Judgement:
+    def _meet(self, index: ClaimIndex, claims: Sequence[str], kin: Collection[str]) -> Judgement:
         near = [self._key_of(claim) for claim in claims if index.is_near(claim.lower() if self._fold else claim)]
-        return index.judge(near, of=len(claims))
+        return index.judge(near, of=len(claims), without=kin)
 
-    def _held_up(self, ahead: Judgement) -> str | None:
-        """The first of the reserved tasks that could not start beside one that overlaps with them like this."""
+    def _held_up(self, ahead: Judgement, kin: Collection[str]) -> str | None:
+        """The first of the reserved tasks that could not start beside one that overlaps with them like this.
+
+        One that waits for kin is left out: it would be waited for by those that it waits for.
+        """
         for task_id, meeting in ahead.meetings.items():
             reservation = self._reservations[task_id]
             contended = reservation.contended.union(theirs for _, theirs in meeting.pairs)
             is_too_much = meeting.feasibility is Feasibility.SEQUENTIAL or 2 * len(contended) > reservation.size
-            if reservation.waits_for is not None and is_too_much:
+            if reservation.waits_for is not None and reservation.waits_for not in kin and is_too_much:
                 return task_id
         return None
 
@@ -221,7 +230,8 @@ def startable(
     """Tasks that a runner could start now: as :func:`corral.store.tasks.tasks.ready`, but only one suspected task at a time.
 
     Tasks that were running when a daemon died are suspected of having killed it. Where only one of them runs, the next death
-    shows which; those that did nothing then are cleared by running to their end.
+    shows which; those that did nothing then are cleared by running to their end. Followers run beside their leader all the
+    same: it waits for them.
     """
     suspected = tasks.suspect_in_flight(conn) is not None
     return tasks.ready(conn, now, priority=priority, unsuspected=suspected, without=without)
@@ -255,14 +265,14 @@ def blocker(
     claims = tasks.claims_of(conn, task_id)[task_id] if claimed else []
     if not claims:
         return None
-    pick = Pick(claimed, fold=fold)
-    if (runs := pick.blocker(claims)) is not None:
+    pick, kin = Pick(claimed, fold=fold), family.kin(conn, task_id)
+    if (runs := pick.blocker(claims, kin)) is not None:
         return runs
     for candidate, theirs in islice(_with_claims(conn, in_order(conn, now, ageing_s, ready)), _FURTHEST):
         if candidate["task_id"] == task_id:
             break
-        pick.judge(candidate["task_id"], theirs)
-    return pick.blocker(claims)
+        pick.judge(candidate["task_id"], theirs, _kin(conn, candidate, theirs))
+    return pick.blocker(claims, kin)
 
 
 def _beside(conn: Connection, candidates: Iterator[ReadyTask], pick: Pick) -> Iterator[ReadyTask]:
@@ -271,12 +281,17 @@ def _beside(conn: Connection, candidates: Iterator[ReadyTask], pick: Pick) -> It
     for number, (candidate, claims) in enumerate(_with_claims(conn, candidates)):
         if in_part and number >= _FURTHEST:
             break
-        verdict = pick.judge(candidate["task_id"], claims)
+        verdict = pick.judge(candidate["task_id"], claims, _kin(conn, candidate, claims))
         if verdict is Feasibility.FULL:
             yield candidate
         elif verdict is Feasibility.PARTIAL:
             in_part.append(candidate)
     yield from in_part
+
+
+def _kin(conn: Connection, candidate: ReadyTask, claims: Sequence[str]) -> Collection[str]:
+    is_led = claims and candidate["parent_task_id"] is not None
+    return family.kin(conn, candidate["task_id"]) if is_led else ()
 
 
 def _with_claims(conn: Connection, candidates: Iterator[ReadyTask]) -> Iterator[tuple[ReadyTask, list[str]]]:

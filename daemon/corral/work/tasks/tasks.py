@@ -94,13 +94,12 @@ def submit_batch(
 
 
 def _members(item: TaskSubmission, task_id: str, parents: list[str]) -> list[TaskSubmission]:
-    """The copies of a task that its agents do; they claim nothing, or only one would run at a time."""
+    """The copies of a task that its agents do. They claim what it claims: it does not run itself meanwhile."""
     number = item.agents or 0
     common = {
         "agents": None,
         "combine": None,
         "name": None,
-        "claims": [],
         "parent_task_id": task_id,
         "wait_for": parents,
     }

@@ -82,6 +82,22 @@ def test_a_status_is_written_once_the_file_is_at_rest(world: World) -> None:
     assert world.me.path.read_text() == "- {id: A, status: blocked, command: 'true'}\n"
 
 
+@pytest.mark.req("SUP-FR1")
+def test_what_keeps_others_from_ever_being_next_is_named(world: World) -> None:
+    broken = "- {id: E, runner: abacus, dependencies: [D]}"
+    chain = [
+        f"- {{id: {name}, dependencies: [{before}], command: 'true'}}" for before, name in ("AC", "CD", "EF", "BG")
+    ]
+    world.write("- {id: A, status: blocked}", "- {id: B, status: done}", *chain, broken)
+    found = {note["id"]: note["message"] for note in world.me.status()["notes"]}
+    assert found["A"] == "keeps C, D waiting, since it is blocked: set it to pending to run it again, or to done"
+    assert found["E"] == "keeps F waiting, since it has an error" and set(found) == {"A", "E"}
+    many = [f"- {{id: W{number}, dependencies: [A], command: 'true'}}" for number in range(8)]
+    world.write("- {id: A, status: blocked}", *many)
+    (note,) = world.me.status()["notes"]
+    assert "keeps W0, W1, W2, W3, W4 and 3 more waiting" in note["message"]
+
+
 def test_a_task_that_only_the_file_calls_in_progress_is_named(world: World) -> None:
     world.write(*LINES, "- {id: C, status: in_progress, command: 'true'}")
     (note,) = world.me.status()["notes"]

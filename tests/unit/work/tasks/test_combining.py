@@ -10,7 +10,7 @@ from corral.errors import Conflict, InvalidInput
 from corral.store.merges import merges
 from corral.work.tasks import combining
 from corral.work.tasks.attempts import CollectedWork
-from tests.unit.work.conftest import START, Board, Row, at
+from tests.unit.work.conftest import Board, Row, at
 
 
 def together(board: Board, number: int, combine: str, **fields: Any) -> tuple[str, list[Row]]:
@@ -161,7 +161,15 @@ def test_what_cannot_be_combined_is_refused_and_the_copies_count_in_the_queue(bo
     assert board.detail(board.one(agents=2))["agents"] == 2
 
 
-def test_members_claim_nothing_so_that_they_run_side_by_side(board: Board) -> None:
+@pytest.mark.req("FR-SWARM-003")
+def test_members_claim_what_their_task_claims_and_run_side_by_side(board: Board) -> None:
     task_id = board.one(agents=2, claims=["src/**"])
-    assert board.detail(task_id)["claims"] == ["src/**"]
-    assert board.claim() is not None and board.claim(START) is not None
+    stranger = board.one(claims=["src/a.py"])
+    members = [board.claim(), board.claim()]
+    assert all(row is not None and row["parent_task_id"] == task_id for row in members)
+    assert board.claim() is None, "it would change what they change"
+    for row in members:
+        assert row is not None
+        board.end(row)
+    last = board.claim()
+    assert last is not None and last["task_id"] == stranger

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from sqlalchemy import Connection
 
 from corral.errors import (
     Conflict,
@@ -22,7 +23,7 @@ from corral.errors import (
 from corral.models.blame import BLAME, Blame, blame_of, blame_of_error
 from corral.models.states import TaskStatus
 from corral.store.tasks import tasks as task_rows
-from corral.work.tasks import attempts
+from corral.work.tasks import attempts, delays
 from corral.work.tasks.attempts import Ending
 from corral.work.tasks.retry import judge_crash, judge_fault
 from corral.work.workers.claim_pause import PROBE_AT_MOST_S, ClaimPause
@@ -175,6 +176,27 @@ def test_who_was_running_when_the_daemon_died_comes_back_later_and_one_at_a_time
     board.end(suspect, at(11))
     assert board.detail(first)["crashes"] == 0, "it has run to its end: cleared"
     assert claim_and_start(board, 11)["task_id"] == second
+
+
+@pytest.mark.req("FR-SWARM-006")
+def test_a_suspected_follower_runs_beside_its_leader_that_waits_for_it(board: Board) -> None:
+    leader = board.one()
+    leads = claim_and_start(board, 0)
+    follower, stranger = board.one(parent_task_id=leader), board.one()
+    die(board, leads, *(claim_and_start(board, 0) for _ in range(2)), second=0)
+    assert claim_and_start(board, 100)["task_id"] == leader
+    assert reason(board, follower) is None and "run one at a time" in str(reason(board, stranger))
+    assert claim_and_start(board, 100)["task_id"] == follower
+    assert board.claim(at(100)) is None
+
+
+def reason(board: Board, task_id: str) -> str | None:
+    def of_row(conn: Connection) -> str | None:
+        row = task_rows.get(conn, task_id)
+        assert row is not None
+        return delays.reason(conn, row, None, at(100))
+
+    return board.db.read(of_row)
 
 
 def test_the_culprit_dies_of_it_and_the_one_beside_it_lives(board: Board) -> None:

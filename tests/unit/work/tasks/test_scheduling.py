@@ -119,6 +119,30 @@ def test_what_overlaps_in_part_starts_only_when_nothing_else_could(board: Board)
     assert board.status(free) == "pending"
 
 
+@pytest.mark.req("FR-SWARM-006")
+def test_a_follower_starts_beside_its_leader_whatever_both_claim(board: Board) -> None:
+    """The leader waits for it: it must wait neither for its leader, nor for a stranger that waits for that one."""
+    leader = board.one(claims=["src/**"])
+    leads = board.claim()
+    stranger = board.one(claims=["src/**"])
+    follower = board.one(claims=["src/a.py"], parent_task_id=leader)
+    other = board.one(claims=["src/a.py"], parent_task_id=leader)
+    assert leads is not None and why_not(board, follower) is None
+    follows = board.claim()
+    assert follows is not None and follows["task_id"] == follower
+    assert board.claim() is None, "followers do not go beside each other, nor the stranger beside any of them"
+    assert (why_not(board, other), why_not(board, stranger)) == (follower, leader)
+    board.end(follows)
+    last = board.claim()
+    assert last is not None and last["task_id"] == other
+
+
+def why_not(board: Board, task_id: str) -> str | None:
+    """The task that is named as the one that keeps another from starting."""
+    found = board.db.read(lambda conn: scheduling.blocker(conn, task_id, at(0), ageing_s=0, ready=scheduling.startable))
+    return found and found.task_id
+
+
 def test_a_task_without_a_runner_is_left_to_sessions(board: Board) -> None:
     from corral.store.tasks import tasks as rows
 
