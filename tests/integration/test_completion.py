@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import git
+from tests.coordinated import Coordinated
 
 SOURCE = Path(__file__).parents[2] / "daemon"
 SHELLS = {"bash": ["bash", "-i"], "zsh": ["zsh", "-i"], "fish": ["fish", "-i"]}
@@ -70,6 +71,61 @@ def test_the_completion_function_of_bash_is_told_every_command(sealed: Path, com
     assert {"init", "task", "merge", "worktree", "status", "doctor"} <= {*done.stdout.split()}
     assert done.stderr == ""
     assert git(repo, "status", "--porcelain", "--ignored") == ""
+
+
+SETUP = (
+    'eval "$(corral --show-completion)"; reply() { COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); '
+    '_corral_completion corral; printf "%s\\n" "${COMPREPLY[@]}" END; }; '
+)
+
+
+@pytest.mark.req("NFR-USE-002")
+def test_ids_branches_agents_and_names_are_completed_and_a_hostile_name_is_not_executed(
+    house: Coordinated, command: Path
+) -> None:
+    hostile = "x;touch$IFS'pwned'"
+    git(house.root, "branch", "--", hostile)
+    git(house.root, "branch", "feat/größe")
+    title = r"\$(touch pwned) [/bold] `touch pwned` \"; touch pwned"
+    task = house.submit(title, "true")
+    house.run("wait", task)
+    house.run("lock", "acquire", "src/a.py")
+    house.run("alias", "set", "stale", "task list --status waiting")
+    env = {**os.environ, "PATH": f"{command}:{os.environ['PATH']}"}
+    asked = {
+        f'reply corral task detail {task[:3]}': [task[:8]],
+        'reply corral task detail ""': ["1", task[:8]],
+        'reply corral merge submit ""': ["feat/größe", "main"],
+        'reply corral task submit --agent r': ["researcher", "resolver", "reviewer"],
+        'reply corral lock release ""': ["src/a.py"],
+        'reply corral config explain landing.v': ["landing.verify"],
+        'reply corral sta': ["stale", "state", "status"],
+        f'cd /; reply corral -C "{house.root}" message send al': ["all"],
+        'reply corral task detail ""; true': [],
+    }  # fmt: skip
+    script = SETUP + "; ".join(asked)
+    done = subprocess.run(
+        ["bash", "--norc", "-c", script], cwd=house.root, env=env, check=True, capture_output=True, text=True
+    )
+    replies = [sorted(part.split()) for part in done.stdout.split("END")]
+    assert replies[: len(asked)] == [sorted(words) for words in asked.values()], done.stderr
+    assert done.stderr == ""
+    for shell in ("zsh", "fish"):
+        told = {"_CORRAL_COMPLETE": f"complete_{shell}", "_TYPER_COMPLETE_ARGS": "corral task detail "}
+        shown = subprocess.run(
+            [command / "corral"], cwd=house.root, env={**env, **told, "_TYPER_COMPLETE_FISH_ACTION": "get-args"},
+            check=True, capture_output=True, text=True,
+        ).stdout  # fmt: skip
+        assert task[:8] in shown and "touch pwned" in shown
+        assert not {*"$`[]\\;"} & {*shown.replace("_arguments '*: :((", "")}, shown
+    assert not (house.root / "pwned").exists()
+    house.run("daemon", "stop")
+    script = SETUP + 'reply corral task detail ""'
+    done = subprocess.run(
+        ["bash", "--norc", "-c", script], cwd=house.root, env=env, check=True, capture_output=True, text=True
+    )
+    assert (done.stdout.split(), done.stderr) == (["END"], "")
+    assert house.daemon_pid() is None, "a key press starts no daemon"
 
 
 class _Terminal:

@@ -101,6 +101,11 @@ def _refuse_usage(error: Any) -> int:
     if context is not None and type(error).__name__ == "NoArgsIsHelpError":
         print(context.get_help(), file=sys.stderr)
         return InvalidInput.exit_code
+    from corral.cli.terminal.suggestions import explained
+
     path = context.command_path if context is not None else "corral"
     usage = " ".join(context.get_usage().split()) if context is not None else ""
-    raise InvalidInput(error.format_message(), cause=usage, remedy=f"`{path} --help` shows what is accepted.") from None
+    message, meant = explained(error)
+    raise InvalidInput(
+        message, cause=usage, remedy=f"{meant} `{path} --help` shows what is accepted.".strip()
+    ) from None

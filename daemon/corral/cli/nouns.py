@@ -8,18 +8,27 @@ from __future__ import annotations
 import importlib
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import typer
 
 from corral.cli.help import Grouped
 from corral.cli.shared_options import Command, with_shared_options
+from corral.cli.terminal.candidates import completer
 
 NOUNS: dict[str, tuple[str, str]] = json.loads(Path(__file__).with_name("nouns.json").read_text("utf-8"))
 """Per command: the module in ``corral.cli``, and the first sentence of the command's help.
 
 A module has ``app`` (a noun with commands), or a function with the command's name.
 """
+
+
+class Item(NamedTuple):
+    """A completed word, as the framework passes it to a shell."""
+
+    value: str
+    help: str
+    type: str = "plain"
 
 
 class Nouns(Grouped):
@@ -35,6 +44,11 @@ class Nouns(Grouped):
             if name not in self.commands:
                 self.commands.update(_load(name))
         return super().get_command(ctx, cmd_name)
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> Any:
+        """Complete a command, an option, or an alias of the configuration."""
+        own = [Item(name, about) for name, about in completer("alias")(ctx, incomplete)]
+        return [*super().shell_complete(ctx, incomplete), *own]
 
     def summaries(self, ctx: Any) -> dict[str, str]:
         """Return the commands with their first sentences."""

@@ -8,8 +8,9 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+from corral.cli.terminal.candidates import completer
 from corral.cli.terminal.context import Common, Format
-from corral.errors import InvalidInput
+from corral.errors import InvalidInput, NotFound
 
 Output = Annotated[Format | None, typer.Option("--output", help="Output format (default: human).", show_default=False)]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")]
@@ -18,7 +19,13 @@ Debug = Annotated[bool, typer.Option("--debug", help="Like --verbose, with reque
 
 Profile = Annotated[
     str | None,
-    typer.Option("--profile", metavar="NAME", help="Profile of settings (default: the daemon's).", show_default=False),
+    typer.Option(
+        "--profile",
+        metavar="NAME",
+        help="Profile of settings (default: the daemon's).",
+        show_default=False,
+        autocompletion=completer("profile"),
+    ),
 ]
 
 
@@ -68,7 +75,9 @@ class Command(TyperCommand):
 
         Raises:
             InvalidInput: The command cannot print that format.
+            CorralError: The command's; one about an unknown name suggests similar ones.
         """
+        given = dict(ctx.params)
         Common.update(**{one.name: ctx.params.pop(one.name) for one in self._shared})
         has_json = any(one.name == "as_json" for one in self.params)
         as_json = bool(ctx.params.get("as_json"))
@@ -78,7 +87,13 @@ class Command(TyperCommand):
             if not has_json:
                 raise InvalidInput(f"This command has no output as {Common.output}.", remedy="Leave --output out.")
             ctx.params["as_json"] = True
-        return super().invoke(ctx)
+        try:
+            return super().invoke(ctx)
+        except (NotFound, InvalidInput) as error:
+            from corral.cli.terminal.suggestions import add_suggestion
+
+            add_suggestion(error, ctx, given)
+            raise
 
 
 def with_shared_options(app: Any) -> Any:

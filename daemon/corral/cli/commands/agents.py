@@ -38,7 +38,9 @@ def show_table(rows: list[dict[str, Any]], more: Column, *, empty: str = "") -> 
 
 @app.command()
 def kill(
-    agent: Annotated[str, argument("A running agent, as `corral swarm status` shows it, or its task.", "AGENT")],
+    agent: Annotated[
+        str, argument("A running agent, as `corral swarm status` shows it, or its task.", "AGENT", of="running agent")
+    ],
     as_json: Json = False,
 ) -> None:
     """Stop an agent's worker; its task is tried again, as after any failure."""
@@ -48,7 +50,7 @@ def kill(
 
 @app.command()
 def show(
-    name: Annotated[str, argument("An agent's name, as `corral agent list` shows it.", "NAME")],
+    name: Annotated[str, argument("An agent's name, as `corral agent list` shows it.", "NAME", of="agent")],
     as_json: Json = False,
 ) -> None:
     """Show the runner, model, tools, limits and capabilities of an agent."""

@@ -20,7 +20,7 @@ SEQUENTIAL = 4
 _SHOWN = (
     "feature_id", "title", "status", "registered_by", "branch_name", "merge_priority", "registered_at", "completed_at",
 )  # fmt: skip
-FeatureId = Annotated[str, argument("The feature's name, such as FEAT-123.", "ID")]
+FeatureId = Annotated[str, argument("The feature's name, such as FEAT-123.", "ID", of="feature")]
 CLAIM_HELP = "A path, a glob, or a logical key such as 'api:GET /v1/users'; repeatable."
 
 
@@ -29,7 +29,7 @@ def register(
     feature_id: FeatureId,
     claim: Annotated[list[str], option("--claim", CLAIM_HELP, "KEY")],
     title: Annotated[str | None, option("--title", "A short title.", "TEXT")] = None,
-    branch: Annotated[str | None, option("--branch", "The branch of the feature.", "NAME")] = None,
+    branch: Annotated[str | None, option("--branch", "The branch of the feature.", "NAME", of="branch")] = None,
     priority: Annotated[
         int | None,
         typer.Option("--priority", help="Priority for ordering merges (default: 5).", min=-1000, max=1000),
@@ -86,7 +86,7 @@ def show(feature_id: FeatureId, as_json: Json = False) -> None:
 
 @app.command()
 def analyze(
-    feature_id: Annotated[str | None, argument("A registered feature.", "ID", show_default=False)] = None,
+    feature_id: Annotated[str | None, argument("A registered feature.", "ID", show_default=False, of="feature")] = None,
     claim: Annotated[list[str] | None, option("--claim", CLAIM_HELP, "KEY")] = None,
     as_json: Json = False,
 ) -> None:

@@ -30,7 +30,7 @@ def _items(what: str) -> Any:
 
 @app.command("list")
 def listing(
-    agent: Annotated[str | None, option("--agent", "Only handoffs of this agent.", "NAME")] = None,
+    agent: Annotated[str | None, option("--agent", "Only handoffs of this agent.", "NAME", of="session")] = None,
     limit: Annotated[int, typer.Option("--limit", help="Maximum number of rows.", min=1, max=100)] = 20,
     as_json: Json = False,
 ) -> None:
@@ -49,7 +49,7 @@ def listing(
 
 @app.command()
 def show(
-    handoff_id: Annotated[str, argument("A handoff's id, or its first characters.", "ID")],
+    handoff_id: Annotated[str, argument("A handoff's id, or its first characters.", "ID", of="handoff")],
     as_json: Json = False,
 ) -> None:
     """Show a handoff."""

@@ -16,7 +16,7 @@ from corral.errors import InvalidInput
 from corral.models.visible import one_line
 
 app = typer.Typer(cls=Grouped, help="Locks: who holds which files.", no_args_is_help=True)
-Paths = Annotated[list[str], argument("Paths, globs, or logical keys such as 'api:GET /v1/users'.", "PATH")]
+Paths = Annotated[list[str], argument("Paths, globs, or logical keys such as 'api:GET /v1/users'.", "PATH", of="path")]
 HELD = 4
 ANSWER_S = 30.0
 """Time for an answer beyond the requested wait, seconds."""
@@ -99,7 +99,7 @@ def acquire(
 
 @app.command()
 def renew(
-    paths: Annotated[list[str] | None, argument("Paths to renew.", "PATH")] = None,
+    paths: Annotated[list[str] | None, argument("Paths to renew.", "PATH", of="lock")] = None,
     everything: Annotated[bool, typer.Option("--all", help="Renew all your locks.")] = False,
     extend: Annotated[float, option("--extend", "Time to add.", "SECONDS")] = EXTEND_S,
     as_json: Json = False,
@@ -137,7 +137,7 @@ def force_release(
 
 @app.command()
 def release(
-    paths: Annotated[list[str] | None, argument("Paths to release.", "PATH")] = None,
+    paths: Annotated[list[str] | None, argument("Paths to release.", "PATH", of="lock")] = None,
     everything: Annotated[bool, typer.Option("--all", help="Release all locks of this session.")] = False,
     as_json: Json = False,
 ) -> None:

@@ -21,13 +21,13 @@ from corral.models.visible import one_line
 
 app = typer.Typer(cls=Grouped, help="Merge queue: merge, verify, land.", no_args_is_help=True)
 _STATES = f"Only these states; repeatable. One of: {', '.join(MergeState.values())}."
-Id = Annotated[str, argument("A merge id, its first characters, or its task's id or number.", "ID")]
+Id = Annotated[str, argument("A merge id, its first characters, or its task's id or number.", "ID", of="merge")]
 
 
 @app.command("list")
 def listing(
     status: Annotated[list[MergeState] | None, option("--state", _STATES, "STATE")] = None,
-    branch: Annotated[str | None, option("--branch", "Only requests for this branch.", "NAME")] = None,
+    branch: Annotated[str | None, option("--branch", "Only requests for this branch.", "NAME", of="branch")] = None,
     as_json: Json = False,
 ) -> None:
     """List merge requests in order of submission."""
@@ -74,13 +74,16 @@ def diff(merge_id: Id, stat: Stat = False, as_json: Json = False) -> None:
 
 @app.command()
 def submit(
-    branch: Annotated[str | None, argument("Branch to land (default: the current branch).", "BRANCH")] = None,
+    branch: Annotated[
+        str | None, argument("Branch to land (default: the current branch).", "BRANCH", of="branch")
+    ] = None,
     target: Annotated[
-        str | None, option("--target", "Land on this branch (default: landing.target).", "BRANCH")
+        str | None, option("--target", "Land on this branch (default: landing.target).", "BRANCH", of="branch")
     ] = None,
     title: Annotated[str | None, option("--title", "Message of the merge commit.", "TEXT")] = None,
     task: Annotated[
-        str | None, option("--task", "Author's session (default: known from the branch or this session).", "ID")
+        str | None,
+        option("--task", "Author's session (default: known from the branch or this session).", "ID", of="task"),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -128,7 +131,7 @@ def cancel(merge_id: Id, as_json: Json = False) -> None:
 
 @app.command()
 def dismiss(
-    merge_id: Annotated[str, argument("A merge or task id, or its first characters.", "ID")],
+    merge_id: Annotated[str, argument("A merge or task id, or its first characters.", "ID", of="open")],
     as_json: Json = False,
 ) -> None:
     """Dismiss a failed merge request or task. The branch stays."""

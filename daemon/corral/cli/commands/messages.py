@@ -21,7 +21,7 @@ app = typer.Typer(cls=Grouped, help="Mail between sessions, and with you.", no_a
 ROUND_S = 20.0
 """Duration of one long poll for new mail, seconds."""
 Row = dict[str, Any]
-Message = Annotated[str, argument("A message number or id.", "MESSAGE")]
+Message = Annotated[str, argument("A message number or id.", "MESSAGE", of="message")]
 Body = Annotated[str | None, argument("The text; `-` or nothing reads it from stdin.", "TEXT")]
 Cc = Annotated[list[str] | None, option("--cc", "Add a recipient in copy; repeatable.", "AGENT")]
 Bcc = Annotated[list[str] | None, option("--bcc", "Add a blind-copy recipient; repeatable.", "AGENT")]
@@ -34,7 +34,7 @@ Key = Annotated[
 
 @app.command()
 def send(
-    to: Annotated[str, argument("Recipients: agents, roles or `all`, separated by commas.", "AGENT")],
+    to: Annotated[str, argument("Recipients: agents, roles or `all`, separated by commas.", "AGENT", of="recipient")],
     subject: Annotated[str, argument("Subject.", "SUBJECT")],
     text: Body = None,
     cc: Cc = None,
@@ -44,7 +44,7 @@ def send(
         option("--importance", "Importance: low, normal, high or urgent (holds the reader's next Stop once).", "HOW"),
     ] = Importance.NORMAL,
     acknowledge: Annotated[bool, typer.Option("--ack", help="Request an acknowledgement.")] = False,
-    thread: Annotated[str | None, option("--thread", "Thread of the message.", "ID")] = None,
+    thread: Annotated[str | None, option("--thread", "Thread of the message.", "ID", of="thread")] = None,
     attach: Attach = None,
     key: Key = None,
     as_json: Json = False,
@@ -60,7 +60,8 @@ def reply(
     message: Message,
     text: Body = None,
     to: Annotated[
-        list[str] | None, option("--to", "Send to this recipient instead of the sender; repeatable.", "AGENT")
+        list[str] | None,
+        option("--to", "Send to this recipient instead of the sender; repeatable.", "AGENT", of="recipient"),
     ] = None,
     cc: Cc = None,
     bcc: Bcc = None,
@@ -112,7 +113,9 @@ def _send(path: str, letter: dict[str, Any], as_json: bool) -> None:
 
 @app.command()
 def inbox(
-    agent: Annotated[str | None, option("--agent", "Agent whose mail to show (default: you).", "AGENT")] = None,
+    agent: Annotated[
+        str | None, option("--agent", "Agent whose mail to show (default: you).", "AGENT", of="session")
+    ] = None,
     everyone: Annotated[bool, typer.Option("--all", help="Show the mail of the whole project.")] = False,
     urgent: Annotated[bool, typer.Option("--urgent", help="Only high and urgent messages.")] = False,
     unread: Annotated[bool, typer.Option("--unread", help="Only unread messages.")] = False,
@@ -178,7 +181,7 @@ def show(message: Message, as_json: Json = False) -> None:
 
 @app.command()
 def thread(
-    identifier: Annotated[str, argument("A thread, or one of its messages.", "THREAD")],
+    identifier: Annotated[str, argument("A thread, or one of its messages.", "THREAD", of="thread")],
     as_json: Json = False,
 ) -> None:
     """Show a thread, oldest message first."""
@@ -210,7 +213,9 @@ def _marked(verb: str, message: str, as_json: bool) -> None:
 
 @app.command()
 def contacts(
-    agent: Annotated[str | None, option("--agent", "Agent whose contacts to show (default: you).", "AGENT")] = None,
+    agent: Annotated[
+        str | None, option("--agent", "Agent whose contacts to show (default: you).", "AGENT", of="session")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """List mail contacts, latest first. Anybody may write to anybody."""
@@ -226,7 +231,9 @@ def contacts(
 @app.command()
 def search(
     words: Annotated[list[str], argument("Words to search for; all must occur.", "WORD")],
-    agent: Annotated[str | None, option("--agent", "Only messages from or to this agent.", "AGENT")] = None,
+    agent: Annotated[
+        str | None, option("--agent", "Only messages from or to this agent.", "AGENT", of="session")
+    ] = None,
     limit: Annotated[int, option("--limit", "Maximum number of messages.", "N", min=1, max=200)] = 20,
     as_json: Json = False,
 ) -> None:

@@ -48,7 +48,7 @@ def _notes(row: dict[str, Any]) -> str:
 
 @app.command()
 def show(
-    session: Annotated[str, argument("A session's name or id.", "NAME")],
+    session: Annotated[str, argument("A session's name or id.", "NAME", of="session")],
     as_json: Json = False,
 ) -> None:
     """Show a session with its commits and merge requests."""
@@ -116,7 +116,7 @@ def register(
 
 @app.command()
 def name(
-    session: Annotated[str, argument("A session's name or id.", "SESSION")],
+    session: Annotated[str, argument("A session's name or id.", "SESSION", of="session")],
     called: Annotated[
         str | None, argument("The further name (default: the session's own).", "NAME", show_default=False)
     ] = None,
@@ -137,7 +137,8 @@ def name(
 @app.command()
 def end(
     session: Annotated[
-        str | None, argument("A session's name or id (default: this session).", "SESSION", show_default=False)
+        str | None,
+        argument("A session's name or id (default: this session).", "SESSION", show_default=False, of="session"),
     ] = None,
     as_json: Json = False,
 ) -> None:

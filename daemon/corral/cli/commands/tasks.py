@@ -27,7 +27,9 @@ app.add_typer(dead_letters.app, name="dlq")
 _STATES = f"Only these statuses; repeatable. One of: {', '.join(TaskStatus.values())}."
 _SOMETIMES = {"TEMPLATE": "template", "PROGRESS": "progress"}
 """Columns that a list has where any of its tasks has them."""
-Id = Annotated[str, argument("A task's number or id, its first four or more characters, or its merge's id.", "ID")]
+Id = Annotated[
+    str, argument("A task's number or id, its first four or more characters, or its merge's id.", "ID", of="task")
+]
 
 
 @app.command()
@@ -47,7 +49,8 @@ def submit(
     ] = None,
     prompt: Annotated[str | None, option("--prompt", "Prompt for an agent; - reads stdin.", "TEXT", short="-p")] = None,
     agent: Annotated[
-        str | None, option("--agent", "Agent to use: a team member or an agent definition.", "NAME", short="-a")
+        str | None,
+        option("--agent", "Agent to use: a team member or an agent definition.", "NAME", short="-a", of="agent"),
     ] = None,
     runner: Annotated[
         RunnerName | None, typer.Option("--runner", help="Runner (default: its agent's; else claude for a prompt).")
@@ -57,7 +60,9 @@ def submit(
         str | None, option("--input", "Input for its agent: a JSON object, or a file with one.", "JSON|FILE")
     ] = None,
     metadata: Annotated[str | None, option("--metadata", "Kept with it and shown: a JSON object.", "JSON")] = None,
-    template: Annotated[str | None, option("--template", "Name of a template in .corral/templates.", "NAME")] = None,
+    template: Annotated[
+        str | None, option("--template", "Name of a template in .corral/templates.", "NAME", of="template")
+    ] = None,
     agents: Annotated[
         int | None, typer.Option("--agents", min=1, max=50, help="Number of agents that do it, each by itself.")
     ] = None,
@@ -65,11 +70,11 @@ def submit(
         Combine | None, typer.Option("--combine", help="How their results become one (default: all).")
     ] = None,
     parent: Annotated[
-        str | None, option("--parent", "Task whose agent leads this one's; it ends with it.", "ID")
+        str | None, option("--parent", "Task whose agent leads this one's; it ends with it.", "ID", of="task")
     ] = None,
     priority: Annotated[int, typer.Option("--priority", min=0, max=10, help="10 first.")] = 5,
     wait_for: Annotated[
-        list[str] | None, option("--wait-for", "A task that must land first; repeatable.", "ID")
+        list[str] | None, option("--wait-for", "A task that must land first; repeatable.", "ID", of="task")
     ] = None,
     claims: Annotated[
         list[str] | None, option("--claims", "A path or lock key that the task will change; repeatable.", "KEY")
@@ -84,8 +89,8 @@ def submit(
     max_cost_usd: Annotated[
         float | None, typer.Option("--max-cost-usd", help="Cost limit in USD of a task with a prompt.")
     ] = None,
-    thread: Annotated[str | None, option("--thread", "Message thread of its batch.", "ID")] = None,
-    target: Annotated[str | None, option("--target", "Land on this branch.", "BRANCH")] = None,
+    thread: Annotated[str | None, option("--thread", "Message thread of its batch.", "ID", of="thread")] = None,
+    target: Annotated[str | None, option("--target", "Land on this branch.", "BRANCH", of="branch")] = None,
     retries: Annotated[
         int | None, typer.Option("--retries", min=0, help="Number of retries (default: tasks.max_retries).")
     ] = None,
@@ -179,9 +184,9 @@ def batch_submit(
 def listing(
     status: Annotated[list[TaskStatus] | None, option("--status", _STATES, "STATE")] = None,
     priority: Annotated[int, typer.Option("--priority", min=0, max=10, help="Only this priority and above.")] = 0,
-    agent: Annotated[str | None, option("--agent", "Only tasks for this agent.", "NAME")] = None,
+    agent: Annotated[str | None, option("--agent", "Only tasks for this agent.", "NAME", of="agent")] = None,
     task_type: Annotated[str | None, option("--type", "Only tasks of this type.", "TYPE")] = None,
-    template: Annotated[str | None, option("--template", "Only of this template.", "NAME")] = None,
+    template: Annotated[str | None, option("--template", "Only of this template.", "NAME", of="template")] = None,
     thread: Annotated[str | None, option("--thread", "Only tasks of this batch.", "ID")] = None,
     sort: Annotated[
         TaskSort, typer.Option("--sort", help="Order: by priority and age, or by age.")

@@ -23,7 +23,7 @@ LONGER = 4
 
 
 def wait(
-    ids: Annotated[list[str] | None, argument("Tasks or merge requests to wait for.", "ID")] = None,
+    ids: Annotated[list[str] | None, argument("Tasks or merge requests to wait for.", "ID", of="open")] = None,
     everything: Annotated[bool, typer.Option("--all", help="Wait for every open task and merge request.")] = False,
     timeout: Annotated[
         float | None, option("--timeout", "Stop waiting after this time and exit with 1.", "SECONDS", min=0)

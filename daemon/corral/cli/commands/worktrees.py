@@ -35,7 +35,9 @@ def listing(as_json: Json = False) -> None:
 @app.command()
 def create(
     name: Annotated[str, argument("Name of the folder and, below corral/, of the branch.", "NAME")],
-    base: Annotated[str | None, option("--base", "Start at this commit (default: the target's tip).", "COMMIT")] = None,
+    base: Annotated[
+        str | None, option("--base", "Start at this commit (default: the target's tip).", "COMMIT", of="branch")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Create a worktree that is ready to use: dependencies, environment files, ports."""
@@ -47,7 +49,7 @@ def create(
 
 @app.command()
 def remove(
-    name: Annotated[str, argument("A worktree's name, as `corral worktree list` shows it.", "NAME")],
+    name: Annotated[str, argument("A worktree's name, as `corral worktree list` shows it.", "NAME", of="worktree")],
     as_json: Json = False,
 ) -> None:
     """Remove a worktree. Its unlanded work is saved first; `recover` restores it."""
@@ -86,7 +88,9 @@ def pool(as_json: Json = False) -> None:
 
 @app.command()
 def recover(
-    name: Annotated[str | None, argument("A worktree's name or a salvage ref; without it: list.", "NAME")] = None,
+    name: Annotated[
+        str | None, argument("A worktree's name or a salvage ref; without it: list.", "NAME", of="saved work")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """List saved work, or restore it into a new worktree."""

@@ -96,7 +96,7 @@ def _require_command(known: dict[str, Alias], name: str, first: str) -> None:
 
 @app.command()
 def remove(
-    name: Name,
+    name: Annotated[str, argument("Name of the alias.", "NAME", of="alias")],
     place: Annotated[
         Place | None, typer.Option("--file", help=f"{PLACE_HELP} (default: the one that counts).", show_default=False)
     ] = None,

@@ -36,7 +36,9 @@ app.command("explain")(config_values.explain)
 
 @app.command()
 def show(
-    key: Annotated[str | None, argument("A setting or a section, such as landing.", "KEY", show_default=False)] = None,
+    key: Annotated[
+        str | None, argument("A setting or a section, such as landing.", "KEY", show_default=False, of="section")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Show the settings in force and their sources."""

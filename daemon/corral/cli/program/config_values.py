@@ -38,7 +38,7 @@ from corral.config.model import Setting, all_settings
 from corral.errors import ConfigInvalid, InvalidInput, NotFound
 from corral.models.visible import one_line, visible
 
-Key = Annotated[str, argument("A setting, such as landing.target.", "KEY")]
+Key = Annotated[str, argument("A setting, such as landing.target.", "KEY", of="setting")]
 File = Annotated[Place | None, typer.Option("--file", help=f"{PLACE_HELP}.", show_default=False)]
 
 

@@ -12,7 +12,9 @@ from corral.errors import NotFound
 
 
 def schema(
-    command: Annotated[list[str] | None, argument("A command, such as `task list` (default: all).", "COMMAND")] = None,
+    command: Annotated[
+        list[str] | None, argument("A command, such as `task list` (default: all).", "COMMAND", of="command")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Print the JSON Schema of a command's JSON output. Needs no repository.

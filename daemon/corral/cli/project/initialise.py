@@ -33,7 +33,7 @@ from corral.git.process.command import Git, open_repository
 def init(
     path: Annotated[Path | None, typer.Argument(help="The repository (default: this one).")] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not prompt.")] = False,
-    target: Annotated[str | None, option("--target", "Branch that work lands on.", "BRANCH")] = None,
+    target: Annotated[str | None, option("--target", "Branch that work lands on.", "BRANCH", of="branch")] = None,
     verify: Annotated[
         list[str] | None, option("--verify", "Command that must pass before anything lands; repeatable.", "CMD")
     ] = None,

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from corral.cli.terminal.candidates import completer
 from corral.cli.terminal.context import Common, author, client, here, project, session_id
 from corral.errors import InvalidInput
 
@@ -18,14 +19,24 @@ __all__ = [
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
-def option(flag: str, about: str, metavar: str, *, short: str | None = None, **more: Any) -> Any:
-    """An option that has a value, for ``Annotated``."""
-    return typer.Option(*filter(None, (flag, short)), help=about, metavar=metavar, **more)
+def option(flag: str, about: str, metavar: str, *, short: str | None = None, of: str = "", **more: Any) -> Any:
+    """An option that has a value, for ``Annotated``.
+
+    Args:
+        of: The kind of its values, a key of :data:`corral.cli.terminal.candidates.KINDS`: shells complete it, and an
+            unknown one is answered with similar ones.
+    """
+    names = filter(None, (flag, short))
+    return typer.Option(*names, help=about, metavar=metavar, autocompletion=_completion(of), **more)
 
 
-def argument(about: str, metavar: str, **more: Any) -> Any:
-    """An argument, for ``Annotated``."""
-    return typer.Argument(help=about, metavar=metavar, **more)
+def argument(about: str, metavar: str, *, of: str = "", **more: Any) -> Any:
+    """An argument, for ``Annotated``; ``of`` as in :func:`option`."""
+    return typer.Argument(help=about, metavar=metavar, autocompletion=_completion(of), **more)
+
+
+def _completion(kind: str) -> Any:
+    return completer(kind) if kind else None
 
 
 def _content(option: str, file: str) -> str:

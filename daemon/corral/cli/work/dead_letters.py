@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from corral.cli.help import Grouped
-from corral.cli.terminal.options import Json, client
+from corral.cli.terminal.options import Json, argument, client
 from corral.cli.terminal.output import coloured, echo, emit, moment
 from corral.cli.terminal.tables import Column, table
 from corral.cli.work.task_view import show_task
@@ -15,7 +15,7 @@ from corral.client.connection import segment
 from corral.models.visible import log_text
 
 app = typer.Typer(cls=Grouped, help="The dead-letter queue: tasks that are out of retries.", no_args_is_help=True)
-Ids = Annotated[list[str] | None, typer.Argument(help="Task ids, or their first characters.", metavar="ID")]
+Ids = Annotated[list[str] | None, argument("Task ids, or their first characters.", "ID", of="task")]
 
 
 @app.command("list")
@@ -37,7 +37,7 @@ def listing(
 
 @app.command()
 def show(
-    task_id: Annotated[str, typer.Argument(help="A task id, or its first characters.", metavar="ID")],
+    task_id: Annotated[str, argument("A task id, or its first characters.", "ID", of="task")],
     as_json: Json = False,
 ) -> None:
     """Show why a task is dead: each attempt, and the end of the last one's output."""

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from corral.cli.help import Grouped
-from corral.cli.terminal.options import Json, client, session_id
+from corral.cli.terminal.options import Json, argument, client, session_id
 from corral.cli.terminal.output import emit, report
 from corral.cli.terminal.tables import Column, table
 from corral.client.connection import segment
@@ -17,7 +17,7 @@ from corral.models.visible import one_line
 app = typer.Typer(
     cls=Grouped, help="Shared state: values that the agents at one task share while it lasts.", no_args_is_help=True
 )
-Task = Annotated[str, typer.Argument(help="A task id, or its first four or more characters.", metavar="TASK")]
+Task = Annotated[str, argument("A task id, or its first four or more characters.", "TASK", of="task")]
 Key = Annotated[str, typer.Argument(help="A key.", metavar="KEY")]
 Version = Annotated[
     int | None, typer.Option("--if-version", min=0, help="Only if the key has this version; 0: is new.")
