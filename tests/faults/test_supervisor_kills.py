@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from corral.config.sections.work import Tasks as TaskRules
 from corral.config.sections.work import Worktrees
 from corral.errors import DatabaseUnavailable
 from corral.git.checkouts import salvage
@@ -249,6 +250,30 @@ def test_a_worker_that_could_not_be_recorded_is_dead_before_its_task_goes_on(
         kill(task_id)
         if how == "broken":
             finish(breaks.started)
+        house.close()
+
+
+@pytest.mark.req("FR-QUEUE-003")
+@pytest.mark.parametrize("convention", [False, True])
+def test_a_task_cancelled_before_its_lost_worker_is_dead_ends_after_it_with_its_work_saved(
+    repo: Path, convention: bool
+) -> None:
+    child = in_a_process(repo, [{"title": "long", "command": "echo x > part.txt; while :; do sleep 0.1; done"}])
+    _until(lambda: list(repo.glob(".corral/worktrees/*/part.txt")))
+    child.kill()
+    child.communicate()
+    (task_id,) = stored(repo)
+    house = House(repo, settings_with())
+    try:
+        asked = house.db.write(lambda conn: tasks.cancel(conn, task_id, utc_now(), TaskRules(), convention=convention))
+        assert (asked["status"], asked["cancel_reason"]) == ("interrupted", "Cancelled."), "its worker is alive"
+        ended = house.until_status(task_id, "failed" if convention else "cancelled")
+        assert ended["error_code"] == ("cancelled_by_orchestrator" if convention else None)
+        assert find_marked(task_id) == [], "it ends after its worker"
+        house.until(lambda: not house.in_use())
+        assert any("part.txt" in one.files for one in salvage.listing(open_repository(repo / ".git")))
+    finally:
+        kill(task_id)
         house.close()
 
 

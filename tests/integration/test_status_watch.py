@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -38,6 +39,13 @@ def views_until(process: subprocess.Popen[bytes], wanted: Callable[[dict[str, An
     return found
 
 
+def lasting(view: dict[str, Any]) -> dict[str, Any]:
+    """A view without the fields that tell the time, and without the memory and disk that others use."""
+    resources = {name: value for name, value in view["resources"].items() if not name.startswith("free_")}
+    at_work = [{**one, "age_s": 0} for one in view["at_work"]]
+    return {**view, "composed_at": "", "resources": resources, "at_work": at_work}
+
+
 @pytest.mark.req("FR-MONITOR-002")
 def test_each_change_is_told_and_a_daemon_that_comes_back_is_found_again(house: Coordinated) -> None:
     house.run("daemon", "start")
@@ -47,9 +55,9 @@ def test_each_change_is_told_and_a_daemon_that_comes_back_is_found_again(house: 
         house.submit("first", "echo one > one.txt")
         views = views_until(process, lambda view: view["open"] == {} and bool(view["tasks"]))
         assert views[-1]["merges"] == {"landed": 1}
-        assert [view["seq"] for view in views] == sorted(
-            {view["seq"] for view in views}
-        )  # none is of the past, none twice
+        assert [view["seq"] for view in views] == sorted(view["seq"] for view in views), "none is of the past"
+        # One event may show in two views: what a worker's end leaves to do is done after it is recorded.
+        assert all(lasting(one) != lasting(other) for one, other in pairwise(views)), "none is shown twice"
         house.kill_daemon()
         house.run("daemon", "start")
         house.submit("second", "true")

@@ -220,7 +220,7 @@ async def cancel(services: Services, task_id: str, *, reason: str, convention: b
     services.nudge("supervisor")
     full_id = row["task_id"]
     deadline = time.monotonic() + (STOPPED_WITHIN_S if convention else 0)
-    while row["status"] == TaskStatus.RUNNING and (left := deadline - time.monotonic()) > 0:
+    while row["status"] in (TaskStatus.RUNNING, TaskStatus.INTERRUPTED) and (left := deadline - time.monotonic()) > 0:
         await services.changes.next(min(left, 1.0))
         row = await services.store.read(lambda conn: tasks.find(conn, full_id))
     return row

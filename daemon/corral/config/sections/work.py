@@ -23,7 +23,7 @@ class Supervisor(Section):
     """How many workers run, how they are stopped, and where the supervisor's files are."""
 
     max_agents: int = Field(default=10, ge=0, le=1000, description="Workers at the same time; 0 starts none.")
-    stop_grace_s: Pause = Field(default=5, description="Time between SIGTERM and SIGKILL when a worker is stopped.")
+    stop_grace_s: Pause = Field(default=3, description="Time between SIGTERM and SIGKILL when a worker is stopped.")
     max_depth: int = Field(
         default=3, ge=1, le=10, description="Levels of agents that are led by others, the first leader included."
     )

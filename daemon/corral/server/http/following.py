@@ -124,6 +124,8 @@ class _Reader:
         """The next part of the attempt's output, as a person reads it; None: there is no more at present."""
         row, number = self._look.row, self.place.attempt
         runs = row["status"] == TaskStatus.RUNNING and row["fencing_token"] == number
+        if runs and row["started_at"] is None:  # it may print before its start is recorded: that event comes first
+            return None
         while number:
             text, offset = read_part(self._folder / f"{number}.log", self.place.offset, growing=runs)
             if not text:

@@ -263,6 +263,7 @@ class ParentTask(_TaskOutcome):
 
     child_id: str
     title: str
+    error_code: str | None
 
 
 class ClaimRow(TypedDict):

@@ -34,6 +34,7 @@ _PARENTS = Prepared[ParentTask](
         tasks.c.task_id,
         tasks.c.title,
         tasks.c.status,
+        tasks.c.error_code,
         of_decisive(merge_requests.c.state).scalar_subquery().label("merge_state"),
     )
     .join(tasks, tasks.c.task_id == task_dependencies.c.depends_on)

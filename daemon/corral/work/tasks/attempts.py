@@ -25,7 +25,7 @@ from corral.store.tasks import tasks
 from corral.work import performance
 from corral.work.tasks import combining
 from corral.work.tasks.dependencies import reconsider
-from corral.work.tasks.retry import judge, judge_crash, judge_fault
+from corral.work.tasks.retry import Backoff, judge, judge_crash, judge_fault
 
 if TYPE_CHECKING:
     from corral.models.event_payloads import TaskSetback
@@ -175,7 +175,7 @@ def crash(conn: Connection, row: TaskRow, now: datetime, rules: TaskRules) -> Ta
     if row["pid"] is None and row["worktree_id"] is None:
         return interrupt(conn, row, "The daemon died before its worker had started.", now)
     crashes = row["crashes"] + 1
-    verdict = judge_crash(crashes, rules.max_crashes, initial_s=rules.retry_initial_s, max_s=rules.retry_max_s)
+    verdict = judge_crash(crashes, rules.max_crashes, **_pause(row, rules))
     values = {"crashes": crashes, "not_before_at": after(now, verdict.delay_s)}
     return _cut_short(conn, row, DAEMON_DIED, _story(crashes), now, values)
 
@@ -322,17 +322,16 @@ def _outcome(before: TaskRow, ending: Ending, now: datetime, rules: TaskRules) -
         return values, EventKind.TASK_INTERRUPTED(told)
     if ending.is_fault:
         return _fault(before, ending, told, now, rules)
-    verdict = judge(
-        before["attempts"],
-        retries_left(before, ending.error_code),
-        retryable=ending.retryable,
-        initial_s=rules.retry_initial_s,
-        max_s=rules.retry_max_s,
-    )
+    most = retries_left(before, ending.error_code)
+    verdict = judge(before["attempts"], most, retryable=ending.retryable, **_pause(before, rules))
     values = {"status": verdict.status, "result": ending.result, **why, **_CLEARED}
     if verdict.status == TaskStatus.PENDING:
         values["not_before_at"] = after(now, verdict.delay_s)
     return values, TASK_SETBACKS[verdict.status]({**told, "delay_s": verdict.delay_s})
+
+
+def _pause(task: TaskRow, rules: TaskRules) -> Backoff:
+    return {"initial_s": rules.retry_initial_s, "max_s": rules.retry_max_s, "seed": task["task_id"]}
 
 
 def retries_left(task: TaskRow, error_code: str | None) -> int:
@@ -348,7 +347,7 @@ def _fault(
     before: TaskRow, ending: Ending, told: TaskSetback, now: datetime, rules: TaskRules
 ) -> tuple[Columns, Event]:
     """The same for what the machine did. Once a worker ran, its task may be the cause of what happened to it."""
-    pause = {"initial_s": rules.retry_initial_s, "max_s": rules.retry_max_s}
+    pause = _pause(before, rules)
     if before["pid"] is not None or ending.error_code == WORKER_LOST:
         count = {"crashes": before["crashes"] + 1}
         told = {**told, "crashes": count["crashes"]}

@@ -72,16 +72,25 @@ def standing(
     return (TaskStatus.WAITING if waits else TaskStatus.PENDING), None
 
 
-def settle(conn: Connection, children: Sequence[ChildTask], now: datetime, *, unblock_on: str) -> list[str]:
+def settle(
+    conn: Connection,
+    children: Sequence[ChildTask],
+    now: datetime,
+    *,
+    unblock_on: str,
+    causes: dict[str, ParentTask] | None = None,
+) -> list[str]:
     """Put tasks into the states that their parents imply.
 
     Args:
         children: Waiting, or failed by a dependency.
+        causes: For tasks that failed by a dependency, the task that their failure began with; completed here.
 
     Returns:
-        The ids of those that became hopeless, or are no longer so: what their own dependents may hope for has changed.
+        The ids of those that became hopeless, are no longer so, or are so for another reason: their own dependents depend on it.
     """
     parents = dependencies.parent_states(conn, [child["task_id"] for child in children])
+    causes = {} if causes is None else causes
     changed = []
     for child in children:
         status, culprit = standing(
@@ -89,19 +98,24 @@ def settle(conn: Connection, children: Sequence[ChildTask], now: datetime, *, un
             ignore_failure=child["ignore_dependency_failure"],
             unblock_on=unblock_on,
         )
-        reason = _reason(culprit) if culprit is not None else None
+        reason = None
+        if culprit is not None:
+            cause = causes[child["task_id"]] = causes.get(culprit["task_id"]) or _first_cause(conn, culprit, unblock_on)
+            reason = _reason(culprit, cause)
         if (status, reason) == (child["status"], child["error_message"]):
             continue
         moved = _move_child(conn, child, status, reason, now)
-        if moved and (status == TaskStatus.FAILED) != (child["status"] == TaskStatus.FAILED):
+        if moved and TaskStatus.FAILED in (status, child["status"]):
             changed.append(child["task_id"])
     return changed
 
 
 def reconsider(conn: Connection, changed: Sequence[str], now: datetime, *, unblock_on: str) -> None:
     """After these tasks changed: settle their dependents, and theirs in turn."""
+    causes: dict[str, ParentTask] = {}
     while changed:
-        changed = settle(conn, dependencies.unsettled_children(conn, changed), now, unblock_on=unblock_on)
+        children = dependencies.unsettled_children(conn, changed)
+        changed = settle(conn, children, now, unblock_on=unblock_on, causes=causes)
 
 
 def blocking_cycle(edges: Mapping[str, Sequence[str]]) -> list[str] | None:
@@ -147,7 +161,27 @@ def _move_child(conn: Connection, child: ChildTask, status: TaskStatus, reason: 
     return moved is not None
 
 
-def _reason(parent: ParentTask) -> str:
-    came_back = parent["status"] == TaskStatus.COMPLETED
-    how = f"its merge request ended as {parent['merge_state']}" if came_back else f"it is {parent['status']}"
-    return f"It waits for {parent['task_id']} ({parent['title'][:80]}), which cannot succeed: {how}."
+def _first_cause(conn: Connection, failed: ParentTask, unblock_on: str) -> ParentTask:
+    """The task that a failure began with: it did not fail because of one that it waited for."""
+    while failed["error_code"] == dependencies.DEPENDENCY_FAILED:
+        above = dependencies.parent_states(conn, [failed["task_id"]]).get(failed["task_id"], ())
+        _, culprit = standing(above, ignore_failure=False, unblock_on=unblock_on)
+        if culprit is None:
+            break
+        failed = culprit
+    return failed
+
+
+def _reason(parent: ParentTask, cause: ParentTask) -> str:
+    came_back = cause["status"] == TaskStatus.COMPLETED
+    if cause["task_id"] == parent["task_id"]:
+        how = f"its merge request ended as {cause['merge_state']}" if came_back else f"it is {cause['status']}"
+    elif came_back:
+        how = f"the merge request of {_named(cause)} ended as {cause['merge_state']}"
+    else:
+        how = f"{_named(cause)} is {cause['status']}"
+    return f"It waits for {_named(parent)}, which cannot succeed: {how}."
+
+
+def _named(task: ParentTask) -> str:
+    return f"{task['task_id']} ({task['title'][:80]})"

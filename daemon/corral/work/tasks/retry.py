@@ -8,8 +8,13 @@ the worker while the task ran, where the task may be the cause: bounded by ``tas
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypedDict
+from zlib import crc32
 
 from corral.models.states import TaskStatus
+
+JITTER = 0.1
+"""The largest share of a wait by which it is changed, so that tasks that failed together are not all tried at once."""
 
 
 @dataclass(frozen=True)
@@ -25,13 +30,29 @@ class Verdict:
     delay_s: float = 0.0
 
 
-def backoff_s(attempts: int, *, initial_s: float, max_s: float) -> float:
-    """Seconds to wait after the ``attempts``-th attempt (from 1): doubles each time, bounded."""
+class Backoff(TypedDict):
+    """The arguments of :func:`backoff_s` that settings and the task decide about."""
+
+    initial_s: float
+    max_s: float
+    seed: str
+
+
+def backoff_s(attempts: int, *, initial_s: float, max_s: float, seed: str = "") -> float:
+    """Seconds to wait after the ``attempts``-th attempt (from 1): doubles each time, bounded.
+
+    Args:
+        seed: The task, by which the wait is up to a tenth longer, or shorter where it would be too long; empty: as it is.
+    """
     # 2**64 times anything is beyond every bound, and a larger exponent would overflow a float
-    return float(min(max_s, initial_s * 2 ** min(attempts - 1, 64)))
+    pause = float(min(max_s, initial_s * 2 ** min(attempts - 1, 64)))
+    change = JITTER * pause * crc32(f"{seed}/{attempts}".encode()) / 2**32 if seed else 0.0
+    return round(pause + change if pause + change <= max_s else pause - change, 3) if change else pause
 
 
-def judge(attempts: int, max_retries: int, *, retryable: bool, initial_s: float, max_s: float) -> Verdict:
+def judge(
+    attempts: int, max_retries: int, *, retryable: bool, initial_s: float, max_s: float, seed: str = ""
+) -> Verdict:
     """Decide about a failed attempt.
 
     Args:
@@ -40,26 +61,28 @@ def judge(attempts: int, max_retries: int, *, retryable: bool, initial_s: float,
         retryable: Whether another try could end otherwise.
         initial_s: The first wait, seconds.
         max_s: The longest wait, seconds.
+        seed: As in :func:`backoff_s`.
     """
     if not retryable:
         return Verdict(TaskStatus.FAILED)
     if attempts > max_retries:
         return Verdict(TaskStatus.DEAD)
-    return Verdict(TaskStatus.PENDING, backoff_s(attempts, initial_s=initial_s, max_s=max_s))
+    return Verdict(TaskStatus.PENDING, backoff_s(attempts, initial_s=initial_s, max_s=max_s, seed=seed))
 
 
-def judge_fault(faults: int, *, initial_s: float, max_s: float) -> Verdict:
+def judge_fault(faults: int, *, initial_s: float, max_s: float, seed: str = "") -> Verdict:
     """Decide about a task whose worker the machine did not let start.
 
     Args:
         faults: How many starts were prevented in a row, this one included.
         initial_s: The first wait, seconds.
         max_s: The longest wait, seconds.
+        seed: As in :func:`backoff_s`.
     """
-    return Verdict(TaskStatus.PENDING, backoff_s(faults, initial_s=initial_s, max_s=max_s))
+    return Verdict(TaskStatus.PENDING, backoff_s(faults, initial_s=initial_s, max_s=max_s, seed=seed))
 
 
-def judge_crash(crashes: int, max_crashes: int, *, initial_s: float, max_s: float) -> Verdict:
+def judge_crash(crashes: int, max_crashes: int, *, initial_s: float, max_s: float, seed: str = "") -> Verdict:
     """Decide about a task that was running when its daemon or its worker died.
 
     The first death says little, since all that ran then are suspected. From then on the task runs beside no other suspect.
@@ -69,7 +92,8 @@ def judge_crash(crashes: int, max_crashes: int, *, initial_s: float, max_s: floa
         max_crashes: How many of them are forgiven.
         initial_s: The first wait, seconds.
         max_s: The longest wait, seconds.
+        seed: As in :func:`backoff_s`.
     """
     if crashes > max_crashes:
         return Verdict(TaskStatus.DEAD)
-    return Verdict(TaskStatus.PENDING, backoff_s(crashes, initial_s=initial_s, max_s=max_s))
+    return Verdict(TaskStatus.PENDING, backoff_s(crashes, initial_s=initial_s, max_s=max_s, seed=seed))

@@ -31,6 +31,7 @@ from corral.work.tasks.dependencies import blocking_cycle, reconsider, settle
 _PREFIX = re.compile(r"[0-9a-f][0-9a-f-]{3,35}")
 _NUMBER = re.compile(r"#?([1-9][0-9]{0,8})")
 _NOT_STARTED = (TaskStatus.WAITING, TaskStatus.PENDING, TaskStatus.INTERRUPTED)
+_WITH_WORKER = (TaskStatus.RUNNING, TaskStatus.INTERRUPTED)
 _RETRYABLE = (TaskStatus.FAILED, TaskStatus.DEAD, TaskStatus.CANCELLED)
 THE_WORK = ("task_type", "title", "description", "command", "prompt", "agent", "input_data")
 """The fields that are equal in two submissions of one task, from any client."""
@@ -160,13 +161,13 @@ def cancel(
     reason: str = "Cancelled.",
     convention: bool = False,
 ) -> TaskRow:
-    """Cancel a task: at once if no worker of ours runs; else the supervisor is asked to stop it.
+    """Cancel a task: at once if it has no worker; else the supervisor is asked to stop it, or to end what is left of it.
 
     Args:
         convention: As the task document has it: it ends ``failed``, with ``result.error_code`` "cancelled_by_orchestrator".
 
     Returns:
-        The row; while the worker is being stopped it is still ``running``, with ``cancel_reason`` set.
+        The row; while something of its worker may live it is still ``running`` or ``interrupted``, with ``cancel_reason`` set.
 
     Raises:
         NotFound: No such task.
@@ -174,13 +175,11 @@ def cancel(
     """
     row = find(conn, task_id)
     is_running = row["status"] == TaskStatus.RUNNING
-    if is_running and row["runner"] is not None:
+    if row["status"] in _WITH_WORKER and row["runner"] is not None:
         asked: Columns = {"cancel_reason": reason}
         if convention:
             asked["error_code"] = attempts.CANCELLED_BY_ORCHESTRATOR
-        moved = tasks.transition(
-            conn, row["task_id"], (TaskStatus.RUNNING,), asked, cancelled=None if convention else False
-        )
+        moved = tasks.transition(conn, row["task_id"], _WITH_WORKER, asked, cancelled=None if convention else False)
         if moved is not None:
             events.record(conn, now, EventKind.TASK_CANCEL_REQUESTED({"reason": reason}), task_id=row["task_id"])
         return moved or row

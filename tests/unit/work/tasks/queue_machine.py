@@ -284,10 +284,13 @@ class Queue(RuleBasedStateMachine):
             if task.state != "running":
                 assert row["error_code"] == task.error_code, (row, task)
             if task.culprit is not None:
-                culprit = self.model.tasks[task.culprit]
-                merge = self.model.merge_of(culprit)
-                how = f"ended as {merge}" if culprit.state == "completed" else f"it is {culprit.state}"
-                assert culprit.task_id in row["error_message"] and how in row["error_message"], (row, culprit)
+                first = self.model.tasks[task.culprit]
+                while first.culprit is not None:
+                    first = self.model.tasks[first.culprit]
+                merge = self.model.merge_of(first)
+                how = f" ended as {merge}." if first.state == "completed" else f" is {first.state}."
+                assert f"It waits for {task.culprit} (" in row["error_message"], (row, task)
+                assert first.task_id in row["error_message"] and row["error_message"].endswith(how), (row, first)
             assert (row["completed_at"] is not None) == (task.state in TERMINAL), row
         self.is_same = True
 

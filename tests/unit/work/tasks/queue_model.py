@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from zlib import crc32
 
 LOST = ("failed", "dead", "cancelled")
 TERMINAL = ("completed", *LOST)
@@ -26,8 +27,10 @@ class Rules:
     ageing_s: float
     unblock_on: str
 
-    def backoff(self, times: int) -> float:
-        return min(self.max_s, self.initial_s * 2.0 ** (times - 1))
+    def backoff(self, times: int, task_id: str) -> float:
+        pause = min(self.max_s, self.initial_s * 2.0 ** (times - 1))
+        jitter = 0.1 * pause * crc32(f"{task_id}/{times}".encode()) / 2**32
+        return round(pause + jitter if pause + jitter <= self.max_s else pause - jitter, 3)
 
 
 @dataclass
@@ -152,7 +155,7 @@ class QueueModel:
         retries = self._retries(task, 0 if code == "command_failed" else 3)
         again = can_retry and task.attempts <= retries
         state = "pending" if again else "dead" if can_retry else "failed"
-        self._close(task, state, code, now_s + self.rules.backoff(task.attempts))
+        self._close(task, state, code, now_s + self.rules.backoff(task.attempts, task.task_id))
 
     def fault(self, task_id: str, code: str, now_s: float) -> None:
         """The machine failed: not counted, and without end where the worker had not even started."""
@@ -168,7 +171,7 @@ class QueueModel:
             task.faults += 1
             state, times = "pending", task.faults
         task.attempts -= state == "pending"
-        self._move(task, state, code, now_s + self.rules.backoff(times))
+        self._move(task, state, code, now_s + self.rules.backoff(times, task.task_id))
 
     def interrupt(self, task_id: str, code: str) -> None:
         """Corral itself cut it short, and it may start again at once."""
@@ -193,7 +196,7 @@ class QueueModel:
             elif task.crashes > self.rules.max_crashes:
                 self._move(task, "dead", "daemon_died", 0.0)
             else:
-                self._move(task, "pending", "daemon_died", now_s + self.rules.backoff(task.crashes))
+                self._move(task, "pending", "daemon_died", now_s + self.rules.backoff(task.crashes, task.task_id))
         self.settle()
 
     def session_left(self, holder: str) -> None:

@@ -131,6 +131,12 @@ def test_failure_goes_down_the_whole_chain_and_a_retry_revives_all_of_it(board: 
     board.fail(claim(board, first))
     assert board.status(first) == "dead"
     assert {board.detail(task_id)["error_code"] for task_id in chain[1:]} == {"dependency_failed"}
+    why = [str(board.detail(task_id)["error_message"]) for task_id in chain[1:]]
+    assert all(f"It waits for {parent} (" in text for parent, text in zip(chain, why, strict=False))
+    assert "cannot succeed: it is dead." in why[0]
+    assert all(f"cannot succeed: {first} (a task) is dead." in text for text in why[1:]), "all name where it began"
+    late = board.one(wait_for=[chain[-1]])
+    assert f"cannot succeed: {first} (a task) is dead." in board.detail(late)["error_message"]
     board.retry(first)
     assert [board.status(task_id) for task_id in chain] == ["pending"] + ["waiting"] * 20
     assert "task.revived" in board.kinds(chain[-1])

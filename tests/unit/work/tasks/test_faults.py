@@ -103,8 +103,8 @@ def test_a_start_that_the_machine_prevents_uses_up_no_retry_and_says_why(board: 
         assert (after["status"], after["attempts"], after["faults"]) == ("pending", 0, turn + 1)
         assert (after["error_code"], after["error_message"]) == ("disk_full", "The volume is full.")
         wait_s = min(300, 10 * 2**turn)
-        assert board.claim(at(second + wait_s - 1)) is None, "it waits, longer each time"
-        second += wait_s
+        assert board.claim(at(second + 0.9 * wait_s - 1)) is None, "it waits, longer each time"
+        second += 1.1 * wait_s
     row = board.claim(at(second))
     assert row is not None
     assert start(board, row, second)["faults"] == 0, "a start that succeeds ends the story"
@@ -170,12 +170,12 @@ def test_who_was_running_when_the_daemon_died_comes_back_later_and_one_at_a_time
         assert detail["error_code"] == "daemon_died"
     beside = board.claim(at(1))
     assert beside is not None and beside["task_id"] == innocent, "others go on at once"
-    suspect = claim_and_start(board, 10)
+    suspect = claim_and_start(board, 11)
     assert suspect["task_id"] == first
-    assert board.claim(at(10)) is None, "no other suspect beside it"
-    board.end(suspect, at(11))
+    assert board.claim(at(11)) is None, "no other suspect beside it"
+    board.end(suspect, at(12))
     assert board.detail(first)["crashes"] == 0, "it has run to its end: cleared"
-    assert claim_and_start(board, 11)["task_id"] == second
+    assert claim_and_start(board, 12)["task_id"] == second
 
 
 @pytest.mark.req("FR-SWARM-006")

@@ -21,6 +21,17 @@ def test_the_pause_is_bounded_and_never_shrinks(attempts: int, initial_s: float,
     assert pause <= backoff_s(attempts + 1, initial_s=initial_s, max_s=max_s)
 
 
+@pytest.mark.req("FR-QUEUE-009")
+@pytest.mark.parametrize(("attempts", "least", "most"), [(1, 10, 11), (3, 40, 44), (9, 270, 300)])
+def test_tasks_that_failed_together_are_tried_again_one_after_the_other(
+    attempts: int, least: float, most: float
+) -> None:
+    pauses = [backoff_s(attempts, initial_s=10, max_s=300, seed=f"task-{number}") for number in range(100)]
+    assert least <= min(pauses) and max(pauses) <= most, "initial: 10 s, longest: 5 min"
+    assert len(set(pauses)) > 90 and max(pauses) - min(pauses) > 0.8 * (most - least)
+    assert pauses[0] == backoff_s(attempts, initial_s=10, max_s=300, seed="task-0"), "the same, whoever asks"
+
+
 @pytest.mark.req("FR-QUEUE-009", "FR-QUEUE-010")
 def test_three_retries_then_dead() -> None:
     verdicts = [judge(attempt, 3, retryable=True, initial_s=10, max_s=300) for attempt in range(1, 5)]

@@ -74,7 +74,7 @@ def test_a_task_waits_out_its_backoff(board: Board, ageing_s: float) -> None:
     assert row is not None
     board.fail(row, at(0))
     assert board.claim(at(9.9), ageing_s) is None
-    again = board.claim(at(10), ageing_s)
+    again = board.claim(at(11), ageing_s)
     assert again is not None and again["attempts"] == 2 and again["fencing_token"] == 2
 
 
