@@ -60,6 +60,40 @@ def test_a_batch_that_cannot_be_is_refused_with_the_reason(
     assert house.ask("GET", "/tasks") == []
 
 
+WRONG = """
+- {title: fine, name: dup, command: 'true'}
+- {title: bad priority, name: early, command: 'true', priority: 11}
+- {title: no template, command: 'true', template: nope}
+- {title: no agent, agent: nobody}
+- {title: no such task, command: 'true', wait_for: [nobody]}
+- {title: waits for a wrong one, command: 'true', wait_for: [early]}
+- just text
+- {title: no leader, command: 'true', parent_task_id: abcdef}
+- {title: no claim, command: 'true', claims: [../x]}
+- {title: one, name: one, command: 'true', wait_for: [two]}
+- {title: two, name: two, command: 'true', wait_for: [one]}
+- {title: three, name: dup, command: 'true'}
+"""
+
+
+@pytest.mark.req("FR-QUEUE-007")
+def test_every_error_of_a_batch_is_reported_of_whatever_kind_with_its_task(house: Coordinated, tmp_path: Path) -> None:
+    file = tmp_path / "tasks.yaml"
+    file.write_text(WRONG)
+    errors = refused(house, "task", "batch-submit", "--file", str(file))["details"]["errors"]
+    assert [(error["index"], error["field"]) for error in errors] == [
+        (1, "priority"), (2, "template"), (3, "agent"), (4, "wait_for"), (6, ""), (7, "parent_task_id"), (8, "claims"),
+        (9, "wait_for"), (11, "name"),
+    ]  # fmt: skip
+    shown = house.run("task", "batch-submit", "--file", str(file), check=False).stderr
+    assert "Not submitted: task 2 of 12: priority: " in shown and "(and 8 more)" in shown
+    assert "\n  task 3: template: there is no template 'nope'" in shown and "\n  task 7: Input should be" in shown
+    file.write_text("\n".join(f"- {{title: t{number}, priority: 11}}" for number in range(25)))
+    shown = house.run("task", "batch-submit", "--file", str(file), check=False).stderr
+    assert "\n  task 20: priority: " in shown and "\n  and 5 more; --json shows them all\n" in shown
+    assert house.ask("GET", "/tasks") == []
+
+
 def test_aliases_that_save_typing_are_fine(house: Coordinated, tmp_path: Path) -> None:
     file = tmp_path / "tasks.yaml"
     file.write_text("- &one {title: t, command: 'true'}\n- {<<: *one, title: u}\n")

@@ -17,7 +17,7 @@ from corral.app.runtime.services import Services
 from corral.config.model import Settings
 from corral.config.paths import Project
 from corral.coordination.locks.table import Holder
-from corral.errors import InvalidInput
+from corral.errors import CorralError, InvalidInput
 from corral.models import tasks as task_shapes
 from corral.models.states import RunnerName, TaskStatus
 from corral.store.rows.tasks import TaskRow
@@ -66,18 +66,46 @@ async def submit(
     return row
 
 
-async def submit_batch(services: Services, given: list[dict[str, Any]]) -> list[TaskRow]:
-    """Queue several tasks, all or none; they may wait for each other by ``name``. Raises as :func:`submit` does."""
-    batch = await _settled(services, task_shapes.read_submissions(given))
+async def submit_batch(services: Services, given: list[Any]) -> list[TaskRow]:
+    """Queue several tasks, all or none; they may wait for each other by ``name``. Raises as :func:`submit` does.
+
+    ``details['errors']`` of an InvalidInput has all errors, of every kind.
+    """
+    batch, errors = task_shapes.parse_submissions(given)
     settings, now = services.settings(), services.now()
+    try:
+        batch = await _settled(services, batch)
+    except InvalidInput as error:
+        errors += error.details["errors"]
+
+    def check(conn: Connection) -> list[task_shapes.TaskSubmission]:
+        led, unled = _led_batch(conn, batch, settings)
+        if errors or unled:
+            task_shapes.refuse([*errors, *unled, *tasks.errors_in(conn, batch)], len(batch))
+        return led
 
     def store(conn: Connection) -> list[TaskRow]:
-        led = [_led(conn, item, settings) for item in batch]
-        return tasks.submit_batch(conn, led, now, settings.tasks, max_size=settings.queue.max_size)
+        return tasks.submit_batch(conn, check(conn), now, settings.tasks, max_size=settings.queue.max_size)
 
+    if errors:
+        await services.store.read(check)
     rows = await services.store.write(store)
     services.nudge("supervisor")
     return rows
+
+
+def _led_batch(
+    conn: Connection, batch: Sequence[task_shapes.TaskSubmission], settings: Settings
+) -> tuple[list[task_shapes.TaskSubmission], list[dict[str, Any]]]:
+    """Each submission with the whole id of the task that leads it, and the errors of those that nobody can lead."""
+    led: list[task_shapes.TaskSubmission] = []
+    errors: list[dict[str, Any]] = []
+    for index, item in enumerate(batch):
+        try:
+            led.append(_led(conn, item, settings))
+        except CorralError as error:
+            errors.append({"index": index, "field": "parent_task_id", "message": error.message})
+    return led, errors
 
 
 def _led(conn: Connection, item: task_shapes.TaskSubmission, settings: Settings) -> task_shapes.TaskSubmission:
@@ -112,11 +140,12 @@ def _is_slow_to_settle(item: task_shapes.TaskSubmission) -> bool:
 
 def settle(services: Services, submissions: Sequence[task_shapes.TaskSubmission]) -> list[task_shapes.TaskSubmission]:
     """The same, in the thread of the caller."""
-    _check_templates(services.project, submissions)
+    errors = _template_errors(services.project, submissions)
     with_folders = [_with_folders(item, services.project.root) if item.claims else item for item in submissions]
-    return agents.settle(with_folders, services.roster(), services.supervisor.check)
+    return agents.settle(with_folders, services.roster(), services.supervisor.check, errors)
 
 
+<<<<<<< HEAD
 def _check_keys(submissions: Sequence[task_shapes.TaskSubmission]) -> None:
     """Refuse the keys by which the roadmap, and a task for several agents, know tasks of their own."""
     errors = [
@@ -134,14 +163,15 @@ def _check_keys(submissions: Sequence[task_shapes.TaskSubmission]) -> None:
 
 
 def _check_templates(project: Project, submissions: Sequence[task_shapes.TaskSubmission]) -> None:
+=======
+def _template_errors(project: Project, submissions: Sequence[task_shapes.TaskSubmission]) -> list[dict[str, Any]]:
+>>>>>>> d9a113e (tasks: report every error of a batch at once, each with its task)
     folder = project.home / "templates"
-    errors = [
+    return [
         {"index": index, "field": "template", "message": text}
         for index, item in enumerate(submissions)
         if item.template is not None and (text := _no_template(folder, item.template))
     ]
-    if errors:
-        task_shapes.refuse(errors, len(submissions))
 
 
 def _no_template(folder: Path, name: str) -> str | None:

@@ -193,19 +193,35 @@ def read_submissions(items: list[Any]) -> list[TaskSubmission]:
     Raises:
         InvalidInput: ``details['errors']`` names each wrong field: ``[{index, field, message}]``.
     """
+    submissions, errors = parse_submissions(items)
+    if errors:
+        refuse(errors, len(items))
+    return submissions
+
+
+def parse_submissions(items: list[Any]) -> tuple[list[TaskSubmission], list[dict[str, Any]]]:
+    """A client's tasks, and the errors in them, so that further checks can report theirs too.
+
+    Returns:
+        A submission for each item, in place of an invalid one a task with its title and name alone; and
+        ``[{index, field, message}]``.
+    """
     submissions: list[TaskSubmission] = []
     errors: list[dict[str, Any]] = []
     for index, item in enumerate(items):
         try:
             submissions.append(TaskSubmission.model_validate(item))
         except ValidationError as error:
+            title, name = (item.get(field) if isinstance(item, dict) else None for field in ("title", "name"))
+            stand_in = TaskSubmission.model_construct(
+                title=title if isinstance(title, str) else "", name=name if isinstance(name, str) else None
+            )
+            submissions.append(stand_in)
             for problem in error.errors(include_url=False, include_input=False, include_context=False):
                 field = ".".join(str(part) for part in problem["loc"])
                 message = problem["msg"].removeprefix("Value error, ")
                 errors.append({"index": index, "field": field, "message": message})
-    if errors:
-        refuse(errors, len(items))
-    return submissions
+    return submissions, errors
 
 
 def refuse(errors: list[dict[str, Any]], total: int) -> None:
@@ -218,6 +234,7 @@ def refuse(errors: list[dict[str, Any]], total: int) -> None:
     Raises:
         InvalidInput: Always.
     """
+    errors = sorted(errors, key=lambda error: int(error["index"]))
     first = errors[0]
     where = f"task {first['index'] + 1} of {total}: " if total > 1 else ""
     field = f"{first['field']}: " if first["field"] else ""
@@ -225,7 +242,7 @@ def refuse(errors: list[dict[str, Any]], total: int) -> None:
     raise InvalidInput(
         f"Not submitted: {where}{field}{str(first['message']).rstrip('.')}{more}.",
         remedy="Correct it and submit again; nothing was queued.",
-        details={"errors": errors},
+        details={"errors": errors, "submitted": total},
     )
 
 

@@ -165,12 +165,14 @@ def batch_submit(
             remedy="Use fewer aliases; nothing was submitted.",
         )
     items = content.get("tasks") if isinstance(content, dict) else content
-    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+    if not isinstance(items, list) or not items:
         raise InvalidInput(
             f"{file} contains no list of tasks.", remedy="Write a list of {title, command or prompt, …}."
         )
     common = {"submitted_by": session_id(), **author()}
-    tasks = [{**common, "idempotency_key": str(uuid.uuid4()), **item} for item in items]
+    tasks = [
+        {**common, "idempotency_key": str(uuid.uuid4()), **item} if isinstance(item, dict) else item for item in items
+    ]
     answer = client().request("POST", "/tasks/batch", {"tasks": tasks})
     if as_json:
         emit(answer)

@@ -127,12 +127,12 @@ def fail(error: CorralError, *, as_json: bool = False, debug: bool = False) -> i
     print(f"{paint('error', 'red', sys.stderr)}: {_indented(error.message, 9)} [{error.code}]", file=sys.stderr)
     problems = error.details.get("errors")
     if isinstance(problems, list):
-        for problem in problems[:20]:
+        of_several = error.details.get("submitted", 1) > 1
+        for problem in problems[:_MOST_PROBLEMS]:
             if isinstance(problem, dict):
-                where = problem.get("field") or problem.get("path") or ""
-                what = problem.get("reason") or problem.get("message") or ""
-                place = f"{one_line(str(where))}: " if where else ""
-                print(f"  {place}{one_line(str(what))}", file=sys.stderr)
+                print(f"  {_problem(problem, of_several=of_several)}", file=sys.stderr)
+        if len(problems) > _MOST_PROBLEMS:
+            print(f"  and {len(problems) - _MOST_PROBLEMS} more; --json shows them all", file=sys.stderr)
     if error.cause:
         print(f"  cause:  {_indented(error.cause, 10)}", file=sys.stderr)
     if error.remedy:
@@ -142,6 +142,17 @@ def fail(error: CorralError, *, as_json: bool = False, debug: bool = False) -> i
 
         traceback.print_exception(error, file=sys.stderr)
     return error.exit_code
+
+
+_MOST_PROBLEMS = 20
+
+
+def _problem(problem: dict[str, Any], *, of_several: bool) -> str:
+    """One of the errors in what was given, with its place; tasks of a batch are counted from 1."""
+    where = problem.get("field") or problem.get("path") or ""
+    what = problem.get("reason") or problem.get("message") or ""
+    places = [f"task {problem['index'] + 1}"] if of_several else []
+    return ": ".join([*places, *([one_line(str(where))] if where else []), one_line(str(what))])
 
 
 INTERRUPTED = 130

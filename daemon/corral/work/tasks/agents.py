@@ -110,8 +110,13 @@ def resolve_agent(task: TaskDoer, roster: Roster, check: Check) -> ResolvedAgent
     return ResolvedAgent(runner)
 
 
-def settle(submissions: Sequence[TaskSubmission], roster: Roster, check: Check) -> list[TaskSubmission]:
+def settle(
+    submissions: Sequence[TaskSubmission], roster: Roster, check: Check, others: Sequence[dict[str, Any]] = ()
+) -> list[TaskSubmission]:
     """Say of each task what executes it, and refuse what nobody here could do.
+
+    Args:
+        others: Errors that were found already, to be reported with those found here.
 
     Returns:
         The submissions; one that names an agent has a ``runner`` now.
@@ -122,7 +127,7 @@ def settle(submissions: Sequence[TaskSubmission], roster: Roster, check: Check) 
     """
     check = cache(check)  # one look for all tasks of a batch
     settled: list[TaskSubmission] = []
-    errors: list[dict[str, Any]] = []
+    errors = [*others]
     for index, item in enumerate(submissions):
         required = item.agent_requirements.model_dump() if item.agent_requirements is not None else None
         wanted: TaskDoer = {

@@ -71,7 +71,9 @@ def submit_batch(
     fresh = [index for index, row in enumerate(known) if row is None]
     ids = [str(row["task_id"]) if row else new_id() for row in known]
     _check_room(conn, sum(1 + (submissions[index].agents or 0) for index in fresh), max_size)
-    parents = _resolve(conn, submissions, ids)
+    parents, errors = _resolve(conn, submissions, ids)
+    if errors:
+        task_shapes.refuse(errors, len(submissions))
     waiting: list[TaskRow] = []
     rows = list(known)
     for index in fresh:
@@ -277,16 +279,26 @@ def _check_room(conn: Connection, number: int, max_size: int | None) -> None:
         )
 
 
-def _resolve(conn: Connection, submissions: Sequence[TaskSubmission], ids: Sequence[str]) -> list[list[str]]:
-    """For each submission the ids it waits for."""
+def errors_in(conn: Connection, submissions: Sequence[TaskSubmission]) -> list[Payload]:
+    """The errors for which :func:`submit_batch` would refuse these: ``[{index, field, message}]``."""
+    return _resolve(conn, submissions, [new_id() for _ in submissions])[1]
+
+
+def _resolve(
+    conn: Connection, submissions: Sequence[TaskSubmission], ids: Sequence[str]
+) -> tuple[list[list[str]], list[Payload]]:
+    """For each submission the ids it waits for, and the errors in them."""
     local = {item.name: ids[index] for index, item in enumerate(submissions) if item.name is not None}
     titles = Counter(item.title for item in submissions)
     named = {item.title: ids[index] for index, item in enumerate(submissions) if len(submissions) > 1} | local
     errors: list[Payload] = []
     for field in ("name", "idempotency_key"):
-        given = [value for item in submissions if (value := getattr(item, field)) is not None]
-        for value in {value for value in given if given.count(value) > 1}:
-            errors.append({"index": 0, "field": field, "message": f"{value!r} is given twice"})
+        known: set[str] = set()
+        for index, item in enumerate(submissions):
+            value = getattr(item, field)
+            if value is not None and value in known:
+                errors.append({"index": index, "field": field, "message": f"{value!r} is given twice"})
+            known.add(value)
     parents: list[list[str]] = []
     for index, item in enumerate(submissions):
         found: dict[str, None] = {}
@@ -307,9 +319,7 @@ def _resolve(conn: Connection, submissions: Sequence[TaskSubmission], ids: Seque
         errors.append({"index": ids.index(cycle[0]), "field": "wait_for", "message": f"circular dependency: {shown}"})
     for index, item in enumerate(submissions):
         errors += [{"index": index, "field": "claims", "message": text} for text in _bad_claims(item.claims)]
-    if errors:
-        task_shapes.refuse(errors, len(submissions))
-    return parents
+    return parents, errors
 
 
 def _bad_claims(claims: Iterable[str]) -> Iterable[str]:

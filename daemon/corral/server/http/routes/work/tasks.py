@@ -31,9 +31,9 @@ router = Routes("tasks", "/tasks")
 
 
 class Batch(BaseModel):
-    """Several tasks, all or none."""
+    """Several tasks, all or none; each as for `POST /tasks`."""
 
-    tasks: list[dict[str, Any]] = Field(min_length=1, max_length=1000)
+    tasks: list[Any] = Field(min_length=1, max_length=1000)
 
 
 class Reason(BaseModel):
