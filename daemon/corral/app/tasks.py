@@ -126,10 +126,10 @@ async def _settled(
             idempotency key is one of Corral's own.
         RunnerUnavailable: Says what is missing.
     """
-    _check_keys(submissions)
+    errors = _key_errors(submissions)
     if any(_is_slow_to_settle(item) for item in submissions):
-        return await services.work(lambda: settle(services, submissions))
-    return settle(services, submissions)
+        return await services.work(lambda: settle(services, submissions, errors))
+    return settle(services, submissions, errors)
 
 
 def _is_slow_to_settle(item: task_shapes.TaskSubmission) -> bool:
@@ -138,17 +138,18 @@ def _is_slow_to_settle(item: task_shapes.TaskSubmission) -> bool:
     return bool(named) or item.runner is RunnerName.ANTHROPIC
 
 
-def settle(services: Services, submissions: Sequence[task_shapes.TaskSubmission]) -> list[task_shapes.TaskSubmission]:
-    """The same, in the thread of the caller."""
-    errors = _template_errors(services.project, submissions)
+def settle(
+    services: Services, submissions: Sequence[task_shapes.TaskSubmission], others: Sequence[dict[str, Any]] = ()
+) -> list[task_shapes.TaskSubmission]:
+    """The same, in the thread of the caller; ``others`` are errors that were found already."""
+    errors = [*others, *_template_errors(services.project, submissions)]
     with_folders = [_with_folders(item, services.project.root) if item.claims else item for item in submissions]
     return agents.settle(with_folders, services.roster(), services.supervisor.check, errors)
 
 
-<<<<<<< HEAD
-def _check_keys(submissions: Sequence[task_shapes.TaskSubmission]) -> None:
-    """Refuse the keys by which the roadmap, and a task for several agents, know tasks of their own."""
-    errors = [
+def _key_errors(submissions: Sequence[task_shapes.TaskSubmission]) -> list[dict[str, Any]]:
+    """Nobody may use the keys by which the roadmap, and a task for several agents, know tasks of their own."""
+    return [
         {
             "index": index,
             "field": "idempotency_key",
@@ -158,14 +159,9 @@ def _check_keys(submissions: Sequence[task_shapes.TaskSubmission]) -> None:
         for begin in (*OF_ROADMAP, family.MEMBER)
         if (item.idempotency_key or "").startswith(begin)
     ]
-    if errors:
-        task_shapes.refuse(errors, len(submissions))
 
 
-def _check_templates(project: Project, submissions: Sequence[task_shapes.TaskSubmission]) -> None:
-=======
 def _template_errors(project: Project, submissions: Sequence[task_shapes.TaskSubmission]) -> list[dict[str, Any]]:
->>>>>>> d9a113e (tasks: report every error of a batch at once, each with its task)
     folder = project.home / "templates"
     return [
         {"index": index, "field": "template", "message": text}
