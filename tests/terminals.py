@@ -27,8 +27,14 @@ class Screen(NamedTuple):
         return self.written.replace("\r\n", "\n").splitlines()
 
 
-def on_terminal(argv: list[str], *, cwd: Path, columns: int = 80, stdout: bool = True, **env: str) -> Screen:
-    """Run ``python ARGV`` with its stderr, and its stdout unless that is a pipe, on a terminal."""
+def on_terminal(
+    argv: list[str], *, cwd: Path, columns: int = 80, stdout: bool = True, typed: str = "", **env: str
+) -> Screen:
+    """Run ``python ARGV`` with its stderr, and its stdout unless that is a pipe, on a terminal.
+
+    Args:
+        typed: Keys that are pressed in advance; without any its standard input is empty and no terminal.
+    """
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     inherited = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES", "NO_COLOR")}
@@ -36,11 +42,12 @@ def on_terminal(argv: list[str], *, cwd: Path, columns: int = 80, stdout: bool =
         [sys.executable, *argv],
         cwd=cwd,
         env={**inherited, "PYTHONPATH": str(SOURCE), "TERM": "xterm", **env},
-        stdin=subprocess.DEVNULL,
+        stdin=theirs if typed else subprocess.DEVNULL,
         stdout=theirs if stdout else subprocess.PIPE,
         stderr=theirs,
     )
     os.close(theirs)
+    os.write(ours, typed.encode())
     written = b""
     while True:
         try:

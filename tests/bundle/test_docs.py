@@ -144,6 +144,7 @@ def test_every_command_has_a_help_page_with_examples_and_related_commands_that_e
         assert shown.startswith(f"Usage: corral {name} ")
         assert " ".join(pages.first_sentence(COMMANDS[name]).split()) in " ".join(shown.split()), name
         assert all(f"corral {example}\n" in shown for example in examples), name
+        assert f"Examples:\n    corral {name} " in shown or f"Examples:\n    corral {name}\n" in shown, name
         flat = " ".join(shown.split())
         assert all(f"corral {one}" in flat.partition("See also: ")[2] for one in related), name
         for parameter in COMMANDS[name].params:
@@ -204,8 +205,9 @@ def test_a_help_page_shows_it_all(words: list[str]) -> None:
         assert sections["Commands"] == list(COMMANDS[path].commands)
     else:
         assert f"Examples:\n    corral {pages.pages()[path]['examples'][0]}\n" in shown
-    if words:
-        assert f"See also: corral {pages.pages()[path]['related'][0]}" in shown
+    assert "\n  Examples:\n    corral " in shown
+    first = pages.pages()[path]["related"][0] if words else pages.PROGRAM[1][0]
+    assert f"See also: corral {first}" in shown
 
 
 # -- documents ------------------------------------------------------------------------------------------------------
@@ -275,7 +277,12 @@ def test_every_error_code_is_explained_and_shown_with_a_cause_a_remedy_and_an_ex
         said = [line.strip() for line in err.splitlines()]
         assert out == "" and said[0] == f"error: It did not work. [{code}]"
         assert said[1].partition("cause:")[2].strip() and said[2].partition("remedy:")[2].strip(), code
-        assert len(said) == 3, "no traceback unless --debug"
+        pages = [line.partition("docs:")[2].strip() for line in said[3:]]
+        assert len(pages) <= 1, "no traceback unless --debug"
+        for file, _, anchor in (page.partition("#") for page in pages):
+            assert not anchor or f'<a id="{anchor}"></a>' in Path(file).read_text(), code
+            assert f"docs/{Path(file).name}" in (ROOT / "pyproject.toml").read_text(), "the wheel has it"
+        assert bool(pages) == (code not in ("CORRAL-ERR-002", "CORRAL-ERR-003", "CORRAL-ERR-004")), code
 
 
 @pytest.mark.parametrize("file", DOCUMENTS, ids=lambda file: str(file.relative_to(ROOT)))

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from corral import __version__
 from tests.conftest import git
 from tests.coordinated import Coordinated
 
@@ -39,6 +40,27 @@ def test_status_doctor_and_the_bare_command(house: Coordinated) -> None:
     outside = house.run("doctor", "--json", check=False, cwd=Path("/"))
     assert outside.returncode == 1
     assert [check["status"] for check in json.loads(outside.stdout) if check["check"] == "project"] == ["error"]
+
+
+@pytest.mark.req("FR-CLI-003")
+def test_the_version_tells_of_the_template_of_a_project(house: Coordinated) -> None:
+    found = house.json("--version")
+    first, second = house.run("--version").stdout.splitlines()
+    assert first == f"corral {__version__} (Python {found['python']}, {found['path']})"
+    assert Path(found["path"], "__init__.py").is_file()
+    assert second == f"template built-in {__version__}: compatible" and found["template"]["compatible"] is True
+    record = house.root / ".corral" / "metadata.json"
+    kept = record.read_text()
+    for version, status in (
+        ("99.0.0", "newer than this Corral"),
+        ("0.0.9", "older than this Corral: run `corral init`"),
+    ):
+        record.write_text(json.dumps({**json.loads(kept), "version": version}))
+        assert status in house.run("--version").stdout and not house.json("--version")["template"]["compatible"]
+    record.write_text("{")
+    assert "run `corral init` again" in house.run("--version").stdout
+    record.write_text(kept)
+    assert house.json("--version", cwd=Path("/"))["template"] is None
 
 
 def test_ids_may_be_shortened_and_where_one_stands_does_not_matter(house: Coordinated, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from corral.config.paths import bundle_dir
 from tests.conftest import git
 from tests.coordinated import Coordinated
 from tests.integration.claude_settings import SETTINGS, settings_of, write_settings
+from tests.terminals import on_terminal
 
 AGENT, SKILL = COPIES
 IDENTITY = {f"GIT_{who}_{what}": "a@b.test" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
@@ -153,6 +154,30 @@ def test_init_twice_changes_nothing_and_says_so(house: Coordinated) -> None:
         done = house.run("init", "--yes", *other, check=False)
         assert done.returncode == 4 and "with other settings" in done.stderr, other
     assert {file: file.read_bytes() for file in kept} == kept
+
+
+@pytest.mark.req("FR-CLI-001")
+def test_init_again_with_other_answers_asks_and_keeps_the_comments(house: Coordinated) -> None:
+    file = house.root / ".corral" / "config.yaml"
+    file.write_text("# ours\n" + file.read_text())
+    before = file.read_text()
+    house.run("config", "set", "landing.timeout_s", "99", "--file", "team")
+    git(house.root, "branch", "other")
+    init = ["-m", "corral", "init", "--no-check", "--verify", "false", "--target", "other"]
+    flags = ["--without-opencode", "--ask-for-tools"]
+    kept = file.read_text()
+    refused = on_terminal([*init, *flags], cwd=house.root, typed="\n", NO_COLOR="1")
+    assert refused.code == 1 and file.read_text() == kept and "Change these settings? [y/N]" in refused.written
+    assert '    -  target: "main"' in refused.lines and "Aborted" not in refused.written
+    agreed = on_terminal([*init, *flags], cwd=house.root, typed="y\n")
+    assert agreed.code == 0, agreed.written
+    assert (
+        file.read_text() != kept and "# ours" in file.read_text() and len(before.splitlines()) <= len(kept.splitlines())
+    )
+    shown = house.json("config", "show", "landing")["settings"]
+    values = {row["key"]: row["value"] for row in shown}
+    assert (values["landing.target"], values["landing.timeout_s"]) == ("other", 99)
+    assert on_terminal([*init, *flags], cwd=house.root, typed="n\n").code == 0, "the same answers change nothing"
 
 
 def test_init_again_goes_by_the_target_that_stands_there_whatever_is_checked_out(house: Coordinated) -> None:

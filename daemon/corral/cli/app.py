@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from corral.cli import COMPLETION
+from corral.cli.help import epilog_of_program
 from corral.cli.nouns import NOUNS, Nouns
 from corral.cli.shared_options import Debug, Output, Profile, Quiet, Verbose
 from corral.cli.terminal.context import Common, Format, wants_json
@@ -30,6 +31,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=epilog_of_program(),
     help="Many Claude Code sessions on one git repository: sessions do not overwrite each other, only "
     "verified work lands, no work is lost.\n\nBegin with `corral init` in a repository; then `corral "
     "task submit`, or start `claude`.",
@@ -54,7 +56,7 @@ def top(
     if version:
         from corral.cli.program.version import show
 
-        raise typer.Exit(show())
+        raise typer.Exit(show(as_json=Common.output == Format.JSON))
     if context.invoked_subcommand is None:
         from corral.cli.commands.status import status
 

@@ -28,11 +28,32 @@ def pages() -> dict[str, dict[str, list[str]]]:
 def epilog(command: str) -> str:
     """The end of a command's help page; a leading backspace makes the framework keep the line breaks of a paragraph."""
     page = pages().get(command, {"examples": [], "related": []})
-    examples = "".join(f"\n  corral {line}" for line in page["examples"])
+    lines = page["examples"] or _of_its_commands(command)
+    examples = "".join(f"\n  corral {line}" for line in lines)
     related = ", ".join(f"corral {name}" for name in page["related"])
     parts = [f"\b\nExamples:{examples}"] if examples else []
     parts += [f"See also: {related}"] if related else []
     return "\n\n".join(parts)
+
+
+def _of_its_commands(noun: str) -> list[str]:
+    """The first examples of a noun's first commands."""
+    below = [page["examples"] for name, page in pages().items() if name.startswith(f"{noun} ")]
+    return [examples[0] for examples in below if examples][:3]
+
+
+PROGRAM = (
+    ("init --verify 'pytest -q'", "task submit --title 'Say hello' --command 'echo hello > hello.txt'", "wait --all"),
+    ("status", "task", "doctor"),
+)
+"""The examples and the related commands of the program itself."""
+
+
+def epilog_of_program() -> str:
+    """The end of the help page of ``corral`` itself."""
+    examples, related = PROGRAM
+    lines = "".join(f"\n  corral {line}" for line in examples)
+    return f"\b\nExamples:{lines}\n\nSee also: {', '.join(f'corral {name} --help' for name in related)}"
 
 
 class Grouped(TyperGroup):

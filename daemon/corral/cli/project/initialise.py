@@ -15,19 +15,21 @@ import typer
 from corral import __version__
 from corral.cli.project import claude_settings, init_record, own_files, project_copies, verification
 from corral.cli.project import trust as project_trust
+from corral.cli.project.init_config import Answers, text_of
 from corral.cli.project.project_copies import Copies
 from corral.cli.terminal.options import Json, here, option
 from corral.cli.terminal.output import echo, emit, paint
 from corral.cli.terminal.person import confirm, is_terminal, refuse_agents
 from corral.client.connection import Client
 from corral.config import account
-from corral.config.initial import default_config, default_ignore
+from corral.config.initial import default_ignore
 from corral.config.load import load
 from corral.config.paths import Checkout, Project, bundle_dir, find_checkout, find_project
 from corral.config.trust import Claim
-from corral.errors import Conflict, InvalidInput, NotFound, Unsupported
+from corral.errors import InvalidInput, NotFound, Unsupported
 from corral.git import refs
 from corral.git.process.command import Git, open_repository
+from corral.models.visible import visible
 
 
 def init(
@@ -64,10 +66,12 @@ def init(
     git = open_repository(project.common_dir)
     _refuse_unknown_checkout(project, find_checkout(path or here()), git)
     branch = _target(git, target or _configured_target(project))
-    files = _files(project, branch, verify, target_chosen=target is not None)
+    ask = not yes and not as_json
+    answers = Answers(branch, target is not None, verify or [])
+    files = _files(project, answers, may_change=ask and is_terminal())
+    changes = project.config_file in files and project.config_file.exists()
     settings = None if project.bare else project.root / ".claude" / "settings.json"
     wanted = not project.bare and not no_copies
-    ask = not yes and not as_json
     opencode = wanted and _wants_opencode(project, with_opencode, ask=ask)
     allow = settings is not None and _wants_tools_allowed(settings, allow_tools, ask=ask)
     edit = claude_settings.plan(settings, strict=_strict(project), allow=allow) if settings else None
@@ -82,14 +86,15 @@ def init(
             project_trust.show(brought)
     if brought:
         refuse_agents("Approving commands", "corral init")
-    if not yes and (files or brought or (edit and edit.changes)) and not confirm("Write these files?", default=True):
+    question = "Change these settings?" if changes else "Write these files?"
+    if not yes and (files or brought or (edit and edit.changes)) and not confirm(question, default=not changes):
         raise typer.Exit(1)
     own_files.write(project, _contents(project, files, settings, edit, copies, allow=allow))
     _approve(project, brought, {os.path.relpath(file, project.root) for file in files})
     if as_json:
         emit({"project": str(project.root), "target": branch, "written": [str(file) for file in files]})
         return
-    _next_steps(project, unverified=project.config_file in files and not verify)
+    _next_steps(project, unverified=project.config_file in files and not changes and not verify)
     if verify and check:
         verification.report(Client(project))
 
@@ -172,24 +177,11 @@ def _target(git: Git, named: str | None) -> str:
     return ref_name.removeprefix("refs/heads/")
 
 
-def _is_already_configured(project: Project, branch: str, verify: list[str] | None, *, target_chosen: bool) -> bool:
-    """Whether the existing configuration gives the same answers."""
-    landing = load(project, environ={}, home=account.home()).settings.landing
-    return (not target_chosen or landing.target == branch) and (not verify or list(landing.verify) == verify)
-
-
-def _files(project: Project, branch: str, verify: list[str] | None, *, target_chosen: bool) -> dict[Path, str]:
-    """The missing files of ``.corral/``; an existing configuration is never overwritten."""
-    chosen = target_chosen or bool(verify)
+def _files(project: Project, answers: Answers, *, may_change: bool) -> dict[Path, str]:
+    """The missing files of ``.corral/``, and the settings if a person gave other answers than they have."""
     files: dict[Path, str] = {}
-    if not project.config_file.exists():
-        files[project.config_file] = default_config(branch, verify or [])
-    elif chosen and not _is_already_configured(project, branch, verify, target_chosen=target_chosen):
-        raise Conflict(
-            f"{project.config_file} exists already, with other settings.",
-            cause="This repository was initialised before, with another target or other verification commands.",
-            remedy="Edit `landing.target` and `landing.verify` in that file; the daemon reloads it at once.",
-        )
+    if (config := text_of(project, answers, may_change=may_change)) is not None:
+        files[project.config_file] = config
     ignore = project.home / ".gitignore"
     if not ignore.exists():
         files[ignore] = default_ignore()
@@ -207,12 +199,16 @@ def _show(
     """Show everything that a yes writes. A copy of a plugin file is shown by its name."""
     if not files and not (edit and edit.changes):
         echo("Nothing to do: everything is in place.")
-    elif project.config_file in files:
+    elif project.config_file in files and not project.config_file.exists():
         echo(f"Finished work will land on the branch {paint(branch, 'bold')} (to change it: --target BRANCH).")
     for file, text in files.items():
         name = file.relative_to(project.root).as_posix()
         if file in copies.texts:
             echo(f"{paint('will write', 'bold')} {name}, a copy of {bundle_dir() / project_copies.COPIES[name]}")
+            continue
+        if file.exists():
+            echo(f"{paint('will change', 'bold')} {name}, where everything else stays:")
+            _show_change(file.read_text(encoding="utf-8"), text)
             continue
         echo(f"{paint('will write', 'bold')} {name}:")
         for line in text.splitlines():
@@ -223,13 +219,15 @@ def _show(
             f"{paint(verb, 'bold')} .claude/settings.json, for what a plugin cannot do (worktrees, denials "
             "without a daemon):"
         )
-        before = (edit.before or b"").decode("utf-8", "replace").splitlines()
-        after = edit.after.decode("utf-8", "replace").splitlines()
-        for line in difflib.unified_diff(before, after, lineterm="", n=1):
-            if not line.startswith(("---", "+++", "@@")):
-                echo("    " + line)
+        _show_change((edit.before or b"").decode("utf-8", "replace"), edit.after.decode("utf-8", "replace"))
     for remark in (*(edit.remarks if edit else ()), *copies.remarks):
         echo(paint(f"note: {remark}", "yellow"))
+
+
+def _show_change(before: str, after: str) -> None:
+    for line in difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=1):
+        if not line.startswith(("---", "+++", "@@")):
+            echo("    " + visible(line))
 
 
 def _contents(

@@ -11,7 +11,8 @@ from typing import Any, TextIO
 from corral.cli.terminal.context import Common, Format
 from corral.cli.terminal.stdio import can_write
 from corral.client.connection import Client
-from corral.errors import CorralError
+from corral.config.paths import bundle_dir
+from corral.errors import ConfigInvalid, CorralError
 from corral.models.visible import one_line, visible
 
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
@@ -137,6 +138,8 @@ def fail(error: CorralError, *, as_json: bool = False, debug: bool = False) -> i
         print(f"  cause:  {_indented(error.cause, 10)}", file=sys.stderr)
     if error.remedy:
         print(f"  remedy: {_indented(error.remedy, 10)}", file=sys.stderr)
+    if page := _page(error.code):
+        print(f"  docs:   {page}", file=sys.stderr)
     if debug:
         import traceback
 
@@ -153,6 +156,18 @@ def _problem(problem: dict[str, Any], *, of_several: bool) -> str:
     what = problem.get("reason") or problem.get("message") or ""
     places = [f"task {problem['index'] + 1}"] if of_several else []
     return ": ".join([*places, *([one_line(str(where))] if where else []), one_line(str(what))])
+
+
+_WITHOUT_PAGE = ("CORRAL-ERR-002", "CORRAL-ERR-003", "CORRAL-ERR-004")
+"""Codes of which the documents say no more than each error itself."""
+
+
+def _page(code: str) -> str:
+    """The document that says more about an error, installed with Corral; empty if none does."""
+    if code in _WITHOUT_PAGE:
+        return ""
+    name = "configuration.md" if code == ConfigInvalid.code else f"troubleshooting.md#{code.lower()}"
+    return f"{bundle_dir()}/docs/{name}"
 
 
 INTERRUPTED = 130
