@@ -119,6 +119,7 @@ def _about_the_program(story: Story) -> None:
     story("config set-key", "--file", said="sk-ant-api03-0123456789-abcdefghij")
     story("config key-status")
     story("config remove-key")
+    story("web")
     story("pause", "--reason", "a test")
     story("status")
     story("resume")

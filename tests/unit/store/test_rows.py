@@ -177,6 +177,7 @@ def _statements(database: Connection, monkeypatch: pytest.MonkeyPatch) -> dict[s
         lock_rows.others_in_checkout: ("x", some, now), mailbox.headings: ("x",),
         messages.waited_for: ([1], some, some), messages.receipt: ("x", 1),
         attempts.of_task: ("x",), task_rows.in_status: ("running",), shared_state.of_task: ("x",), swarm.members: (),
+        swarm.worked_since: (now,),
         swarm.ended_since: (now,), metrics.finished: (now, 1), metrics.landed: (now,), metrics.verifications: (now,),
         exports.ended: (), exports.named: (some,), exports.news: (some, 0, 1), exports.histories: (some, some, 1),
         roadmap.with_keys: ("roadmap:",),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -24,15 +24,21 @@ from corral.app.runtime.waking import Waiters
 from corral.config.paths import Project
 from corral.config.roster import Roster
 from corral.coordination.edits.runtime_state import RuntimeState
+from corral.errors import Unsupported
 from corral.git.process.command import Git
 from corral.landing.queue import Queue
 from corral.landing.verify.verification_run import RunContext
+from corral.models.payload import Payload
 from corral.store.engine.database import Database
 from corral.work.roadmap.supervision import RoadmapSupervision
 from corral.work.workers.supervisor import Supervisor
 from corral.work.worktrees.worktrees import Worktrees
 
 T = TypeVar("T")
+
+
+async def _no_web_view() -> Payload:
+    raise Unsupported("This daemon has no web view yet.", remedy="Try again in a moment.")
 
 
 @dataclass
@@ -45,6 +51,7 @@ class Services:
         fold: Whether the repository's file system ignores case.
         jobs: The background jobs by name; they come after the services that they use.
         reload: Asks for the settings to be read again; callable from any thread.
+        open_web: Makes a link to the web view: ``url`` and ``expires_at``.
     """
 
     project: Project
@@ -67,6 +74,7 @@ class Services:
     faults: dict[str, Need] = field(default_factory=dict)
     """Conditions that need a person and are in no row, each under a key of the part that noticed it, which also removes it."""
     stop_requested: Callable[[bool], None] = lambda _drain: None
+    open_web: Callable[[], Awaitable[Payload]] = _no_web_view
     stopping: bool = False
     unwatched: bool = True
     """Whether nobody looks at the sessions' processes, since there is no live session; who brings one asks for a look."""

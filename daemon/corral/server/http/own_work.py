@@ -25,9 +25,14 @@ def refuse_own_work(project: Project, request: Request) -> None:
     Raises:
         OwnDaemon: The caller, or what it was started by, is a worker or a verification of this daemon.
     """
-    for environ in _environments(_peer(request)):
-        if who := started_by_work_of(environ, str(project.root)):
-            raise OwnDaemon(f"{who} may not stop the daemon that runs it.")
+    if who := own_work(project, request):
+        raise OwnDaemon(f"{who} may not stop the daemon that runs it.")
+
+
+def own_work(project: Project, request: Request) -> str | None:
+    """The worker or verification of this daemon that a request comes from; None: from none, or over TCP."""
+    found = (started_by_work_of(environ, str(project.root)) for environ in _environments(_peer(request)))
+    return next((who for who in found if who), None)
 
 
 def _peer(request: Request) -> int | None:

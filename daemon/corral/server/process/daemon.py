@@ -24,6 +24,7 @@ from corral.config.watch import ConfigWatcher
 from corral.errors import CorralError, Unsupported
 from corral.observe import logs
 from corral.server.http.access import Access
+from corral.server.http.browser.listening import WebView
 from corral.server.http.connections import BoundedBodies, LimitedConnection
 from corral.server.http.fast_path import FastPath
 from corral.server.http.framework import Framework
@@ -107,9 +108,9 @@ async def _run(instance: Instance, parts: Assembly, ready: Callable[[], None]) -
 
     door = Listeners(project, services.settings().daemon.port)
     mcp = Mcp(FastPath(Framework(services), services), services)
-    app = Access(BoundedBodies(mcp), token=door.token, socket=door.path)
+    web = WebView(Access(BoundedBodies(mcp), token=door.token, socket=door.path), services)
     config = uvicorn.Config(
-        app,
+        web.entry,
         log_config=None,
         access_log=False,
         lifespan="off",
@@ -124,6 +125,7 @@ async def _run(instance: Instance, parts: Assembly, ready: Callable[[], None]) -
     serving = loop.create_task(server._serve(door.sockets))  # the daemon's own handlers keep the signals
     while not server.started and not serving.done():
         await asyncio.sleep(0.005)
+    await web.attach(server)
     watcher = _watch_config(parts)
 
     def reopen() -> None:

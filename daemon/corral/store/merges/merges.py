@@ -215,6 +215,12 @@ def in_order(conn: Connection, limit: int) -> list[MergeRow]:
     return _IN_ORDER.all(conn, {"most": limit})
 
 
+def latest_ended(conn: Connection, limit: int) -> list[MergeRow]:
+    """The requests that have ended, the last submitted first."""
+    query = select(merge_requests).where(_m.state.not_in(OPEN_MERGES)).order_by(_m.seq.desc()).limit(limit)
+    return fetch_all(conn, query, MergeRow)
+
+
 def in_state(conn: Connection, state: MergeState) -> list[MergeRow]:
     """The requests in a state, in order of submission."""
     return _IN_STATE.all(conn, {"state": state.value})

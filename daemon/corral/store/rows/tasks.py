@@ -159,6 +159,20 @@ class EndedAttempt(TypedDict):
     memory_mb: int | None
 
 
+class WorkedAttempt(TypedDict):
+    """An attempt, ended or not: by whom, at which task, and when."""
+
+    task_id: str
+    seq: int
+    title: str
+    number: int
+    session_id: str
+    agent_name: str | None
+    claimed_at: str
+    ended_at: str | None
+    outcome: str | None
+
+
 class SharedValue(TypedDict):
     """A value that agents share about a task; its version counts its changes."""
 

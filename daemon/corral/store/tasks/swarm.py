@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, func, or_, select
 
 from corral.models.states import AttemptOutcome
 from corral.store.engine.fetch import fetch_all
-from corral.store.rows.tasks import EndedAttempt, SwarmMember
+from corral.store.rows.tasks import EndedAttempt, SwarmMember, WorkedAttempt
 from corral.store.schema import agent_sessions, attempts, tasks
 
 MOST_TASKS = 1000
@@ -48,6 +48,22 @@ def ended_since(conn: Connection, since: str, most_tasks: int = MOST_TASKS) -> l
         .order_by(attempts.c.ended_at)
     )
     return fetch_all(conn, query, EndedAttempt)
+
+
+def worked_since(conn: Connection, since: str, most_tasks: int = MOST_TASKS) -> list[WorkedAttempt]:
+    """The attempts at the newest tasks that had not ended by an instant, in the order of their claims."""
+    newest = (
+        select(tasks.c.task_id, tasks.c.seq, tasks.c.title).order_by(tasks.c.seq.desc()).limit(most_tasks).subquery()
+    )
+    plain = (attempts.c[name] for name in ("task_id", "number", "session_id", "claimed_at", "ended_at", "outcome"))
+    query = (
+        select(*plain, newest.c.seq, newest.c.title, agent_sessions.c.agent_name)
+        .join(newest, newest.c.task_id == attempts.c.task_id)
+        .outerjoin(agent_sessions, agent_sessions.c.session_id == attempts.c.session_id)
+        .where(or_(attempts.c.ended_at.is_(None), attempts.c.ended_at > since))
+        .order_by(attempts.c.claimed_at, attempts.c.task_id)
+    )
+    return fetch_all(conn, query, WorkedAttempt)
 
 
 def failures_in_a_row(conn: Connection, agent: str | None, runner: str | None, most: int) -> int:

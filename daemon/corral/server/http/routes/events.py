@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Annotated, Any
 
 from fastapi import Header
@@ -42,10 +42,11 @@ async def stream(
     known = last_event_id if last_event_id is not None else after
     start = known if known is not None else await services.store.read(events.newest)
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    return StreamingResponse(_lines(services, start), media_type="text/event-stream", headers=headers)
+    return StreamingResponse(lines(services, start), media_type="text/event-stream", headers=headers)
 
 
-async def _lines(services: Services, after: int) -> AsyncIterator[str]:
+async def lines(services: Services, after: int) -> AsyncGenerator[str, None]:
+    """The stream after an event, line by line, until the daemon stops."""
     yield "retry: 1000\n\n"
     while not services.stopping:
         async with _coming(services) as change:

@@ -1,0 +1,199 @@
+"""The actions of a person in the web view: the same operations that the command line has.
+
+An action that ends work is asked for first, on a page of its own; a form without that answer changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+from starlette.responses import RedirectResponse, Response
+
+from corral.app.runtime.services import Services
+from corral.errors import InvalidInput, NotFound
+from corral.models.payload import Payload
+from corral.server.http.browser.visit import Visit
+from corral.server.http.routes import locks
+from corral.server.http.routes.sessions import messages
+from corral.server.http.routes.work import merges, tasks
+
+Act = Callable[[Services, str, dict[str, str]], Awaitable[Any]]
+
+
+@dataclass(frozen=True)
+class Action:
+    """An action on one row.
+
+    Attributes:
+        label: Of its button.
+        asks: The effect, as its confirmation says it; empty: it is done at once.
+        sure: Label of the button that does it.
+    """
+
+    label: str
+    act: Act
+    asks: str = ""
+    sure: str = ""
+
+
+@dataclass(frozen=True)
+class Button:
+    """A button of a page: a form where the action is done at once, else a link to its confirmation."""
+
+    label: str
+    address: str
+    is_link: bool
+
+    @classmethod
+    def of(cls, noun: str, item: str, name: str) -> Button:
+        """The button of an action on a row."""
+        action = ACTIONS[noun, name]
+        return cls(action.label, f"/{noun}/{quote(item, safe='')}/{name}", bool(action.asks))
+
+
+async def _cancel_task(services: Services, item: str, form: dict[str, str]) -> None:
+    said = form.get("reason", "").strip()[:2000]
+    await tasks.cancel(services, item, tasks.Reason(reason=said) if said else tasks.Reason())
+
+
+async def _retry_task(services: Services, item: str, _form: dict[str, str]) -> None:
+    await tasks.retry(services, item)
+
+
+async def _reprioritize(services: Services, item: str, form: dict[str, str]) -> None:
+    given = form.get("priority", "")
+    await tasks.reprioritize(services, item, {"priority": int(given) if given.isdecimal() and len(given) < 4 else None})
+
+
+async def _dismiss(services: Services, item: str, _form: dict[str, str]) -> None:
+    await merges.dismiss(services, item)
+
+
+async def _retry_merge(services: Services, item: str, _form: dict[str, str]) -> None:
+    await merges.retry(services, item)
+
+
+async def _cancel_merge(services: Services, item: str, _form: dict[str, str]) -> None:
+    await merges.cancel(services, item)
+
+
+async def _approve(services: Services, item: str, form: dict[str, str]) -> None:
+    head = form.get("head_sha", "")
+    if len(head) not in (40, 64) or set(head) - set("0123456789abcdef"):
+        raise InvalidInput("The form names no head to approve.", remedy="Open the approval again.")
+    await merges.approve(services, item, merges.Approval(head_sha=head, session_id=None, task_id=None))
+
+
+async def _release(services: Services, item: str, _form: dict[str, str]) -> None:
+    force = locks.Force(
+        file_path=None, lock_ids=[item], note="Released in the web view.", certain=True, session_id=None
+    )
+    if not (await locks.force_release(services, force))["released"]:
+        raise NotFound("There is no such lock any more.", remedy="Nothing to do.")
+
+
+async def _send(services: Services, item: str, form: dict[str, str]) -> None:
+    body, subject = form.get("body", "").strip(), form.get("subject", "").strip()
+    if not body:
+        raise InvalidInput("The message is empty.", remedy="Go back, and write it.")
+    subject = subject or body.splitlines()[0][:80]
+    key = form.get("key") or None
+    await messages.send(
+        services,
+        messages.Sending(
+            to=[item], subject=subject, body=body, thread_id=None, session_id=None, name=None, idempotency_key=key
+        ),
+    )
+
+
+ACTIONS: dict[tuple[str, str], Action] = {
+    ("tasks", "cancel"): Action(
+        "Cancel",
+        _cancel_task,
+        "The task is cancelled. If its worker runs, it is ended; what it wrote is saved first.",
+        "Cancel the task",
+    ),
+    ("tasks", "retry"): Action("Retry", _retry_task),
+    ("tasks", "reprioritize"): Action("Set", _reprioritize),
+    ("tasks", "dismiss"): Action(
+        "Dismiss",
+        _dismiss,
+        "Nothing more is done about this task. Its branch and its log stay, and a retry takes this back.",
+        "Dismiss it",
+    ),
+    ("merges", "retry"): Action("Retry", _retry_merge),
+    ("merges", "cancel"): Action(
+        "Take out of the queue",
+        _cancel_merge,
+        "The request leaves the queue, and a verification of it that runs is ended. Its branch stays.",
+        "Take it out",
+    ),
+    ("merges", "approve"): Action(
+        "Look and approve", _approve, "It is verified, and lands on its target if that passes.", "Approve this head"
+    ),
+    ("merges", "dismiss"): Action(
+        "Dismiss", _dismiss, "Nothing more is done about this request. Its branch stays.", "Dismiss it"
+    ),
+    ("locks", "release"): Action(
+        "Release",
+        _release,
+        "The lock is taken from its holder, who is told. If the holder is writing the file, both may write it.",
+        "Release the lock",
+    ),
+    ("sessions", "message"): Action("Send", _send),
+}
+
+
+async def ask(services: Services, visit: Visit, _item: str) -> dict[str, Any]:
+    """The confirmation of an action."""
+    noun, item, name, action = _named(visit)
+    if not action.asks:
+        raise NotFound("There is no such page.", remedy="Go to the first page.")
+    return await _confirmation(services, noun, item, name, action)
+
+
+async def act(services: Services, visit: Visit, _item: str) -> dict[str, Any] | Response:
+    """Do what a form says; one that ends work and was not confirmed is asked for."""
+    noun, item, name, action = _named(visit)
+    if action.asks and visit.form.get("confirmed") != "yes":
+        return await _confirmation(services, noun, item, name, action)
+    await action.act(services, item, visit.form)
+    to = visit.form.get("back", "")
+    path = to if to.startswith("/") and not to.startswith("//") and "\\" not in to and to.isprintable() else "/"
+    return RedirectResponse(f"{quote(path)}?done={name}", 303)
+
+
+def _named(visit: Visit) -> tuple[str, str, str, Action]:
+    _, noun, item, name = visit.path.split("/")
+    action = ACTIONS.get((noun, name))
+    if action is None:
+        raise NotFound("There is no such page.", remedy="Go to the first page.")
+    return noun, item, name, action
+
+
+async def _confirmation(services: Services, noun: str, item: str, name: str, action: Action) -> dict[str, Any]:
+    subject, back, review = item, f"/{noun}/{quote(item, safe='')}", None
+    if noun == "tasks":
+        subject = (await tasks.detail(services, item))["title"]
+    elif noun == "merges":
+        subject = (await merges.detail(services, item))["title"]
+        review = (await merges.review(services, item)).model_dump() if name == "approve" else None
+    else:
+        lock = await _lock(services, item)
+        subject, back = f"{lock['file_path']} (held by {lock['locked_by']})", f"/sessions/{quote(lock['session_id'])}"
+    return {
+        "title": action.sure, "action": action, "address": f"/{noun}/{quote(item, safe='')}/{name}", "subject": subject,
+        "back": back, "review": review, "asks_reason": (noun, name) == ("tasks", "cancel"),
+    }  # fmt: skip
+
+
+async def _lock(services: Services, item: str) -> Payload:
+    from corral.server.http.browser.pages.sessions import live_locks
+
+    found = next((lock for lock in await live_locks(services) if lock["lock_id"] == item), None)
+    if found is None:
+        raise NotFound("There is no such lock any more.", remedy="Nothing to do.")
+    return found

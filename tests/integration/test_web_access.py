@@ -1,0 +1,188 @@
+"""Who may see the web view, and what nobody who was not let in can do."""
+
+from __future__ import annotations
+
+import json
+import stat
+from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.browsing import Visitor, visitor
+from tests.coordinated import Coordinated
+
+NOW = datetime(2026, 11, 24, 12, tzinfo=timezone.utc)
+PAGES = (
+    "/",
+    "/tasks",
+    "/queue",
+    "/sessions",
+    "/timeline",
+    "/tasks/1",
+    "/live",
+    "/static/page.css",
+    "/static/live.mjs",
+    "/x",
+)
+
+
+@pytest.mark.req("X1")
+def test_only_who_opened_a_fresh_link_is_let_in_and_only_as_a_browser_of_these_pages_would_ask(
+    coordinate: Callable[..., Coordinated],
+) -> None:
+    house = coordinate()
+    task = house.submit("Wait", "sleep 600")
+    assert json.loads((house.root / ".corral/run/daemon.json").read_text())["port"] is None
+    first = house.run("web", "--no-open").stdout
+    assert first.count("\n") == 1
+    assert first.startswith("http://127.0.0.1:")
+    stranger = Visitor(int(first.split(":")[2].split("/")[0]))
+
+    for path in PAGES:  # nothing without the cookie, also not the styles
+        answer = stranger.get(path)
+        assert (answer.status, "corral web" in answer.text, "Wait" in answer.text) == (403, True, False), path
+    bearer = "Bearer " + (house.root / ".corral/run/token").read_text().strip()
+    assert stranger.get("/api/v1/status", Authorization=bearer).status == 403  # nothing of the API is served here
+
+    person = Visitor(stranger.port)
+    entered = person.come_in(first.strip())
+    assert (entered.status, entered.headers["location"]) == (303, "/")
+    said = entered.headers["set-cookie"]
+    assert {"HttpOnly", "SameSite=Strict", "Path=/"} <= {part.strip() for part in said.split(";")}
+    assert stranger.come_in(first.strip()).status == 403  # once
+    assert stranger.get("/enter?key=" + "x" * 43).status == 403
+    assert person.get("/api/v1/status").status == 404
+
+    page = person.get("/")
+    assert (page.status, "Wait" in page.text) == (200, True)
+    rules = dict(part.strip().split(" ", 1) for part in page.headers["content-security-policy"].split(";"))
+    assert rules == {
+        "default-src": "'none'", "script-src": "'self'", "style-src": "'self'", "img-src": "'self'", "connect-src": "'self'",
+        "frame-ancestors": "'none'", "form-action": "'self'", "base-uri": "'none'",
+    }  # fmt: skip
+    assert page.headers["cache-control"] == "no-store"
+    assert page.headers["x-content-type-options"] == "nosniff"
+    assert page.headers["referrer-policy"] == "same-origin"
+    assert not [name for name in page.headers if name.startswith("access-control")]
+    assert "<script>" not in page.text
+    assert bearer.split()[1] not in page.text
+
+    own = f"http://127.0.0.1:{person.port}"
+    for other in (
+        {"Host": "evil.test"}, {"Host": f"localhost:{person.port}"}, {"Origin": "http://evil.test"}, {"Origin": "null"},
+        {"Origin": "http://127.0.0.1:1"}, {"Sec-Fetch-Site": "cross-site"}, {"Sec-Fetch-Site": "same-site"},
+    ):  # fmt: skip
+        assert person.get("/", **other).status == 403, other
+        assert person.get("/live?after=0", **other).status == 403, other
+    cancel = f"/tasks/{task}/cancel"
+    good = {"token": page.token, "confirmed": "yes", "back": "/"}
+    for other in (
+        {"Origin": None}, {"Origin": "null"}, {"Origin": "http://evil.test"}, {"Host": "evil.test"}, {"Cookie": None},
+        {"Sec-Fetch-Site": "same-site"}, {"Content-Type": "text/plain"}, {"Content-Type": "application/json"},
+    ):  # fmt: skip
+        assert person.post(cancel, other, **good).status == 403, other
+    assert person.post(cancel, confirmed="yes").status == 403
+    assert person.post(cancel, confirmed="yes", token="0" * 64).status == 403
+    assert person.get(f"{cancel}?confirmed=yes&token={page.token}").status == 200  # a GET only asks
+    assert person.request("DELETE", cancel).status == 405
+    assert person.post("/tasks/1/dismiss", token=page.token, body="x" * 300_000).status == 413
+    assert house.json("task", "detail", task)["cancel_reason"] is None
+
+    asked = person.post(cancel, token=page.token)  # without the answer to the question nothing ends
+    assert (asked.status, "Cancel the task" in asked.text) == (200, True)
+    assert house.json("task", "detail", task)["cancel_reason"] is None
+    done = person.post(cancel, **{**good, "back": "//evil.test/"})
+    assert (done.status, done.headers["location"]) == (303, "/?done=cancel")
+    assert house.json("task", "detail", task)["cancel_reason"] is not None
+
+    other_person = visitor(house)
+    assert other_person.post(cancel, **good).status == 403  # the token of another session
+    assert person.post("/leave", token=page.token).status == 303
+    assert person.get("/").status == 403
+    assert other_person.get("/").status == 200
+
+    kept = house.root / ".corral/run/web.json"
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    secret = other_person.cookie.partition("=")[2]
+    for file in [kept, *Path(house.root / ".corral/logs").rglob("*")]:
+        text = file.read_text(errors="replace") if file.is_file() else ""
+        assert secret not in text
+        assert first.strip().partition("key=")[2] not in text
+    house.kill_daemon()
+    house.run("status")
+    assert other_person.get("/").status == 200  # an open page goes on after a restart, on the same port
+    assert own.endswith(str(other_person.port))
+
+
+@pytest.mark.req("X4")
+def test_an_agent_gets_no_link(coordinate: Callable[..., Coordinated], tmp_path: Path) -> None:
+    house = coordinate(config="tasks: {max_retries: 0}\n")
+    refused = house.run("web", "--no-open", check=False, CLAUDECODE="1")
+    assert (refused.returncode != 0, "needs a person" in refused.stderr) == (True, True)
+    script = tmp_path / "ask.py"
+    script.write_text(
+        "import http.client, socket, sys\n"
+        "c = http.client.HTTPConnection('localhost')\n"
+        "c.sock = socket.socket(socket.AF_UNIX); c.sock.connect(sys.argv[1])\n"
+        "c.request('POST', '/api/v1/web/links'); a = c.getresponse(); print(a.status, a.read().decode())\n"
+    )
+    house.run("status")
+    socket = json.loads((house.root / ".corral/run/daemon.json").read_text())["socket"]
+    task = house.submit("Ask", f"python3 {script} {socket}")
+    house.run("wait", task, "--timeout", "40", check=False)
+    said = house.run("task", "logs", task).stdout
+    assert "403" in said or "409" in said, said
+    assert "/enter?key=" not in said
+
+
+# -- links and sessions by themselves --------------------------------------------------------------------------------
+
+
+def _sessions(tmp_path: Path) -> Any:
+    from corral.server.http.browser.sessions import BrowserSessions
+
+    return BrowserSessions(tmp_path / "web.json")
+
+
+def test_a_link_opens_once_and_within_a_minute(tmp_path: Path) -> None:
+    sessions = _sessions(tmp_path)
+    late, used, good = (sessions.new_link(NOW) for _ in range(3))
+    assert sessions.enter(used, NOW + timedelta(seconds=59)) is not None
+    assert sessions.enter(used, NOW + timedelta(seconds=59)) is None
+    assert sessions.enter(late, NOW + timedelta(seconds=60)) is None
+    assert sessions.enter(good, NOW + timedelta(seconds=59)) is not None
+    assert sessions.enter("", NOW) is None
+
+
+def test_a_browser_that_was_left_open_for_a_week_is_not_let_in(tmp_path: Path) -> None:
+    sessions = _sessions(tmp_path)
+    secret = sessions.enter(sessions.new_link(NOW), NOW)
+    assert sessions.is_open(secret, NOW + timedelta(hours=23))
+    assert not sessions.is_open(secret, NOW + timedelta(hours=24))
+    assert not sessions.any_open(NOW + timedelta(days=7))
+
+
+def test_links_and_sessions_are_bounded_and_the_oldest_go(tmp_path: Path) -> None:
+    from corral.server.http.browser.sessions import MOST_LINKS, MOST_SESSIONS
+
+    sessions = _sessions(tmp_path)
+    links = [sessions.new_link(NOW) for _ in range(MOST_LINKS + 1)]
+    assert sessions.enter(links[0], NOW) is None
+    assert sessions.enter(links[1], NOW) is not None
+    secrets = [sessions.enter(sessions.new_link(NOW), NOW) for _ in range(MOST_SESSIONS + 1)]
+    assert [sessions.is_open(secret, NOW) for secret in secrets] == [False] + [True] * MOST_SESSIONS
+
+
+def test_sessions_outlive_the_daemon_and_a_damaged_file_only_closes_them(tmp_path: Path) -> None:
+    sessions = _sessions(tmp_path)
+    secret = sessions.enter(sessions.new_link(NOW), NOW)
+    sessions.listens_on(4711)
+    again = _sessions(tmp_path)
+    assert (again.is_open(secret, NOW), again.port) == (True, 4711)
+    assert secret not in (tmp_path / "web.json").read_text()
+    for text in ("", "[]", '{"port": "x", "sessions": {}}', '{"port": 1, "sessions": {"a": 3}}'):
+        (tmp_path / "web.json").write_text(text)
+        assert not _sessions(tmp_path).any_open(NOW), text

@@ -1,0 +1,173 @@
+"""The web view in a real browser: headless Chromium, driven from outside."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tests.browsing import link
+from tests.coordinated import Coordinated, eventually
+
+CHROMIUM = shutil.which("chromium")
+OPTIONS = [
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
+]  # fmt: skip
+WAIT_MS = 30_000
+SESSION = "5e1d0000-0000-4000-8000-000000000001"
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no /usr/bin/chromium (Debian: apt install chromium)")
+sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    """One browser for all tests of this module; Playwright gives it a new, empty profile."""
+    with sync_api.sync_playwright() as play:
+        browser = play.chromium.launch(executable_path=CHROMIUM, args=OPTIONS)
+        yield browser
+        browser.close()
+
+
+class Window:
+    """A browser of its own, with its own cookies; what a page complains about is kept."""
+
+    def __init__(self, browser: Any, **options: Any) -> None:
+        self.context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
+        self.context.set_default_timeout(WAIT_MS)
+        self.page = self.context.new_page()
+        self.complaints: list[str] = []
+        self.page.on("console", self._noted)
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("dialog", lambda dialog: self.complaints.append(f"dialog: {dialog.message}"))
+
+    def _noted(self, message: Any) -> None:
+        expected = (
+            "ERR_CONNECTION_REFUSED",
+            "ERR_INCOMPLETE_CHUNKED",
+            "ERR_EMPTY_RESPONSE",
+            "status of 403",
+            "ERR_CONNECTION",
+        )
+        if message.type in ("error", "warning") and not any(word in message.text for word in expected):
+            self.complaints.append(message.text)
+
+
+@pytest.fixture
+def window(chromium: Any) -> Iterator[Callable[..., Window]]:
+    made: list[Window] = []
+
+    def opened(**options: Any) -> Window:
+        made.append(Window(chromium, **options))
+        return made[-1]
+
+    yield opened
+    for one in made:
+        one.context.close()
+
+
+def _violations(page: Any) -> list[str]:
+    """What axe finds wrong with a page: rule, and the elements."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    found = Axe().run(page).response["violations"]
+    return [f"{rule['id']}: {[node['html'][:160] for node in rule['nodes'][:3]]}" for rule in found]
+
+
+@pytest.mark.req("FR-MONITOR-002")
+def test_a_person_sees_what_needs_them_as_it_happens_and_settles_it_in_the_page(
+    coordinate: Callable[..., Coordinated], window: Callable[..., Window]
+) -> None:
+    house = coordinate(config="tasks: {max_retries: 0}\nsupervisor: {max_agents: 2}\n")
+    house.hook("SessionStart", SESSION, source="startup")
+    house.edit(SESSION, "src/a.py")
+    runs = house.submit("Index the search", "for i in $(seq 600); do echo pass $i; sleep 1; done")
+    stranger, person = window(), window()
+    url = house.run("web", "--no-open").stdout.strip()
+    base = url.partition("/enter")[0]
+
+    stranger.page.goto(base)
+    assert "corral web" in stranger.page.inner_text("main")
+    assert "Index the search" not in stranger.page.content()
+    assert _violations(stranger.page) == []
+
+    page = person.page
+    page.goto(url)
+    assert page.url == f"{base}/"
+    sync_api.expect(page.locator("#pulse")).to_contain_text("live")
+    sync_api.expect(page.locator("#needs h2")).to_contain_text("Needs you")
+    page.evaluate("window.stays = true")
+
+    # live: a task fails, and stands there first, without the page being loaded again
+    house.submit("Break <img src=x onerror=alert(1)>", "echo no luck; exit 3")
+    card = page.locator("#needs .card")
+    sync_api.expect(card).to_contain_text("Break <img src=x onerror=alert(1)>")
+    assert page.evaluate("window.stays") is True
+    assert page.locator("#needs img").count() == 0
+
+    # it acts: once at once, once with a question before
+    card.get_by_role("link", name="Dismiss").click()
+    sync_api.expect(page.get_by_role("heading", level=1)).to_contain_text("Dismiss")
+    page.get_by_role("button", name="Dismiss it").click()
+    sync_api.expect(page.get_by_role("status").filter(has_text="Dismissed")).to_be_visible()
+    page.goto(base)
+    sync_api.expect(page.locator("#needs")).to_contain_text("Nothing waits for you")
+    page.get_by_role("link", name="Index the search").first.click()
+    sync_api.expect(page.locator("#log")).to_contain_text("pass 1")
+    before = page.inner_text("#log")
+    sync_api.expect(page.locator("#log")).not_to_have_text(before)  # the log goes on by itself
+    page.get_by_role("link", name="Cancel").click()
+    page.get_by_role("link", name="Leave it as it is").click()
+    assert house.json("task", "detail", runs)["cancel_reason"] is None
+
+    # every page is accessible, on a phone and in the dark too, and none is wider than the screen
+    pages = ["/", f"/tasks/{runs}", "/queue", "/sessions", f"/sessions/{SESSION}", "/timeline", f"/tasks/{runs}/cancel"]
+    narrow = window(
+        viewport={"width": 400, "height": 800}, color_scheme="dark", storage_state=person.context.storage_state()
+    )
+    for path in pages:
+        for one in (page, narrow.page):
+            one.goto(base + path)
+            assert _violations(one) == [], path
+        assert narrow.page.evaluate("document.documentElement.scrollWidth") <= 400, path
+
+    page.goto(f"{base}/tasks/{runs}")
+    page.get_by_role("link", name="Cancel").click()
+    page.get_by_label("Why").fill("It takes too long.")
+    page.get_by_role("button", name="Cancel the task").click()
+    sync_api.expect(page.locator("#head")).to_contain_text("cancelled")
+    assert house.json("task", "detail", runs)["cancel_reason"] == "It takes too long."
+
+    # without a script everything can be read
+    plain = window(java_script_enabled=False, storage_state=person.context.storage_state())
+    plain.page.goto(base)
+    assert "Nothing waits for you" in plain.page.inner_text("#needs")
+    assert [one.complaints for one in (stranger, person, narrow, plain)] == [[], [], [], []]
+
+
+@pytest.mark.req("FR-MONITOR-002")
+def test_a_page_says_when_the_daemon_is_gone_goes_on_when_it_is_back_and_says_when_its_session_is_over(
+    coordinate: Callable[..., Coordinated], window: Callable[..., Window]
+) -> None:
+    house = coordinate()
+    one = window()
+    page = one.page
+    page.goto(link(house))
+    trouble, pulse = page.locator("#trouble"), page.locator("#pulse")
+    sync_api.expect(pulse).to_contain_text("live")
+    house.kill_daemon()
+    sync_api.expect(trouble).to_contain_text("does not answer", timeout=WAIT_MS)
+    house.submit("While it was away", "sleep 600")  # starts the daemon again
+    sync_api.expect(trouble).to_be_hidden(timeout=WAIT_MS)
+    sync_api.expect(page.locator("#work")).to_contain_text("While it was away", timeout=WAIT_MS)
+
+    other = one.context.new_page()
+    other.goto(page.url)
+    other.get_by_role("button", name="End this browser's session").click()
+    eventually(lambda: "corral web" in other.inner_text("main"))
+    house.submit("One more", "true")
+    sync_api.expect(trouble).to_contain_text("corral web", timeout=WAIT_MS)
+    assert one.complaints == []
