@@ -17,6 +17,7 @@ die() { printf 'install.sh: %s\n' "$1" >&2; shift; for line in "$@"; do printf '
 here=$(cd "$(dirname "$0")" && pwd -P)
 data=${XDG_DATA_HOME:-$HOME/.local/share}/corral
 bin=$HOME/.local/bin
+manual=${XDG_DATA_HOME:-$HOME/.local/share}/man/man1
 
 usage() { sed -n '4,10s/^# \{0,1\}//p' "$0"; }
 
@@ -149,7 +150,8 @@ install_for_user() {
         die "$bin/corral exists and is not this installer's." "Move it away, then run this again."
     fi
     ln -sf "$data/venv/bin/corral" "$bin/corral"
-    say "command: $bin/corral ($("$bin/corral" --version))"
+    say "command: $bin/corral ($("$bin/corral" -C / --version))"
+    "$bin/corral" man --write "$manual" >/dev/null || say "The manual pages could not be written into $manual."
     install_plugin
     case ":$PATH:" in *":$bin:"*) ;; *) say "Add $bin to your PATH: export PATH=\"$bin:\$PATH\"" ;; esac
     if [ $# -gt 0 ]; then
@@ -212,6 +214,8 @@ uninstall_for_user() {
         remove_completion
     fi
     [ "$(readlink "$bin/corral" 2>/dev/null)" != "$data/venv/bin/corral" ] || rm -f "$bin/corral"
+    rm -f "$manual"/corral.1 "$manual"/corral-*.1
+    rmdir "$manual" "${manual%/*}" 2>/dev/null || true
     rm -rf "$data/venv"
     rmdir "$data" 2>/dev/null || true
     # What was approved for repositories is asked again by a new installation.

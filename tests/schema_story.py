@@ -105,6 +105,7 @@ def _about_the_program(story: Story) -> None:
     story("agent show", "implementer")
     story("agent show", "Boulder")
     story("schema")
+    story("man", "task", "submit")
     for command in ("config profiles", "alias list"):
         story(command)
     story("alias set", "mine", "task list --status $1")

@@ -181,6 +181,8 @@ def test_install_a_repository_twice_and_take_everything_back(
         assert "plugin:  installed" in done.stdout
         assert f'export PATH="{home}/.local/bin:$PATH"' in done.stdout
         assert (repo / ".corral" / "config.yaml").is_file()
+        pages = {file.name for file in (home / ".local" / "share" / "man" / "man1").iterdir()}
+        assert {"corral.1", "corral-task-submit.1"} < pages
         assert ("Nothing to do: everything is in place." in done.stdout) == (attempt == 2)
     called = claude.read_text().splitlines()
     assert f"plugin marketplace add {ROOT}" in called

@@ -27,7 +27,8 @@ NOW = datetime(2026, 11, 24, 12, 0, tzinfo=UTC)
 
 @pytest.fixture
 def house(coordinate: Callable[..., Coordinated]) -> Coordinated:
-    return coordinate(config="tasks: {max_retries: 0}")
+    # The verification takes a time that is not rounded to nothing.
+    return coordinate(config="tasks: {max_retries: 0}", verify=("sleep 0.2",))
 
 
 def families(house: Coordinated) -> dict[tuple[str, tuple[str, ...]], float]:

@@ -10,12 +10,12 @@ from typing import Annotated, Any
 import typer
 
 from corral.cli import COMPLETION
-from corral.cli.help import epilog_of_program
+from corral.cli.help import epilog_of_program, reached
 from corral.cli.nouns import NOUNS, Nouns
 from corral.cli.shared_options import Debug, Output, Profile, Quiet, Verbose
 from corral.cli.terminal.context import Common, Format, wants_json
 from corral.cli.terminal.options import Json, option
-from corral.cli.terminal.output import Interrupted, guarded
+from corral.cli.terminal.output import Interrupted, echo, guarded
 from corral.errors import InvalidInput
 
 
@@ -68,6 +68,9 @@ def run(arguments: list[str]) -> int:
     signal.signal(signal.SIGINT, _interrupt)
 
     def command() -> int:
+        if (page := _help_page(arguments)) is not None:
+            echo(page)
+            return 0
         try:
             code = app(args=_with_alias_expanded(arguments), prog_name="corral", standalone_mode=False)
         except typer.Abort:
@@ -80,6 +83,14 @@ def run(arguments: list[str]) -> int:
         return code if isinstance(code, int) else 0
 
     return guarded(command, as_json=wants_json(arguments), debug=lambda: Common.debug or "--debug" in arguments)
+
+
+def _help_page(arguments: list[str]) -> str | None:
+    """The help page of a command line that is only a command and ``--help``; None if it is another one."""
+    if COMPLETION in os.environ or arguments[-1:] not in (["--help"], ["-h"]):
+        return None
+    found = reached(typer.main.get_command(app), arguments[:-1])
+    return None if found is None else str(found[1].get_help(found[0]))
 
 
 def _with_alias_expanded(arguments: list[str]) -> list[str]:

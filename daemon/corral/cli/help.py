@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ CATEGORIES = {
     "Work": ("status", "web", "task", "supervisor", "state", "swarm", "metrics", "merge", "wait", "pause", "resume"),
     "Sessions and locks": ("session", "lock", "feature", "team", "agent", "worktree"),
     "Communication": ("message", "handoff", "memory"),
-    "Corral itself": ("config", "alias", "daemon", "schema", "plugin", "mcp"),
+    "Corral itself": ("config", "alias", "daemon", "schema", "man", "plugin", "mcp"),
 }
 
 
@@ -77,6 +78,20 @@ class Grouped(TyperGroup):
     def summaries(self, ctx: Any) -> dict[str, str]:
         """Return the commands with their first sentences."""
         return {name: first_sentence(self.get_command(ctx, name)) for name in self.list_commands(ctx)}
+
+
+def reached(program: Any, words: Sequence[str]) -> tuple[Any, Any] | None:
+    """The framework's context and command of a command's words; None if there is none.
+
+    The framework itself would read all options first, for which it loads a library that takes as long as all the rest.
+    """
+    here, context = program, program.context_class(program, info_name="corral", **program.context_settings)
+    for word in words:
+        here = here.get_command(context, word) if hasattr(here, "list_commands") else None
+        if here is None:
+            return None
+        context = here.context_class(here, info_name=word, parent=context, **here.context_settings)
+    return context, here
 
 
 def _names(ctx: Any) -> list[str]:

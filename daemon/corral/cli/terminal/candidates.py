@@ -177,6 +177,14 @@ def _schemas() -> Iterator[Candidate]:
             yield word, ""
 
 
+def _pages() -> Iterator[Candidate]:
+    from corral.cli.help import pages
+
+    for name in pages():
+        for word in name.split():
+            yield word, ""
+
+
 def _files() -> Iterator[Candidate]:
     """The paths that are locked, and the files of the current folder."""
     yield from _named("/locks", "file_path", "locked_by")()
@@ -207,5 +215,6 @@ KINDS: dict[str, Callable[[], Iterator[Candidate]]] = {
     "profile": _profiles,
     "template": _templates,
     "command": _schemas,
+    "page": _pages,
 }
 """How the candidates of each kind are found."""
