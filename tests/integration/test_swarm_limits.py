@@ -178,6 +178,35 @@ def test_no_more_tasks_are_claimed_than_can_start(swarm: Callable[..., House]) -
         )
 
 
+@pytest.mark.req("FR-SWARM-004", "FR-QUEUE-006")
+def test_workers_of_models_start_one_after_the_other_in_the_order_of_the_queue(swarm: Callable[..., House]) -> None:
+    house = swarm()
+    held: list[Callable[[], None]] = []
+    house.start = held.append
+    waits = [prompt(house, "true"), prompt(house, "true"), house.submit("true")]
+    now = house.now()
+    for seconds, started in ((0, 1), (0.04, 1), (0.06, 2), (0.08, 2), (0.12, 3)):
+        house.supervisor.step(now + timedelta(seconds=seconds))
+        running = [one for one in waits if house.status(one) == "running"]
+        assert running == waits[:started], f"after {seconds} s"
+    while held:
+        held.pop()()
+    for one in waits:
+        house.until_status(one, "completed")
+
+
+def test_why_no_worker_starts_is_said_without_agents_and_while_the_daemon_stops(swarm: Callable[..., House]) -> None:
+    house = swarm(supervisor={"max_agents": 0})
+    task = house.submit("true")
+    house.supervisor.step(house.now())
+    assert house.supervisor.busy == "No worker starts, since `supervisor.max_agents` is 0."
+    house.settings = Settings()
+    assert house.supervisor.busy is None
+    house.supervisor.drain(house.now())
+    house.supervisor.step(house.now())
+    assert house.status(task) == "pending" and "The daemon is stopping" in (house.supervisor.busy or "")
+
+
 EATER = """
 import os, time
 held = b"x" * 120_000_000
@@ -262,7 +291,12 @@ def test_the_swarm_is_shown_and_an_agent_that_is_killed_gives_its_task_back(
     limits = house.json("swarm", "status")["limits"]
     assert limits["supervisor.max_agents"] == {"used": 1, "allowed": 1}
     assert limits["queue.max_size"] == {"used": 1, "allowed": 1000}
-    assert "All 1 workers that `supervisor.max_agents` allows" in house.json("task", "detail", waits)["delay"]
+    why = "All 1 workers that `supervisor.max_agents` allows are running."
+    assert house.json("task", "detail", waits)["delay"] == why
+    assert house.json("swarm", "status")["throttled"] == [{"limit": "supervisor.max_agents", "reason": why}]
+    house.run("pause")
+    assert [one["limit"] for one in house.json("swarm", "status")["throttled"]] == ["pause", "supervisor.max_agents"]
+    house.run("resume")
     (house.root / "again").touch()
     assert house.json("agent", "kill", agent["agent_id"])["task_id"] == task
     done = house.json("wait", task, waits, "--timeout", "60")

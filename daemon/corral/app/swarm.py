@@ -11,9 +11,9 @@ from corral.errors import NotFound
 from corral.models import tasks as task_shapes
 from corral.models.instants import after
 from corral.models.payload import Payload
-from corral.models.states import AttemptOutcome
+from corral.models.states import AttemptOutcome, RunnerName
 from corral.store.rows.tasks import SwarmMember
-from corral.store.tasks import swarm, tasks
+from corral.store.tasks import swarm, tasks, work_pause
 from corral.work import performance
 from corral.work.tasks.tasks import find
 from corral.work.workers.in_flight import AttemptView
@@ -28,7 +28,8 @@ def status(services: Services, conn: Connection) -> Payload:
     Returns:
         ``agents``: ``[{agent_id, kind, task_id, parent, state, pid, memory_mb, tokens, cost_usd, heartbeat_at, progress}]``;
         ``limits``: by setting ``{used, allowed}``, ``allowed`` None without a limit;
-        ``throttled``: ``[{limit, used, allowed, reason}]``; of a model that is parked ``{limit, until, reason}``;
+        ``throttled``: ``[{limit, used, allowed, reason}]``; of a model that is parked ``{limit, until, reason}``; where tasks for
+        workers wait for something else that holds all of them ``{limit, reason}``;
         ``metrics``: ``since_at``, ``tasks`` by state now, and ``kinds`` (:func:`corral.work.performance.by_kind`) and the
         durations of completed attempts of all kinds since then.
     """
@@ -43,9 +44,27 @@ def status(services: Services, conn: Connection) -> Payload:
         "limits.tokens_per_day": _limit(use.tokens_per_day, settings.limits.tokens_per_day),
         "limits.cost_usd_per_day": _limit(use.cost_usd_per_day, settings.limits.cost_usd_per_day),
     }
-    held = [one.shown for one in supervisor.throttles]
     agents = [_agent(row, views.get(row["task_id"])) for row in swarm.members(conn)]
-    return {"agents": agents, "limits": limits, "throttled": held, "metrics": _metrics(conn, services.now())}
+    return {
+        "agents": agents,
+        "limits": limits,
+        "throttled": _throttled(services, conn),
+        "metrics": _metrics(conn, services.now()),
+    }
+
+
+def _throttled(services: Services, conn: Connection) -> list[Payload]:
+    supervisor = services.supervisor
+    held = [one.shown for one in supervisor.throttles]
+    if any(tasks.is_any_pending(conn, runner) for runner in RunnerName):
+        pause, ordered = supervisor.pause, work_pause.current(conn)
+        if ordered is not None:
+            held.append({"limit": "pause", "reason": work_pause.described(ordered)})
+        if pause is not None:
+            held.append({"limit": "failed starts", "reason": f"No task is started now: {pause.reason}"})
+        if supervisor.busy is not None:
+            held.append({"limit": "supervisor.max_agents", "reason": supervisor.busy})
+    return held
 
 
 def _metrics(conn: Connection, now: datetime) -> Payload:

@@ -236,6 +236,15 @@ class TestValidation:
         assert ".corral/config.yaml: tasks.max_retries: should be a valid integer (it is 'lots')" in caught.value.cause
 
     @pytest.mark.req("FR-CONFIG-003")
+    @pytest.mark.req("FR-CONFIG-006")
+    def test_a_limit_of_one_worker_above_that_of_all_is_refused(self, loading: Loading) -> None:
+        assert loading(team="limits: {memory_mb: 500}", local="limits: {memory_mb_per_agent: 500}").settings
+        assert loading(local="limits: {memory_mb: null, memory_mb_per_agent: 9000}").settings
+        with pytest.raises(ConfigInvalid) as caught:
+            loading(team="limits: {memory_mb: 500}", local="limits: {memory_mb_per_agent: 501}")
+        reason, source = errors_of(caught)["limits.memory_mb_per_agent"]
+        assert "at most `limits.memory_mb` (500)" in reason and source == ".corral/local.yaml"
+
     def test_an_unknown_key_warns_and_suggests(self, loading: Loading) -> None:
         loaded = loading(
             team="lock: {ttl_s: 1}\nlocks: {ttl: 5}\nrunners: {claude: {colour: red}}\nwhatever: 1\nmax_agents: 3\n"

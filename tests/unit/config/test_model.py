@@ -88,3 +88,8 @@ def _range(schema: dict[str, Any]) -> str:
     if low:
         return f" {low} to {high}" if high else f" from {low}"
     return ""
+
+
+@pytest.mark.req("FR-QUEUE-003")
+def test_a_worker_that_ignores_a_cancellation_is_killed_early_enough_to_be_gone_within_five_seconds() -> None:
+    assert Settings().supervisor.stop_grace_s <= 4, "a second for its look, its processes and the salvage"

@@ -86,6 +86,9 @@ def submit(
     max_turns: Annotated[
         int | None, typer.Option("--max-turns", min=1, help="Turn limit of a task with a prompt.")
     ] = None,
+    max_tokens: Annotated[
+        int | None, typer.Option("--max-tokens", min=1, help="Token limit of a task with a prompt.")
+    ] = None,
     max_cost_usd: Annotated[
         float | None, typer.Option("--max-cost-usd", help="Cost limit in USD of a task with a prompt.")
     ] = None,
@@ -129,7 +132,7 @@ def submit(
         "claims": claims or [],
         "agent_requirements": {"capabilities": requires} if requires else None,
         "timeout_s": timeout,
-        "limits": {"max_turns": max_turns, "max_cost_usd": max_cost_usd},
+        "limits": {"max_turns": max_turns, "max_tokens": max_tokens, "max_cost_usd": max_cost_usd},
         "target": target,
         "max_retries": retries,
         "ignore_dependency_failure": ignore_dependency_failure,
@@ -313,6 +316,8 @@ def _acted(verb: str, task_id: str, body: dict[str, Any] | None, as_json: bool) 
         emit(answer)
     else:
         echo(f"{answer['task_id']}  {state(answer['status'])}")
+        if verb == "cancel" and answer["status"] in (TaskStatus.RUNNING, TaskStatus.INTERRUPTED):
+            echo(f"Its worker is being stopped, and its work saved: corral wait {answer['task_id'][:8]}")
         if answer.get("merge_id"):
             echo(f"Your branch was submitted as {answer['merge_id']}: corral wait {answer['task_id'][:8]}")
         if answer.get("uncommitted"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
 from corral.config.sections.values import (
     Command,
@@ -59,6 +59,14 @@ class Limits(Section):
     cost_usd_per_day: float | None = Field(
         default=None, gt=0, description="Cost of the last 24 hours in USD, over all workers; null: no limit."
     )
+
+    @field_validator("memory_mb_per_agent")
+    @classmethod
+    def _is_feasible(cls, each: int | None, info: ValidationInfo) -> int | None:
+        together = info.data.get("memory_mb")
+        if each is not None and together is not None and each > together:
+            raise ValueError(f"should be at most `limits.memory_mb` ({together}), which all workers share")
+        return each
 
 
 class Queue(Section):

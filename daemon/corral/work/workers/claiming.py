@@ -33,6 +33,9 @@ RUNNERS = frozenset(one.value for one in RunnerName)
 AGAIN_S = 5.0
 """Between two looks at a limit that holds tasks back."""
 
+STAGGER_S = 0.05
+"""From the claim of a task for a model to the next claim of any, so that not all workers ask the model at the same moment."""
+
 
 class Claiming:
     """For the supervisor's step only; what is shown of it may be read from anywhere.
@@ -55,6 +58,7 @@ class Claiming:
         self._parked: Parked | None = None
         self._without_room: tuple[Reserved | Full, ...] = ()
         self._reserved_mb = 0.0
+        self._asked_at: datetime | None = None
 
     @property
     def holds(self) -> list[Hold]:
@@ -119,7 +123,7 @@ class Claiming:
         """
         settings = self._settings()
         self._bound_backoffs(now, settings.tasks)
-        if self._db.read(work_pause.current) is not None:
+        if self._db.read(work_pause.current) is not None or self._stagger_s(now) > 0:
             return []
         room = min(self._room(now, settings, len(others), starts=starts), free)
 
@@ -151,12 +155,16 @@ class Claiming:
                     break
                 free_memory.take(row["runner"])
                 claimed.append(row)
+                if row["runner"] in limits.MODEL_RUNNERS:
+                    break
             return claimed
 
         is_any = (
             room > 0 and held < RUNNERS and self._db.read(lambda conn: next(ready(conn, iso(now)), None)) is not None
         )
         claimed = self._db.write(claim) if is_any else []
+        if claimed and claimed[-1]["runner"] in limits.MODEL_RUNNERS:
+            self._asked_at = now
         self._without_room = self._concerning_somebody(free_memory.refused)
         return claimed
 
@@ -167,7 +175,14 @@ class Claiming:
 
     def next_look(self, now: datetime) -> datetime | None:
         """When what holds tasks back may be over; None: nothing does."""
+        if (left_s := self._stagger_s(now)) > 0:
+            return now + timedelta(seconds=left_s)
         return now + timedelta(seconds=AGAIN_S) if self.throttles else None
+
+    def _stagger_s(self, now: datetime) -> float:
+        """How long nothing is claimed yet after a task for a model, seconds; a clock that was set back makes nobody wait."""
+        since_s = STAGGER_S if self._asked_at is None else (now - self._asked_at).total_seconds()
+        return STAGGER_S - since_s if 0 <= since_s < STAGGER_S else 0.0
 
     def _concerning_somebody(self, refused: Sequence[Reserved | Full]) -> tuple[Reserved | Full, ...]:
         """Those of a runner that a task waits for."""

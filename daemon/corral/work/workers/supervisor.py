@@ -114,8 +114,12 @@ class Supervisor:
 
     @property
     def busy(self) -> str | None:
-        """Why no further worker starts, where as many are running or starting as may be; None where there is room."""
+        """Why no further worker starts: the daemon stops, or as many run or start as may; None where there is room."""
+        if self._draining:
+            return "The daemon is stopping: it starts no further worker, and the next daemon goes on."
         most, attempts = self._settings().supervisor.max_agents, [*self._attempts.values()]
+        if not most:
+            return "No worker starts, since `supervisor.max_agents` is 0."
         if sum(not attempt.finishing for attempt in attempts) >= most:
             return f"All {most} workers that `supervisor.max_agents` allows are running."
         if sum(attempt.started is None for attempt in attempts) >= self._starts_at_once:
