@@ -37,6 +37,7 @@ FREE = {
     "merges",
     "details",
     "limits",
+    "parameters",
 }
 """What has fields of its own in every answer."""
 NOW_AND_THEN = {"left_out", "conflicts"}

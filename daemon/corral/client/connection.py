@@ -173,7 +173,7 @@ class Client:
             self._link = wire.dial(path, timeout_s)
         began = time.monotonic()
         try:
-            answer = wire.exchange(self._link, wire.request(method, target, data), began + timeout_s)
+            answer = wire.exchange(self._link, wire.request(method, target, data, _caller()), began + timeout_s)
             if self.observer is not None:
                 took = time.monotonic() - began
                 self.observer.exchanged(Exchange(method, target, data, answer.status, answer.body, took))
@@ -354,6 +354,12 @@ def _start_failure(project: Project, complaints: bytes) -> CorralError:
         cause=lines[-1] if lines else "It gave no reason.",
         remedy=f"Read {_start_log(project)}.",
     )
+
+
+def _caller() -> dict[str, str]:
+    """The header that names the session which runs this process, if any: the audit tells who did what."""
+    session = os.environ.get("CORRAL_SESSION_ID") or os.environ.get("CLAUDE_CODE_SESSION_ID")
+    return {"X-Corral-Session": session} if session else {}
 
 
 def _target(path: str, query: dict[str, Any] | None) -> str:

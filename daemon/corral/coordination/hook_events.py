@@ -155,6 +155,11 @@ def denial(reason: str) -> dict[str, Any]:
     }
 
 
+def reason_of_denial(answer: Mapping[str, Any]) -> str:
+    """Why an answer refuses a tool call; empty: it does not."""
+    return str(answer.get("hookSpecificOutput", {}).get("permissionDecisionReason", "")) if answer else ""
+
+
 _TAKES_CONTEXT = frozenset(
     {
         "SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "PostToolUseFailure", "PostToolBatch",

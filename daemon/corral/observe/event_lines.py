@@ -7,16 +7,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from corral.models.events import EventKind
-from corral.observe.redaction import redact
+from corral.observe.bounds import Bounds
 
 Row = Mapping[str, Any]
 
-MOST_TEXT = 500
-"""Maximum length of a text in a line, characters."""
-MOST_ITEMS = 20
-"""Maximum number of items of a list or mapping in a line."""
-DEEPEST = 3
-"""Maximum nesting depth in a line."""
+MOST = Bounds(text=500, items=20, depth=3)
+"""How much of an event's data is in a line."""
 SHORT_ID = 8
 """Length of an id in a sentence, as on the command line."""
 
@@ -84,7 +80,7 @@ def fields(event: Row) -> Row:
     Secrets are removed from the data before it is cut to size; ``event_id`` identifies the full event.
     """
     ids = {name: event[name] for name in ("task_id", "session_id", "merge_id") if event[name] is not None}
-    data = {"data": _bounded(event["data"], 1)} if event["data"] else {}
+    data = {"data": MOST.value(event["data"])} if event["data"] else {}
     return {"timestamp": event["at"], "message": sentence(event), "event_id": event["event_id"], **ids, **data}
 
 
@@ -107,7 +103,7 @@ def _name(event: Row) -> str:
     if named is None:
         own_id = event.get(f"{noun}_id")
         named = str(own_id)[:SHORT_ID] if own_id else _paths(data)
-    return _cut(str(named))
+    return MOST.cut(str(named))
 
 
 def _paths(data: Row) -> str:
@@ -118,24 +114,5 @@ def _paths(data: Row) -> str:
 
 def _cause(data: Row) -> str:
     if data.get("reason"):
-        return _cut(str(data["reason"]))
-    return _cut(": ".join(str(data[key]) for key in ("error_code", "error_message") if data.get(key)))
-
-
-def _cut(text: str) -> str:
-    clean = redact(text)  # uncut: half a secret would not be recognised
-    return clean if len(clean) <= MOST_TEXT else f"{clean[:MOST_TEXT]}…"
-
-
-def _bounded(value: Any, depth: int) -> Any:
-    if isinstance(value, str):
-        return _cut(value)
-    if isinstance(value, (dict, list)) and depth > DEEPEST:
-        return f"({len(value)} items)"
-    if isinstance(value, dict):
-        kept = {_cut(str(key)): _bounded(inner, depth + 1) for key, inner in list(value.items())[:MOST_ITEMS]}
-        return kept if len(value) <= MOST_ITEMS else {**kept, "…": f"{len(value) - MOST_ITEMS} more"}
-    if isinstance(value, list):
-        items = [_bounded(inner, depth + 1) for inner in value[:MOST_ITEMS]]
-        return items if len(value) <= MOST_ITEMS else [*items, f"… {len(value) - MOST_ITEMS} more"]
-    return value
+        return MOST.cut(str(data["reason"]))
+    return MOST.cut(": ".join(str(data[key]) for key in ("error_code", "error_message") if data.get(key)))

@@ -10,7 +10,7 @@ from datetime import datetime
 
 from corral.errors import InvalidInput, RunnerUnavailable
 from corral.runners.environment import worker_environment
-from corral.runners.protocol import Assignment, Finished, Running, Usage, failure
+from corral.runners.protocol import Assignment, Finished, Running, ToolCall, Usage, failure
 from corral.runners.stream import one_line, plain
 from corral.runners.worker import Worker
 
@@ -107,6 +107,10 @@ class CommandOutput:
         lines = self._lines()
         self.progress = next((line for line in reversed(lines) if _WORD.search(line)), self.progress)
         return True
+
+    def take_tool_calls(self) -> list[ToolCall]:
+        """A plain command calls none."""
+        return []
 
     def verdict(self, exit_code: int) -> Finished:
         """The exit code decides."""

@@ -140,6 +140,22 @@ def failure(code: str, message: str, *, exit_code: int | None, result: dict[str,
 
 
 @dataclass(frozen=True)
+class ToolCall:
+    """A tool call that has ended.
+
+    Attributes:
+        use_id: The client's id of it.
+        given: Its input.
+        error: Why it failed; None: it did not.
+    """
+
+    use_id: str
+    tool: str
+    given: Mapping[str, Any]
+    error: str | None
+
+
+@dataclass(frozen=True)
 class Observation:
     """The result of one look at a worker.
 
@@ -148,6 +164,7 @@ class Observation:
         progress: Its last readable line, without secrets and control characters.
         progressed: Whether it made progress since the last look.
         memory_mb: Resident memory of its processes at the last measurement, MiB; None before the first.
+        tool_calls: Those that ended since the last look, of a model.
     """
 
     finished: Finished | None
@@ -155,6 +172,7 @@ class Observation:
     progress: str | None
     progressed: bool
     memory_mb: float | None = None
+    tool_calls: Sequence[ToolCall] = ()
 
 
 class Running(Protocol):

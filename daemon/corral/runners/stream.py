@@ -8,7 +8,7 @@ from collections import deque
 from typing import Any
 
 from corral.observe.redaction import redact
-from corral.runners.protocol import Usage
+from corral.runners.protocol import ToolCall, Usage
 
 Event = dict[str, Any]
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
@@ -63,6 +63,8 @@ class Transcript:
         self._root = root.rstrip("/") + "/"
         self._partial = b""
         self._settled = Usage()
+        self._open_calls: dict[str, Event] = {}
+        self._tool_calls: list[ToolCall] = []
         self._answers: dict[str, Usage] = {}
 
     def feed(self, data: bytes) -> bool:
@@ -72,6 +74,11 @@ class Transcript:
             self.strays.append(f"a line of more than {_LONGEST_EVENT >> 20} MB, which is no event")
             self._partial = b""
         return sum(self._take(line) for line in lines if line.strip()) > 0
+
+    def take_tool_calls(self) -> list[ToolCall]:
+        """The tool calls that ended since they were last taken."""
+        taken, self._tool_calls = self._tool_calls, []
+        return taken
 
     def final_text(self) -> str:
         """The last turn's final text, cut, without secrets."""
@@ -90,6 +97,8 @@ class Transcript:
         kind, subtype = event.get("type"), event.get("subtype")
         if kind == "assistant":
             self._answered(event)
+        elif kind == "user":
+            self._tool_ended(event)
         elif kind == "result":
             self._turn_ended(event)
         elif subtype == "init":
@@ -125,6 +134,18 @@ class Transcript:
         )
         for block in message.get("content") or []:
             self.progress = self._line_of(block) or self.progress
+            if block.get("type") == "tool_use":
+                self._open_calls[str(block.get("id"))] = block
+
+    def _tool_ended(self, event: Event) -> None:
+        content = (event.get("message") or {}).get("content")
+        for block in content if isinstance(content, list) else ():
+            call = self._open_calls.pop(str(block.get("tool_use_id")), None)
+            if block.get("type") == "tool_result" and call is not None:
+                given = call.get("input")
+                error = one_line(_words(block.get("content"))) if block.get("is_error") else None
+                use_id, tool = str(call.get("id")), str(call.get("name"))
+                self._tool_calls.append(ToolCall(use_id, tool, given if isinstance(given, dict) else {}, error))
 
     def _line_of(self, block: Event) -> str | None:
         return (
@@ -134,6 +155,7 @@ class Transcript:
     def _turn_ended(self, event: Event) -> None:
         self.result = event
         self._answers.clear()
+        self._open_calls.clear()
         models = list((event.get("modelUsage") or {}).values())
         self._settled = Usage(
             sum(_count(m, "inputTokens") + _count(m, "cacheCreationInputTokens") for m in models),
@@ -156,6 +178,13 @@ def readable(text: str) -> str:
         except (ValueError, TypeError, AttributeError, RecursionError):
             shown.append(plain(line))
     return "".join(f"{line.rstrip()}\n" for line in shown if line and line.strip())
+
+
+def _words(content: Any) -> str:
+    """The text of a tool's result, which is a text or a list of blocks."""
+    if isinstance(content, list):
+        return " ".join(str(block.get("text") or "") for block in content if isinstance(block, dict))
+    return str(content or "")
 
 
 def _tool_line(block: Event, root: str = "") -> str | None:

@@ -29,7 +29,7 @@ from corral.runners.process import (
     start_time,
     survivors,
 )
-from corral.runners.protocol import Assignment, Finished, Observation, Usage, failure
+from corral.runners.protocol import Assignment, Finished, Observation, ToolCall, Usage, failure
 from corral.runners.stream import one_line
 
 _SAMPLE_S = 1.0
@@ -65,6 +65,9 @@ class Output(Protocol):
 
     def feed(self, data: bytes) -> bool:
         """Process output; returns whether it shows progress."""
+
+    def take_tool_calls(self) -> list[ToolCall]:
+        """The tool calls that ended since they were last taken."""
 
     def verdict(self, exit_code: int) -> Finished:
         """The end of the worker, if nobody stopped it."""
@@ -145,7 +148,10 @@ class Worker:
                 self._enforce(now)
             if exit_code is not None or self._ending:
                 self._finished = self._end(now, exit_code)
-        return Observation(self._finished, self._output.usage, self._output.progress, progressed, self._memory_mb)
+        output = self._output
+        return Observation(
+            self._finished, output.usage, output.progress, progressed, self._memory_mb, output.take_tool_calls()
+        )
 
     def stop(self, now: datetime, reason_code: str, message: str) -> None:
         """Send SIGTERM to the whole group; the first reason counts."""

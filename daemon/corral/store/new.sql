@@ -477,5 +477,34 @@ CREATE TABLE roadmap_supervision (
 CREATE INDEX ix_tasks_open_followers ON tasks (parent_task_id) WHERE parent_task_id IS NOT NULL AND completed_at IS NULL;
 CREATE INDEX ix_tasks_open_combined ON tasks (seq) WHERE combine IS NOT NULL AND completed_at IS NULL;
 CREATE INDEX ix_tasks_held_back ON tasks (status, runner, seq) WHERE faults + crashes > 0;
-INSERT INTO alembic_version VALUES ('0009');
+CREATE TABLE audit_lines (
+    seq INTEGER NOT NULL,
+    at VARCHAR(24) NOT NULL,
+    agent_id VARCHAR(128) NOT NULL,
+    session_id VARCHAR(128),
+    task_id VARCHAR(36),
+    action VARCHAR(128) NOT NULL,
+    parameters TEXT NOT NULL,
+    result TEXT NOT NULL,
+    previous_hash VARCHAR(64) NOT NULL,
+    hash VARCHAR(64) NOT NULL,
+    CONSTRAINT pk_audit_lines PRIMARY KEY (seq)
+);
+CREATE INDEX ix_audit_lines_task_id_seq ON audit_lines (task_id, seq) WHERE task_id IS NOT NULL;
+CREATE INDEX ix_audit_lines_folded ON audit_lines (lower(agent_id), seq);
+CREATE INDEX ix_audit_lines_at ON audit_lines (at);
+CREATE TABLE audit_chain (
+    id INTEGER NOT NULL,
+    removed_seq INTEGER NOT NULL,
+    removed_hash VARCHAR(64) NOT NULL,
+    removed_at VARCHAR(24),
+    last_seq INTEGER NOT NULL,
+    last_hash VARCHAR(64) NOT NULL,
+    CONSTRAINT ck_audit_chain_ends CHECK (removed_seq <= last_seq),
+    CONSTRAINT ck_audit_chain_single CHECK (id = 1),
+    CONSTRAINT pk_audit_chain PRIMARY KEY (id)
+);
+CREATE TRIGGER audit_lines_changed BEFORE UPDATE ON audit_lines BEGIN SELECT RAISE(ABORT, 'the audit is append-only'); END;
+CREATE TRIGGER audit_lines_deleted BEFORE DELETE ON audit_lines WHEN old.seq > coalesce((SELECT removed_seq FROM audit_chain), 0) BEGIN SELECT RAISE(ABORT, 'the audit is append-only'); END;
+INSERT INTO alembic_version VALUES ('0010');
 INSERT INTO event_cursors VALUES ('announcements', 0);

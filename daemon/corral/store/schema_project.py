@@ -1,11 +1,11 @@
-"""The tables about the project as a whole: whose database it is, and what is paused or switched on for all of it.
+"""The tables about the project as a whole: whose database it is, what is paused or switched on for all of it, and who did what.
 
 The conventions are those of :mod:`corral.store.schema`.
 """
 
 from __future__ import annotations
 
-from sqlalchemy import CheckConstraint, Column, Integer, String, Table, Text
+from sqlalchemy import CheckConstraint, Column, Index, Integer, String, Table, Text, func
 
 from corral.store.schema import metadata
 
@@ -47,3 +47,42 @@ project_identity = Table(
     Column("created_at", String(24), nullable=False),
     CheckConstraint("id = 1", name="single"),
 )
+
+audit_lines = Table(
+    "audit_lines",
+    metadata,
+    Column("seq", Integer, primary_key=True, autoincrement=False),
+    Column("at", String(24), nullable=False),
+    Column("agent_id", String(128), nullable=False),
+    Column("session_id", String(128), nullable=True),
+    Column("task_id", String(36), nullable=True),
+    Column("action", String(128), nullable=False),
+    Column("parameters", Text, nullable=False),
+    Column("result", Text, nullable=False),
+    Column("previous_hash", String(64), nullable=False),
+    Column("hash", String(64), nullable=False),
+)
+"""Who did what. ``parameters`` and ``result`` are the JSON text that was hashed. Triggers refuse to change a line, and to delete
+one that retention has not counted in ``audit_chain`` first."""
+Index(
+    "ix_audit_lines_task_id_seq",
+    audit_lines.c.task_id,
+    audit_lines.c.seq,
+    sqlite_where=audit_lines.c.task_id.is_not(None),
+)
+Index("ix_audit_lines_folded", func.lower(audit_lines.c.agent_id), audit_lines.c.seq)
+Index("ix_audit_lines_at", audit_lines.c.at)
+
+audit_chain = Table(
+    "audit_chain",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("removed_seq", Integer, nullable=False),
+    Column("removed_hash", String(64), nullable=False),
+    Column("removed_at", String(24), nullable=True),
+    Column("last_seq", Integer, nullable=False),
+    Column("last_hash", String(64), nullable=False),
+    CheckConstraint("id = 1", name="single"),
+    CheckConstraint("removed_seq <= last_seq", name="ends"),
+)
+"""Both ends of the chain: the last line that retention removed, and the newest line."""

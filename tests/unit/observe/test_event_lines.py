@@ -51,7 +51,7 @@ def test_a_line_holds_a_bounded_part_of_an_event() -> None:
 
 def test_a_secret_at_the_cut_is_taken_out_whole() -> None:
     secret = "sk-ant-api03-" + "c4n4ry" * 20
-    for before in range(event_lines.MOST_TEXT - len(secret) - 5, event_lines.MOST_TEXT + 5):
+    for before in range(event_lines.MOST.text - len(secret) - 5, event_lines.MOST.text + 5):
         line = event_lines.fields(event("task.retried", {"error_message": f"{'x ' * (before // 2)}{secret}"}))
         assert "c4n4" not in json.dumps(line)
 

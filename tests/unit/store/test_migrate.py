@@ -18,7 +18,7 @@ from corral.coordination.mail import mailbox, messages
 from corral.coordination.mail.addresses import Identity
 from corral.coordination.mail.messages import Letter
 from corral.models.instants import iso
-from corral.store import schema_coordination
+from corral.store import schema_coordination, schema_project
 from corral.store.engine.database import Database
 from corral.store.engine.inspection import schema_of
 from corral.store.migrate import HEAD, alembic_config, open_schema
@@ -101,7 +101,8 @@ def test_the_migrations_make_the_schema_in_postgresql_too(postgresql: Engine) ->
         assert schema_of(conn) == HEAD
         opts = {"compare_type": True, "include_object": lambda _, name, *__: not str(name).endswith("_fts")}
         context = MigrationContext.configure(conn, opts=opts)
-        assert compare_metadata(context, schema_coordination.metadata) == []
+        assert schema_coordination.metadata is schema_project.metadata, "the tables of both are known"
+        assert compare_metadata(context, schema_project.metadata) == []
         query = "SELECT indexname FROM pg_indexes WHERE indexdef LIKE 'CREATE UNIQUE % WHERE %removed%'"
         live = {str(row[0]) for row in conn.execute(text(query))}
     assert live == {"uq_worktrees_live_name", "uq_worktrees_live_port"}

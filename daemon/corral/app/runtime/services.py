@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import TypeVar
 from weakref import WeakValueDictionary
 
+from corral.app.audit.trail import AuditTrail
 from corral.app.metrics.latencies import Latencies
 from corral.app.runtime import clock
 from corral.app.runtime.api_key import ApiKeyHolder
@@ -81,6 +82,7 @@ class Services:
     creation_locks: WeakValueDictionary[tuple[str, str], asyncio.Lock] = field(default_factory=WeakValueDictionary)
     """Worktrees that are being made, by session and name: one request at a time for each."""
     hook_latencies: Latencies = field(default_factory=Latencies)
+    audit: AuditTrail = field(default_factory=AuditTrail)
     changes: Changes = field(default_factory=Changes)
     store: StoreAccess = field(init=False)
     nudges: Nudges = field(init=False)

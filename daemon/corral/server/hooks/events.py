@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Connection
 
+from corral.app.audit import tool_calls
 from corral.app.runtime.services import Services
 from corral.coordination import hook_events
 from corral.coordination.edits import verdicts
@@ -71,6 +72,8 @@ async def answer(services: Services, name: str, payload: Mapping[str, Any]) -> P
     if event.ends_turn:
         services.witness.turn_ended(event.actor)
     said = await _HANDLERS.get(name, _sign_of_life)(services, event)
+    denial = hook_events.reason_of_denial(said)
+    tool_calls.note_event(services.audit, event.came_at, event.actor, {**payload, "hook_event_name": name}, denial)
     crash_point("hooks.handled")
     if services.unwatched:
         services.nudge("sessions")

@@ -15,12 +15,13 @@ from pydantic.fields import FieldInfo
 from starlette.exceptions import HTTPException
 
 from corral import __version__
+from corral.app.audit import requests as audit_requests
 from corral.app.json_text import json_bytes
 from corral.app.runtime.services import Services
 from corral.errors import CorralError, InvalidInput, NotFound
 from corral.server.failures import failure
 from corral.server.http import openapi
-from corral.server.http.routes import daemon, events, hooks, keys, locks, metrics, trust, web
+from corral.server.http.routes import audit, daemon, events, hooks, keys, locks, metrics, trust, web
 from corral.server.http.routes.sessions import (
     agents,
     contacts,
@@ -47,7 +48,7 @@ from corral.server.http.routing import PREFIX, Route, Routes
 
 _MODULES = (
     daemon, keys, events, teams, agents, sessions, locks, features, handoffs, hooks, messages, contacts, macros, state, tasks,
-    dead_letters, supervisor, swarm, metrics, merges, trust, verification, worktrees, wait, memory, web,
+    dead_letters, supervisor, swarm, metrics, audit, merges, trust, verification, worktrees, wait, memory, web,
 )  # fmt: skip
 """In the order in which a path is looked for, which is that of the document."""
 
@@ -96,7 +97,15 @@ def _endpoint(route: Route, services: Services) -> Callable[..., Awaitable[Any]]
         parameters = [_in_query(one, route.path) for one in parameters]
 
     async def endpoint(**given: Any) -> Any:
-        return await route.answer(services, **given)
+        if route.action is None:
+            return await route.answer(services, **given)
+        try:
+            answered = await route.answer(services, **given)
+        except Exception as error:  # the edge: noted, and answered by the handlers below
+            audit_requests.note(services, route.action, given, error)
+            raise
+        audit_requests.note(services, route.action, given, answered)
+        return answered
 
     endpoint.__name__, endpoint.__doc__ = route.answer.__name__, route.answer.__doc__
     endpoint.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]

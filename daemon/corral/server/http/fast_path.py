@@ -19,9 +19,11 @@ from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
 
+from corral.app.audit import requests as audit_requests
 from corral.app.json_text import json_bytes
 from corral.app.runtime.services import Services
 from corral.errors import CorralError
+from corral.models.identifiers import LONGEST_SESSION_ID
 from corral.server.asgi import App, Receive, Scope, Send, replayed, respond, whole
 from corral.server.failures import failure
 from corral.server.http.routes import daemon, hooks, locks
@@ -43,6 +45,7 @@ class Call:
         pattern: Matches its path; each group is an argument.
         said: Name of the argument that the body is (of GET: the query), and how it is read; None: there is none.
         request: Name of the argument that takes the request itself; None: none does.
+        action: Its name in the audit; None: it is not noted there.
     """
 
     method: str
@@ -51,6 +54,7 @@ class Call:
     status: int
     said: tuple[str, Read] | None
     request: str | None
+    action: str | None
 
 
 def _object(body: bytes) -> dict[str, Any]:
@@ -86,7 +90,8 @@ def _call(prefix: str, route: Route) -> Call:
         elif f"{{{one.name}}}" not in route.path:
             said = (one.name, _reader(one.annotation, route.method))
     pattern = re.compile(PREFIX + re.sub(r"{(\w+)}", r"(?P<\1>[^/]+)", prefix + route.path))
-    return Call(route.method, pattern, route.answer, route.options.get("status_code", 200), said, request)
+    status = route.options.get("status_code", 200)
+    return Call(route.method, pattern, route.answer, status, said, request, route.action)
 
 
 CALLS = tuple(_call(module.router.prefix, route) for module in MODULES for route in module.router.declared if route.hot)
@@ -106,6 +111,7 @@ class FastPath:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
+        audit_requests.caller.set(_caller(scope))
         found = _find(scope["method"], scope["path"]) if scope["type"] == "http" else None
         if found is None:
             await self._app(scope, receive, send)
@@ -123,16 +129,26 @@ class FastPath:
             arguments[call.request] = Request(scope, receive)
         status = call.status
         try:
-            answered = await call.answer(self._services, **arguments)
+            answered = result = await call.answer(self._services, **arguments)
         except CorralError as error:
-            status, answered = error.status, error.to_wire()
+            status, answered, result = error.status, error.to_wire(), error
         except Exception as error:  # noqa: BLE001 - the edge: logged, and told
             failed = failure(scope["method"], scope["path"], error)
-            status, answered = failed.status, failed.to_wire()
+            status, answered, result = failed.status, failed.to_wire(), failed
+        if call.action is not None:
+            audit_requests.note(self._services, call.action, arguments, result)
         if isinstance(answered, Response):
             await answered(scope, receive, send)
             return
         await respond(send, status, json_bytes(answered))
+
+
+def _caller(scope: Scope) -> str:
+    """The session that the request says it comes from; empty: it does not say."""
+    for name, value in scope.get("headers", ()):
+        if name == b"x-corral-session":
+            return str(value.decode("latin-1"))[:LONGEST_SESSION_ID]
+    return ""
 
 
 def _find(method: str, path: str) -> tuple[Call, dict[str, Any]] | None:

@@ -23,6 +23,7 @@ class Route:
     Attributes:
         options: Those of FastAPI's ``add_api_route``.
         hot: Whether sessions call it all the time, so that it is answered without the framework.
+        action: Its name in the audit; None: it is not noted there.
     """
 
     method: str
@@ -30,6 +31,7 @@ class Route:
     answer: Callable[..., Awaitable[Any]]
     options: dict[str, Any]
     hot: bool
+    action: str | None = None
 
 
 class Routes:
@@ -47,19 +49,20 @@ class Routes:
 
     def get(self, path: str, *, hot: bool = False, **options: Any) -> Callable[[F], F]:
         """Declare what asks for something."""
-        return self._declare("GET", path, options, hot)
+        return self._declare("GET", path, options, hot, False)
 
-    def post(self, path: str, *, hot: bool = False, **options: Any) -> Callable[[F], F]:
-        """Declare what does something."""
-        return self._declare("POST", path, options, hot)
+    def post(self, path: str, *, hot: bool = False, audited: bool = True, **options: Any) -> Callable[[F], F]:
+        """Declare what does something; ``audited``: it is noted as ``<noun>.<function>``."""
+        return self._declare("POST", path, options, hot, audited)
 
     def delete(self, path: str, **options: Any) -> Callable[[F], F]:
         """Declare what removes something."""
-        return self._declare("DELETE", path, options, False)
+        return self._declare("DELETE", path, options, False, True)
 
-    def _declare(self, method: str, path: str, options: dict[str, Any], hot: bool) -> Callable[[F], F]:
+    def _declare(self, method: str, path: str, options: dict[str, Any], hot: bool, audited: bool) -> Callable[[F], F]:
         def keep(answer: F) -> F:
-            self.declared.append(Route(method, path, answer, options, hot))
+            action = f"{self.tag.removesuffix('s')}.{answer.__name__}" if audited else None
+            self.declared.append(Route(method, path, answer, options, hot, action))
             return answer
 
         return keep

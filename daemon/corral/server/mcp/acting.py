@@ -14,7 +14,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BeforeValidator
 from sqlalchemy import Connection
 
-from corral.app import audit
+from corral.app.audit.refusals import refusals
 from corral.app.json_text import utf8
 from corral.app.projects import check_project
 from corral.coordination.mail import addresses
@@ -47,7 +47,7 @@ async def act(project_key: str, name: str, operation: Callable[[Connection, Iden
     services, now = call.services, call.services.now()
     if project_key:
         await services.work(lambda: check_project(services, project_key))
-    async with audit.refusals(services, call.actor):
+    async with refusals(services, call.actor):
         if call.actor is None and name:
             done = await services.store.write(lambda conn: operation(conn, _by_name(conn, name, now), now))
         else:

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection
 
 from corral.app.actor import Actor, Speaker, speaker
+from corral.app.audit import requests as audit_requests
 from corral.app.json_text import utf8
 from corral.app.runtime.processes import started_at
 from corral.config.paths import find_checkout
@@ -147,19 +148,31 @@ def answered(family: Family, error: CorralError) -> Payload:
 
 
 def _edge(family: Family, function: Function) -> Function:
+    is_tool = ".tools." in function.__module__
+
     @functools.wraps(function)
     async def run(*args: Any, **kw: Any) -> Any:
         try:
             answer = await function(*args, **kw)
+            if is_tool:
+                _note(function.__name__, kw, answer)
             return utf8(answer) if isinstance(answer, dict) else answer
         except CorralError as error:
             known = error
         except Exception as error:  # noqa: BLE001 - the edge of a tool: logged, and told
             known = failure("MCP", function.__name__, error)
+        if is_tool:
+            _note(function.__name__, kw, known)
         return answered(family, known)
 
     FAMILIES[run] = family
     return run
+
+
+def _note(tool: str, given: Mapping[str, Any], answer: Any) -> None:
+    """Note a tool call for the audit."""
+    call = current.get()
+    audit_requests.note_call(call.services, tool, given, answer, call.actor, call.use_id)
 
 
 told = functools.partial(_edge, COORDINATOR)

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from corral.app.audit.settings import settings_changes
+from corral.app.audit.tool_calls import note_worker
 from corral.app.merges import merge_settled
 from corral.app.runtime.api_key import ApiKeyHolder
 from corral.app.runtime.changes import Changes
@@ -41,6 +43,8 @@ from corral.server.process.jobs import Job
 from corral.server.process.recovery import Recovery
 from corral.server.process.stale_locks import StaleLocks
 from corral.server.process.trust import refuse_what_a_clone_brought
+from corral.server.upkeep.audit import PAUSE_S as AUDIT_PAUSE_S
+from corral.server.upkeep.audit import AuditWriter
 from corral.server.upkeep.event_log import PAUSE_S, EventLog
 from corral.server.upkeep.exports import PAUSE_S as EXPORTS_PAUSE_S
 from corral.server.upkeep.exports import Exports
@@ -76,6 +80,7 @@ class Assembly:
     jobs: dict[str, Job]
     event_log: EventLog
     exports: Exports
+    audit: AuditWriter
     reloader: Reloader
 
 
@@ -227,9 +232,18 @@ def assemble(project: Project, pool: ThreadPoolExecutor) -> Assembly:
     jobs["sessions"] = Job("sessions", SessionKeeper(services).step, pause_s=0.2, faults=faults)
     jobs["roadmap"] = Job("roadmap", services.roadmap.step, pause_s=0.2, faults=faults)
     jobs["event_log"] = Job("event_log", event_log.step, pause_s=PAUSE_S, faults=faults)
-    files = Exports(db, project, git, lambda: project.state_dir(settings().supervisor.state_dir), faults)
+
+    def state_dir() -> Path:
+        return project.state_dir(settings().supervisor.state_dir)
+
+    files = Exports(db, project, git, state_dir, faults)
     jobs["exports"] = Job("exports", files.step, pause_s=EXPORTS_PAUSE_S, faults=faults)
-    readers = (jobs["event_log"], jobs["exports"])
+    audit = AuditWriter(db, services.audit, project, state_dir, faults)
+    jobs["audit"] = Job("audit", audit.step, pause_s=AUDIT_PAUSE_S, faults=faults)
+    services.audit.on_note = jobs["audit"].nudge
+    settings.on_change.append(settings_changes(services))
+    supervisor.on_tool_calls = partial(note_worker, services.audit)
+    readers = (jobs["event_log"], jobs["exports"], jobs["audit"])
 
     def committed() -> None:
         for reader in readers:
@@ -238,7 +252,7 @@ def assemble(project: Project, pool: ThreadPoolExecutor) -> Assembly:
     db.on_commit = committed
     retention = Retention(db, git, project, lambda: settings().retention, faults, lambda: services.stopping)
     jobs["retention"] = Job("retention", retention.step, faults=faults)
-    return Assembly(services, bound, jobs, event_log, files, reloader)
+    return Assembly(services, bound, jobs, event_log, files, audit, reloader)
 
 
 def _made_usable(grounds: WorktreeContext, path: Path) -> Mapping[str, str]:

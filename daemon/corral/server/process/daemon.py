@@ -212,6 +212,7 @@ def _end_work(parts: Assembly, drains: Callable[[], bool]) -> None:
     except CorralError as error:  # the next start finds them, and holds the daemon for dead
         log.warning("tasks_not_marked", reason=error.message)
     try:
+        parts.audit.finish(now())
         parts.event_log.finish(now(), LAST_PAGES)
         parts.exports.finish(now(), LAST_PAGES)
     except CorralError as error:  # the next start writes them

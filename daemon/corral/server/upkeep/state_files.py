@@ -23,25 +23,27 @@ _FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
 class Lines:
-    """A file of JSON lines, each with its ``event_id``: the last one says how far it has come.
+    """A file of JSON lines, each with its number: the last one says how far it has come.
 
     Whatever was killed at whatever point, the file goes on where its last whole line ends: a torn one is cut off, a missing
     file starts again where the one before it ends.
 
     Args:
         top: The project's folder, below which no part of the path may be a link.
+        key: The field that is its number.
     """
 
-    def __init__(self, path: Path, top: Path) -> None:
+    def __init__(self, path: Path, top: Path, key: str = "event_id") -> None:
         self.path = path
+        self._key = key
         self._top = top
         self._known: dict[Path, tuple[tuple[int, int], int]] = {}
 
     def position(self, newest: int) -> int:
-        """The ``event_id`` of the last line, of this file or else of the newest one before it; 0 if there is none.
+        """The number of the last line, of this file or else of the newest one before it; 0 if there is none.
 
         Args:
-            newest: The last event of the database. A file that has come further is another database's: it is set aside.
+            newest: The last number of the database. A file that has come further is another database's: it is set aside.
 
         Raises:
             FolderLinked: A link stands in its place.
@@ -67,7 +69,7 @@ class Lines:
             return known[1]
         handle = _opened(path, os.O_RDWR)
         try:
-            last = _repaired(handle)
+            last = _repaired(handle, self._key)
             self._note(path, handle, last)
         finally:
             os.close(handle)
@@ -79,7 +81,7 @@ class Lines:
 
     def append(self, lines: Iterable[Payload]) -> None:
         """Write lines behind all others, and let them reach the disk. A failure may leave a part, which is repaired later."""
-        texts = [(int(line["event_id"]), json.dumps(line, ensure_ascii=True)) for line in lines]
+        texts = [(int(line[self._key]), json.dumps(line, ensure_ascii=True)) for line in lines]
         if not texts:
             return
         make_own_folder(self.path.parent, self._top)
@@ -144,8 +146,8 @@ def _write(handle: int, content: bytes) -> None:
         left = left[os.write(handle, left) :]
 
 
-def _repaired(handle: int) -> int:
-    """Cut a torn last line off; returns the ``event_id`` of the last line that has one."""
+def _repaired(handle: int, key: str) -> int:
+    """Cut a torn last line off; returns the number of the last line that has one."""
     size = os.fstat(handle).st_size
     part = TAIL
     while True:
@@ -153,7 +155,7 @@ def _repaired(handle: int) -> int:
         tail = os.pread(handle, size - begin, begin)
         whole = tail.rfind(b"\n") + 1
         lines = tail[:whole].split(b"\n")[(0 if begin == 0 else 1) :]
-        last = next((found for line in reversed(lines) if (found := _event_id(line)) is not None), None)
+        last = next((found for line in reversed(lines) if (found := _number(line, key)) is not None), None)
         if last is not None or begin == 0:
             break
         part *= 8
@@ -162,10 +164,10 @@ def _repaired(handle: int) -> int:
     return last or 0
 
 
-def _event_id(line: bytes) -> int | None:
+def _number(line: bytes, key: str) -> int | None:
     try:
         found = json.loads(line)
     except ValueError:
         return None
-    event_id = found.get("event_id") if isinstance(found, dict) else None
-    return event_id if type(event_id) is int else None
+    number = found.get(key) if isinstance(found, dict) else None
+    return number if type(number) is int else None

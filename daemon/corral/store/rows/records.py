@@ -1,4 +1,4 @@
-"""Rows of what is kept for others: events, handoffs, memories, features, and whose database it is."""
+"""Rows of what is kept for others: events, audit lines, handoffs, memories, features, and whose database it is."""
 
 from __future__ import annotations
 
@@ -20,6 +20,50 @@ class EventRow(AttemptEnd):
     task_id: str | None
     session_id: str | None
     merge_id: str | None
+
+
+class AuditDraft(TypedDict):
+    """What somebody did, before it has its place in the audit; ``parameters`` and ``result`` are JSON texts."""
+
+    at: str
+    agent_id: str
+    session_id: str | None
+    task_id: str | None
+    action: str
+    parameters: str
+    result: str
+
+
+class AuditRow(AuditDraft):
+    """A line of the audit; ``hash`` covers all its other values."""
+
+    seq: int
+    previous_hash: str
+    hash: str
+
+
+class AuditEnds(TypedDict):
+    """Both ends of the audit's chain: the last line that was removed, and the newest line; ``seq`` is 0 where there is none."""
+
+    removed_seq: int
+    removed_hash: str
+    removed_at: str | None
+    last_seq: int
+    last_hash: str
+
+
+class AuditEndsRow(AuditEnds):
+    """The same with its key."""
+
+    id: int
+
+
+class SessionWork(TypedDict):
+    """The name of a session and the task that it works on."""
+
+    session_id: str
+    agent_name: str
+    task_id: str | None
 
 
 class HandoffRow(TypedDict):

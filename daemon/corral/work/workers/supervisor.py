@@ -10,7 +10,7 @@ Invariants:
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -24,7 +24,7 @@ from corral.models.events import EventKind
 from corral.models.instants import iso, parse
 from corral.models.states import TaskStatus
 from corral.runners.process import end_leftovers
-from corral.runners.protocol import Observation, Runner
+from corral.runners.protocol import Observation, Runner, ToolCall
 from corral.store import events
 from corral.store.rows import Columns, required
 from corral.store.rows.tasks import TaskRow
@@ -96,6 +96,8 @@ class Supervisor:
         self._recovered = False
         self._claiming = Claiming(grounds.db, grounds.settings, fold=grounds.fold)
         self._killed: set[str] = set()
+        self.on_tool_calls: Callable[[TaskRow, Sequence[ToolCall], datetime], None] = lambda _task, _calls, _now: None
+        """Called with the tool calls of a worker that have ended since the last look."""
 
     @property
     def pause(self) -> Pause | None:
@@ -229,6 +231,7 @@ class Supervisor:
                 seen = attempt.started.running.observe(awake)
                 attempt.note_trouble("")
                 self._claiming.meter.note(attempt.key, seen, now)
+                self.on_tool_calls(attempt.task, seen.tool_calls, now)
             except OSError as error:  # of this worker alone, e.g. its output cannot be read just now
                 attempt.note_trouble(str(error))
                 continue

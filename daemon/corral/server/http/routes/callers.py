@@ -9,8 +9,8 @@ from typing import Annotated, TypeVar
 from pydantic import AfterValidator, BaseModel, Field
 from sqlalchemy import Connection
 
-from corral.app import audit
 from corral.app.actor import Actor, Speaker
+from corral.app.audit.refusals import refusals
 from corral.app.runtime.services import Services
 from corral.coordination.mail import addresses
 from corral.coordination.mail.addresses import Identity
@@ -38,7 +38,7 @@ async def act(services: Services, who: Caller, operation: Callable[[Connection, 
         meant = addresses.identity(conn, own.session_id, who.name) if who.name is not None else own
         return operation(conn, meant, now)
 
-    async with audit.refusals(services, who.session_id):
+    async with refusals(services, who.session_id):
         done = await Actor(services, who.session_id).write_as(run)
     services.changes.announce()
     return done

@@ -31,7 +31,7 @@ LOST = timedelta(seconds=2)
 router = Routes("hooks")
 
 
-@router.post("/hooks/{event}", hot=True)
+@router.post("/hooks/{event}", hot=True, audited=False)
 async def hook(services: Services, event: str, payload: dict[str, Any]) -> dict[str, Any]:
     """One event of a Claude Code session; the answer is what the hook prints."""
     began = time.perf_counter()
@@ -40,7 +40,7 @@ async def hook(services: Services, event: str, payload: dict[str, Any]) -> dict[
     return answer
 
 
-@router.post("/hooks/Stop/wait", hot=True)
+@router.post("/hooks/Stop/wait", hot=True, audited=False)
 async def wait(services: Services, request: Request, payload: dict[str, Any]) -> dict[str, str]:
     """Held open beside a session of a terminal that stopped, until mail for it comes: ``{"text": …}`` to wake it with.
 

@@ -10,8 +10,9 @@ from sqlalchemy import Connection
 from starlette.requests import Request
 from starlette.responses import Response
 
-from corral.app import audit, lock_activity, lock_waiting
+from corral.app import lock_activity, lock_waiting
 from corral.app.actor import Actor, Speaker, person, speaker
+from corral.app.audit.refusals import refusals
 from corral.app.lock_waiting import MAX_WAIT_S
 from corral.app.locks import EXTEND_S, MAX_KEYS, parse, reserve_each, told
 from corral.app.pages import MOST, page
@@ -178,7 +179,7 @@ async def force_release(services: Services, wanted: Force) -> dict[str, Any]:
     return {"success": True, "released": released}
 
 
-@router.post("/check", hot=True)
+@router.post("/check", hot=True, audited=False)
 async def check(services: Services, asked: Keys) -> list[dict[str, Any]]:
     """For each key: whether an edit of it would be free, and who holds what overlaps it."""
     now, keys = services.now(), parse(services, asked.paths)
@@ -197,7 +198,7 @@ async def release(services: Services, given: Release) -> dict[str, Any]:
         gone = lock_table.release(conn, keys, holder, now, by=by, lock_ids=given.lock_ids)
         return [row["file_path"] for row in gone]
 
-    async with audit.refusals(services, given.caller):
+    async with refusals(services, given.caller):
         released = await services.store.write(free)
     services.changes.announce()
     return {"success": True, "released": released}

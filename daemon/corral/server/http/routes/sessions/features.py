@@ -91,7 +91,7 @@ async def deregister(services: Services, said: Deregistration) -> dict[str, Any]
     return {"success": True, **row}
 
 
-@router.post("/analyze")
+@router.post("/analyze", audited=False)
 async def analyze(services: Services, asked: Question) -> dict[str, Any]:
     """How well it goes beside the active features: ``FULL``, ``PARTIAL`` or ``SEQUENTIAL``, and what overlaps.
 

@@ -12,8 +12,9 @@ from sqlalchemy import Connection
 from starlette.requests import Request
 from starlette.responses import Response
 
-from corral.app import audit, session_sweep
+from corral.app import session_sweep
 from corral.app.actor import person
+from corral.app.audit.refusals import refusals
 from corral.app.pages import MOST, Page, page
 from corral.app.runtime.processes import started_at
 from corral.app.runtime.services import Services
@@ -200,7 +201,7 @@ def _registration(row: NameRow) -> dict[str, Any]:
     return picked(row, ("name", "program", "model", "task_description", "registered_at"))
 
 
-@router.post("/{session_id}/heartbeat", hot=True)
+@router.post("/{session_id}/heartbeat", hot=True, audited=False)
 async def heartbeat(services: Services, session_id: SessionId) -> dict[str, Any]:
     """Record a heartbeat; a session that is unknown, or was given up, is registered again."""
     now = services.now()
@@ -229,7 +230,7 @@ async def end(services: Services, session_id: SessionId, asked: End | None = Non
         by = addresses.acting_for(conn, session_id, caller, person())
         return session_end.end(conn, session_id, "ended", now, rules, by=by)
 
-    async with audit.refusals(services, caller):
+    async with refusals(services, caller):
         row = await services.store.write(over)
     services.nudge("supervisor")
     return {"success": True, "session_id": session_id, "ended": row is not None}

@@ -1,0 +1,173 @@
+"""The job that writes the audit: what the edges noted and what the event record says, into the chain, then into its export.
+
+Nobody waits for it. What an edge noted is in memory until the next step, at most :data:`PAUSE_S` seconds later: a daemon that is
+killed loses that much of it, and no event. The place in the event record is stored in the transaction that appends its lines, so
+each event gives one line wherever the daemon dies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from sqlalchemy import Connection
+
+from corral.app.audit import reading, trail
+from corral.app.audit.trail import AuditTrail
+from corral.app.runtime.needs import Need
+from corral.config.paths import Project
+from corral.errors import CorralError, FolderLinked
+from corral.models.crash import crash_point
+from corral.models.instants import iso
+from corral.observe.logs import logger
+from corral.server.upkeep.exports import top_of
+from corral.server.upkeep.state_files import Lines
+from corral.store import audit as audit_rows
+from corral.store import events
+from corral.store.protocol import Store
+from corral.store.rows.records import EventRow
+
+PAUSE_S = 0.25
+"""Least time between two steps, seconds."""
+AT_ONCE = 50
+"""Lines of one transaction: the writer is free again after a few milliseconds."""
+MOST_DEEDS = 1000
+"""Noted deeds that one step writes."""
+FAR_BEHIND = 200
+"""Events without a line after which the place in the record is stored all the same."""
+AGAIN = timedelta(seconds=5)
+"""Until the next try to write the export after one that failed."""
+FILE = Path("analytics") / "audit.jsonl"
+"""The export, in the folder of the exports."""
+_READER, _FAULT = "audit", "audit_export"
+
+log = logger("audit")
+
+
+class AuditWriter:
+    """Step: append what was noted and what happened; export what was appended.
+
+    Args:
+        folder: The folder of the exports, as it is configured at the moment.
+        faults: Where a person is told that the export cannot be written.
+    """
+
+    def __init__(
+        self, db: Store, deeds: AuditTrail, project: Project, folder: Callable[[], Path], faults: dict[str, Need]
+    ) -> None:
+        self._db = db
+        self._deeds = deeds
+        self._project = project
+        self._folder = folder
+        self._faults = faults
+        self._position: int | None = None
+        self._stored = 0
+        self._lines: tuple[Path, Lines] | None = None
+        self._exported: int | None = None
+        self._again: datetime | None = None
+
+    def step(self, now: datetime) -> datetime | None:
+        """Write a bounded part; look again at once if there may be more."""
+        wrote = 0
+        while wrote < MOST_DEEDS and (count := self._append_deeds(now)):
+            wrote += count
+        is_more = wrote >= MOST_DEEDS
+        is_more |= self._append_events()
+        if self._again is None or now >= self._again:
+            is_more |= self._export(now)
+        return now if is_more else self._again
+
+    def finish(self, now: datetime) -> None:
+        """Write what is noted, at the end, when nobody notes any more; events and the export follow with the next start."""
+        while self._append_deeds(now):
+            pass
+
+    def _append_deeds(self, now: datetime) -> int:
+        deeds = self._deeds.take(AT_ONCE, now)
+        if not deeds:
+            return 0
+        try:
+            ids = {deed.session_id for deed in deeds if deed.session_id}
+            work = self._db.read(lambda conn: audit_rows.work_of(conn, ids))
+            drafts = [trail.draft(deed, work) for deed in deeds]
+            self._db.write(lambda conn: trail.append(conn, drafts))
+        except BaseException:
+            self._deeds.put_back(deeds)
+            raise
+        return len(deeds)
+
+    def _append_events(self) -> bool:
+        """Append the next page of events; returns whether there may be more."""
+        if self._position is None:
+            self._position = self._stored = self._db.read(lambda conn: events.position(conn, _READER)) or 0
+        after = self._position
+        page = self._db.read(lambda conn: events.listing(conn, after_id=after, limit=AT_ONCE))
+        if not page:
+            return False
+        told = [event for event in page if event["kind"] not in trail.REPEATED]
+        last = page[-1]["event_id"]
+        if told or last - self._stored > FAR_BEHIND:
+            self._write_events(told, last)
+            self._stored = last
+        self._position = last
+        return len(page) == AT_ONCE
+
+    def _write_events(self, told: list[EventRow], last: int) -> None:
+        ids = {event["session_id"] for event in told if event["session_id"]}
+        work = self._db.read(lambda conn: audit_rows.work_of(conn, ids))
+        drafts = [trail.draft_of_event(event, work) for event in told]
+
+        def write(conn: Connection) -> None:
+            trail.append(conn, drafts)
+            events.move_position(conn, _READER, last)
+
+        self._db.write(write)
+        crash_point("audit.appended")
+
+    # -- the export ------------------------------------------------------------------------------------------------
+
+    def _export(self, now: datetime) -> bool:
+        """Append the next lines to the file; returns whether there may be more."""
+        try:
+            is_more = self._write_file()
+        except (OSError, FolderLinked) as error:
+            self._failed(error, now)
+            return False
+        self._again = None
+        if self._faults.pop(_FAULT, None) is not None:
+            log.info("audit_export_goes_on")
+        return is_more
+
+    def _write_file(self) -> bool:
+        ends = self._db.read(audit_rows.ends)
+        if ends is None or ends["last_seq"] == self._exported:
+            return False
+        file = self._file()
+        after = max(file.position(ends["last_seq"]), ends["removed_seq"])
+        page = self._db.read(lambda conn: audit_rows.following(conn, after, AT_ONCE))
+        file.append(reading.wire(row) for row in page)
+        self._exported = page[-1]["seq"] if page else ends["last_seq"]
+        return len(page) == AT_ONCE
+
+    def _file(self) -> Lines:
+        folder = self._folder()
+        if self._lines is None or self._lines[0] != folder:
+            self._lines = folder, Lines(folder / FILE, top_of(folder, self._project), key="seq")
+        return self._lines[1]
+
+    def _failed(self, error: OSError | FolderLinked, now: datetime) -> None:
+        self._again, self._exported = now + AGAIN, None
+        if isinstance(error, CorralError):
+            reason, remedy = f"{error.message} {error.cause}", error.remedy
+        else:
+            name = Path(error.filename).name if error.filename else self._folder()
+            reason, remedy = (
+                f"{name}: {error.strerror}",
+                f"Make {self._folder()} writable, or set `supervisor.state_dir`.",
+            )
+        before = self._faults.get(_FAULT)
+        if before is None:
+            log.warning("audit_not_exported", reason=reason)
+        what = f"The audit's file cannot be written; the database has all lines, and the file follows. {reason}"
+        self._faults[_FAULT] = Need("exports", what, remedy, before.since if before is not None else iso(now))

@@ -1,0 +1,99 @@
+"""SQL for the audit: lines are appended, and the oldest are removed by retention; nothing changes one."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, delete, func, insert, or_, select, update
+
+from corral.store.engine.fetch import fetch_all, fetch_first
+from corral.store.rows.records import AuditEnds, AuditEndsRow, AuditRow, SessionWork
+from corral.store.schema import agent_sessions
+from corral.store.schema_project import audit_chain, audit_lines
+
+_ITS = audit_lines.c
+
+
+def ends(conn: Connection) -> AuditEnds | None:
+    """Both ends of the chain; None before the first line."""
+    return fetch_first(conn, select(audit_chain), AuditEndsRow)
+
+
+def append(conn: Connection, lines: Sequence[AuditRow]) -> None:
+    """Append lines, of which the first follows the newest one there is; both in the caller's transaction."""
+    last = lines[-1]
+    newest = {"last_seq": last["seq"], "last_hash": last["hash"]}
+    if conn.execute(update(audit_chain).values(newest)).rowcount == 0:
+        first = lines[0]
+        began = {"removed_seq": first["seq"] - 1, "removed_hash": first["previous_hash"]}
+        conn.execute(insert(audit_chain).values(id=1, **began, **newest))
+    conn.execute(insert(audit_lines), list(lines))
+
+
+def work_of(conn: Connection, session_ids: Collection[str]) -> dict[str, SessionWork]:
+    """Names and tasks of sessions, by their ids."""
+    its = agent_sessions.c
+    query = select(its.session_id, its.agent_name, its.task_id).where(its.session_id.in_(session_ids))
+    return {row["session_id"]: row for row in fetch_all(conn, query, SessionWork)}
+
+
+def listing(
+    conn: Connection,
+    *,
+    agent: str | None = None,
+    task: str | None = None,
+    action: str | None = None,
+    since: str | None = None,
+    before: int | None = None,
+    limit: int = 100,
+) -> list[AuditRow]:
+    """Lines, the newest first.
+
+    Args:
+        agent: Only those of the agent with this name, in whatever case.
+        task: Only those of the task with this id.
+        action: Only this action, or those that begin with it and a dot.
+        since: Only those from this instant on.
+        before: Only those with a smaller number.
+        limit: At most so many.
+    """
+    query = select(audit_lines).order_by(_ITS.seq.desc()).limit(limit)
+    if agent is not None:
+        query = query.where(func.lower(_ITS.agent_id) == agent.lower())
+    if task is not None:
+        query = query.where(_ITS.task_id == task)
+    if action is not None:
+        query = query.where(or_(_ITS.action == action, _ITS.action.startswith(f"{action}.", autoescape=True)))
+    if since is not None:
+        query = query.where(_ITS.at >= since)
+    if before is not None:
+        query = query.where(_ITS.seq < before)
+    return fetch_all(conn, query, AuditRow)
+
+
+def following(conn: Connection, seq: int, limit: int, until: int | None = None) -> list[AuditRow]:
+    """The lines behind a number, in order.
+
+    Args:
+        limit: At most so many.
+        until: Only those up to this number.
+    """
+    query = select(audit_lines).where(_ITS.seq > seq).order_by(_ITS.seq).limit(limit)
+    return fetch_all(conn, query if until is None else query.where(_ITS.seq <= until), AuditRow)
+
+
+def oldest(conn: Connection, limit: int) -> list[AuditRow]:
+    """The oldest lines, in order."""
+    return fetch_all(conn, select(audit_lines).order_by(_ITS.seq).limit(limit), AuditRow)
+
+
+def remove_until(conn: Connection, seq: int, hash_: str, at: str) -> int:
+    """Remove the lines up to this one, which becomes the end that the rest of the chain is verified from.
+
+    Returns:
+        How many were removed.
+    """
+    end: dict[str, Any] = {"removed_seq": seq, "removed_hash": hash_, "removed_at": at}
+    conn.execute(update(audit_chain).where(audit_chain.c.removed_seq < seq).values(end))
+    return int(conn.execute(delete(audit_lines).where(_ITS.seq <= seq)).rowcount)
