@@ -13,7 +13,7 @@ import pytest
 
 from corral.server.http import app
 from corral.server.http.openapi import examples
-from tests.coordinated import Coordinated
+from tests.coordinated import Coordinated, eventually
 
 EXAMPLES = examples()
 DOCUMENT = app.build(SimpleNamespace()).openapi()  # type: ignore[arg-type]
@@ -174,6 +174,9 @@ def test_the_examples_can_be_asked_and_are_answered_with_the_fields_that_they_sh
 
     ask("GET /swarm")
     ask("GET /metrics", query="?by=agent")
+    eventually(lambda: story.house.ask("GET", "/audit"))
+    ask("GET /audit")
+    ask("GET /audit/verification")
     for path in ("POST /supervisor/once", "POST /supervisor/start", "GET /supervisor", "POST /supervisor/stop"):
         ask(path)
     ask("POST /pause")

@@ -1,7 +1,7 @@
 """A line of the audit: its content without secrets and of bounded size, its hash, and what is wrong with a chain of lines.
 
-Each line carries the hash of the one before it, and its own hash covers that one too: whoever changes, removes or inserts a
-line breaks the chain there, unless they write all later lines again, and the record of the newest line with them.
+Each line carries the hash of the one before it, and its own hash covers that one too: to change, remove or insert a
+line breaks the chain there, unless all later lines are written again, and the record of the newest line with them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from corral.observe.bounds import Bounds
 
 FIRST_HASH = "0" * 64
-"""What the first line carries as the hash of the one before."""
+"""The first line carries this as the hash of the one before."""
 MOST_TEXT = 4000
 """Maximum length of the JSON text of a line's parameters, and of its result, characters."""
 MOST_PROBLEMS = 20

@@ -62,7 +62,7 @@ audit_lines = Table(
     Column("previous_hash", String(64), nullable=False),
     Column("hash", String(64), nullable=False),
 )
-"""Who did what. ``parameters`` and ``result`` are the JSON text that was hashed. Triggers refuse to change a line, and to delete
+"""The audit. ``parameters`` and ``result`` are the JSON text that was hashed. Triggers refuse to change a line, and to delete
 one that retention has not counted in ``audit_chain`` first."""
 Index(
     "ix_audit_lines_task_id_seq",

@@ -16,7 +16,7 @@ from sqlalchemy.types import NullType
 
 import corral
 from corral import store
-from corral.store import announcements, exports, metrics, schema, schema_coordination, schema_project
+from corral.store import announcements, audit, exports, metrics, schema, schema_coordination, schema_project
 from corral.store.engine.prepared import Prepared
 from corral.store.rows import mail, merges, records, sessions, tasks
 from corral.store.sessions import locks as lock_rows
@@ -39,6 +39,8 @@ WHOLE: dict[Table, type] = {
     schema_project.work_pause: tasks.WorkPauseRow,
     schema_project.project_identity: records.IdentityRow,
     schema.events: records.EventRow,
+    schema_project.audit_lines: records.AuditRow,
+    schema_project.audit_chain: records.AuditEndsRow,
     schema_coordination.agent_names: sessions.NameRow,
     schema_coordination.messages: mail.MessageRow,
     schema_coordination.message_recipients: mail.RecipientRow,
@@ -180,7 +182,7 @@ def _statements(database: Connection, monkeypatch: pytest.MonkeyPatch) -> dict[s
         swarm.worked_since: (now,),
         swarm.ended_since: (now,), metrics.finished: (now, 1), metrics.landed: (now,), metrics.verifications: (now,),
         exports.ended: (), exports.named: (some,), exports.news: (some, 0, 1), exports.histories: (some, some, 1),
-        roadmap.with_keys: ("roadmap:",),
+        roadmap.with_keys: ("roadmap:",), audit.listing: (), audit.work_of: (some,),
     }.items():  # fmt: skip
         call(database, *given)
     list(task_rows.ready(database, now))

@@ -1,4 +1,4 @@
-"""What a request did, over HTTP or as a tool of MCP, noted for the audit by the edge that answered it."""
+"""Requests over HTTP and calls of MCP tools, noted for the audit by the edge that answered them."""
 
 from __future__ import annotations
 

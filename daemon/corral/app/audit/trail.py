@@ -1,4 +1,4 @@
-"""What was done and is not in the audit yet. The edges note it; a job writes it a moment later, so that nobody waits for it."""
+"""Deeds that are not in the audit yet. The edges note them; a job writes them a moment later, so that nobody waits for it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ REPEATED = frozenset(
 )  # fmt: skip
 """Kinds of events that say again what the request or the tool call says that they come from."""
 
-STATUSES = {
+STATUSES: dict[str, str] = {
     **dict.fromkeys((EventKind.TASK_FAILED, EventKind.TASK_DEAD, EventKind.TASK_RETRIED), FAILED),
     **dict.fromkeys((EventKind.MERGE_FAILED, EventKind.MERGE_CONFLICT, EventKind.MERGE_REQUEUED), FAILED),
     **dict.fromkeys((EventKind.EDIT_DENIED, EventKind.COMMAND_DENIED, EventKind.IDENTITY_REFUSED), DENIED),

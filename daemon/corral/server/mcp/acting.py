@@ -14,7 +14,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BeforeValidator
 from sqlalchemy import Connection
 
-from corral.app.audit.refusals import refusals
+from corral.app.audit.impersonation import refusals
 from corral.app.json_text import utf8
 from corral.app.projects import check_project
 from corral.coordination.mail import addresses

@@ -1,8 +1,8 @@
 """The job that writes the audit: what the edges noted and what the event record says, into the chain, then into its export.
 
-Nobody waits for it. What an edge noted is in memory until the next step, at most :data:`PAUSE_S` seconds later: a daemon that is
-killed loses that much of it, and no event. The place in the event record is stored in the transaction that appends its lines, so
-each event gives one line wherever the daemon dies.
+Nobody waits for it. A deed that an edge noted is in memory until the next step, at most :data:`PAUSE_S` seconds later: a daemon
+that is killed loses that much of it, and no event. The place in the event record is stored in the transaction that appends its
+lines, so each event gives one line wherever the daemon dies.
 """
 
 from __future__ import annotations

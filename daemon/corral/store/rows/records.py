@@ -23,7 +23,7 @@ class EventRow(AttemptEnd):
 
 
 class AuditDraft(TypedDict):
-    """What somebody did, before it has its place in the audit; ``parameters`` and ``result`` are JSON texts."""
+    """A deed before it has its place in the audit; ``parameters`` and ``result`` are JSON texts."""
 
     at: str
     agent_id: str

@@ -34,7 +34,7 @@ async def listing(
     before: Annotated[int | None, Field(ge=0, description="Only lines with a smaller `seq`.")] = None,
     limit: Annotated[int, Field(ge=1, le=MOST)] = 200,
 ) -> Response:
-    """Who did what with which parameters and result, the newest first.
+    """The actions of agents and people with parameters and result, the newest first.
 
     Each line carries the hash of the one before. A line appears up to a second after the deed.
     """

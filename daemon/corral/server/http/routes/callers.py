@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BaseModel, Field
 from sqlalchemy import Connection
 
 from corral.app.actor import Actor, Speaker
-from corral.app.audit.refusals import refusals
+from corral.app.audit.impersonation import refusals
 from corral.app.runtime.services import Services
 from corral.coordination.mail import addresses
 from corral.coordination.mail.addresses import Identity

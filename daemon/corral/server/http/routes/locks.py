@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from corral.app import lock_activity, lock_waiting
 from corral.app.actor import Actor, Speaker, person, speaker
-from corral.app.audit.refusals import refusals
+from corral.app.audit.impersonation import refusals
 from corral.app.lock_waiting import MAX_WAIT_S
 from corral.app.locks import EXTEND_S, MAX_KEYS, parse, reserve_each, told
 from corral.app.pages import MOST, page

@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from corral.app import session_sweep
 from corral.app.actor import person
-from corral.app.audit.refusals import refusals
+from corral.app.audit.impersonation import refusals
 from corral.app.pages import MOST, Page, page
 from corral.app.runtime.processes import started_at
 from corral.app.runtime.services import Services
