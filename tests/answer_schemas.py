@@ -6,7 +6,7 @@ from typing import Any
 
 _FREE = {
     "data", "metadata", "settings", "env", "result", "input_data", "details", "limits", "agent_requirements",
-    "state", "runner_env", "hooks", "mcpServers", "sources", "open", "error", "config_error", "merge_error", "ids",
+    "state", "runner_env", "hooks", "mcpServers", "sources", "parameters", "open", "error", "config_error", "merge_error", "ids",
 }  # fmt: skip
 """Objects with fields of their own in every answer."""
 _TEXTS = {

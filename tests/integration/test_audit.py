@@ -43,6 +43,7 @@ def test_what_agents_and_people_do_is_on_record_and_stays_whole(house: Coordinat
     house.run("wait", task, "--timeout", "60", check=False)
     house.run("task", "cancel", task, check=False, CORRAL_SESSION_ID="two")
     assert "error" not in house.ask("POST", "/tasks/claim", {"session_id": "one"})
+    house.ask("POST", "/locks/acquire", {"session_id": "one", "paths": ["b.txt"]})
     (house.root / ".corral" / "local.yaml").write_text("locks: {ttl_s: 77}\n")
     eventually(lambda: lines(house, "--action", "config.change"))
 
@@ -66,6 +67,8 @@ def test_what_agents_and_people_do_is_on_record_and_stays_whole(house: Coordinat
     assert [line["action"] for line in lines(house, "--agent", one.lower(), "--action", "task")] == ["task.claim"]
     (change,) = lines(house, "--action", "config.change")
     assert change["parameters"] == {"locks.ttl_s": {"from": 3600, "to": 77}}
+    (acquired,) = lines(house, "--action", "lock.acquire")
+    assert set(acquired["parameters"]) >= {"session_id", "paths"} and "headers" not in acquired["parameters"]
     newest = house.json("audit", "--limit", "3")
     assert [line["seq"] for line in newest] == sorted((line["seq"] for line in newest), reverse=True)
     assert house.run("audit").stdout.count("tool.Edit") == 2

@@ -75,7 +75,7 @@ def _plain(given: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in given.items():
         if isinstance(value, BaseModel):
             plain |= value.model_dump()
-        elif isinstance(value, Mapping):
+        elif isinstance(value, dict):
             plain |= value
         elif value is None or isinstance(value, (str, int, float, bool, list)):
             plain[name] = value
