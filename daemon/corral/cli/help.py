@@ -12,7 +12,20 @@ from typer.core import TyperGroup
 
 CATEGORIES = {
     "Begin": ("init", "trust", "doctor", "demo", "uninstall"),
-    "Work": ("status", "web", "task", "supervisor", "state", "swarm", "metrics", "audit", "merge", "wait", "pause", "resume"),
+    "Work": (
+        "status",
+        "web",
+        "task",
+        "supervisor",
+        "state",
+        "swarm",
+        "metrics",
+        "audit",
+        "merge",
+        "wait",
+        "pause",
+        "resume",
+    ),
     "Sessions and locks": ("session", "lock", "feature", "team", "agent", "worktree"),
     "Communication": ("message", "handoff", "memory"),
     "Corral itself": ("config", "alias", "daemon", "schema", "man", "plugin", "mcp"),
