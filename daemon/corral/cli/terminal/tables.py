@@ -82,14 +82,14 @@ def show_fields(value: Any, empty: str = "") -> None:
     if fields:
         _grid([["FIELD", "VALUE"], *fields], "")
     for name, rows in lists.items():
-        echo(f"\n{one_line(name)}")
+        echo(f"\n{name}")
         _grid(_rows(rows), "(none)")
 
 
 def _flat(value: Mapping[str, Any], lists: dict[str, list[Any]], prefix: str = "") -> Iterator[tuple[str, str]]:
     """The fields of an object by dotted name; lists of objects are set aside."""
     for name, inner in value.items():
-        key = f"{prefix}{name}"
+        key = f"{prefix}{one_line(str(name))}"
         if isinstance(inner, dict) and inner:
             yield from _flat(inner, lists, f"{key}.")
         elif isinstance(inner, list) and any(isinstance(one, dict) for one in inner):
@@ -105,7 +105,10 @@ def _rows(values: Sequence[Any]) -> list[list[str]]:
     if not all(isinstance(one, dict) for one in values):
         return [["VALUE"], *([_text(one)] for one in values)]
     names = list(dict.fromkeys(name for one in values for name in one))
-    return [[name.upper() for name in names], *([_text(one.get(name)) for name in names] for one in values)]
+    return [
+        [one_line(str(name)).upper() for name in names],
+        *([_text(one.get(name)) for name in names] for one in values),
+    ]
 
 
 def _text(value: Any) -> str:
