@@ -128,6 +128,8 @@ def test_a_person_sees_what_needs_them_as_it_happens_and_settles_it_in_the_page(
     narrow = window(
         viewport={"width": 400, "height": 800}, color_scheme="dark", storage_state=person.context.storage_state()
     )
+    page.evaluate("document.querySelector('main').append(document.createElement('button'))")
+    assert len(_violations(page)) == 1  # the check would see it
     for path in pages:
         for one in (page, narrow.page):
             one.goto(base + path)

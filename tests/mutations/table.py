@@ -6,7 +6,18 @@ import importlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-AREAS = ("queue", "coordination", "agents", "git_areas", "pool", "landing", "security", "supervisor_files", "surfaces")
+AREAS = (
+    "queue",
+    "coordination",
+    "agents",
+    "git_areas",
+    "pool",
+    "landing",
+    "security",
+    "supervisor_files",
+    "surfaces",
+    "web",
+)
 """The modules of this package that have rows, by area."""
 
 

@@ -2,6 +2,7 @@
 // Without this script every page can be read as it was when it was loaded.
 
 const GAP_MS = 700; // between two fetches of the page, however much changes
+const REST = 8; // times as long as the last fetch took is the least pause after it: many browsers leave the daemon room
 const AGAIN_MS = 2000; // until a stream that was lost is asked for again
 const FULL_MS = 30_000; // the same, where too many pages are live
 const MOST_OF_LOG = 400_000; // characters that the page keeps
@@ -13,6 +14,7 @@ const address = new URL(document.body.dataset.stream, location.href);
 
 let stream = null;
 let fetchedAt = 0;
+let gap = GAP_MS;
 let timer = null;
 let busy = false;
 let wasLost = false;
@@ -71,7 +73,7 @@ function takeOver(text) {
 
 function changed() {
   if (timer !== null || document.hidden) return;
-  timer = setTimeout(refresh, Math.max(0, fetchedAt + GAP_MS - Date.now()));
+  timer = setTimeout(refresh, Math.max(0, fetchedAt + gap - Date.now()));
 }
 
 async function refresh() {
@@ -90,6 +92,7 @@ async function refresh() {
     lost(); // the stream tells when the daemon is back
   } finally {
     busy = false;
+    gap = Math.max(GAP_MS, REST * (Date.now() - fetchedAt));
   }
 }
 

@@ -15,6 +15,8 @@ from starlette.responses import RedirectResponse, Response
 from corral.app.runtime.services import Services
 from corral.errors import InvalidInput, NotFound
 from corral.models.payload import Payload
+from corral.observe.redaction import redact
+from corral.server.http.browser.patches import marked
 from corral.server.http.browser.visit import Visit
 from corral.server.http.routes import locks
 from corral.server.http.routes.sessions import messages
@@ -163,7 +165,7 @@ async def act(services: Services, visit: Visit, _item: str) -> dict[str, Any] | 
     await action.act(services, item, visit.form)
     to = visit.form.get("back", "")
     path = to if to.startswith("/") and not to.startswith("//") and "\\" not in to and to.isprintable() else "/"
-    return RedirectResponse(f"{quote(path)}?done={name}", 303)
+    return RedirectResponse(f"{quote(path, safe='/%')}?done={name}", 303)
 
 
 def _named(visit: Visit) -> tuple[str, str, str, Action]:
@@ -175,18 +177,21 @@ def _named(visit: Visit) -> tuple[str, str, str, Action]:
 
 
 async def _confirmation(services: Services, noun: str, item: str, name: str, action: Action) -> dict[str, Any]:
-    subject, back, review = item, f"/{noun}/{quote(item, safe='')}", None
+    subject, back, review, lines = item, f"/{noun}/{quote(item, safe='')}", None, list[tuple[str, str]]()
     if noun == "tasks":
         subject = (await tasks.detail(services, item))["title"]
     elif noun == "merges":
         subject = (await merges.detail(services, item))["title"]
-        review = (await merges.review(services, item)).model_dump() if name == "approve" else None
+        if name == "approve":
+            review = await merges.review(services, item)
+            text = review.diff
+            lines = await services.work(lambda: [*marked(redact(text))])
     else:
         lock = await _lock(services, item)
         subject, back = f"{lock['file_path']} (held by {lock['locked_by']})", f"/sessions/{quote(lock['session_id'])}"
     return {
         "title": action.sure, "action": action, "address": f"/{noun}/{quote(item, safe='')}/{name}", "subject": subject,
-        "back": back, "review": review, "asks_reason": (noun, name) == ("tasks", "cancel"),
+        "back": back, "review": review, "lines": lines, "asks_reason": (noun, name) == ("tasks", "cancel"),
     }  # fmt: skip
 
 

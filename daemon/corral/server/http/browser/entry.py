@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Awaitable, Callable
-from http.cookies import CookieError, SimpleCookie
 from typing import Protocol
 from urllib.parse import parse_qsl
 
@@ -83,7 +82,7 @@ class Entry:
             begun = self._sessions.enter(query.get("key", ""), now) if scope["method"] == "GET" else None
             if begun is not None:
                 await entry_pages.send_redirect(send, "/", self._set_cookie(begun))
-            elif is_open:  # the link was opened a second time, by who has come in
+            elif is_open:  # the link was opened a second time, by a browser that has come in
                 await entry_pages.send_redirect(send, "/")
             else:
                 await entry_pages.send_page(send, entry_pages.LINK_IS_VOID)
@@ -140,11 +139,9 @@ def _with_headers(send: Send) -> Send:
 
 
 def _cookie(text: str, name: str) -> str | None:
-    try:
-        found = SimpleCookie(text).get(name)
-    except CookieError:
-        return None
-    return found.value if found is not None else None
+    """The value of a cookie; others, which any program on this host may have set, are passed over whatever they hold."""
+    pairs = (part.strip().partition("=") for part in text.split(";"))
+    return next((value for key, _, value in pairs if key == name), None)
 
 
 def _pairs(text: bytes) -> dict[str, str]:
