@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import sys
 from collections.abc import Callable
@@ -26,6 +27,9 @@ def test_each_limit_that_is_configured_is_enforced(coordinate: Callable[..., Coo
     assert house.json("task", "detail", third)["status"] == "pending", "max_agents: 2"
     full = house.run("task", "submit", "--title", "one too many", "--command", "true", check=False)
     assert full.returncode != 0 and "queue.max_size" in full.stderr, "max_size: 1, and one is pending"
+    lines = map(json.loads, (house.root / ".corral/logs/corral.log").read_text().splitlines())
+    (told,) = (line for line in lines if line["event"] == "queue_full")
+    assert (told["level"], told["limit"], told["used"], told["allowed"]) == ("WARNING", "queue.max_size", 1, 1)
     (house.root / "go").touch()
     eventually(lambda: house.json("task", "detail", third)["status"] == "completed")
     eater = house.submit("eats", EATER)

@@ -19,6 +19,7 @@ from corral.models.instants import iso
 from corral.models.payload import Payload, picked
 from corral.models.states import RETURNED_MERGES, MergeState, TaskStatus
 from corral.models.tasks import TaskSubmission
+from corral.observe.logs import logger
 from corral.store import events
 from corral.store.merges import of_tasks as merge_tasks
 from corral.store.rows import Columns, required
@@ -27,6 +28,8 @@ from corral.store.sessions import sessions
 from corral.store.tasks import dependencies, family, tasks
 from corral.work.tasks import attempts, combining
 from corral.work.tasks.dependencies import blocking_cycle, reconsider, settle
+
+log = logger("queue")
 
 _PREFIX = re.compile(r"[0-9a-f][0-9a-f-]{3,35}")
 _NUMBER = re.compile(r"#?([1-9][0-9]{0,8})")
@@ -272,6 +275,7 @@ def _check_room(conn: Connection, number: int, max_size: int | None) -> None:
         return
     queued = tasks.count_queued(conn)
     if queued + number > max_size:
+        log.warning("queue_full", limit="queue.max_size", used=queued, submitted=number, allowed=max_size)
         raise Conflict(
             f"The queue is full: {queued} tasks wait, {number} more were submitted, {max_size} are allowed.",
             cause="`queue.max_size` is the largest number of tasks that are `waiting` or `pending`.",
