@@ -13,7 +13,7 @@ from bench.reference import reference
 from bench.world import World
 
 
-def _megabytes(pid: int) -> tuple[float, float]:
+def megabytes(pid: int) -> tuple[float, float]:
     """Resident and proportional size; the second is 0 where the system does not tell."""
     full = psutil.Process(pid).memory_full_info()
     return full.rss / 1e6, getattr(full, "pss", 0) / 1e6
@@ -62,7 +62,7 @@ def measure(world: World) -> Iterator[Measure]:
     forked = 0.0 if faults == later else 1.0
     yield Measure("daemon, idle: processes forked", forked, "", limit=0, note="" if faults is not None else "unknown")
     with reference(world.folder) as (_socket, bare):
-        floor = _megabytes(bare)
-    resident, proportional = _megabytes(pid)
+        floor = megabytes(bare)
+    resident, proportional = megabytes(pid)
     yield Measure("daemon, idle: resident memory", resident, "MB", floor[0], 120, proves="NFR-PERF-006")
     yield Measure("daemon, idle: proportional memory", proportional, "MB", floor[1], 120)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from uuid import uuid4
 
+from bench.idle import megabytes
 from bench.load import drive, http, line
 from bench.measure import Measure, in_turns, p50, p95, spread
 from bench.operations import QUIET
@@ -31,6 +32,9 @@ def measure(world: World) -> Iterator[Measure]:
 
     batch(sizes.few_rows)
     few = drive(socket, [_submissions(sizes.requests // 3)])
+    pid = house.daemon_pid()
+    assert pid is not None
+    small, _ = megabytes(pid)
     made = sizes.few_rows + sizes.requests // 3
     while made < sizes.many_rows:
         batch(min(1000, sizes.many_rows))
@@ -63,5 +67,13 @@ def measure(world: World) -> Iterator[Measure]:
             note=f"p50 {p50(load.latencies):.2f}", proves="NFR-PERF-001 NFR-PERF-005",
         )  # fmt: skip
     (batches,) = in_turns(max(2, sizes.turns // 3), lambda: batch(100))
-    yield Measure("batch of 100 tasks", p95(batches), "ms", 100 * p50(floor.latencies), 500, note=spread(batches))
+    yield Measure(
+        "batch of 100 tasks", p95(batches), "ms", 100 * p50(floor.latencies), 500,
+        note=spread(batches), proves="FR-QUEUE-007",
+    )  # fmt: skip
+    large, _ = megabytes(pid)
+    yield Measure(
+        f"daemon, {sizes.many_rows:,} tasks: resident memory", large, "MB", small, 200, 1.5,
+        note=f"floor: with {sizes.few_rows} tasks", proves="NFR-PERF-006",
+    )  # fmt: skip
     client.close()
