@@ -270,6 +270,7 @@ class ChildTask(TypedDict):
     error_code: str | None
     error_message: str | None
     ignore_dependency_failure: bool
+    combine: str | None
 
 
 class ParentTask(_TaskOutcome):

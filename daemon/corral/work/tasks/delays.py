@@ -58,9 +58,8 @@ def reason(
         fold: Whether the file system ignores case, so that claims are compared like that.
     """
     if row["status"] == TaskStatus.WAITING:
-        if row["combine"] is not None:
-            return f"It waits for the {row['agents_wanted']} agents that do it."
-        return _what_comes_first(conn, row["task_id"])
+        agents = f"It waits for the {row['agents_wanted']} agents that do it." if row["combine"] is not None else None
+        return _what_comes_first(conn, row["task_id"]) or agents
     if row["status"] != TaskStatus.PENDING:
         return None
     if (ordered := work_pause.current(conn)) is not None:

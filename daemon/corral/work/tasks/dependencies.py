@@ -102,6 +102,8 @@ def settle(
         if culprit is not None:
             cause = causes[child["task_id"]] = causes.get(culprit["task_id"]) or _first_cause(conn, culprit, unblock_on)
             reason = _reason(culprit, cause)
+        if status == TaskStatus.PENDING and child["combine"] is not None:
+            status = TaskStatus.WAITING  # for the agents that do it, which wait for the same tasks themselves
         if (status, reason) == (child["status"], child["error_message"]):
             continue
         moved = _move_child(conn, child, status, reason, now)

@@ -86,13 +86,12 @@ def submit_batch(
             conn, _values(submissions[index], ids[index], status, now, rules), _claims(submissions[index].claims)
         )
         rows[index] = row
-        if parents[index] and not combined:
+        if parents[index]:
             waiting.append(row)
         events.record(conn, now, EventKind.TASK_SUBMITTED, task_id=row["task_id"], session_id=row["submitted_by"])
     for index in fresh:  # after all of them exist: a task may wait for a later one of its batch
-        if submissions[index].agents is None:
-            dependencies.create(conn, ids[index], parents[index])
-        else:
+        dependencies.create(conn, ids[index], parents[index])
+        if submissions[index].agents is not None:
             submit_batch(conn, _members(submissions[index], ids[index], parents[index]), now, rules)
     if waiting:
         reconsider(conn, settle(conn, waiting, now, unblock_on=rules.unblock_on), now, unblock_on=rules.unblock_on)
@@ -228,8 +227,7 @@ def retry(conn: Connection, task_id: str, now: datetime, rules: TaskRules) -> Ta
     if moved is None:
         raise Conflict(f"Task {row['task_id']} has moved on.")
     events.record(conn, now, EventKind.TASK_RETRY_REQUESTED({"was": row["status"]}), task_id=row["task_id"])
-    if row["combine"] is None:
-        settle(conn, [moved], now, unblock_on=rules.unblock_on)
+    settle(conn, [moved], now, unblock_on=rules.unblock_on)
     for member in combining.failed_members(conn, row) if row["combine"] is not None else ():
         retry(conn, member, now, rules)
     reconsider(conn, [row["task_id"]], now, unblock_on=rules.unblock_on)

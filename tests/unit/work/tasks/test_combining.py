@@ -8,7 +8,7 @@ import pytest
 
 from corral.errors import Conflict, InvalidInput
 from corral.store.merges import merges
-from corral.work.tasks import combining
+from corral.work.tasks import combining, followers
 from corral.work.tasks.attempts import CollectedWork
 from tests.unit.work.conftest import Board, Row, at
 
@@ -143,6 +143,27 @@ def test_dependents_wait_for_the_whole_and_a_retry_runs_those_that_failed(board:
     assert again is not None
     succeed(board, again, "now too")
     assert decide(board) and board.status(task_id) == "completed" and board.status(after) == "pending"
+
+
+@pytest.mark.req("FR-SWARM-003", "FR-QUEUE-008")
+def test_a_task_of_several_agents_fails_with_what_it_waits_for_names_it_and_lives_again_with_it(board: Board) -> None:
+    first = board.one(title="before")
+    task_id = board.one(agents=2, wait_for=[first])
+    after = board.one(wait_for=[task_id])
+    members = board.detail(task_id)["followers"]
+    row = board.claim()
+    assert row is not None
+    board.fail(row, retryable=False)
+    assert [board.status(one) for one in (task_id, *members, after)] == ["failed"] * 4
+    assert "before" in board.detail(task_id)["error_message"]
+    assert board.detail(board.one(agents=2, wait_for=[first]))["error_code"] == "dependency_failed"
+    board.retry(first)
+    assert [board.status(one) for one in (task_id, *members, after)] == ["waiting"] * 4
+    assert not board.do(lambda conn: followers.leaderless(conn)), "nobody is cancelled"
+    row = board.claim()
+    assert row is not None and row["task_id"] == first
+    board.end(row)
+    assert [board.status(one) for one in (task_id, *members)] == ["waiting", "pending", "pending"]
 
 
 @pytest.mark.req("FR-SWARM-003")
