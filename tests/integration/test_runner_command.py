@@ -187,9 +187,11 @@ def test_a_stubborn_one_is_killed_after_the_grace(start: Start, tmp_path: Path) 
     assert running.observe(now).finished is None
     assert running.observe(now + timedelta(seconds=4.9)).finished is None
     assert psutil.pid_exists(pid)
+    assert psutil.Process(running.pid).status() == psutil.STATUS_ZOMBIE, "no other process may get its group's number"
     running.observe(now + timedelta(seconds=5))
     assert finish(running).success
     assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    assert not psutil.pid_exists(running.pid)
 
 
 def test_a_stop_ends_the_whole_group_at_once(start: Start, assignments: list[Assignment]) -> None:

@@ -209,6 +209,21 @@ def available_mb() -> float:
     return float(psutil.virtual_memory().available) / 2**20
 
 
+def exit_code_of(process: subprocess.Popen[bytes]) -> int | None:
+    """The exit code of a child, negative for a signal; None while it lives.
+
+    It stays a zombie until :meth:`subprocess.Popen.wait`, so that its number goes on naming its group and nobody else's.
+    """
+    if not hasattr(os, "waitid"):
+        return process.poll()
+    if process.returncode is not None:
+        return process.returncode
+    found = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    if found is None:
+        return None
+    return found.si_status if found.si_code == os.CLD_EXITED else -found.si_status
+
+
 def start_time(pid: int) -> float | None:
     """When a process started (seconds since the epoch), or None if there is none."""
     with suppress(psutil.Error):

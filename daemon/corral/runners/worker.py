@@ -21,6 +21,7 @@ from corral.runners.process import (
     Feed,
     Load,
     LogTail,
+    exit_code_of,
     kernel_kills,
     lives,
     load_of,
@@ -140,7 +141,7 @@ class Worker:
         """Read new output, enforce the limits, continue a stop; never blocks."""
         progressed = False
         if self._finished is None:
-            exit_code = self._process.poll()  # read afterwards, so that the output of a dead process is complete
+            exit_code = exit_code_of(self._process)  # read afterwards, so that the output of a dead process is complete
             if exit_code is None and self._ending is None and self._writes_too_much():
                 self._enforce(now)  # before it is read, which takes time in which more is written
             progressed = self._read(now)
@@ -235,7 +236,7 @@ class Worker:
         self._signal_group(signal.SIGTERM)
 
     def _signal_group(self, number: signal.Signals) -> None:
-        if self._process.poll() is None:  # not reaped, so the number still names this group
+        if exit_code_of(self._process) is None:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, number)
 
@@ -251,6 +252,7 @@ class Worker:
         if alive:
             self._end_survivors(ending, alive)
             return None
+        self._process.wait()  # only now: while it is a zombie, nobody else can have its number, or its group's
         self._feed.close()
         if self._limits.output_mb is not None:
             self._tail.cut(self._limits.output_mb << 20)

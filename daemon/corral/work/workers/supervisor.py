@@ -95,7 +95,7 @@ class Supervisor:
         self._draining = False
         self._recovered = False
         self._claiming = Claiming(grounds.db, grounds.settings, fold=grounds.fold)
-        self._killed: set[str] = set()
+        self._killed: set[tuple[str, int]] = set()
         self.on_tool_calls: Callable[[TaskRow, Sequence[ToolCall], datetime], None] = lambda _task, _calls, _now: None
         """Called with the tool calls of a worker that have ended since the last look."""
 
@@ -134,11 +134,11 @@ class Supervisor:
 
     def kill(self, task_id: str) -> bool:
         """Have the worker of a task stopped soon; whether there is one."""
-        found = any(attempt.key[0] == task_id and not attempt.finishing for attempt in [*self._attempts.values()])
+        found = [one.key for one in [*self._attempts.values()] if one.key[0] == task_id and not one.finishing]
         if found:
-            self._killed.add(task_id)
+            self._killed.update(found)  # this attempt, and not the one that may follow before the next step
             self._nudge("supervisor")
-        return found
+        return bool(found)
 
     def running_count(self) -> int:
         """How many attempts are starting, at work or being closed."""
@@ -250,10 +250,9 @@ class Supervisor:
         bring_mail(self._db, self._attempts.values(), now)
 
     def _stop_if_due(self, attempt: Attempt, row: TaskRow | None, awake: datetime) -> None:
-        is_killed = attempt.key[0] in self._killed
+        is_killed = attempt.key in self._killed
         reason = reason_to_stop(row, all_end=self._site.is_stopping(), is_killed=is_killed)
         if reason is not None and not attempt.stopping:
-            self._killed.discard(attempt.key[0])
             attempt.stop(awake, *reason)
 
     def _heed_limits(self, now: datetime, awake: datetime) -> None:
@@ -375,7 +374,7 @@ class Supervisor:
 
     def _has_ended(self, attempt: Attempt, now: datetime) -> None:
         self._attempts.pop(attempt.key, None)
-        self._killed.discard(attempt.key[0])
+        self._killed.discard(attempt.key)
         self._sweeper.later(now)  # its worktree may have had to stay
 
     def _resuming_one(self, row: TaskRow) -> Callable[[], None]:
