@@ -18,7 +18,7 @@ import psutil
 from corral.runners.tags import TASK_MARK
 from corral.work.evidence import lines as mapping
 from tests.coordinated import Coordinated, eventually
-from tests.faults.storm import Caller, Storm, processes_of
+from tests.faults.storm import Caller, Storm
 
 Line = dict[str, Any]
 
@@ -155,7 +155,7 @@ class QueueStorm(Storm):
     def _kill_one(self, kind: str) -> bool:
         """Kill a daemon, or the shell that an attempt is: not what it started, for the shell's death ends the attempt."""
         found = []
-        for process, words in processes_of(self.root):
+        for process, words in self.processes():
             if kind == "daemon" and "corral.server" in words:
                 found.append((process, ""))
             elif kind == "runner" and words[:2] == ["/bin/sh", "-c"]:

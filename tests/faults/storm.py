@@ -51,6 +51,7 @@ class Storm:
         self.house, self.root = house, house.root
         self.chance = random.Random(seed)
         self.seed = seed
+        self.processes = Processes(house.root)
         self.kills: Counter[str] = Counter()
         self.tasks: dict[str, str] = {}
         """Acknowledged tasks, and the file that each leaves."""
@@ -172,11 +173,12 @@ class Storm:
             until = time.monotonic() + 45
             while not self._kill_one(kind):
                 assert not self.trouble, self.trouble
+                time.sleep(0.002)  # leaves the processor to those that are waited for
                 assert time.monotonic() < until, f"no {kind} to kill; {self}"
             self.kills[kind] += 1
 
     def _kill_one(self, kind: str) -> bool:
-        found = [one for one, words in processes_of(self.root) if _kind(words) == kind]
+        found = [one for one, words in self.processes() if _kind(words) == kind]
         if not found:
             return False
         with suppress(psutil.Error):
@@ -295,15 +297,41 @@ def _backlog(status: dict[str, Any]) -> int:
 
 def processes_of(root: Path) -> list[tuple[psutil.Process, list[str]]]:
     """Every living process, but this one, that names the repository in its command line or was started by its daemon."""
-    found = []
-    for pid in reversed(psutil.pids()):
-        with suppress(psutil.Error, OSError):
-            process = psutil.Process(pid)
-            words = process.cmdline()
-            named = any(str(root) in word for word in words) or _works_for(process, root)
-            if named and pid != os.getpid() and process.status() != psutil.STATUS_ZOMBIE:
-                found.append((process, words))
-    return found
+    return Processes(root)()
+
+
+class Processes:
+    """The same again and again, each time but the first at little cost: what lives for milliseconds has to be met.
+
+    A look at every process of a loaded machine takes longer than a git, or a worker, lives. So strangers are looked at once.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._strangers = {os.getpid()}
+        self._own = psutil.Process().cmdline()
+
+    def __call__(self) -> list[tuple[psutil.Process, list[str]]]:
+        found = []
+        pids = psutil.pids()
+        self._strangers.intersection_update(pids)
+        for pid in reversed(pids):
+            if pid in self._strangers:
+                continue
+            with suppress(psutil.Error, OSError):
+                process = psutil.Process(pid)
+                words = process.cmdline() if process.status() != psutil.STATUS_ZOMBIE else []
+                if any(str(self._root) in word for word in words) or (words and _works_for(process, self._root)):
+                    found.append((process, words))
+                elif self._is_settled(process, words):
+                    self._strangers.add(pid)
+        return found
+
+    def _is_settled(self, process: psutil.Process, words: list[str]) -> bool:
+        """Whether it can no longer become one: a child of this process is what it will be only after its exec."""
+        if words:
+            return words != self._own
+        return process.status() == psutil.STATUS_ZOMBIE or os.getpgid(process.pid) == 0  # a thread of the kernel
 
 
 def _works_for(process: psutil.Process, root: Path) -> bool:

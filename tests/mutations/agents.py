@@ -105,4 +105,37 @@ MUTATIONS = (
         ("what program an agent is, is not kept", '"program": program[:200]', '"program": "?"',
          "integration/mcp/test_mail.py::test_agents_register_write_and_answer", "REGISTER-2"),
     ),
+    *rows(
+        "daemon/corral/work/tasks/scheduling.py",
+        ("a follower waits for its leader, which waits for it", 'return family.kin(conn, candidate["task_id"]) if is_led else ()', "return ()",
+         "unit/work/tasks/test_scheduling.py::test_a_follower_starts_beside_its_leader_whatever_both_claim", "FR-SWARM-006"),
+        ("a follower waits for a stranger that waits for its leader", "reservation.waits_for not in kin and", "True and",
+         "unit/work/tasks/test_scheduling.py::test_a_follower_starts_beside_its_leader_whatever_both_claim", "FR-SWARM-006"),
+    ),
+    *rows(
+        "daemon/corral/store/tasks/tasks.py",
+        ("a suspected follower waits for its leader", "or_(tasks.c.crashes == 0, _OF_RUNNING_LEADER)", "tasks.c.crashes == 0",
+         "unit/work/tasks/test_faults.py::test_a_suspected_follower_runs_beside_its_leader_that_waits_for_it", "FR-SWARM-006"),
+    ),
+    *rows(
+        "daemon/corral/work/tasks/dependencies.py",
+        ("a task for several agents starts itself", 'if status == TaskStatus.PENDING and child["combine"] is not None:', "if False:",
+         "unit/work/tasks/test_combining.py::test_a_task_of_several_agents_fails_with_what_it_waits_for_names_it_and_lives_again_with_it",
+         "FR-SWARM-003"),
+    ),
+    *rows(
+        "daemon/corral/work/roadmap/notes.py",
+        ("what keeps others of the roadmap waiting is not named", "    found += _keeping_others(roadmap)\n", "",
+         "unit/work/roadmap/test_supervision.py::test_what_keeps_others_from_ever_being_next_is_named", "SUP-FR1"),
+    ),
+    *rows(
+        "daemon/corral/app/tasks.py",
+        ("a client's task is taken for the roadmap's own", "    _check_keys(submissions)\n", "",
+         "integration/test_roadmap.py::test_a_roadmap_is_worked_off_in_the_order_of_its_dependencies", "SUP-FR1"),
+    ),
+    *rows(
+        "daemon/corral/runners/worker.py",
+        ("a worker is reaped while its group is still being ended", "exit_code = exit_code_of(self._process)", "exit_code = self._process.poll()",
+         "integration/test_runner_command.py::test_a_stubborn_one_is_killed_after_the_grace", ""),
+    ),
 )  # fmt: skip
