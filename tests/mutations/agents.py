@@ -130,7 +130,7 @@ MUTATIONS = (
     ),
     *rows(
         "daemon/corral/app/tasks.py",
-        ("a client's task is taken for the roadmap's own", "    _check_keys(submissions)\n", "",
+        ("a client's task is taken for the roadmap's own", "errors = _key_errors(submissions)", "errors: list[dict[str, Any]] = []",
          "integration/test_roadmap.py::test_a_roadmap_is_worked_off_in_the_order_of_its_dependencies", "SUP-FR1"),
     ),
     *rows(

@@ -55,7 +55,7 @@ MUTATIONS = (
     ),
     *rows(
         "daemon/corral/app/tasks.py",
-        ("any template is taken", "    _check_templates(services.project, submissions)\n", "", TEMPLATES, "FR-QUEUE-001"),
+        ("any template is taken", "errors = [*others, *_template_errors(services.project, submissions)]", "errors = [*others]", TEMPLATES, "FR-QUEUE-001"),
         ("a template is looked for in any folder", "if TEMPLATE.fullmatch(name) and (folder", "if (folder", TEMPLATES, "FR-QUEUE-001"),
     ),
     *rows(
