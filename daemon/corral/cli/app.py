@@ -48,6 +48,7 @@ def top(
     debug: Debug = False,
     profile: Profile = None,
     as_json: Json = False,
+    interactive: Annotated[bool, typer.Option("--interactive", "-i", help="Like `corral interactive`.")] = False,
     version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False,
 ) -> None:
     """Read the options before the noun."""
@@ -57,7 +58,13 @@ def top(
         from corral.cli.program.version import show
 
         raise typer.Exit(show(as_json=Common.output == Format.JSON))
-    if context.invoked_subcommand is None:
+    if interactive:
+        if context.invoked_subcommand is not None:
+            raise InvalidInput("--interactive has no command.", remedy="Use `corral -i`, or the command alone.")
+        from corral.cli.interactive.command import interactive as show_screen
+
+        show_screen()
+    elif context.invoked_subcommand is None:
         from corral.cli.commands.status import status
 
         status(as_json=Common.output in (Format.JSON, Format.TABLE))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import os
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from corral.app.runtime.services import Services
 from corral.observe.redaction import redact
@@ -22,6 +24,15 @@ _TAIL = 8192
 
 FURTHEST = 2**53
 """No file is longer."""
+
+
+Tail = Annotated[
+    int | None,
+    Field(
+        ge=0, le=PART, description="Instead of `offset`: begin at most so many bytes before the end, with a whole line."
+    ),
+]
+"""How much of a log's end is asked for."""
 
 
 class LogPart(BaseModel):
@@ -58,11 +69,37 @@ def last_lines(file: Path) -> str:
     return text if size <= _TAIL else text.partition("\n")[2]
 
 
+def offset_of_tail(file: Path, tail: int) -> int:
+    """The offset of the first whole line among the last ``tail`` bytes of a log; 0 without one."""
+    try:
+        with file.open("rb") as handle:
+            size = handle.seek(0, os.SEEK_END)
+            start = max(0, size - tail)
+            if start == 0:
+                return 0
+            handle.seek(start - 1)
+            return min(size, start - 1 + len(handle.readline(PART)))
+    except FileNotFoundError:
+        return 0
+
+
 async def follow(
-    services: Services, file: Path, offset: int, wait_s: float, running: Callable[[], Awaitable[bool]]
+    services: Services,
+    file: Path,
+    offset: int,
+    wait_s: float,
+    running: Callable[[], Awaitable[bool]],
+    *,
+    tail: int | None = None,
 ) -> LogPart:
-    """The next part of a log; waits up to ``wait_s`` seconds for something to come."""
+    """The next part of a log; waits up to ``wait_s`` seconds for something to come.
+
+    Args:
+        tail: Bytes before the end to begin at, instead of at ``offset``.
+    """
     deadline = time.monotonic() + wait_s
+    if tail is not None:
+        offset = await services.work(functools.partial(offset_of_tail, file, tail))
     while True:
         open_end = await running()  # asked before reading: what was written before the end is then read
         text, following = await services.work(functools.partial(read_part, file, offset, growing=open_end))

@@ -27,6 +27,7 @@ def listing(
     statuses: Sequence[str] = (),
     min_priority: int = 0,
     only: Mapping[str, str] | None = None,
+    ids: Sequence[str] = (),
     sort: str = "priority",
     after: tuple[int, str] | None = None,
     limit: int | None = None,
@@ -34,6 +35,7 @@ def listing(
     """Tasks for a list.
 
     Args:
+        ids: Only these; none: all.
         only: Columns, and the value that each must have.
         sort: ``priority``: highest first, then oldest first; ``oldest``; ``newest``.
         after: Only those behind this priority and the task with this id.
@@ -50,6 +52,8 @@ def listing(
         query = query.where(or_(tasks.c.priority < priority, is_level) if sort == "priority" else behind)
     for column, value in (only or {}).items():
         query = query.where(tasks.c[column] == value)
+    if ids:
+        query = query.where(tasks.c.task_id.in_(list(ids)))
     if statuses:
         query = query.where(tasks.c.status.in_(list(statuses)))
     if min_priority:

@@ -27,6 +27,7 @@ def listing(
     statuses: Sequence[str] = (),
     min_priority: int = 0,
     only: Mapping[str, str] | None = None,
+    ids: Sequence[str] = (),
     sort: str = "priority",
     after: str | None = None,
     limit: int | None = None,
@@ -35,6 +36,7 @@ def listing(
 
     Args:
         only: The value that each of these must have: ``agent``, ``task_type``, ``template``, ``thread_id``.
+        ids: Only the tasks with these whole ids; none: all.
         sort: A :class:`corral.models.states.TaskSort`.
         after: Only those behind this :func:`cursor`.
 
@@ -50,7 +52,7 @@ def listing(
             )
     behind = _read_cursor(after) if after is not None else None
     rows = lists.listing(
-        conn, statuses=statuses, min_priority=min_priority, only=only, sort=sort, after=behind, limit=limit
+        conn, statuses=statuses, min_priority=min_priority, only=only, ids=ids, sort=sort, after=behind, limit=limit
     )
     found = {
         task_id: outcome

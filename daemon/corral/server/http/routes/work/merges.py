@@ -24,7 +24,7 @@ from corral.landing import approval, pauses, requests
 from corral.models import merges as merge_shapes
 from corral.models.states import OPEN_MERGES, MergeState
 from corral.observe.logs import logger
-from corral.server.http.logtail import FURTHEST, LogPart, follow
+from corral.server.http.logtail import FURTHEST, LogPart, Tail, follow
 from corral.server.http.pages import answer
 from corral.server.http.routes.callers import SessionId
 from corral.server.http.routing import Routes
@@ -192,6 +192,7 @@ async def log(
     merge_id: str,
     offset: Annotated[int, Field(ge=0, le=FURTHEST)] = 0,
     wait_s: Annotated[float, Field(ge=0, le=30)] = 0,
+    tail: Tail = None,
 ) -> LogPart:
     """A part of the output of a request's last verification; waits up to ``wait_s`` for more."""
     row = await services.store.read(lambda conn: of_tasks.named(conn, merge_id))
@@ -203,4 +204,4 @@ async def log(
         current = await services.store.read(lambda conn: merges.get(conn, row["merge_id"]))
         return current["state"] in OPEN_MERGES
 
-    return await follow(services, file, offset, wait_s, running)
+    return await follow(services, file, offset, wait_s, running, tail=tail)

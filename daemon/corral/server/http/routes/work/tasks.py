@@ -22,7 +22,7 @@ from corral.models import tasks as task_shapes
 from corral.models.states import TaskStatus
 from corral.server.http.following import Followed, Place
 from corral.server.http.following import follow as follow_task
-from corral.server.http.logtail import FURTHEST, LogPart, follow
+from corral.server.http.logtail import FURTHEST, LogPart, Tail, follow
 from corral.server.http.pages import answer
 from corral.server.http.routing import Routes
 from corral.work.tasks import tasks, views
@@ -88,6 +88,9 @@ async def listing(
     task_type: task_shapes.Short | None = None,
     template: task_shapes.Short | None = None,
     thread_id: task_shapes.Short | None = None,
+    task_id: Annotated[
+        Sequence[task_shapes.Short], Field(max_length=100, description="Only these, by whole ids.")
+    ] = (),
     sort: Annotated[str, Field(max_length=16, description="`priority`, `oldest` or `newest`.")] = "priority",
     limit: Annotated[int, Field(ge=1, le=MOST)] = MOST,
     after: Annotated[str | None, Field(max_length=64, description="`priority,task_id` of the last one known.")] = None,
@@ -99,7 +102,14 @@ async def listing(
 
     def look(conn: Connection) -> Page:
         found = views.listing(
-            conn, statuses=wanted, min_priority=min_priority, only=only, sort=sort, after=after, limit=limit
+            conn,
+            statuses=wanted,
+            min_priority=min_priority,
+            only=only,
+            ids=task_id,
+            sort=sort,
+            after=after,
+            limit=limit,
         )
         return page(found, limit)
 
@@ -169,6 +179,7 @@ async def log(
     offset: Annotated[int, Field(ge=0, le=FURTHEST)] = 0,
     wait_s: Annotated[float, Field(ge=0, le=30)] = 0,
     attempt: Annotated[int | None, Field(gt=0, le=1_000_000)] = None,
+    tail: Tail = None,
 ) -> LogPart:
     """A part of an attempt's output (by default the last attempt's), from ``offset`` on; waits up to ``wait_s`` for more."""
     row = await services.store.read(lambda conn: tasks.find(conn, task_id))
@@ -183,7 +194,7 @@ async def log(
         current = await services.store.read(lambda conn: tasks.find(conn, row["task_id"]))
         return bool(current["status"] == TaskStatus.RUNNING and current["fencing_token"] == number)
 
-    return await follow(services, file, offset, wait_s, running)
+    return await follow(services, file, offset, wait_s, running, tail=tail)
 
 
 @router.get("/{task_id}/follow")

@@ -1,0 +1,140 @@
+"""What happens outside the screen: a shell or an editor in a worktree, and a conversation that is resumed."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from corral.cli.interactive.actions import Subject
+from corral.cli.interactive.text import Row
+from corral.client.connection import Client, segment
+from corral.config.paths import find_checkout
+from corral.errors import Conflict, InvalidInput, NotFound
+
+ANSWER_S = 600.0
+"""For a worktree to be made, seconds."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A worktree to open.
+
+    Attributes:
+        branch: What is checked out there, if that is known.
+        request: The merge request that its branch would replace; None: there is none that came back.
+        is_new: Whether it was made for this.
+    """
+
+    path: str
+    branch: str | None
+    request: Row | None = None
+    is_new: bool = False
+
+
+def find_place(client: Client, subject: Subject) -> Place:
+    """The worktree that belongs to a row; for a merge request without one, a new one at its head.
+
+    Raises:
+        NotFound: The row has no worktree, and none can be made for it.
+    """
+    request = _request_of(client, subject)
+    if subject.worktree_id is not None:
+        for row in client.listing("/worktrees"):
+            if row["worktree_id"] == subject.worktree_id:
+                return Place(row["path"], row["branch"])
+    if subject.task_id is not None:
+        task = client.request("GET", f"/tasks/{segment(subject.task_id)}/detail")
+        if task["worktree"] and Path(task["worktree"]).is_dir():
+            return Place(task["worktree"], task["branch"], request)
+    if subject.session_id is not None:
+        session = client.request("GET", f"/sessions/{segment(subject.session_id)}")
+        if session["worktree"] and Path(session["worktree"]).is_dir():
+            return Place(session["worktree"], session["branch"])
+    if request is None:
+        raise NotFound(f"{subject.title[:60]!r} has no worktree.", remedy="A task has one while it runs.")
+    name = f"look-{request['merge_id'][:8]}"
+    made = client.request("POST", "/worktrees", {"name": name, "base": request["head_sha"]}, timeout_s=ANSWER_S)
+    return Place(made["path"], made["branch"], request, is_new=True)
+
+
+def _request_of(client: Client, subject: Subject) -> Row | None:
+    if subject.merge is None:
+        return None
+    try:
+        found: Row = client.request("GET", f"/merges/{segment(subject.merge)}")
+    except NotFound:
+        return None
+    return found
+
+
+def head_of(path: str) -> str | None:
+    """The commit that is checked out in a worktree, read from its files; None: nothing is."""
+    checkout = find_checkout(Path(path))
+    if checkout is None:
+        return None
+    head = (checkout.git_dir / "HEAD").read_text("utf-8").strip()
+    if not head.startswith("ref: "):
+        return head
+    common = checkout.git_dir / "commondir"
+    shared = (checkout.git_dir / common.read_text("utf-8").strip()) if common.exists() else checkout.git_dir
+    loose, packed = shared / head[5:], shared / "packed-refs"
+    if loose.is_file():
+        return loose.read_text("utf-8").strip()
+    lines = packed.read_text("utf-8").splitlines() if packed.is_file() else []
+    return next((line.split(" ")[0] for line in lines if line.endswith(f" {head[5:]}")), None)
+
+
+def open_shell(place: Place) -> None:
+    """Run $SHELL in a worktree, on the terminal, until it ends."""
+    shell = os.environ.get("SHELL") or "/bin/sh"
+    where = f"{place.path}" + (f"  (branch {place.branch})" if place.branch else "")
+    _tell(f"{where}\n`exit` brings you back to Corral.")
+    if place.request is not None and place.request["state"] == "conflict":
+        target = shlex.quote(place.request["target"])
+        _tell(f"To resolve the conflict: git merge {target}, correct the files, git commit -a, exit.")
+    _run([shell], place.path)
+
+
+def open_editor(place: Place) -> None:
+    """Run $VISUAL or $EDITOR on a worktree.
+
+    Raises:
+        InvalidInput: No editor is set.
+    """
+    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
+    if not editor:
+        raise InvalidInput("No editor is set.", remedy="Set EDITOR; or press o, which opens a shell there.")
+    _run([*shlex.split(editor), place.path], place.path)
+
+
+def resume_line(session_id: str, folder: str | None) -> str:
+    """The command that resumes a conversation with Claude Code."""
+    line = f"claude --resume {shlex.quote(session_id)}"
+    return f"cd {shlex.quote(folder)} && {line}" if folder else line
+
+
+def can_resume(row: Row) -> bool:
+    """Whether a conversation can be resumed here: it is over, and `claude` is installed."""
+    return row["status"] == "disconnected" and shutil.which("claude") is not None
+
+
+def resume(session_id: str, folder: str | None) -> None:
+    """Resume a conversation on this terminal, until it ends."""
+    _run(["claude", "--resume", session_id], folder or str(Path.cwd()))
+
+
+def _run(command: list[str], folder: str) -> None:
+    try:
+        subprocess.run(command, cwd=folder, check=False)
+    except (OSError, ValueError) as error:
+        raise Conflict(f"Cannot start {command[0]!r} in {folder}.", cause=str(error), remedy=f"{error}") from error
+
+
+def _tell(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()

@@ -1,0 +1,116 @@
+"""A project with a day's work: three things that need a person, and tasks, sessions, locks and mail around them.
+
+``python -m tests.scene FOLDER`` makes one and leaves its daemon running; ``docs/images/interactive.png`` was taken of it.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.conftest import commit, git
+from tests.coordinated import Coordinated, eventually
+
+PAGE = "<main>\n  <h1>The shop</h1>\n</main>\n"
+BUSY = (
+    ("Add the search page", "src/search.py", 4),
+    ("Sort products by price", "src/sort.py", 5),
+    ("Cache the price list", "src/cache.py", 6),
+    ("Log failed logins", "src/login.py", 5),
+    ("Translate the checkout", "src/checkout_de.py", 3),
+    ("Validate postal codes", "src/postal.py", 5),
+)
+LATER = (
+    "Send the receipt by mail", "Export orders as CSV", "Limit the login rate", "Show stock in the list",
+    "Measure the page load", "Remove the old cart", "Round prices per line", "Test the discount rules",
+)  # fmt: skip
+SESSIONS = (
+    ("GreenLake", "Refactor the cart", "src/cart.py"),
+    ("BoldHarbor", "Write the API guide", "docs/api.md"),
+    ("QuietRiver", "Fix the flaky login test", "tests/test_login.py"),
+)
+
+
+def make_repository(root: Path) -> Coordinated:
+    """A repository of a shop, coordinated, whose tests need a moment."""
+    root.mkdir(parents=True, exist_ok=True)
+    git(root, "init", "-q", "-b", "main")
+    files = {
+        "src/page.html": PAGE,
+        "CLAUDE.md": "Run the tests.\n",
+        "src/cart.py": "items = []\n",
+        "docs/api.md": "# API\n",
+    }
+    commit(root, {**files, "tests/test_login.py": "def test_login() -> None: ...\n"}, "A shop")
+    house = Coordinated(root)
+    house.run("init", "--yes", "--no-check", "--verify", "true")
+    git(root, "add", "-A")
+    git(root, "commit", "-q", "-m", "Coordinate with Corral")
+    settings = "tasks: {max_retries: 0}\nsupervisor: {max_agents: 8}\n"
+    house.configure(settings)
+    return house
+
+
+def add_needs(house: Coordinated) -> dict[str, str]:
+    """A conflict, a dead task and a merge that waits for an approval; the ids of their tasks by those names."""
+    header = "sed -i 's/The shop/The {0}/' src/page.html; while [ ! -e {1} ]; do sleep 0.05; done"
+    gate = house.root.parent / "header-go"
+    conflict = house.submit("Rename the header", header.format("corner shop", gate), "--priority", "8")
+    eventually(lambda: _outcome(house, conflict) == "running")
+    first = house.submit("Shorten the header", "sed -i 's/The shop/Shop/' src/page.html")
+    eventually(lambda: _outcome(house, first) == "landed")
+    gate.touch()
+    why = "echo 'catalogue.csv: line 4711: price is no number' >&2; exit 3"
+    dead = house.submit("Import the catalogue", f"echo 'reading catalogue.csv'; {why}", "--retries", "1")
+    approval = house.submit("Describe how to test", "echo 'Run pytest -q before each commit.' >> CLAUDE.md")
+    wanted = {"conflict": conflict, "dead": dead, "held": approval}
+    for outcome, task_id in wanted.items():
+        eventually(lambda task_id=task_id, outcome=outcome: _outcome(house, task_id) == outcome)
+    return wanted
+
+
+def _outcome(house: Coordinated, task_id: str) -> str:
+    return str(house.ask("GET", f"/tasks/{task_id}/detail")["outcome"])
+
+
+def add_work(house: Coordinated) -> None:
+    """Landed, running and waiting tasks, sessions with locks, and mail."""
+    for number in range(12):
+        house.submit(f"Tidy module {number + 1}", f"echo tidy > src/tidy{number}.txt")
+    eventually(lambda: len(house.ask("GET", "/merges", query={"state": "landed"})) >= 13)
+    for title, path, priority in BUSY:
+        steps = (
+            f"echo 'x = 1' > {path}; for n in 1 2 3; do echo \"step $n of 3: $(date +%T)\"; sleep 1; done; sleep 3600"
+        )
+        house.submit(title, steps, "--priority", str(priority))
+    for title in LATER:
+        house.submit(title, "sleep 3600", "--priority", "2")
+    for name, task, path in SESSIONS:
+        key = name.lower()
+        body = {"session_id": f"session-{key}", "agent_name": name, "current_task": task, "cwd": str(house.root)}
+        house.ask("POST", "/sessions", body)
+        house.edit(f"session-{key}", path)
+    keys = {"paths": ["src/api/**"], "session_id": "session-boldharbor", "reason": "the API is being renamed"}
+    house.ask("POST", "/locks/acquire", keys)
+    letters = (
+        ("session-greenlake", "QuietRiver", "May I have src/cart.py?", "I only rename a field.", "high"),
+        ("session-quietriver", "GreenLake", "Re: May I have src/cart.py?", "In five minutes.", "normal"),
+        ("session-boldharbor", "all", "The API has new names", "See docs/api.md; old names go on Friday.", "normal"),
+    )
+    for sender, to, subject, body, importance in letters:
+        letter = {"session_id": sender, "to": [to], "subject": subject, "body": body, "importance": importance}
+        house.ask("POST", "/messages", letter)
+    eventually(lambda: len(house.ask("GET", "/tasks", query={"status": "running"})) >= len(BUSY))
+
+
+def main(folder: str) -> None:
+    """Make one, and leave it running."""
+    house = make_repository(Path(folder))
+    add_needs(house)
+    add_work(house)
+    subprocess.run([sys.executable, "-m", "corral", "status"], cwd=house.root, check=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
