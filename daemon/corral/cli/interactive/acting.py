@@ -175,18 +175,16 @@ class Acting(Screen[None]):
         self.stop_following()
         self._followed += 1
         self.following = self.glyphs.line(subject.title)[:40]
-        self._follower = Follower(self.project, path, self._followed, self._grow)
+        self._follower = Follower(self.project, path, self._followed, self.post_message)
         self.log_view.replace([])
         self.action_show(panels.LOG)
         self._follower.start()
 
-    def _grow(self, message: Any) -> None:
-        """Hand lines over from the follower's thread, which waits until they are taken: so no more of them pile up."""
-        self.app.call_from_thread(self._take, message)
-
-    def _take(self, message: OutputGrew) -> None:
+    def on_output_grew(self, message: OutputGrew) -> None:
+        """Append what the followed output says."""
         if message.number == self._followed and self.is_following:
             self.log_view.add(message.lines)
+        message.taken.set()
 
     def stop_following(self) -> None:
         """Show no output any more."""

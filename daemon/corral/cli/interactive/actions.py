@@ -76,7 +76,7 @@ def subject_of(panel: str, row: Row) -> Subject:
         ids = row["ids"]
         name = row["what"].split(" ", 1)[0] if "session_id" in ids else None
         return Subject(
-            row["what"], ids.get("task_id"), ids.get("merge_id"), ids.get("session_id"), name,
+            _title_in(row["what"]), ids.get("task_id"), ids.get("merge_id"), ids.get("session_id"), name,
             worktree_id=ids.get("worktree_id"),
         )  # fmt: skip
     if panel == panels.TASKS:
@@ -89,6 +89,12 @@ def subject_of(panel: str, row: Row) -> Subject:
     if panel == panels.LOCKS:
         return Subject(row["file_path"], None, None, row["session_id"], row["locked_by"], lock=row)
     return Subject(row["subject"], agent=row["from"], message=row)
+
+
+def _title_in(what: str) -> str:
+    """The title that a condition names first, in quotes; else all of it."""
+    title, closing, _ = what[1:].partition(f"{what[:1]} ")
+    return title if what[:1] in ("'", '"') and closing else what
 
 
 def actions_of(panel: str, row: Row) -> Sequence[Action]:

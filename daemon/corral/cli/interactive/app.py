@@ -70,5 +70,9 @@ class Interactive(App[None]):
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 loop.add_signal_handler(number, self.exit)
 
+    def on_unmount(self) -> None:
+        """Answer nothing more."""
+        self.requests.stop()
+
     def _driver_owns_terminal(self) -> bool:
         return not self.is_headless and sys.__stdin__ is not None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 
+import typer
+
 from corral.cli.terminal.context import client, project
 from corral.errors import InvalidInput
 
@@ -21,4 +23,9 @@ def interactive() -> None:
     speaker.close()
     from corral.cli.interactive.app import Interactive
 
-    Interactive(project(), view).run()
+    # The command line has detached Python's own stream; Textual asks it for the size of the terminal.
+    sys.__stdout__ = sys.stdout  # type: ignore[assignment, misc]
+    screen = Interactive(project(), view)
+    screen.run()
+    if screen.return_code:
+        raise typer.Exit(screen.return_code)

@@ -116,6 +116,7 @@ class Feed(threading.Thread):
                 if not self._over.is_set():
                     self._tell(ConnectionLost(error.message if isinstance(error, CorralError) else str(error)))
                     self._over.wait(AGAIN_S)
+        self._stream.close()
         self._client.close()
 
     # -- everything ---------------------------------------------------------------------------------------------

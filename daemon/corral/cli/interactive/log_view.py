@@ -32,6 +32,8 @@ Line = tuple[str, str]
 class LogView(ScrollView, can_focus=True):
     """The last lines of something that grows; it follows the end unless it was scrolled away from it."""
 
+    DEFAULT_CSS = "LogView { overflow-x: hidden; scrollbar-size: 0 1; }"
+
     def __init__(self, *, glyphs: Glyphs, **more: Any) -> None:
         super().__init__(**more)
         self._glyphs = glyphs
@@ -59,11 +61,11 @@ class LogView(ScrollView, can_focus=True):
 
     def move(self, by: int) -> None:
         """Scroll by lines."""
-        self.scroll_relative(y=by, animate=False)
+        self.scroll_relative(y=by, animate=False, force=True, immediate=True)
 
     def move_to(self, line: int) -> None:
         """Scroll to a line."""
-        self.scroll_to(y=min(line, self.max_scroll_y), animate=False)
+        self.scroll_to(y=min(line, self.max_scroll_y), animate=False, force=True, immediate=True)
 
     @property
     def visible_rows(self) -> int:
@@ -80,7 +82,7 @@ class LogView(ScrollView, can_focus=True):
         self._shown = [line for line in self._lines if all(word in line[0].casefold() for word in words)]
         self.virtual_size = Size(self.size.width, len(self._shown))
         if follow:
-            self.scroll_to(y=max(0, len(self._shown) - self.size.height), animate=False)
+            self.scroll_to(y=max(0, len(self._shown) - self.size.height), animate=False, force=True, immediate=True)
         self.refresh()
 
     def on_resize(self) -> None:
@@ -95,11 +97,11 @@ class LogView(ScrollView, can_focus=True):
 
 
 class OutputGrew(Message):
-    """Lines of an output that is followed; ``number`` tells which."""
+    """Lines of an output that is followed; ``number`` tells which. The follower waits until they are ``taken``."""
 
     def __init__(self, number: int, lines: list[Line]) -> None:
         super().__init__()
-        self.number, self.lines = number, lines
+        self.number, self.lines, self.taken = number, lines, threading.Event()
 
 
 class Follower(threading.Thread):
@@ -130,20 +132,22 @@ class Follower(threading.Thread):
             except (OSError, CorralError) as error:
                 if isinstance(error, CorralError) and error.name != "daemon_unreachable":
                     self._show([(error.message, "bad")])
-                    return
+                    break
                 self._over.wait(1.0)
                 continue
             if part["text"]:
                 self._show(split(part["text"]))
             if part["complete"] and not part["text"]:
                 self._show([("(end)", "dim")])
-                return
+                break
             query = {"offset": part["next_offset"], "wait_s": ROUND_S}
         self._client.close()
 
     def _show(self, lines: list[Line]) -> None:
-        if not self._over.is_set():
-            self._tell(OutputGrew(self._number, lines))
+        message = OutputGrew(self._number, lines)
+        self._tell(message)
+        while not message.taken.wait(0.5) and not self._over.is_set():  # so no more of them pile up
+            pass
 
 
 def split(text: str) -> list[Line]:

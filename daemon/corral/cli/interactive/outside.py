@@ -15,6 +15,7 @@ from corral.cli.interactive.text import Row
 from corral.client.connection import Client, segment
 from corral.config.paths import find_checkout
 from corral.errors import Conflict, InvalidInput, NotFound
+from corral.models.visible import one_line
 
 ANSWER_S = 600.0
 """For a worktree to be made, seconds."""
@@ -92,8 +93,8 @@ def head_of(path: str) -> str | None:
 def open_shell(place: Place) -> None:
     """Run $SHELL in a worktree, on the terminal, until it ends."""
     shell = os.environ.get("SHELL") or "/bin/sh"
-    where = f"{place.path}" + (f"  (branch {place.branch})" if place.branch else "")
-    _tell(f"{where}\n`exit` brings you back to Corral.")
+    _tell(place.path + (f"  (branch {place.branch})" if place.branch else ""))
+    _tell("`exit` brings you back to Corral.")
     if place.request is not None and place.request["state"] == "conflict":
         target = shlex.quote(place.request["target"])
         _tell(f"To resolve the conflict: git merge {target}, correct the files, git commit -a, exit.")
@@ -136,5 +137,6 @@ def _run(command: list[str], folder: str) -> None:
 
 
 def _tell(text: str) -> None:
-    sys.stdout.write(text + "\n")
-    sys.stdout.flush()
+    """Print a line past Python's own streams, which the screen has redirected."""
+    encoding = sys.stdout.encoding or "ascii"
+    os.write(1, one_line(text).encode(encoding, "backslashreplace") + b"\n")

@@ -100,6 +100,10 @@ def _title_style(row: Row) -> str:
     return "plain" if row["outcome"] in _RANK else "dim"
 
 
+def _outcome(row: Row) -> str:
+    return "no change" if row["outcome"] == "nothing to land" else str(row["outcome"])
+
+
 def kind_of(need: Row) -> str:
     """The kind of a condition that needs a person, as the screen calls it."""
     if need["kind"] == "returned_merge" and " conflicts with " in need["what"]:
@@ -189,7 +193,7 @@ PANELS: Sequence[Panel] = (
         lambda row: row["task_id"],
         [
             Column("TASK", lambda row: row["number"], 5, 30, _dim, right=True),
-            Column("OUTCOME", lambda row: row["outcome"], 10, 30, None),
+            Column("OUTCOME", _outcome, 10, 30, None),
             Column("PRIO", lambda row: row["priority"], 4, 60, _dim, right=True),
             _age_of("created_at"),
             Column("TITLE", lambda row: row["title"], style=_title_style),

@@ -25,7 +25,7 @@ class Requests(threading.Thread):
     def __init__(self, project: Project) -> None:
         super().__init__(name="requests", daemon=True)
         self._client = Client(project)
-        self._jobs: queue.SimpleQueue[Job] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
 
     async def ask(self, method: str, path: str, body: Any = None, **more: Any) -> Any:
         """One request; raises what the daemon refuses."""
@@ -38,10 +38,14 @@ class Requests(threading.Thread):
         self._jobs.put((job, future, loop))
         return await future
 
+    def stop(self) -> None:
+        """End once the requests so far are answered."""
+        self._jobs.put(None)
+
     def run(self) -> None:
         """Work off the requests."""
-        while True:
-            job, future, loop = self._jobs.get()
+        while (wanted := self._jobs.get()) is not None:
+            job, future, loop = wanted
             try:
                 answer, error = job(self._client), None
             except (OSError, CorralError) as refused:
@@ -49,7 +53,8 @@ class Requests(threading.Thread):
             try:
                 loop.call_soon_threadsafe(_settle, future, answer, error)
             except RuntimeError:  # the screen was closed meanwhile
-                return
+                break
+        self._client.close()
 
 
 def _settle(future: asyncio.Future[Any], answer: Any, error: BaseException | None) -> None:

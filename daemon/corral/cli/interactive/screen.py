@@ -65,7 +65,7 @@ class MainScreen(Acting):
         self._orders = dict.fromkeys(NAMES, 0)
         self._filters = dict.fromkeys(NAMES, "")
         self._lost: str | None = None
-        self._loading = set(panels.FED.values())
+        self._loading = set(panels.FED)
         self._events: list[tuple[str, str]] = []
         self._feed = Feed(project, view["seq"], self.post_message)
 
@@ -126,9 +126,9 @@ class MainScreen(Acting):
     def on_rows_changed(self, message: RowsChanged) -> None:
         """Show other rows of a list."""
         self.lists[message.name] = message.rows
-        if message.complete:
-            self._loading.discard(message.name)
         name = next(panel for panel, source in panels.FED.items() if source == message.name)
+        if message.complete:
+            self._loading.discard(name)
         if name == self.lower:
             self._show_rows(name)
         self._show_lines()
@@ -171,8 +171,10 @@ class MainScreen(Acting):
     def _show_rows(self, name: str) -> None:
         if name == panels.LOG:
             return
+        table = self.query_one(f"#{name}", RowTable)
+        table.empty = "Loading" if name in self._loading and not self.rows_of(name) else self._panels[name].empty
         chosen = self._panels[name].chosen(self.rows_of(name), self._orders[name], self._filters[name])
-        self.query_one(f"#{name}", RowTable).show_rows(chosen)
+        table.show_rows(chosen)
 
     def _show_lines(self) -> None:
         """The lines around the panels; each is drawn only if it differs."""
@@ -201,7 +203,7 @@ class MainScreen(Acting):
         if name == panels.LOG:
             return f"/{wanted}" if wanted else self.following
         shown, rows = len(self.query_one(f"#{name}", RowTable).rows), len(self.rows_of(name))
-        if panels.FED[name] in self._loading:
+        if name in self._loading:
             return "loading"
         if wanted:
             return f"/{wanted}: {shown:,} of {rows:,}"

@@ -52,6 +52,7 @@ class RowTable(ScrollView, can_focus=True):
         headings: Whether the columns' headings are drawn.
     """
 
+    DEFAULT_CSS = "RowTable { overflow-x: hidden; scrollbar-size: 0 1; }"
     COMPONENT_CLASSES: ClassVar[set[str]] = {"table--cursor", "table--mark"}
 
     class Moved(Message):
@@ -79,7 +80,7 @@ class RowTable(ScrollView, can_focus=True):
         **more: Any,
     ) -> None:
         super().__init__(**more)
-        self._columns, self._key, self._glyphs, self._empty = columns, key, glyphs, empty
+        self._columns, self._key, self._glyphs, self.empty = columns, key, glyphs, empty
         self._top = int(headings)
         self.rows: list[Row] = []
         self.ages: list[str] = []
@@ -94,6 +95,8 @@ class RowTable(ScrollView, can_focus=True):
         """Show other rows; the cursor stays on the row that it is on, or at its place where that is gone."""
         before, held = self.rows, self.row
         if rows == before:
+            if not rows:
+                self.refresh()
             return
         self.rows = rows
         key = self._key(held) if held is not None else None
@@ -139,9 +142,9 @@ class RowTable(ScrollView, can_focus=True):
     def _keep_visible(self) -> None:
         first, fits = int(self.scroll_offset.y), self.visible_rows
         if self.cursor < first:
-            self.scroll_to(y=self.cursor, animate=False)
+            self.scroll_to(y=self.cursor, animate=False, force=True, immediate=True)
         elif self.cursor >= first + fits:
-            self.scroll_to(y=self.cursor - fits + 1, animate=False)
+            self.scroll_to(y=self.cursor - fits + 1, animate=False, force=True, immediate=True)
 
     def on_resize(self) -> None:
         """Keep the cursor on the screen."""
@@ -175,7 +178,7 @@ class RowTable(ScrollView, can_focus=True):
             return self._strip([(column, column.heading, "dim") for column in self._shown()], base, width, " ")
         at = y - self._top + int(self.scroll_offset.y)
         if at >= len(self.rows):
-            text = f"  {self._empty}" if not self.rows and at == 0 else ""
+            text = f"  {self.empty}" if not self.rows and at == 0 else ""
             return Strip([Segment(self._glyphs.cell(text, width), base + STYLES["dim"])], width)
         row, here = self.rows[at], at == self.cursor
         cells = []

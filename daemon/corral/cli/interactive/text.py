@@ -47,7 +47,7 @@ class Glyphs:
     """The characters that the terminal can show; ``plain`` without UTF-8.
 
     Args:
-        plain: Whether only ASCII is drawn by the screen itself, and foreign text is limited to the terminal's encoding.
+        plain: Whether only ASCII is drawn; other characters of foreign text are escaped.
     """
 
     def __init__(self, *, plain: bool) -> None:
@@ -59,7 +59,6 @@ class Glyphs:
         self.dot = "*" if plain else "●"
         self.between = "-" if plain else "·"
         self.to = "->" if plain else "→"
-        self._encoding = (sys.stdout.encoding or "ascii") if plain else "utf-8"
 
     def line(self, text: object) -> str:
         """Foreign text as one line."""
@@ -80,7 +79,7 @@ class Glyphs:
     def _writable(self, text: str) -> str:
         if not self.plain or text.isascii():
             return text
-        return text.encode(self._encoding, "backslashreplace").decode(self._encoding)
+        return text.encode("ascii", "backslashreplace").decode("ascii")
 
 
 def has_utf8() -> bool:

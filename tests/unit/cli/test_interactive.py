@@ -1,0 +1,179 @@
+"""The parts of the terminal screen that need no daemon: tables of any length, texts of anybody, and what a row offers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from textual.app import App, ComposeResult
+
+from corral.cli.interactive import lines, panels
+from corral.cli.interactive.actions import actions_of, call_of, main_key, subject_of
+from corral.cli.interactive.details import event_line
+from corral.cli.interactive.log_view import MOST_LINES, LogView, split
+from corral.cli.interactive.table import Column, RowTable
+from corral.cli.interactive.text import Glyphs, short_age
+from corral.models.instants import parse
+from tests.screens import Player, play_app
+
+ROWS = 10_000
+RICH = Glyphs(plain=False)
+Row = dict[str, Any]
+
+
+class Alone(App[None]):
+    """A program of one widget."""
+
+    def __init__(self, widget: Callable[[], Any]) -> None:
+        super().__init__()
+        self._make = widget
+
+    def compose(self) -> ComposeResult:
+        yield self._make()
+
+
+@pytest.mark.req("FR-CLI-008")
+def test_ten_thousand_rows_cost_what_the_screen_shows() -> None:
+    asked: list[int] = []
+
+    def value(row: Row) -> str:
+        asked.append(row["n"])
+        return f"row {row['n']}"
+
+    def table() -> RowTable:
+        return RowTable([Column("NAME", value)], lambda row: str(row["n"]), glyphs=RICH, empty="None.")
+
+    async def script(player: Player) -> None:
+        found = player.app.query_one(RowTable)
+        found.show_rows([{"n": number} for number in range(ROWS)])
+        await player.sees("row 20")
+        for _ in range(30):
+            found.move(found.visible_rows)
+            await player.press("x")
+        assert found.row == {"n": 30 * 23}
+        found.move_to(ROWS)
+        await player.sees(f"row {ROWS - 1}")
+        drawn = len(asked)
+        assert drawn < 40 * 24 * 3, "only lines of the screen are made"
+        rows = [dict(row) for row in found.rows]
+        rows[-1]["n"] = -1
+        found.show_rows(rows)
+        await player.sees("row -1")
+        assert len(asked) - drawn < 24 * 6
+        await player.press("x")
+        before = len(asked)
+        found.show_rows([dict(row) for row in rows])
+        await player.press("x")
+        assert len(asked) == before, "what did not change is not drawn"
+        found.show_rows(rows[-5:])
+        assert found.row == rows[-1], "the cursor keeps its row"
+        found.show_rows([])
+        await player.sees("None.")
+
+    play_app(Alone(table), script)
+
+
+def test_a_log_keeps_its_last_lines_and_follows_them_until_it_is_scrolled_away() -> None:
+    async def script(player: Player) -> None:
+        log = player.app.query_one(LogView)
+        log.add([(f"line {number}", "plain") for number in range(3 * MOST_LINES)])
+        await player.sees(f"line {3 * MOST_LINES - 1}")
+        assert len(log.lines) == MOST_LINES
+        log.move_to(0)
+        first = (await player.sees(f"line {2 * MOST_LINES}"))[0]
+        log.filter("line 14999")
+        lines_now = await player.sees("line 14999")
+        assert first.startswith("line 10000") and not lines_now[1].strip()
+
+    play_app(Alone(lambda: LogView(glyphs=RICH)), script)
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("[bold]x[/bold] [@click=app.quit]y[/]", "[bold]x[/bold] [@click=app.quit]y[/]"),
+        ("\x1b[31mred\x1b[0m", r"\x1b[31mred\x1b[0m"),
+        ("a\u202eb\u2066c", r"a\u202eb\u2066c"),
+        ("two\nlines\tand a tab", r"two\nlines\tand a tab"),
+        ("\x1b]0;title\x07", r"\x1b]0;title\x07"),
+    ],
+)
+def test_a_foreign_text_is_shown_as_text(text: str, wanted: str) -> None:
+    assert RICH.line(text) == wanted
+
+    async def script(player: Player) -> None:
+        player.app.query_one(RowTable).show_rows([{"t": text}])
+        assert (await player.sees(wanted))[0].endswith(f" {wanted}")
+
+    def table() -> RowTable:
+        return RowTable([Column("", lambda row: row["t"])], lambda row: "", glyphs=RICH, empty="", headings=False)
+
+    if "[bold]" in text or "\u202e" in text:
+        play_app(Alone(table), script)
+    assert split(text + "\n")[0][0].isprintable()
+
+
+def test_a_cell_is_as_wide_as_it_is_to_be() -> None:
+    from rich.cells import cell_len
+
+    for text in ("", "short", "long enough to be cut", "漢字かな交じり文", "Grüße", "e\u0301" * 30):
+        for width in (1, 2, 5, 9, 30):
+            assert cell_len(RICH.cell(text, width)) == width, (text, width)
+    assert Glyphs(plain=True).cell("Grüße und mehr", 8).isascii()
+
+
+def test_an_age_has_one_unit() -> None:
+    now = parse("2026-01-10T12:00:00.000Z")
+    instants = (
+        "2026-01-10T11:59:30.000Z",
+        "2026-01-10T11:48:00.000Z",
+        "2026-01-10T09:00:00.000Z",
+        "2026-01-02T12:00:00.000Z",
+    )
+    assert [short_age(one, now) for one in instants] == ["now", "12m", "3h", "8d"] and short_age(None) == ""
+
+
+def need(kind: str, what: str, **ids: str) -> Row:
+    return {"kind": kind, "what": what, "since": None, "remedy": "type this", "ids": ids}
+
+
+@pytest.mark.parametrize(
+    ("row", "kind", "key", "path"),
+    [
+        (need("merge_approval", "'A' waits to land", merge_id="m1", task_id="t1"), "approval", "a approve", None),
+        (need("returned_merge", "'A' did not land on main: b conflicts with main at 1: c", merge_id="m1", task_id="t1"),
+         "conflict", "r retry", "/tasks/t1/retry"),
+        (need("returned_merge", "'A' did not land on main: 2 tests failed", merge_id="m1", task_id="t1"),
+         "came back", "r retry", "/merges/m1/retry"),
+        (need("failed_task", "'A' is dead: exit 3", task_id="t1"), "dead task", "r retry", "/tasks/t1/retry"),
+        (need("paused_work", "Work is paused"), "paused", "u resume", "/resume"),
+        (need("waiting_session", "Ann is waiting for permission", session_id="s1"), "question", "t attach", None),
+        (need("database_damaged", "The file is damaged"), "database damaged", "Enter look", None),
+    ],
+)  # fmt: skip
+def test_what_needs_a_person_says_which_key_settles_it(row: Row, kind: str, key: str, path: str | None) -> None:
+    assert panels.kind_of(row) == kind and main_key(row) == key
+    if path is not None:
+        assert call_of(actions_of(panels.NEEDS, row)[0], panels.NEEDS, row).path == path
+    if row["what"].startswith("'A'"):
+        assert subject_of(panels.NEEDS, row).title == "A"
+    words = lines.keys(actions_of(panels.NEEDS, row), panels.NEEDS, 80)
+    assert ("?", " help ") in [(a[0].strip(), b[0]) for a, b in zip(words[::2], words[1::2], strict=True)]
+    assert sum(len(text) for text, _ in words) <= 80
+
+
+def test_a_filter_wants_all_its_words_and_an_order_is_stable() -> None:
+    panel = next(one for one in panels.PANELS if one.name == panels.TASKS)
+    common = {"agent": None, "template": None, "task_id": "x", "priority": 5}
+    given = ((1, "Add a page", "landed"), (2, "Add a test", "dead"), (3, "Cut it", "running"))
+    rows = [{**common, "number": number, "title": title, "outcome": outcome} for number, title, outcome in given]
+    assert [row["number"] for row in panel.chosen(rows, 0, "")] == [3, 2, 1], "what is open comes first"
+    assert [row["number"] for row in panel.chosen(rows, 3, "")] == [1, 2, 3]
+    assert [row["number"] for row in panel.chosen(rows, 0, "ADD dead")] == [2]
+
+
+def test_an_events_line_leaves_out_what_says_nothing_to_a_person() -> None:
+    data = {"error_code": "failed", "task_id": "0f", "token": 7, "paths": ["a", "b"], "reason": "[red]\x1b"}
+    line = event_line({"at": "2026-01-10T12:00:00.000Z", "kind": "task.failed", "data": data}, RICH, "A title")
+    assert line == r"12:00:00  task.failed       A title  failed, a, b, [red]\x1b"
