@@ -15,6 +15,7 @@ CATEGORIES = {
     "Work": (
         "status",
         "web",
+        "interactive",
         "task",
         "supervisor",
         "state",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +11,7 @@ from textual.screen import Screen
 
 from corral.cli.interactive import actions as acts
 from corral.cli.interactive import lines, outside, panels
-from corral.cli.interactive.actions import Action, Call, Subject, call_of, subject_of
+from corral.cli.interactive.actions import Action, Call, RowSubject, call_of, subject_of
 from corral.cli.interactive.details import Details
 from corral.cli.interactive.dialogs import AROUND, MOST_WIDE, Form, Page
 from corral.cli.interactive.feed import describe
@@ -23,7 +24,7 @@ from corral.config.paths import Project
 from corral.errors import CorralError, DaemonUnreachable
 
 _QUESTIONS = {
-    "cancel": "Cancel this? What runs is stopped, and its work is saved.",
+    "cancel": "Cancel this? A worker that runs is stopped, and its work is saved.",
     "end": "End this session? Its locks are released, and its task is given back.",
     "release": "Take this lock from its holder? They are told.",
 }
@@ -48,25 +49,25 @@ class Acting(Screen[None]):
         self._followed = 0
 
     @property
+    @abstractmethod
     def row(self) -> Row | None:
         """The row that keys act on."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def actions(self) -> list[Action]:
-        """What can be done with that row."""
-        raise NotImplementedError
+        """The actions for that row."""
 
     @property
+    @abstractmethod
     def log_view(self) -> LogView:
         """The log."""
-        raise NotImplementedError
 
+    @abstractmethod
     def action_show(self, name: str) -> None:
         """Go to a panel."""
-        raise NotImplementedError
 
-    def say(self, text: str, style: str = "plain") -> None:
+    def tell(self, text: str, style: str = "plain") -> None:
         """Show a message in one line until the next one; empty: none."""
         line = self.query_one("#message", lines.Line)
         self.message_is_of_loss = bool(text) and style == "bad" and text.startswith("The daemon is away")
@@ -78,7 +79,7 @@ class Acting(Screen[None]):
         row = self.row
         if row is None or action not in self.actions:
             if row is not None:
-                self.say(f"{action.key}: a row like this has no {action.label!r}. ? shows all keys.", "wait")
+                self.tell(f"{action.key}: a row like this has no {action.label!r}. ? shows all keys.", "wait")
             return
         self._run(self._act(action, self.panel, row, in_editor=in_editor))
 
@@ -105,15 +106,15 @@ class Acting(Screen[None]):
 
     async def _call(self, call: Call) -> None:
         await self.requests.ask("POST", call.path, call.body, timeout_s=120)
-        self.say(call.done, "good")
+        self.tell(call.done, "good")
 
     def _refused(self, error: Exception) -> None:
         if isinstance(error, CorralError) and not isinstance(error, DaemonUnreachable):
-            self.say(f"{error.message} {error.remedy}", "bad")
+            self.tell(f"{error.message} {error.remedy}", "bad")
         else:
-            self.say(describe(error), "bad")
+            self.tell(describe(error), "bad")
 
-    async def _agreed(self, action: Action, subject: Subject) -> bool:
+    async def _agreed(self, action: Action, subject: RowSubject) -> bool:
         text = joined([(self.glyphs.lines(subject.title) + "\n\n", "bold"), (_QUESTIONS[action.label], "plain")])
         page = Page(
             f"{action.label.capitalize()}?", text, glyphs=self.glyphs, answers=[("y", action.label)], small=True
@@ -145,7 +146,7 @@ class Acting(Screen[None]):
         width = min(MOST_WIDE, self.app.size.width) - AROUND
         return await self.requests.run_with(lambda client: make(Details(client, self.glyphs, width)))
 
-    async def _approve(self, subject: Subject) -> None:
+    async def _approve(self, subject: RowSubject) -> None:
         name = subject.merge or ""
         refuse_agents("Approving a merge", f"corral merge approve {name[:8]}")
         review, text = await self._text(lambda details: details.approval(name))
@@ -163,7 +164,7 @@ class Acting(Screen[None]):
         """Whether the log shows an output instead of the events."""
         return self._follower is not None
 
-    def _follow(self, panel: str, subject: Subject, row: Row) -> None:
+    def _follow(self, panel: str, subject: RowSubject, row: Row) -> None:
         of_merge = panel == panels.MERGES or (
             panel == panels.NEEDS and row["kind"] != "failed_task" and subject.merge_id
         )
@@ -194,10 +195,10 @@ class Acting(Screen[None]):
 
     # -- outside ------------------------------------------------------------------------------------------------
 
-    async def _open(self, subject: Subject, *, in_editor: bool) -> None:
-        self.say("Looking for its worktree …" if not self.glyphs.plain else "Looking for its worktree")
+    async def _open(self, subject: RowSubject, *, in_editor: bool) -> None:
+        self.tell("Looking for its worktree …" if not self.glyphs.plain else "Looking for its worktree")
         place = await self.requests.run_with(lambda client: outside.find_place(client, subject))
-        self.say("")
+        self.tell("")
         before = outside.head_of(place.path)
         with self.app.suspend():
             outside.open_editor(place) if in_editor else outside.open_shell(place)
@@ -206,7 +207,7 @@ class Acting(Screen[None]):
         if request is not None and place.branch and before != after and request["state"] in ("conflict", "failed"):
             await self._submit_again(place.branch, request)
         elif place.is_new:
-            self.say(f"The worktree stays: corral worktree remove {place.path.rpartition('/')[2]}")
+            self.tell(f"The worktree stays: corral worktree remove {place.path.rpartition('/')[2]}")
 
     async def _submit_again(self, branch: str, request: Row) -> None:
         """Offer to queue what was committed in a worktree, in the place of the request that came back."""
@@ -227,13 +228,13 @@ class Acting(Screen[None]):
         ):
             await self.requests.ask("POST", f"/merges/{segment(request['merge_id'])}/dismiss")
 
-    async def _show_resume(self, subject: Subject) -> None:
+    async def _show_resume(self, subject: RowSubject) -> None:
         session_id = subject.session_id
         if session_id is None:
             task = await self.requests.ask("GET", f"/tasks/{segment(subject.task_id or '')}/detail")
             session_id = next((one["session_id"] for one in task["attempt_history"][::-1] if one["session_id"]), None)
         if session_id is None:
-            self.say("No session has worked on it yet.", "wait")
+            self.tell("No session has worked on it yet.", "wait")
             return
         row = await self.requests.ask("GET", f"/sessions/{segment(session_id)}")
         line = outside.resume_line(row["session_id"], row["worktree"])
@@ -247,13 +248,13 @@ class Acting(Screen[None]):
         answer = await self.app.push_screen_wait(page)
         if answer == "c":
             self.app.copy_to_clipboard(line)
-            self.say("Copied, if the terminal allows it.")
+            self.tell("Copied, if the terminal allows it.")
         elif answer == "y":
             with self.app.suspend():
                 outside.resume(row["session_id"], row["worktree"])
             self.app.refresh()
 
-    async def _write(self, subject: Subject) -> None:
+    async def _write(self, subject: RowSubject) -> None:
         if subject.message is not None:
             form = Form(f"Reply to {subject.agent}: {subject.title}", [("Text", "")], glyphs=self.glyphs)
         else:

@@ -1,4 +1,4 @@
-"""What a person can do with a row: one key each, and the request that it makes."""
+"""The actions of a person on a row: one key each, and the request that it makes."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class Action:
 
     Attributes:
         key: The key.
-        label: What the footer calls it.
-        about: What the help page says.
+        label: Its name in the footer.
+        about: Its line on the help page.
         ends_work: Whether it ends something, so that the person is asked first.
     """
 
@@ -52,7 +52,7 @@ _WAITS = ("pending", "waiting", "interrupted")
 
 
 @dataclass(frozen=True)
-class Subject:
+class RowSubject:
     """The things that a row is about; None where it has none."""
 
     title: str
@@ -70,25 +70,25 @@ class Subject:
         return self.merge_id or self.task_id
 
 
-def subject_of(panel: str, row: Row) -> Subject:
-    """What a row is about."""
+def subject_of(panel: str, row: Row) -> RowSubject:
+    """The things that a row is about."""
     if panel == panels.NEEDS:
         ids = row["ids"]
         name = row["what"].split(" ", 1)[0] if "session_id" in ids else None
-        return Subject(
+        return RowSubject(
             _title_in(row["what"]), ids.get("task_id"), ids.get("merge_id"), ids.get("session_id"), name,
             worktree_id=ids.get("worktree_id"),
         )  # fmt: skip
     if panel == panels.TASKS:
-        return Subject(row["title"], row["task_id"], agent=row["agent"])
+        return RowSubject(row["title"], row["task_id"], agent=row["agent"])
     if panel == panels.AGENTS:
         task_id = row["work"]["task_id"] if row["work"] else row["task_id"]
-        return Subject(row["agent_name"], task_id, None, row["session_id"], row["agent_name"])
+        return RowSubject(row["agent_name"], task_id, None, row["session_id"], row["agent_name"])
     if panel == panels.MERGES:
-        return Subject(row["title"], row["task_id"], row["merge_id"])
+        return RowSubject(row["title"], row["task_id"], row["merge_id"])
     if panel == panels.LOCKS:
-        return Subject(row["file_path"], None, None, row["session_id"], row["locked_by"], lock=row)
-    return Subject(row["subject"], agent=row["from"], message=row)
+        return RowSubject(row["file_path"], None, None, row["session_id"], row["locked_by"], lock=row)
+    return RowSubject(row["subject"], agent=row["from"], message=row)
 
 
 def _title_in(what: str) -> str:
@@ -98,7 +98,7 @@ def _title_in(what: str) -> str:
 
 
 def actions_of(panel: str, row: Row) -> Sequence[Action]:
-    """What can be done with a row, the likeliest first."""
+    """The actions for a row, the likeliest first."""
     if panel == panels.LOCKS:
         return (RELEASE, MESSAGE)
     if panel == panels.MAIL:
@@ -207,7 +207,7 @@ def _is_merging(panel: str, row: Row) -> bool:
     return panel == panels.TASKS and row["outcome"] in _OPEN_MERGES
 
 
-def _retry(panel: str, row: Row, subject: Subject) -> Call:
+def _retry(panel: str, row: Row, subject: RowSubject) -> Call:
     """Run the task again where its own work is at fault; queue its request again where a retry can do with that work."""
     state = (
         {panels.NEEDS: panels.kind_of(row)} if panel == panels.NEEDS else {panel: row.get("outcome", row.get("state"))}

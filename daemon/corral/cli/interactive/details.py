@@ -10,7 +10,7 @@ from typing import Any
 from rich.text import Text
 
 from corral.cli.interactive import panels
-from corral.cli.interactive.actions import Subject, subject_of
+from corral.cli.interactive.actions import RowSubject, subject_of
 from corral.cli.interactive.log_view import split
 from corral.cli.interactive.text import Glyphs, Row, joined, style_of
 from corral.client.connection import Client, segment
@@ -67,7 +67,7 @@ class Details:
         return joined(parts)
 
     def approval(self, merge: str) -> tuple[Row, Text]:
-        """What an approval would let in: the review, and its page."""
+        """The change that an approval would let in: the review, and its page."""
         review: Row = self._client.request("GET", f"/merges/{segment(merge)}/approval")
         parts: Parts = [(f"{path}\n", "bold") for path in map(self._glyphs.line, review["paths"])]
         if not review["paths"]:
@@ -82,7 +82,7 @@ class Details:
 
     # -- rows ---------------------------------------------------------------------------------------------------
 
-    def _need(self, row: Row, subject: Subject) -> Parts:
+    def _need(self, row: Row, subject: RowSubject) -> Parts:
         facts = [("what to do", row["remedy"]), ("since", _moment(row["since"]))]
         parts: Parts = [(self._glyphs.lines(row["what"]) + "\n\n", "plain"), *self._facts(facts), ("\n", "plain")]
         if subject.merge_id is not None:

@@ -1,4 +1,4 @@
-"""What the screen shows, kept up to date from the daemon's event stream by a thread of its own.
+"""The rows that the screen shows, kept up to date from the daemon's event stream by a thread of its own.
 
 Each event names the rows that changed, and only these are asked for again. Nothing is polled.
 """
@@ -149,7 +149,7 @@ class Feed(threading.Thread):
     # -- changes ------------------------------------------------------------------------------------------------
 
     def _round(self) -> None:
-        """Wait for events, and show what they changed; the daemon's sign of life brings the figures of what runs."""
+        """Wait for events, and show what they changed; the daemon's heartbeat brings the figures of what runs."""
         events = self._stream.read() or []
         began = time.monotonic()
         until = began + TOGETHER_S

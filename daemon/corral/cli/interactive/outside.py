@@ -1,4 +1,4 @@
-"""What happens outside the screen: a shell or an editor in a worktree, and a conversation that is resumed."""
+"""Programs outside the screen: a shell or an editor in a worktree, and a conversation that is resumed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from corral.cli.interactive.actions import Subject
+from corral.cli.interactive.actions import RowSubject
 from corral.cli.interactive.text import Row
 from corral.client.connection import Client, segment
 from corral.config.paths import find_checkout
@@ -26,7 +26,7 @@ class Place:
     """A worktree to open.
 
     Attributes:
-        branch: What is checked out there, if that is known.
+        branch: The branch that is checked out there, if that is known.
         request: The merge request that its branch would replace; None: there is none that came back.
         is_new: Whether it was made for this.
     """
@@ -37,7 +37,7 @@ class Place:
     is_new: bool = False
 
 
-def find_place(client: Client, subject: Subject) -> Place:
+def find_place(client: Client, subject: RowSubject) -> Place:
     """The worktree that belongs to a row; for a merge request without one, a new one at its head.
 
     Raises:
@@ -63,7 +63,7 @@ def find_place(client: Client, subject: Subject) -> Place:
     return Place(made["path"], made["branch"], request, is_new=True)
 
 
-def _request_of(client: Client, subject: Subject) -> Row | None:
+def _request_of(client: Client, subject: RowSubject) -> Row | None:
     if subject.merge is None:
         return None
     try:

@@ -62,7 +62,7 @@ class Panel:
         name: Its name, also of its widget.
         title: Its heading.
         empty: The text where it has no rows.
-        key: What tells a row from all others.
+        key: The text that tells a row from all others.
         columns: Its columns.
         orders: Its orders, the first one at the start.
         words: The texts that a filter looks in.

@@ -193,12 +193,12 @@ class MainScreen(Acting):
         )
         self._line("keys").show_parts(lines.keys(self.actions, self.panel, width))
         if self._lost is not None:
-            self.say("The daemon is away; shown again when it is back. `corral daemon start` starts it.", "bad")
+            self.tell("The daemon is away; shown again when it is back. `corral daemon start` starts it.", "bad")
         elif self.message_is_of_loss:
-            self.say("")
+            self.tell("")
 
     def _note(self) -> str:
-        """What is special about the lower panel: its filter, its order, or that more rows come."""
+        """The note on the lower panel: its filter, its order, or that more rows come."""
         name, wanted = self.lower, self._filters[self.lower]
         if name == panels.LOG:
             return f"/{wanted}" if wanted else self.following
@@ -254,7 +254,7 @@ class MainScreen(Acting):
 
     @property
     def actions(self) -> list[Action]:
-        """What can be done with that row."""
+        """The actions for that row."""
         return [] if self.row is None else [*actions_of(self.panel, self.row)]
 
     def on_row_table_moved(self, message: RowTable.Moved) -> None:
@@ -345,7 +345,7 @@ class MainScreen(Acting):
             self.stop_following()
             self.log_view.replace(self._events)
         field.remove_class("current")
-        self.say("")
+        self.tell("")
         self.action_show(self.panel)
 
     def action_help(self) -> None:

@@ -47,7 +47,7 @@ class RowTable(ScrollView, can_focus=True):
 
     Args:
         columns: Its columns.
-        key: What tells a row from all others.
+        key: The text that tells a row from all others.
         empty: The text where there are no rows.
         headings: Whether the columns' headings are drawn.
     """
