@@ -53,7 +53,7 @@ class Player:
 
     async def until(self, condition: Callable[[list[str]], Any], about: Any = "") -> list[str]:
         """Wait until the lines of the screen are as wanted."""
-        deadline = time.monotonic() + 12
+        deadline = time.monotonic() + DEADLINE_S
         while not condition(lines := shown(self.app)):
             assert time.monotonic() < deadline, "\n".join([f"{about} did not come true:", *lines])
             await self._pilot.pause(0.05)
