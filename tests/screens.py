@@ -14,7 +14,7 @@ from textual.pilot import Pilot
 
 from corral.cli.interactive.app import Interactive
 from corral.config.paths import find_project
-from tests.coordinated import Coordinated
+from tests.coordinated import DEADLINE_S, Coordinated
 
 _TEXT = re.compile(
     r'<text class="[^"]*" x="([\d.]+)" y="[\d.]+" textLength="[\d.]+" clip-path="[^"]*-line-(\d+)[^"]*">(.*?)</text>'
