@@ -81,7 +81,7 @@ def play(root: Path) -> list[Answer]:
     story("trust", "--yes")
     story("daemon start")
     try:
-        for part in (_about_the_program, _talk, _share, _work, _land, _end):
+        for part in (_about_the_program, _alerts, _talk, _share, _work, _land, _end):
             part(story)
     finally:
         story.house.stop()
@@ -125,6 +125,21 @@ def _about_the_program(story: Story) -> None:
     story("status")
     story("resume")
     story("resume")
+
+
+def _alerts(story: Story) -> None:
+    local = story.house.root / ".corral" / "local.yaml"
+    local.write_text("alerts: {free_disk: {mb: 1000000000}}\n")
+    (alert,) = eventually(lambda: story.look("alert list"))
+    story("alert list")
+    story("status")
+    story("alert ack", alert["alert_id"])
+    story("alert test")
+    local.unlink()
+    eventually(lambda: not story.look("alert list"))
+    story("alert list", "--all")
+    story("config set-key", "--webhook", "--file", said="whsec-0123456789")
+    story("config remove-key", "--webhook")
 
 
 def _talk(story: Story) -> None:

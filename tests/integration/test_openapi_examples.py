@@ -172,6 +172,8 @@ def test_the_examples_can_be_asked_and_are_answered_with_the_fields_that_they_sh
     )
     ask("POST /macros/reservation-cycle")
 
+    ask("POST /statusline")
+    ask("POST /alerts/test")
     ask("GET /swarm")
     ask("GET /metrics", query="?by=agent")
     eventually(lambda: story.house.ask("GET", "/audit"))

@@ -16,7 +16,7 @@ from tests.answer_schemas import closed, schema_of
 from tests.coordinated import Coordinated
 
 WRITE = "run `python -m tests.schema_story`, look at what it changes in cli/schemas.json, and keep it if it is meant"
-NOT_PLAYED = {"demo", "mcp"}
+NOT_PLAYED = {"demo", "mcp", "statusline"}
 """Commands without JSON."""
 
 

@@ -79,9 +79,17 @@ def test_a_terminal_has_its_former_screen_again_after_ctrl_c(house: Coordinated)
             shown += os.read(master, 65536)
         return shown.decode()
 
+    house.configure("notifications: {bell: true}")
+    house.ask("POST", "/pause", {"reason": "before"})
     with watching(house, stdin=slave, stdout=slave, stderr=slave) as process:
         eventually(lambda: "project" in screen())
         assert screen().startswith("\x1b[?1049h\x1b[?25l")
+        house.ask("POST", "/resume")
+        eventually(lambda: screen().count("project") == 2)
+        assert "\a" not in screen(), "there is nothing new that needs a person"
+        house.ask("POST", "/pause", {"reason": "again"})
+        eventually(lambda: "\a" in screen())
+        house.ask("POST", "/resume")
         house.submit("a thing", "true")
         eventually(lambda: "1 completed" not in screen() and "a thing" in screen())
         process.send_signal(signal.SIGINT)

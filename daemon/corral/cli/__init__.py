@@ -30,6 +30,10 @@ def _run_without_framework(arguments: list[str]) -> int | None:
         from corral.client.bridge import main as bridge
 
         return bridge()
+    if arguments == ["statusline"]:
+        from corral.client.status_line import main as status_line
+
+        return status_line()
     if arguments[:1] == ["hook"]:
         from corral.cli.program.hook import run_script
 

@@ -22,6 +22,7 @@ CATEGORIES = {
         "swarm",
         "metrics",
         "audit",
+        "alert",
         "merge",
         "wait",
         "pause",
@@ -29,7 +30,7 @@ CATEGORIES = {
     ),
     "Sessions and locks": ("session", "lock", "feature", "team", "agent", "worktree"),
     "Communication": ("message", "handoff", "memory"),
-    "Corral itself": ("config", "alias", "daemon", "schema", "man", "plugin", "mcp"),
+    "Corral itself": ("config", "alias", "daemon", "schema", "man", "plugin", "statusline", "mcp"),
 }
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from corral.config.sections.alerts import Alerts, Notifications
 from corral.config.sections.sharing import Landing, Locks, Messages, Sessions
 from corral.config.sections.upkeep import Daemon, Logs, Retention
 from corral.config.sections.values import Section
@@ -34,6 +35,8 @@ class Settings(Section):
     runners: Runners = Runners()
     logs: Logs = Logs()
     retention: Retention = Retention()
+    alerts: Alerts = Alerts()
+    notifications: Notifications = Notifications()
     daemon: Daemon = Daemon()
 
 

@@ -32,10 +32,12 @@ CLAUDE_COMMAND = "runners.claude.command"
 VERIFY = "landing.verify"
 APPROVE_PATHS = "landing.approve_paths"
 """Not executed, but it decides what may land without approval."""
+WEBHOOK = "notifications.webhook_url"
+"""Not executed, but what happens in the project is sent there."""
 AGENTS = "agents."
 """Prefix of an agent's name: its own program, its hooks and its MCP servers."""
 
-_SETTINGS = (SETUP, CLAUDE_COMMAND, VERIFY, APPROVE_PATHS)
+_SETTINGS = (SETUP, CLAUDE_COMMAND, VERIFY, APPROVE_PATHS, WEBHOOK)
 _FROM_PROJECT = (TEAM_FILE, LOCAL_FILE, COMMITTED_FILE)
 _OF_AGENT = {"command", "runner_env", "hooks", "mcpServers"}
 

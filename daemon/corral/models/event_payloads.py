@@ -126,6 +126,12 @@ HandoffWritten = TypedDict("HandoffWritten", {"handoff_id": str, "automatic": bo
 FeatureRegistered = TypedDict("FeatureRegistered", {"feature_id": str, "claims": int})
 FeatureDeregistered = TypedDict("FeatureDeregistered", {"feature_id": str, "status": str})
 
+# -- alerts
+AlertRaised = TypedDict(
+    "AlertRaised", {"alert_id": str, "rule": str, "subject": str, "reason": str, "remedy": str, "times": int}
+)
+AlertChanged = TypedDict("AlertChanged", {"alert_id": str, "rule": str, "subject": str})
+
 # -- worktrees, the project
 WorktreeSalvaged = TypedDict("WorktreeSalvaged", {"ref": str, "files": list[str], "reason": str, "worktree": str})
 ProjectMoved = TypedDict("ProjectMoved", {"from": str, "to": str, "left": list[str]})

@@ -106,6 +106,9 @@ class EventKind:
     FEATURE_UPDATED: Kind[payloads.FeatureRegistered] = Kind("feature.updated")
     FEATURE_DEREGISTERED: Kind[payloads.FeatureDeregistered] = Kind("feature.deregistered")
     WORKTREE_SALVAGED: Kind[payloads.WorktreeSalvaged] = Kind("worktree.salvaged")
+    ALERT_RAISED: Kind[payloads.AlertRaised] = Kind("alert.raised")
+    ALERT_ACKNOWLEDGED: Kind[payloads.AlertChanged] = Kind("alert.acknowledged")
+    ALERT_RESOLVED: Kind[payloads.AlertChanged] = Kind("alert.resolved")
     PROJECT_MOVED: Kind[payloads.ProjectMoved] = Kind("project.moved")
     PROJECT_DATABASE_SET_ASIDE: Kind[payloads.DatabaseSetAside] = Kind("project.database_set_aside")
 

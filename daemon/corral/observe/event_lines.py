@@ -42,6 +42,7 @@ LEVELS: Mapping[str, int] = {
     EventKind.TASK_FAILED: logging.ERROR,
     EventKind.TASK_DEAD: logging.ERROR,
     EventKind.AGENT_FAILING: logging.ERROR,
+    EventKind.ALERT_RAISED: logging.ERROR,
 }
 """Levels by kind; the default is ``INFO``."""
 
@@ -99,7 +100,8 @@ def _noun(event: Row) -> str:
 def _name(event: Row) -> str:
     """The name of the event's subject, as on the command line."""
     data, noun = event["data"], _noun(event)
-    named = data.get("agent_name") if noun == "session" else data.get("target") if noun == "target" else None
+    key = {"session": "agent_name", "target": "target", "alert": "rule"}.get(noun, "")
+    named = data.get(key)
     if named is None:
         own_id = event.get(f"{noun}_id")
         named = str(own_id)[:SHORT_ID] if own_id else _paths(data)

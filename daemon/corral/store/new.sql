@@ -506,5 +506,42 @@ CREATE TABLE audit_chain (
 );
 CREATE TRIGGER audit_lines_changed BEFORE UPDATE ON audit_lines BEGIN SELECT RAISE(ABORT, 'the audit is append-only'); END;
 CREATE TRIGGER audit_lines_deleted BEFORE DELETE ON audit_lines WHEN old.seq > coalesce((SELECT removed_seq FROM audit_chain), 0) BEGIN SELECT RAISE(ABORT, 'the audit is append-only'); END;
-INSERT INTO alembic_version VALUES ('0010');
+CREATE TABLE alerts (
+    alert_id VARCHAR(36) NOT NULL,
+    rule VARCHAR(64) NOT NULL,
+    subject TEXT NOT NULL,
+    reason TEXT NOT NULL,
+    remedy TEXT NOT NULL,
+    times INTEGER NOT NULL,
+    first_raised_at VARCHAR(24) NOT NULL,
+    raised_at VARCHAR(24) NOT NULL,
+    acknowledged_at VARCHAR(24),
+    resolved_at VARCHAR(24),
+    told VARCHAR(16),
+    CONSTRAINT ck_alerts_times CHECK (times > 0),
+    CONSTRAINT ck_alerts_told CHECK (told IN ('raised', 'resolved')),
+    CONSTRAINT pk_alerts PRIMARY KEY (alert_id)
+);
+CREATE UNIQUE INDEX ix_alerts_open ON alerts (rule, subject) WHERE resolved_at IS NULL;
+CREATE INDEX ix_alerts_raised_at ON alerts (raised_at);
+CREATE TABLE told_needs (
+    "key" VARCHAR(64) NOT NULL,
+    told_at VARCHAR(24) NOT NULL,
+    CONSTRAINT pk_told_needs PRIMARY KEY ("key")
+);
+CREATE TABLE deliveries (
+    delivery_id VARCHAR(36) NOT NULL,
+    body JSON NOT NULL,
+    state VARCHAR(16) NOT NULL,
+    tries INTEGER NOT NULL,
+    error TEXT,
+    created_at VARCHAR(24) NOT NULL,
+    not_before_at VARCHAR(24) NOT NULL,
+    settled_at VARCHAR(24),
+    CONSTRAINT ck_deliveries_settled CHECK ((state = 'waiting') = (settled_at IS NULL)),
+    CONSTRAINT ck_deliveries_state CHECK (state IN ('waiting', 'delivered', 'failed', 'dropped')),
+    CONSTRAINT pk_deliveries PRIMARY KEY (delivery_id)
+);
+CREATE INDEX ix_deliveries_waiting ON deliveries (not_before_at) WHERE state = 'waiting';
+INSERT INTO alembic_version VALUES ('0011');
 INSERT INTO event_cursors VALUES ('announcements', 0);

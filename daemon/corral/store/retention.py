@@ -34,6 +34,7 @@ from corral.store.schema_coordination import (
     message_recipients,
     messages,
 )
+from corral.store.schema_project import alerts, deliveries
 
 _OPEN_TASK = tasks.c.status.not_in(TERMINAL_TASKS)
 _OPEN_MERGE = merge_requests.c.state.in_(OPEN_MERGES)
@@ -156,6 +157,8 @@ def _release_sessions(conn: Connection, keys: Sequence[Any]) -> None:
 
 KINDS: dict[str, Rows] = {
     "events": Rows(events, events.c.event_id, _old_events),
+    "alerts": Rows(alerts, alerts.c.alert_id, lambda before: alerts.c.resolved_at < before),
+    "deliveries": Rows(deliveries, deliveries.c.delivery_id, lambda before: deliveries.c.settled_at < before),
     "notices": Rows(notices, notices.c.notice_id, _old_notices),
     "messages": Rows(messages, messages.c.seq, _old_messages, _release_messages),
     "receipts": Rows(receipts, receipts.c.receipt_id, _old_receipts, _release_receipts),

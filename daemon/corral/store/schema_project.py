@@ -1,11 +1,11 @@
-"""The tables about the project as a whole: whose database it is, what is paused or switched on for all of it, and who did what.
+"""The tables about the project as a whole: whose database it is, what is paused or switched on for it, who did what, its alerts.
 
 The conventions are those of :mod:`corral.store.schema`.
 """
 
 from __future__ import annotations
 
-from sqlalchemy import CheckConstraint, Column, Index, Integer, String, Table, Text, func
+from sqlalchemy import JSON, CheckConstraint, Column, Index, Integer, String, Table, Text, func
 
 from corral.store.schema import metadata
 
@@ -86,3 +86,51 @@ audit_chain = Table(
     CheckConstraint("removed_seq <= last_seq", name="ends"),
 )
 """Both ends of the chain: the last line that retention removed, and the newest line."""
+
+alerts = Table(
+    "alerts",
+    metadata,
+    Column("alert_id", String(36), primary_key=True),
+    Column("rule", String(64), nullable=False),
+    Column("subject", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("remedy", Text, nullable=False),
+    Column("times", Integer, nullable=False),
+    Column("first_raised_at", String(24), nullable=False),
+    Column("raised_at", String(24), nullable=False),
+    Column("acknowledged_at", String(24), nullable=True),
+    Column("resolved_at", String(24), nullable=True),
+    Column("told", String(16), nullable=True),
+    CheckConstraint("times > 0", name="times"),
+    CheckConstraint("told IN ('raised', 'resolved')", name="told"),
+)
+"""``raised_at`` is the last time; ``told`` is what notifications have said of it last."""
+Index("ix_alerts_open", alerts.c.rule, alerts.c.subject, unique=True, sqlite_where=alerts.c.resolved_at.is_(None),
+      postgresql_where=alerts.c.resolved_at.is_(None))  # fmt: skip
+Index("ix_alerts_raised_at", alerts.c.raised_at)
+
+told_needs = Table(
+    "told_needs",
+    metadata,
+    Column("key", String(64), primary_key=True),
+    Column("told_at", String(24), nullable=False),
+)
+"""Needs of a person that a notification has told."""
+
+deliveries = Table(
+    "deliveries",
+    metadata,
+    Column("delivery_id", String(36), primary_key=True),
+    Column("body", JSON, nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("tries", Integer, nullable=False),
+    Column("error", Text, nullable=True),
+    Column("created_at", String(24), nullable=False),
+    Column("not_before_at", String(24), nullable=False),
+    Column("settled_at", String(24), nullable=True),
+    CheckConstraint("state IN ('waiting', 'delivered', 'failed', 'dropped')", name="state"),
+    CheckConstraint("(state = 'waiting') = (settled_at IS NULL)", name="settled"),
+)
+"""Notifications on their way to the webhook."""
+Index("ix_deliveries_waiting", deliveries.c.not_before_at, sqlite_where=deliveries.c.state == "waiting",
+      postgresql_where=deliveries.c.state == "waiting")  # fmt: skip

@@ -38,6 +38,8 @@ WHOLE: dict[Table, type] = {
     schema_project.target_pauses: merges.TargetPauseRow,
     schema_project.work_pause: tasks.WorkPauseRow,
     schema_project.project_identity: records.IdentityRow,
+    schema_project.alerts: records.AlertRow,
+    schema_project.deliveries: records.DeliveryRow,
     schema.events: records.EventRow,
     schema_project.audit_lines: records.AuditRow,
     schema_project.audit_chain: records.AuditEndsRow,
@@ -50,7 +52,7 @@ WHOLE: dict[Table, type] = {
     schema_coordination.memories: records.MemoryRow,
     schema_coordination.lock_waits: sessions.LockWaitRow,
 }
-NEVER_WHOLE = {"roadmap_supervision", "task_dependencies", "notices", "event_cursors", "memory_tags"}
+NEVER_WHOLE = {"roadmap_supervision", "told_needs", "task_dependencies", "notices", "event_cursors", "memory_tags"}
 """Tables of which only columns are read."""
 UNTYPED = {
     "migrations/versions/0006_attempts.py:_newest_attempt": "columns that a later version may not have",

@@ -76,6 +76,8 @@ class Services:
     """Conditions that need a person and are in no row, each under a key of the part that noticed it, which also removes it."""
     stop_requested: Callable[[bool], None] = lambda _drain: None
     open_web: Callable[[], Awaitable[Payload]] = _no_web_view
+    test_notification: Callable[[datetime], Mapping[str, str | None]] = lambda _now: {}
+    """Tells a person that this is a test; set by the assembly (:meth:`corral.server.alerts.watch.AlertWatch.test`)."""
     stopping: bool = False
     unwatched: bool = True
     """Whether nobody looks at the sessions' processes, since there is no live session; who brings one asks for a look."""

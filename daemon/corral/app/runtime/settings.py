@@ -91,6 +91,13 @@ class SettingsHolder:
         claims = [*trust.of_settings(loaded, self._project.root), *self._of_agents()]
         return self.answers.missing(self._project.common_dir, claims)
 
+    def webhook(self) -> str | None:
+        """The address that notifications are sent to; None: there is none, or the user has not approved it."""
+        url = self().notifications.webhook_url
+        if url is None or any(claim.key == trust.WEBHOOK for claim in self.untrusted()):
+            return None
+        return url
+
     def for_target(self, target: str) -> Settings:
         """The settings for landing on a branch: what that branch has committed wins over the working copy.
 

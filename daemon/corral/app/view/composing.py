@@ -15,6 +15,7 @@ from corral.app.view.needs_you import needs_you
 from corral.errors import DatabaseDamaged
 from corral.models.instants import iso
 from corral.models.payload import Payload
+from corral.observe.alerts.timing import quiet_until
 from corral.store import events
 from corral.store.merges import merges
 from corral.store.sessions import locks as lock_rows
@@ -73,9 +74,11 @@ def _without_rows(services: Services) -> dict[str, Any]:
 
 
 def _of_project(services: Services) -> Payload:
-    broken = services.settings.error or services.teams.error
+    broken, now = services.settings.error or services.teams.error, services.now()
+    chosen = services.settings().notifications
     return {
-        "composed_at": iso(services.now()),
+        "composed_at": iso(now),
+        "bell": chosen.bell and quiet_until(chosen.quiet_hours, now.astimezone()) is None,
         "project": str(services.project.root),
         "target": services.settings.target().removeprefix("refs/heads/"),
         "daemon": {"pid": os.getpid(), "version": __version__, "started_at": iso(services.started_at)},

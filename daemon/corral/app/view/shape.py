@@ -152,6 +152,7 @@ class View(_Shape):
         seq: The ``event_id`` of the last event in it: ``GET /events?after=SEQ`` has all that came later.
         open: Tasks and merge requests that are not settled, by outcome.
         verified: Whether a verification command is configured.
+        bell: Whether a terminal that shows the view rings its bell for a new need, at this hour.
     """
 
     needs_you: list[NeedView]
@@ -176,5 +177,6 @@ class View(_Shape):
     target: str
     daemon: DaemonView
     verified: bool
+    bell: bool
     config_error: dict[str, Any] | None
     config_warnings: list[str] = Field(default_factory=list)

@@ -12,7 +12,7 @@ import typer
 
 from corral.cli.terminal.context import here
 from corral.cli.terminal.options import Json
-from corral.cli.terminal.output import echo, emit, paint
+from corral.cli.terminal.output import echo, emit, paint, report
 from corral.cli.terminal.person import is_terminal, refuse_agents
 from corral.cli.terminal.tables import table
 from corral.client.connection import Client
@@ -20,6 +20,7 @@ from corral.config import account
 from corral.config.keys.key_file import KeyFile, config_folder
 from corral.config.keys.keychain import PERSON_TIMEOUT_S, Keychain, NoKeychain
 from corral.config.keys.lookup import Look, Places, Source, checked, places_of
+from corral.config.keys.webhook_secret import VARIABLE, WebhookSecret
 from corral.config.paths import Project, find_project
 from corral.errors import CorralError, InvalidInput, NotAProject
 
@@ -37,6 +38,9 @@ ANY_WORDS = {"allow_extra_args": True, "ignore_unknown_options": True}
 def set_key(
     context: typer.Context,
     file: Annotated[bool, typer.Option("--file", help="Use the encrypted file, not the keychain.")] = False,
+    webhook: Annotated[
+        bool, typer.Option("--webhook", help="Store the secret that notifications to the webhook are signed with.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Store the key for the Messages API, from a prompt or standard input."""
@@ -49,6 +53,13 @@ def set_key(
         )
     refuse_agents("Storing an API key", "corral config set-key")
     key = checked(_typed())
+    if webhook:
+        in_keychain = WebhookSecret(os.environ, PERSON_TIMEOUT_S).store(key, in_file=file)
+        kept_in = Source.KEYCHAIN if in_keychain else Source.FILE
+        shadow = VARIABLE in os.environ
+        said = {"stored_in": kept_in.value, "shadowed_by_environment": shadow, "daemon": None}
+        report(said, f"The signing secret is stored in the {_NAMES[kept_in]}.", as_json=as_json)
+        return
     stored_in = _store(key, in_file=file)
     daemon = _tell_daemon()
     shadow = os.environ.get("ANTHROPIC_API_KEY") is not None
@@ -61,9 +72,17 @@ def set_key(
     _compare(stored_in, daemon)
 
 
-def remove_key(as_json: Json = False) -> None:
+def remove_key(
+    webhook: Annotated[bool, typer.Option("--webhook", help="Remove the webhook's signing secret.")] = False,
+    as_json: Json = False,
+) -> None:
     """Remove the stored key from the keychain and the encrypted file."""
     refuse_agents("Removing an API key", "corral config remove-key")
+    if webhook:
+        places = WebhookSecret(os.environ, PERSON_TIMEOUT_S).remove()
+        said = {"removed_from": places, "daemon": None}
+        report(said, f"Removed from: {', '.join(places) or 'nowhere, none is stored'}.", as_json=as_json)
+        return
     stored = _stored()
     removed = [Source.FILE] if stored.delete() else []
     try:

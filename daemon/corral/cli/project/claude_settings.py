@@ -1,7 +1,8 @@
 """The entries of ``corral init`` in ``.claude/settings.json``, and their removal.
 
 They do what a plugin cannot: ``claude --worktree`` reads the WorktreeCreate hook only from the project's settings; and
-with ``locks.on_daemon_down: deny``, only a command hook can refuse an edit while no daemon answers. Existing entries
+with ``locks.on_daemon_down: deny``, only a command hook can refuse an edit while no daemon answers; and a status line is
+a setting. Existing entries
 are never changed, and removing ours restores the file byte for byte where nobody edited it meanwhile.
 """
 
@@ -23,6 +24,12 @@ MARK = "corral hook"
 
 ALLOW = "mcp__plugin_corral_corral"
 """The rule that lets Claude Code use Corral's tools without a prompt."""
+
+STATUS_LINE = {
+    "type": "command",
+    "command": "if command -v corral >/dev/null 2>&1; then corral statusline; fi",
+}
+"""The status line that `corral init` offers; colleagues without Corral have none by it."""
 
 STRICT = "corral hook PreToolUse --deny-when-down"
 """Part of the hook that refuses edits while no daemon answers."""
@@ -46,12 +53,13 @@ class Edit:
         return self.before != self.after
 
 
-def plan(file: Path, *, strict: bool, allow: bool = False) -> Edit:
+def plan(file: Path, *, strict: bool, allow: bool = False, status_line: bool = False) -> Edit:
     """Compute the settings file with our hooks.
 
     Args:
         strict: Whether an edit is refused while no daemon answers; if not, that hook is removed.
         allow: Whether to add :data:`ALLOW`; an existing rule stays.
+        status_line: Whether to add :data:`STATUS_LINE`; another status line stays.
 
     Raises:
         InvalidInput: The file is not a JSON object, or cannot be read; it is left as it is.
@@ -73,6 +81,12 @@ def plan(file: Path, *, strict: bool, allow: bool = False) -> Edit:
     if allow and not allows(settings):
         _rules(file, settings).append(ALLOW)
         changed = True
+    if status_line and "statusLine" in settings:
+        if settings["statusLine"] != STATUS_LINE:
+            remarks.append(f"{file.name} has its own status line; it stays.")
+    elif status_line:
+        settings["statusLine"] = STATUS_LINE
+        changed = True
     for event in ("WorktreeCreate", "WorktreeRemove"):
         groups = _groups(file, hooks, event)
         if groups:
@@ -91,6 +105,14 @@ def allows(settings: dict[str, Any]) -> bool:
     permissions = settings.get("permissions")
     rules = permissions.get("allow") if isinstance(permissions, dict) else None
     return isinstance(rules, list) and ALLOW in rules
+
+
+def has_status_line(*files: Path) -> bool:
+    """Whether one of these settings files names a status line, or cannot be read."""
+    try:
+        return any("statusLine" in read(file) for file in files)
+    except (InvalidInput, OSError):
+        return True
 
 
 def read(file: Path) -> dict[str, Any]:
@@ -157,17 +179,19 @@ def _set_strict(file: Path, hooks: dict[str, Any], strict: bool) -> bool:
     return True
 
 
-def record(edit: Edit, original: bytes | None, *, allow: bool = False) -> dict[str, Any]:
+def record(edit: Edit, original: bytes | None, *, allow: bool = False, status_line: bool = False) -> dict[str, Any]:
     """The data needed to undo an edit (JSON-serialisable).
 
     Args:
         original: The file without our entries; None: there was no file.
         allow: Whether the rule :data:`ALLOW` in it is ours.
+        status_line: Whether its status line is ours.
     """
     return {
         "original": None if original is None else base64.b64encode(original).decode(),
         "written_sha256": hashlib.sha256(edit.after).hexdigest(),
         "allow": allow,
+        "status_line": status_line,
     }
 
 
@@ -186,6 +210,9 @@ def undo(file: Path, recorded: dict[str, Any] | None) -> bytes | None:
         return None if original is None else base64.b64decode(original)
     settings = _parse(file, now)
     found = bool(recorded and recorded.get("allow")) and _without_rule(settings)
+    if recorded and recorded.get("status_line") and settings.get("statusLine") == STATUS_LINE:
+        del settings["statusLine"]
+        found = True
     hooks = settings.get("hooks", {})
     if not isinstance(hooks, dict):
         return now

@@ -56,6 +56,13 @@ def init(
             help="Let Claude Code use Corral's tools without a prompt (default: ask).",
         ),
     ] = None,
+    status_line: Annotated[
+        bool | None,
+        typer.Option(
+            "--status-line/--no-status-line",
+            help="Show `corral statusline` in Claude Code, where no status line is set (default: ask).",
+        ),
+    ] = None,
     check: Annotated[
         bool, typer.Option("--check/--no-check", help="Run the verification in a fresh worktree, for 20 s at most.")
     ] = True,
@@ -74,7 +81,9 @@ def init(
     wanted = not project.bare and not no_copies
     opencode = wanted and _wants_opencode(project, with_opencode, ask=ask)
     allow = settings is not None and _wants_tools_allowed(settings, allow_tools, ask=ask)
-    edit = claude_settings.plan(settings, strict=_strict(project), allow=allow) if settings else None
+    line = settings is not None and _wants_status_line(settings, status_line, ask=ask)
+    plan = claude_settings.plan
+    edit = plan(settings, strict=_strict(project), allow=allow, status_line=line) if settings else None
     recorded = init_record.copies(project)
     copies = project_copies.plan(project.root, recorded, with_opencode=opencode) if wanted else Copies({})
     files |= copies.texts
@@ -89,7 +98,7 @@ def init(
     question = "Change these settings?" if changes else "Write these files?"
     if not yes and (files or brought or (edit and edit.changes)) and not confirm(question, default=not changes):
         raise typer.Exit(1)
-    own_files.write(project, _contents(project, files, settings, edit, copies, allow=allow))
+    own_files.write(project, _contents(project, files, settings, edit, copies, allow=allow, status_line=line))
     _approve(project, brought, {os.path.relpath(file, project.root) for file in files})
     if as_json:
         emit({"project": str(project.root), "target": branch, "written": [str(file) for file in files]})
@@ -116,6 +125,15 @@ def _wants_tools_allowed(settings: Path, said: bool | None, *, ask: bool) -> boo
         return bool(said)
     echo(f"Claude Code prompts before each use of Corral's tools, unless its settings allow {claude_settings.ALLOW}.")
     return confirm("Allow them in .claude/settings.json?", default=True)
+
+
+def _wants_status_line(settings: Path, said: bool | None, *, ask: bool) -> bool:
+    """Whether Claude Code is to show Corral's status line here; nobody is asked who has one."""
+    places = (settings, settings.with_name("settings.local.json"), account.home() / ".claude" / "settings.json")
+    if said is not None or not ask or not is_terminal() or claude_settings.has_status_line(*places):
+        return bool(said)
+    echo("Claude Code can show in its status line who a session is, its locks and mail, the queue, and what needs you.")
+    return confirm("Set the status line in .claude/settings.json, for all who have this repository?", default=True)
 
 
 def _approve(project: Project, shown: Sequence[Claim], written: set[str]) -> None:
@@ -238,6 +256,7 @@ def _contents(
     copies: Copies,
     *,
     allow: bool,
+    status_line: bool,
 ) -> dict[Path, bytes]:
     """All files to write; the one that marks an initialised repository comes last, in case init is interrupted."""
     metadata = project.home / "metadata.json"
@@ -245,9 +264,11 @@ def _contents(
     known = init_record.settings(project)
     if settings and edit and edit.changes:
         contents[settings] = edit.after
-        added = allow and not claude_settings.allows(claude_settings.read(settings))
-        ours = added or bool(known and known.get("allow"))
-        known = claude_settings.record(edit, claude_settings.undo(settings, known), allow=ours)
+        before, known = claude_settings.read(settings), known or {}
+        ours = (allow and not claude_settings.allows(before)) or bool(known.get("allow"))
+        line = (status_line and "statusLine" not in before) or bool(known.get("status_line"))
+        original = claude_settings.undo(settings, known or None)
+        known = claude_settings.record(edit, original, allow=ours, status_line=line)
     if settings in contents or copies.texts or not metadata.exists():
         said = {
             "version": __version__,

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from corral.cli.terminal.bell import RING, Bell
 from corral.cli.terminal.context import client, project
 from corral.cli.terminal.output import Interrupted, emit, fail
 from corral.cli.terminal.status_summary import show
@@ -32,11 +33,14 @@ _ENTER, _LEAVE = "\033[?1049h\033[?25l\033[?7l", "\033[?7h\033[?25h\033[?1049l"
 def watch_status(*, as_json: bool) -> None:
     """Show the status until Ctrl-C; on a terminal in its place, else one after the other."""
     in_place = sys.stdout.isatty() and not as_json
+    bell = Bell()
     if in_place:
         Client.waiting = None  # progress would be drawn over the status
         _write(_ENTER)
     try:
         for answer in views():
+            if in_place and not isinstance(answer, DaemonUnreachable) and bell.rings(answer):
+                _write(RING)
             if as_json and isinstance(answer, DaemonUnreachable):
                 fail(answer, as_json=True)
             elif as_json:

@@ -42,12 +42,13 @@ class KeyFile:
 
     Args:
         folder: See :func:`config_folder`; created with mode 0700 when a key is stored.
+        name: Of its files; each key has its own.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, name: str = "api-key") -> None:
         self._folder = folder
-        self.path = folder / "api-key.json"
-        self._secret = folder / "api-key.secret"
+        self.path = folder / f"{name}.json"
+        self._secret = folder / f"{name}.secret"
 
     def get(self) -> str | None:
         """The stored key, or None.

@@ -42,11 +42,13 @@ class Keychain:
     Args:
         environ: The environment of the process that asks; variables of Claude are left out.
         timeout_s: Seconds after which it is killed.
+        account: Name of the entry; None: that of the API key.
     """
 
-    def __init__(self, environ: Mapping[str, str], timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(self, environ: Mapping[str, str], timeout_s: float = TIMEOUT_S, account: str | None = None) -> None:
         self._environ = {name: value for name, value in environ.items() if not name.startswith("ANTHROPIC_")}
         self._timeout_s = timeout_s
+        self._account = {} if account is None else {"account": account}
 
     def get(self) -> str | None:
         """The stored key, or None.
@@ -93,7 +95,7 @@ class Keychain:
             raise ApiKeyUnavailable("The system's keychain cannot be asked.", cause=str(error.strerror)) from error
         with child:
             try:
-                said, _ = child.communicate(json.dumps(request).encode(), timeout=self._timeout_s)
+                said, _ = child.communicate(json.dumps({**request, **self._account}).encode(), timeout=self._timeout_s)
             except subprocess.TimeoutExpired as error:
                 raise ApiKeyUnavailable(
                     f"The system's keychain did not answer within {self._timeout_s:g} s.",

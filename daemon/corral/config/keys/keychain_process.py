@@ -27,17 +27,17 @@ def _answer(request: dict[str, str]) -> dict[str, Any]:
     from keyring.core import init_backend, recommended
     from keyring.errors import KeyringLocked, NoKeyringError
 
-    key = request.get("key", "")
+    key, account = request.get("key", ""), request.get("account", ACCOUNT)
     try:
         init_backend(limit=recommended)
         if not recommended(keyring.get_keyring()):
             return {"problem": "none"}
         if request["do"] == "set":
-            keyring.set_password(SERVICE, ACCOUNT, key)
+            keyring.set_password(SERVICE, account, key)
             return {}
-        found = keyring.get_password(SERVICE, ACCOUNT)
+        found = keyring.get_password(SERVICE, account)
         if request["do"] == "delete" and found is not None:
-            keyring.delete_password(SERVICE, ACCOUNT)
+            keyring.delete_password(SERVICE, account)
         return {"key": found} if request["do"] == "get" else {"deleted": found is not None}
     except NoKeyringError:
         return {"problem": "none"}

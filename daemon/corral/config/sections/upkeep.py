@@ -27,6 +27,10 @@ class Retention(Section):
 
     events_days: Days = Field(default=30, description="Days after which an event is deleted; null: never.")
     notices_days: Days = Field(default=7, description="Days after which a delivered notice is deleted; null: never.")
+    alerts_days: Days = Field(default=90, description="Days after which a resolved alert is deleted; null: never.")
+    deliveries_days: Days = Field(
+        default=7, description="Days after which a webhook delivery that is over is deleted; null: never."
+    )
     messages_days: Days = Field(
         default=90, description="Days after which mail that every recipient has read is deleted; null: never."
     )

@@ -21,7 +21,19 @@ from corral.app.runtime.services import Services
 from corral.errors import CorralError, InvalidInput, NotFound
 from corral.server.failures import failure
 from corral.server.http import openapi
-from corral.server.http.routes import audit, daemon, events, hooks, keys, locks, metrics, trust, web
+from corral.server.http.routes import (
+    alerts,
+    audit,
+    daemon,
+    events,
+    hooks,
+    keys,
+    locks,
+    metrics,
+    status_line,
+    trust,
+    web,
+)
 from corral.server.http.routes.sessions import (
     agents,
     contacts,
@@ -48,7 +60,8 @@ from corral.server.http.routing import PREFIX, Route, Routes
 
 _MODULES = (
     daemon, keys, events, teams, agents, sessions, locks, features, handoffs, hooks, messages, contacts, macros, state, tasks,
-    dead_letters, supervisor, swarm, metrics, audit, merges, trust, verification, worktrees, wait, memory, web,
+    dead_letters, supervisor, swarm, metrics, audit, status_line, alerts, merges, trust, verification, worktrees, wait, memory,
+    web,
 )  # fmt: skip
 """In the order in which a path is looked for, which is that of the document."""
 

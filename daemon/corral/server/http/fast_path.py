@@ -26,14 +26,14 @@ from corral.errors import CorralError
 from corral.models.identifiers import LONGEST_SESSION_ID
 from corral.server.asgi import App, Receive, Scope, Send, replayed, respond, whole
 from corral.server.failures import failure
-from corral.server.http.routes import daemon, hooks, locks
+from corral.server.http.routes import daemon, hooks, locks, status_line
 from corral.server.http.routes.sessions import messages, sessions
 from corral.server.http.routes.work import tasks
 from corral.server.http.routing import PREFIX, Route
 
 Read = Callable[[Any], Any]
 """Makes an argument of what was said; raises ValueError where it is none."""
-MODULES = (hooks, locks, messages, sessions, tasks, daemon)
+MODULES = (hooks, locks, messages, sessions, status_line, tasks, daemon)
 """Those that declare hot routes, the most frequent first."""
 
 

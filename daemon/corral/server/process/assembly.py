@@ -35,6 +35,10 @@ from corral.runners.claude import ClaudeRunner
 from corral.runners.command import CommandRunner
 from corral.runners.protocol import Runner
 from corral.runners.tags import VERIFICATION_MARK
+from corral.server.alerts.desktop import Desktop
+from corral.server.alerts.watch import PAUSE_S as ALERTS_PAUSE_S
+from corral.server.alerts.watch import AlertWatch
+from corral.server.alerts.webhook import SigningSecret, Webhook
 from corral.server.hooks.unannounced import UnannouncedChanges, at_start
 from corral.server.notify.announcements import Announcer
 from corral.server.process import damage
@@ -204,6 +208,8 @@ def assemble(project: Project, pool: ThreadPoolExecutor) -> Assembly:
     def heed(_new: Settings) -> None:
         services.nudge("supervisor")
         services.nudge("sessions")
+        services.nudge("webhook")
+        services.nudge("alerts")
         queue.look_at_paused(now())
         services.nudge("landing")
 
@@ -238,12 +244,25 @@ def assemble(project: Project, pool: ThreadPoolExecutor) -> Assembly:
 
     files = Exports(db, project, git, state_dir, faults)
     jobs["exports"] = Job("exports", files.step, pause_s=EXPORTS_PAUSE_S, faults=faults)
+    watch = AlertWatch(services, Desktop(faults))
+    services.test_notification = watch.test
+    jobs["alerts"] = Job("alerts", watch.step, pause_s=ALERTS_PAUSE_S, faults=faults)
+    webhook = Webhook(
+        db,
+        lambda: settings().notifications,
+        settings.webhook,
+        SigningSecret(os.environ),
+        lambda: jobs["webhook"].nudge(),
+        services.changes.announce,
+        faults,
+    )
+    jobs["webhook"] = Job("webhook", webhook.step, faults=faults)
     audit = AuditWriter(db, services.audit, project, state_dir, faults)
     jobs["audit"] = Job("audit", audit.step, pause_s=AUDIT_PAUSE_S, faults=faults)
     services.audit.on_note = jobs["audit"].nudge
     settings.on_change.append(settings_changes(services))
     supervisor.on_tool_calls = partial(note_worker, services.audit)
-    readers = (jobs["event_log"], jobs["exports"], jobs["audit"])
+    readers = (jobs["event_log"], jobs["exports"], jobs["audit"], jobs["alerts"])
 
     def committed() -> None:
         for reader in readers:

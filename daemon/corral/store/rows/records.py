@@ -146,3 +146,51 @@ class IdentityRow(Identity):
     """The same with its key."""
 
     id: int
+
+
+class AlertRow(TypedDict):
+    """An alert that was raised, open or resolved."""
+
+    alert_id: str
+    rule: str
+    subject: str
+    reason: str
+    remedy: str
+    times: int
+    first_raised_at: str
+    raised_at: str
+    acknowledged_at: str | None
+    resolved_at: str | None
+    told: str | None
+
+
+class DeliveryRow(TypedDict):
+    """A notification on its way to the webhook."""
+
+    delivery_id: str
+    body: dict[str, Any]
+    state: str
+    tries: int
+    error: str | None
+    created_at: str
+    not_before_at: str
+    settled_at: str | None
+
+
+class EndedAttemptEvent(TypedDict):
+    """An event that ended an attempt, with whose attempt it was."""
+
+    event_id: int
+    at: str
+    kind: str
+    task_id: str
+    data: dict[str, object]
+    agent: str | None
+    runner: str | None
+
+
+class PendingTask(TypedDict):
+    """A task that could start."""
+
+    task_id: str
+    created_at: str

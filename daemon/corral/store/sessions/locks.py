@@ -121,6 +121,13 @@ def count(conn: Connection, now: str) -> int:
     return int(conn.execute(query).scalar_one())
 
 
+def count_of(conn: Connection, session_id: str, now: str) -> int:
+    """How many locks a session has."""
+    its = file_locks.c
+    query = select(func.count()).select_from(file_locks).where(its.session_id == session_id, its.expires_at > now)
+    return int(conn.execute(query).scalar_one())
+
+
 def count_globs(conn: Connection) -> int:
     """How many locks are on globs."""
     return int(conn.execute(select(func.count()).select_from(file_locks).where(_GLOB)).scalar_one())

@@ -109,6 +109,12 @@ def _inbox(
     return Prepared[Any](query)
 
 
+def count_unread(conn: Connection, session_id: str) -> int:
+    """How many messages a session has not read."""
+    unread = (_r.session_id == session_id, _r.read_at.is_(None), _r.acknowledged_at.is_(None))
+    return int(conn.execute(select(func.count()).select_from(message_recipients).where(*unread)).scalar_one())
+
+
 def thread(conn: Connection, thread_id: str, *, before: int | None = None, limit: int = 1000) -> Iterator[MessageRow]:
     """The messages of a thread, the newest first.
 

@@ -28,6 +28,8 @@ async def reload(services: Services) -> dict[str, Any]:
     services.nudge("supervisor")
     services.nudge("landing")
     services.nudge("roadmap")
+    services.nudge("alerts")
+    services.nudge("webhook")
     return {"untrusted": await _untrusted(services)}
 
 

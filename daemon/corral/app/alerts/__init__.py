@@ -1,0 +1,1 @@
+"""Alerts: the state that their rules judge, and the operations on them."""

@@ -1,0 +1,22 @@
+"""The bell of a terminal that shows the view: it rings for what needs a person and did not before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+RING = "\a"
+
+
+class Bell:
+    """Remembers what needed a person at the last look."""
+
+    def __init__(self) -> None:
+        self._known: set[str] | None = None
+
+    def rings(self, view: Mapping[str, Any]) -> bool:
+        """Whether to ring for this view: it has a need that the one before had not, and the settings want the bell now."""
+        needs = {f"{need['kind']} {sorted(need['ids'].items()) or need['what']}" for need in view["needs_you"]}
+        is_news = self._known is not None and not needs <= self._known
+        self._known = needs
+        return is_news and bool(view["bell"])

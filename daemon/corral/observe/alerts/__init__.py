@@ -1,0 +1,1 @@
+"""Alerts as pure functions: what fires, what becomes of it, and when it is told."""

@@ -1,0 +1,217 @@
+"""The rules of alerts: the state goes in, findings come out. No clock, no database."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from corral.config.sections.alerts import Alerts
+from corral.models.visible import one_line
+
+MOST_OF_A_TITLE = 80
+
+
+@dataclass(frozen=True)
+class Ended:
+    """An attempt that ended, as its own work decided; faults of the machine are none.
+
+    Attributes:
+        agent: The name of the agent, or its runner.
+        is_last: Whether the task ended with it.
+    """
+
+    at: datetime
+    task_id: str
+    agent: str
+    failed: bool
+    is_last: bool
+
+
+@dataclass(frozen=True)
+class Facts:
+    """The state that the rules judge.
+
+    Attributes:
+        ended: The attempts of the longest window, oldest first.
+        titles: Of tasks, by id.
+        budgets: Used and allowed, by the setting of the limit; only those with a limit.
+        free_disk_mb: None if it cannot be asked.
+        oldest_pending: Since when the oldest task that could start waits, and its id; None: no task waits, or work is paused.
+        red_targets: Since when, by branch; None: not known.
+        unguarded: The name of each session and since when, by its id.
+    """
+
+    ended: Sequence[Ended] = ()
+    titles: Mapping[str, str] = field(default_factory=dict)
+    budgets: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    free_disk_mb: float | None = None
+    free_memory_mb: float | None = None
+    oldest_pending: tuple[datetime, str] | None = None
+    red_targets: Mapping[str, datetime | None] = field(default_factory=dict)
+    unguarded: Mapping[str, tuple[str, datetime]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A rule that fires for a subject.
+
+    Attributes:
+        subject: The thing that it is about; a rule has at most one open alert for each.
+        reason: The cause, in one line.
+        remedy: The command to type, or the thing to do.
+        cooldown_s: Least time until it is raised again.
+    """
+
+    rule: str
+    subject: str
+    reason: str
+    remedy: str
+    cooldown_s: float
+
+
+def evaluate(settings: Alerts, facts: Facts, now: datetime) -> list[Finding]:
+    """Everything that fires at this moment, in the order of :data:`RULES`."""
+    return [found for rule in RULES.values() for found in rule(settings, facts, now)]
+
+
+def longest_window_s(settings: Alerts) -> float:
+    """How far back the rules look, seconds."""
+    return max(settings.task_failures.window_s, settings.agent_failures.window_s, settings.error_rate.window_s)
+
+
+def _task_failures(settings: Alerts, facts: Facts, now: datetime) -> Iterator[Finding]:
+    rule = settings.task_failures
+    failed = Counter(one.task_id for one in _within(facts, now, rule.window_s) if one.failed)
+    for task_id, number in failed.items():
+        if rule.threshold is not None and number >= rule.threshold:
+            yield Finding(
+                "task_failures",
+                task_id,
+                f"The task {_title(facts, task_id)} failed {number} times within {_span(rule.window_s)}.",
+                f"corral task logs {task_id[:8]}",
+                rule.cooldown_s,
+            )
+
+
+def _agent_failures(settings: Alerts, facts: Facts, now: datetime) -> Iterator[Finding]:
+    rule = settings.agent_failures
+    failed = Counter(one.agent for one in _within(facts, now, rule.window_s) if one.failed)
+    for agent, number in failed.items():
+        if rule.threshold is not None and number >= rule.threshold:
+            yield Finding(
+                "agent_failures",
+                agent,
+                f"Tasks of {one_line(agent)} failed {number} times within {_span(rule.window_s)}.",
+                "corral task list --status failed; corral task list --status dead",
+                rule.cooldown_s,
+            )
+
+
+def _error_rate(settings: Alerts, facts: Facts, now: datetime) -> Iterator[Finding]:
+    rule = settings.error_rate
+    last = [one for one in _within(facts, now, rule.window_s) if one.is_last]
+    failed = sum(one.failed for one in last)
+    if rule.percent is not None and len(last) >= rule.least and 100 * failed >= rule.percent * len(last):
+        yield Finding(
+            "error_rate",
+            "all",
+            f"{failed} of the {len(last)} tasks that ended within {_span(rule.window_s)} have failed.",
+            "corral metrics; corral task dlq list",
+            rule.cooldown_s,
+        )
+
+
+def _budget(settings: Alerts, facts: Facts, _now: datetime) -> Iterator[Finding]:
+    rule = settings.budget
+    parts = sorted({part for part in (rule.first_percent, rule.second_percent) if part is not None})
+    for limit, (used, allowed) in facts.budgets.items():
+        for part in parts:
+            if 100 * used >= part * allowed:
+                yield Finding(
+                    "budget",
+                    f"{limit} {part} %",
+                    f"{limit}: {part} % is used: {used:,.10g} of {allowed:,.10g} in 24 hours.",
+                    f"Wait until it is below; or raise `{limit}` in .corral/config.yaml.",
+                    rule.cooldown_s,
+                )
+
+
+def _free_disk(settings: Alerts, facts: Facts, _now: datetime) -> Iterator[Finding]:
+    rule, free = settings.free_disk, facts.free_disk_mb
+    if rule.mb is not None and free is not None and free < rule.mb:
+        reason = f"Only {free:,.0f} MB of disk are free where the repository is."
+        yield Finding("free_disk", "disk", reason, "Free space; or: corral worktree list", rule.cooldown_s)
+
+
+def _free_memory(settings: Alerts, facts: Facts, _now: datetime) -> Iterator[Finding]:
+    rule, free = settings.free_memory, facts.free_memory_mb
+    if rule.mb is not None and free is not None and free < rule.mb:
+        reason = f"Only {free:,.0f} MB of memory are free on this machine."
+        yield Finding(
+            "free_memory", "memory", reason, "corral swarm status; or lower `supervisor.max_agents`", rule.cooldown_s
+        )
+
+
+def _queue_age(settings: Alerts, facts: Facts, now: datetime) -> Iterator[Finding]:
+    rule = settings.queue_age
+    if rule.after_s is not None and facts.oldest_pending is not None:
+        since, task_id = facts.oldest_pending
+        if (now - since).total_seconds() >= rule.after_s:
+            reason = f"The task {_title(facts, task_id)} could start, and waits since {_span(rule.after_s)} or longer."
+            yield Finding("queue_age", "queue", reason, f"corral task detail {task_id[:8]}", rule.cooldown_s)
+
+
+def _red_target(settings: Alerts, facts: Facts, now: datetime) -> Iterator[Finding]:
+    rule = settings.red_target
+    for target, since in facts.red_targets.items():
+        if rule.after_s is not None and _lasts(since, now, rule.after_s):
+            reason = f"{one_line(target)} itself fails its verification, so nothing lands on it."
+            yield Finding("red_target", target, reason, "corral status", rule.cooldown_s)
+
+
+def _unguarded_session(settings: Alerts, facts: Facts, now: datetime) -> Iterator[Finding]:
+    rule = settings.unguarded_session
+    for session_id, (name, since) in facts.unguarded.items():
+        if rule.after_s is not None and _lasts(since, now, rule.after_s):
+            reason = f"{one_line(name)}'s edits are not checked: its bridge is not connected."
+            yield Finding("unguarded_session", session_id, reason, "corral status", rule.cooldown_s)
+
+
+Rule = Callable[[Alerts, Facts, datetime], Iterator[Finding]]
+RULES: Mapping[str, Rule] = {
+    "red_target": _red_target,
+    "unguarded_session": _unguarded_session,
+    "task_failures": _task_failures,
+    "agent_failures": _agent_failures,
+    "error_rate": _error_rate,
+    "budget": _budget,
+    "free_disk": _free_disk,
+    "free_memory": _free_memory,
+    "queue_age": _queue_age,
+}
+"""The rules by name, the most urgent first."""
+
+
+def _within(facts: Facts, now: datetime, window_s: float) -> Iterator[Ended]:
+    since = now - timedelta(seconds=window_s)
+    return (one for one in facts.ended if since < one.at <= now)
+
+
+def _lasts(since: datetime | None, now: datetime, after_s: float) -> bool:
+    return since is None or (now - since).total_seconds() >= after_s
+
+
+def _title(facts: Facts, task_id: str) -> str:
+    title = facts.titles.get(task_id)
+    return repr(one_line(title)[:MOST_OF_A_TITLE]) if title else task_id[:8]
+
+
+def _span(seconds: float) -> str:
+    """A duration in words: ``6 hours``."""
+    for size, unit in ((86_400, "day"), (3600, "hour"), (60, "minute")):
+        if seconds >= size and seconds % size == 0:
+            number = round(seconds / size)
+            return f"{number} {unit}" if number == 1 else f"{number} {unit}s"
+    return f"{seconds:g} s"
