@@ -24,7 +24,7 @@ class StatusLine(BaseModel):
     line: str
 
 
-@router.post("", hot=True)
+@router.post("", hot=True, audited=False)
 async def line(services: Services, given: ClientStatus) -> StatusLine:
     """A session in one line: its name, task, locks and mail, the queue, and what needs a person. Changes nothing."""
     found = await services.store.read(lambda conn: status_line.status_line(services, conn, given.session_id))
