@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from corral.cli.work.batch_file import read_batch
+from corral.errors import InvalidInput
 from tests.coordinated import Coordinated
 
 LEVELS = "".join(
@@ -92,6 +94,33 @@ def test_every_error_of_a_batch_is_reported_of_whatever_kind_with_its_task(house
     shown = house.run("task", "batch-submit", "--file", str(file), check=False).stderr
     assert "\n  task 20: priority: " in shown and "\n  and 5 more; --json shows them all\n" in shown
     assert house.ask("GET", "/tasks") == []
+
+
+@pytest.mark.req("FR-QUEUE-007")
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        ("!!binary aGVsbG8=", "JSON cannot express"),
+        ("!!set {a, b}", "JSON cannot express"),
+        (".nan", "JSON cannot express"),
+        ("[" * 3000 + "]" * 3000, "nested too deeply"),
+        ("!!python/object/apply:os.getcwd []", "is not YAML or JSON"),
+    ],
+    ids=["bytes", "a set", "no number", "too deep", "an object"],
+)
+def test_a_file_that_says_more_than_json_is_refused_by_name(tmp_path: Path, value: str, told: str) -> None:
+    file = tmp_path / "tasks.yaml"
+    file.write_text(f"- {{title: t, command: 'true', metadata: {{x: {value}}}}}\n")
+    with pytest.raises(InvalidInput) as caught:
+        read_batch(file)
+    assert told in caught.value.message and str(file) in caught.value.message and caught.value.remedy
+
+
+def test_a_date_in_a_file_is_text(tmp_path: Path) -> None:
+    file = tmp_path / "tasks.yaml"
+    file.write_text("- {title: 2026-01-01, command: 'true', metadata: {due: 2026-02-03 10:00:00, number: 4}}\n")
+    (task,) = read_batch(file)
+    assert (task["title"], task["metadata"]) == ("2026-01-01", {"due": "2026-02-03 10:00:00", "number": 4})
 
 
 def test_aliases_that_save_typing_are_fine(house: Coordinated, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from corral.cli.terminal.options import Json, argument, author, client, json_obj
 from corral.cli.terminal.output import coloured, echo, emit, fact, paint, report, state
 from corral.cli.terminal.tables import WIDTH, Column, age, table
 from corral.cli.work import dead_letters
-from corral.cli.work.batch_file import MOST_VALUES, count_values
+from corral.cli.work.batch_file import read_batch
 from corral.cli.work.diff_view import Stat, show_diff
 from corral.cli.work.task_view import follow_task, show_task
 from corral.client.connection import segment
@@ -152,26 +152,7 @@ def batch_submit(
     as_json: Json = False,
 ) -> None:
     """Submit the tasks of a file, all or none; they can depend on each other by `name`."""
-    import yaml
-
-    try:
-        content: Any = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInput(f"Cannot read {file}.", cause=str(error), remedy="Name a readable file.") from error
-    except yaml.YAMLError as error:
-        raise InvalidInput(
-            f"{file} is not YAML or JSON.", cause=str(error), remedy="Correct the file; nothing was submitted."
-        ) from error
-    if count_values(content) > MOST_VALUES:
-        raise InvalidInput(
-            f"{file} means more than {MOST_VALUES:,} values once its aliases are written out.",
-            remedy="Use fewer aliases; nothing was submitted.",
-        )
-    items = content.get("tasks") if isinstance(content, dict) else content
-    if not isinstance(items, list) or not items:
-        raise InvalidInput(
-            f"{file} contains no list of tasks.", remedy="Write a list of {title, command or prompt, …}."
-        )
+    items = read_batch(file)
     common = {"submitted_by": session_id(), **author()}
     tasks = [
         {**common, "idempotency_key": str(uuid.uuid4()), **item} if isinstance(item, dict) else item for item in items
@@ -182,7 +163,8 @@ def batch_submit(
         return
     for number, task_id in zip(answer["numbers"], answer["task_ids"], strict=True):
         echo(f"{number:>5}  {task_id}")
-    echo(paint(f"{answer['queued']} tasks were submitted.", "dim"))
+    number = answer["queued"]
+    echo(paint("1 task was submitted." if number == 1 else f"{number} tasks were submitted.", "dim"))
 
 
 @app.command("list")
