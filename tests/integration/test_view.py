@@ -25,6 +25,7 @@ def test_the_view_begins_with_what_needs_a_person_and_says_of_which_moment_it_is
     assert list(first)[:4] == ["needs_you", "version", "seq", "composed_at"] and first["version"] == 1
     house.run("wait", house.submit("later", "true"), "--timeout", "60")
     second = view(house)
+    assert "tasks     1 completed" in house.run("status").stdout
     assert second["seq"] > first["seq"] and second["recent"][0]["event_id"] <= second["seq"]
     assert {"later"} == {event["title"] for event in second["recent"] if event["task_id"]}
     assert json.loads(house.run("status", "--json").stdout).keys() == first.keys()
@@ -43,7 +44,7 @@ def test_a_running_task_is_shown_with_its_agent_and_age_and_what_is_used_beside_
     assert used["agents"] == {"used": 1, "allowed": 3} and used["memory_mb"]["allowed"] == 900
     assert used["cost_usd_per_day"] == {"used": 0, "allowed": 7.5} and used["free_disk_mb"] > 0
     shown = house.run("status").stdout
-    assert "running   1" in shown and f"  {row['agent']}" in shown and "1 a long one" in shown
+    assert "running   1 of 3 agents: 1 command" in shown and f"  {row['agent']}" in shown and "1 a long one" in shown
     assert "of 900 MiB of memory" in shown and "$0.00 of 7.5" in shown
     house.run("task", "cancel", task_id)
     eventually(lambda: view(house)["at_work"] == [])

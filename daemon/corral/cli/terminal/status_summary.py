@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -45,6 +46,8 @@ def show(answer: dict[str, Any]) -> None:
     if answer["paused"]:
         echo(f"{paint('paused', 'bold')}    since {answer['paused']['since_at']}: nothing is claimed or landed")
     echo(f"{paint('open', 'bold')}      {_counts(answer['open'])}")
+    if answer["tasks"]:
+        echo(f"{paint('tasks', 'bold')}     {_counts(answer['tasks'])}")
     for row in answer["delayed"]:
         echo(f"  {one_line(row['title'])[:40]}: {one_line(row['delay'])}")
     _running(answer)
@@ -85,7 +88,11 @@ def _age(instant: str, answer: dict[str, Any]) -> str:
 def _running(answer: dict[str, Any]) -> None:
     rows, more = answer["at_work"], answer["at_work_left_out"]
     if rows:
-        echo(f"{paint('running', 'bold')}   {len(rows) + more}")
+        kinds = Counter(row["kind"] for row in rows)
+        told = ", ".join(f"{number} {one_line(kind)}" for kind, number in kinds.most_common(MOST_LINES))
+        echo(
+            f"{paint('running', 'bold')}   {len(rows) + more} of {answer['resources']['agents']['allowed']} agents: {told}"
+        )
     for row in rows[:MOST_LINES]:
         spent = f"{row['tokens']:,} tokens, ${row['cost_usd']:.2f}, " if row["tokens"] else ""
         step = f"  {one_line(row['step'])[:60]}" if row["step"] else ""
