@@ -70,7 +70,7 @@ def show(
 
 @app.command()
 def write(
-    summary: Annotated[str, typer.Argument(help="State of the work; '-' reads it from standard input.")],
+    summary: Annotated[str, argument("State of the work; '-' reads it from standard input.", "TEXT")],
     done: Annotated[list[str] | None, _items("Completed work")] = None,
     doing: Annotated[list[str] | None, _items("Work in progress")] = None,
     decided: Annotated[list[str] | None, _items("A decision and its reason")] = None,

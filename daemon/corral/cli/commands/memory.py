@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from corral.cli.help import Grouped
-from corral.cli.terminal.options import Json, client, json_object, option, session_id
+from corral.cli.terminal.options import Json, argument, client, json_object, option, session_id
 from corral.cli.terminal.output import report
 from corral.cli.terminal.tables import Column, table
 
@@ -19,7 +19,7 @@ Limit = Annotated[int, typer.Option("--limit", help="Maximum number of rows.", m
 
 @app.command()
 def add(
-    summary: Annotated[str, typer.Argument(help="The fact, in one sentence.")],
+    summary: Annotated[str, argument("The fact, in one sentence.", "TEXT")],
     kind: Annotated[str, option("--type", "Kind of memory.", "WORD")] = "discovery",
     outcome: Annotated[str | None, option("--outcome", "The outcome.", "TEXT")] = None,
     lesson: Annotated[list[str] | None, option("--lesson", "Advice for next time; repeatable.", "TEXT")] = None,
@@ -43,7 +43,7 @@ def add(
 
 @app.command()
 def search(
-    query: Annotated[str, typer.Argument(help="Words to search for.")],
+    query: Annotated[str, argument("Words to search for.", "WORDS")],
     tag: Tags = None,
     kind: Type = None,
     limit: Limit = 10,

@@ -285,7 +285,9 @@ def retry(task_id: Id, as_json: Json = False) -> None:
 
 @app.command()
 def reprioritize(
-    task_id: Id, priority: Annotated[int, typer.Argument(min=0, max=10, help="10 first.")], as_json: Json = False
+    task_id: Id,
+    priority: Annotated[int, typer.Argument(min=0, max=10, help="10 first.", metavar="PRIORITY")],
+    as_json: Json = False,
 ) -> None:
     """Change the priority of a task that has not started."""
     answer = client().request("POST", f"/tasks/{segment(task_id)}/reprioritize", {"priority": priority})

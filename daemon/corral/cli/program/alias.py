@@ -89,7 +89,7 @@ def _require_command(known: dict[str, Alias], name: str, first: str) -> None:
             )
         first = check(first, known[first].command)[0]
     if first not in NOUNS and not first.startswith("$"):
-        near = difflib.get_close_matches(first, [*NOUNS, *known])
+        near = difflib.get_close_matches(first, [*NOUNS, *(known.keys() - {name})])
         meant = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
         raise InvalidInput(f"There is no command {first!r}.{meant}", remedy="`corral --help` lists the commands.")
 

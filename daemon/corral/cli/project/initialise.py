@@ -17,7 +17,7 @@ from corral.cli.project import claude_settings, init_record, own_files, project_
 from corral.cli.project import trust as project_trust
 from corral.cli.project.init_config import Answers, text_of
 from corral.cli.project.project_copies import Copies
-from corral.cli.terminal.options import Json, here, option
+from corral.cli.terminal.options import Json, argument, here, option
 from corral.cli.terminal.output import echo, emit, paint
 from corral.cli.terminal.person import confirm, is_terminal, refuse_agents
 from corral.client.connection import Client
@@ -33,7 +33,7 @@ from corral.models.visible import visible
 
 
 def init(
-    path: Annotated[Path | None, typer.Argument(help="The repository (default: this one).")] = None,
+    path: Annotated[Path | None, argument("The repository (default: this one).", "PATH")] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not prompt.")] = False,
     target: Annotated[str | None, option("--target", "Branch that work lands on.", "BRANCH", of="branch")] = None,
     verify: Annotated[

@@ -13,7 +13,7 @@ from corral.cli.program.daemon import refuse_own_work, stop_and_wait
 from corral.cli.project import claude_settings, init_record, project_copies
 from corral.cli.project import trust as project_trust
 from corral.cli.project.own_files import give_back
-from corral.cli.terminal.options import Json, here
+from corral.cli.terminal.options import Json, argument, here
 from corral.cli.terminal.output import echo, paint, report
 from corral.cli.terminal.person import confirm
 from corral.cli.terminal.progress import progress
@@ -25,7 +25,7 @@ MOST_NAMED = 5
 
 
 def uninstall(
-    path: Annotated[Path | None, typer.Argument(help="The repository (default: this one).")] = None,
+    path: Annotated[Path | None, argument("The repository (default: this one).", "PATH")] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not prompt.")] = False,
     as_json: Json = False,
 ) -> None:
