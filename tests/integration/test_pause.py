@@ -31,6 +31,7 @@ def test_a_pause_stops_claiming_and_landing_through_restarts_and_looking_starts_
     house.hook("SessionStart", "hand", source="startup")
     claimed = house.ask("POST", "/tasks/claim", {"session_id": "hand"})
     assert claimed["success"] is False and claimed["reason"] == "work_paused"
+    assert house.run("task", "claim").stdout == "All work is paused, so no task is claimed: corral resume\n"
     house.run("daemon", "stop")
     assert house.json("resume") == {"paused": False, "was_paused": True}, "what asks for something starts it"
     assert json.loads(house.run("resume", "--json").stdout)["was_paused"] is False

@@ -245,7 +245,8 @@ def claim(
         if answer["input_data"]:
             echo(f"input: {one_line(json.dumps(answer['input_data'], ensure_ascii=False))}")
     else:
-        echo("No task to claim.")
+        is_paused = answer["reason"] == "work_paused"
+        echo("All work is paused, so no task is claimed: corral resume" if is_paused else "No task to claim.")
     for task in answer.get("also_held", ()):
         echo(paint(f"You already hold {task['task_id']}  {one_line(task['title'])}", "dim"))
 
