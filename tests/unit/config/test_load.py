@@ -235,7 +235,6 @@ class TestValidation:
         assert caught.value.message == "The configuration has 8 errors."
         assert ".corral/config.yaml: tasks.max_retries: should be a valid integer (it is 'lots')" in caught.value.cause
 
-    @pytest.mark.req("FR-CONFIG-003")
     @pytest.mark.req("FR-CONFIG-006")
     def test_a_limit_of_one_worker_above_that_of_all_is_refused(self, loading: Loading) -> None:
         assert loading(team="limits: {memory_mb: 500}", local="limits: {memory_mb_per_agent: 500}").settings
@@ -245,6 +244,7 @@ class TestValidation:
         reason, source = errors_of(caught)["limits.memory_mb_per_agent"]
         assert "at most `limits.memory_mb` (500)" in reason and source == ".corral/local.yaml"
 
+    @pytest.mark.req("FR-CONFIG-003")
     def test_an_unknown_key_warns_and_suggests(self, loading: Loading) -> None:
         loaded = loading(
             team="lock: {ttl_s: 1}\nlocks: {ttl: 5}\nrunners: {claude: {colour: red}}\nwhatever: 1\nmax_agents: 3\n"
