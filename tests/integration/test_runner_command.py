@@ -194,6 +194,25 @@ def test_a_stubborn_one_is_killed_after_the_grace(start: Start, tmp_path: Path) 
     assert not psutil.pid_exists(running.pid)
 
 
+@pytest.mark.faults
+def test_a_process_that_nobody_here_can_end_is_named_while_its_worker_waits_for_it(
+    start: Start, assignments: list[Assignment], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one of another user is: no signal reaches it. It cannot be had here, so the signals are left out."""
+    running = start("setsid sleep 600 & echo up; exit 0")
+    wait(lambda: psutil.Process(running.pid).status() == psutil.STATUS_ZOMBIE)
+    (pid,) = find_marked(assignments[0].task_id)
+    now = clock()
+    with monkeypatch.context() as patched:
+        patched.setattr("corral.runners.worker.signal_each", lambda _processes, _number: None)
+        assert running.observe(now).undying is None
+        assert running.observe(now + timedelta(seconds=14)).undying is None, "the kernel may need a moment"
+        seen = running.observe(now + timedelta(seconds=16))
+        assert seen.finished is None and seen.undying == f"pid {pid}"
+    seen = look(running, lambda seen: seen.finished)
+    assert seen.undying is None and seen.finished is not None and seen.finished.success
+
+
 def test_a_stop_ends_the_whole_group_at_once(start: Start, assignments: list[Assignment]) -> None:
     running = start("sleep 600 & sleep 600 & echo up; wait")
     look(running, lambda seen: seen.progress == "up")

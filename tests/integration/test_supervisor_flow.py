@@ -365,7 +365,12 @@ def test_one_worker_that_cannot_be_looked_at_does_not_keep_the_others_from_endin
         assert list(one.supervisor.unobserved()) == [slow] and "Input/output" in one.supervisor.unobserved()[slow]
         services: Any = SimpleNamespace(supervisor=one.supervisor)
         (need,) = one.db.read(lambda conn: list(unobserved_workers(services, conn)))
-        assert "Input/output error" in need.what and need.ids == {"task_id": slow} and slow[:8] in need.remedy
+        assert (
+            "cannot be observed" in need.what
+            and "Input/output error" in need.what
+            and need.ids == {"task_id": slow}
+            and slow[:8] in need.remedy
+        )
     one.until(lambda: one.supervisor.unobserved() == {})
     (tmp_path / "go").touch()
     one.until_status(slow, "completed")

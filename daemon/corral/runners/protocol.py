@@ -165,6 +165,7 @@ class Observation:
         progressed: Whether it made progress since the last look.
         memory_mb: Resident memory of its processes at the last measurement, MiB; None before the first.
         tool_calls: Those that ended since the last look, of a model.
+        undying: Its processes that live on long after SIGKILL, for a person; None: there are none.
     """
 
     finished: Finished | None
@@ -173,6 +174,7 @@ class Observation:
     progressed: bool
     memory_mb: float | None = None
     tool_calls: Sequence[ToolCall] = ()
+    undying: str | None = None
 
 
 class Running(Protocol):

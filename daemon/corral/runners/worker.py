@@ -37,6 +37,8 @@ _SAMPLE_S = 1.0
 _LINGER_S = 5.0
 _BUSY_SHARE = 0.05
 _MOST_LEFT = 20
+_UNDYING_S = 10.0
+"""How long after SIGKILL a process still lives that nobody here can end: another user's, or one stuck in the kernel."""
 _MOST_AT_ONCE = 8 << 20
 """Bytes of output that one look reads: to understand more would keep every other worker waiting."""
 _KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
@@ -136,6 +138,7 @@ class Worker:
         self._memory_mb: float | None = None
         self._ending: _Ending | None = None
         self._finished: Finished | None = None
+        self._undying: str | None = None
 
     def observe(self, now: datetime) -> Observation:
         """Read new output, enforce the limits, continue a stop; never blocks."""
@@ -150,9 +153,8 @@ class Worker:
             if exit_code is not None or self._ending:
                 self._finished = self._end(now, exit_code)
         output = self._output
-        return Observation(
-            self._finished, output.usage, output.progress, progressed, self._memory_mb, output.take_tool_calls()
-        )
+        calls, undying = output.take_tool_calls(), self._undying
+        return Observation(self._finished, output.usage, output.progress, progressed, self._memory_mb, calls, undying)
 
     def stop(self, now: datetime, reason_code: str, message: str) -> None:
         """Send SIGTERM to the whole group; the first reason counts."""
@@ -245,13 +247,17 @@ class Worker:
         if (now - ending.since).total_seconds() >= self._grace_s:
             ending.killed = True
             self._signal_group(signal.SIGKILL)
+        is_late = (now - ending.since).total_seconds() >= self._grace_s + _UNDYING_S
         if exit_code is None:
+            self._undying = f"pid {self.pid}" if is_late else None
             return None
         alive = survivors(self.pid, self._marks)
         alive += [one for one in ending.asked if one not in alive and lives(one)]  # one that dies has no environment
         if alive:
             self._end_survivors(ending, alive)
+            self._undying = ", ".join(f"pid {one.pid}" for one in alive[:_MOST_LEFT]) if is_late else None
             return None
+        self._undying = None
         self._process.wait()  # only now: while it is a zombie, nobody else can have its number, or its group's
         self._feed.close()
         if self._limits.output_mb is not None:

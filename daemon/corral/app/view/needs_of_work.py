@@ -83,14 +83,14 @@ def tasks_that_cannot_start(services: Services, conn: Connection) -> Iterator[Ne
 
 
 def unobserved_workers(services: Services, conn: Connection) -> Iterator[Need]:
-    """Workers whose output and end the supervisor cannot see just now."""
+    """Workers whose output and end the supervisor cannot see just now, or that do not end."""
     found = services.supervisor.unobserved()
     titles = lists.titles(conn, [*found])
     for task_id, reason in found.items():
         named = f"{one_line(titles[task_id])!r} ({task_id[:8]})" if task_id in titles else task_id[:8]
         yield Need(
             "unobserved_worker",
-            f"The worker of task {named} cannot be observed, so that its end would go unnoticed: {reason}",
+            f"The worker of task {named} {reason}",
             f"Fix what the reason names; or: corral task cancel {task_id[:8]}",
             ids={"task_id": task_id},
         )

@@ -60,6 +60,8 @@ def reason(
     if row["status"] == TaskStatus.WAITING:
         agents = f"It waits for the {row['agents_wanted']} agents that do it." if row["combine"] is not None else None
         return _what_comes_first(conn, row["task_id"]) or agents
+    if row["status"] == TaskStatus.INTERRUPTED:
+        return "It starts again once no process of its former worker is alive."
     if row["status"] != TaskStatus.PENDING:
         return None
     if (ordered := work_pause.current(conn)) is not None:

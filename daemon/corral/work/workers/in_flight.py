@@ -61,7 +61,7 @@ class Attempt:
     peak_mb: int | None = None
     """The most memory that its processes were seen to use, MiB."""
     trouble: str = ""
-    """Why the last look at its worker failed; empty if it did not."""
+    """Why its worker cannot be followed to its end, as the last look found it; empty if it can."""
 
     @property
     def key(self) -> tuple[str, int]:
@@ -85,7 +85,7 @@ class Attempt:
         return AttemptView(*self.key, self.session_id, state, None if memory_mb is None else round(memory_mb))
 
     def note_trouble(self, reason: str) -> None:
-        """Say in the log, once, why its worker cannot be looked at; the next step looks again. Empty: it could be."""
+        """Say in the log, once, why its worker cannot be followed; the next step looks again. Empty: it can."""
         if reason not in ("", self.trouble):
             log.warning("worker_not_observed", task_id=self.task["task_id"], reason=reason)
         self.trouble = reason

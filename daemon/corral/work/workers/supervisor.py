@@ -145,7 +145,7 @@ class Supervisor:
         return len(self._attempts)
 
     def unobserved(self) -> dict[str, str]:
-        """By task, why the last look at its worker failed."""
+        """By task, why its worker cannot be followed to its end, as the last look found it."""
         return {attempt.key[0]: attempt.trouble for attempt in [*self._attempts.values()] if attempt.trouble}
 
     @property
@@ -229,11 +229,11 @@ class Supervisor:
             try:
                 self._stop_if_due(attempt, present.get(attempt.key), awake)
                 seen = attempt.started.running.observe(awake)
-                attempt.note_trouble("")
+                attempt.note_trouble(f"does not end, though it was killed: {seen.undying}" if seen.undying else "")
                 self._claiming.meter.note(attempt.key, seen, now)
                 self.on_tool_calls(attempt.task, seen.tool_calls, now)
             except OSError as error:  # of this worker alone, e.g. its output cannot be read just now
-                attempt.note_trouble(str(error))
+                attempt.note_trouble(f"cannot be observed, so that its end would go unnoticed: {error}")
                 continue
             if seen.finished is not None:
                 attempt.finishing = True

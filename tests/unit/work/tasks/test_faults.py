@@ -230,6 +230,7 @@ def test_a_regular_interruption_is_no_suspicion(board: Board) -> None:
     task_id = board.one()
     row = claim_and_start(board, 0)
     board.end(row, at(1), success=False, error_code="interrupted", error_message="The daemon was stopped.")
+    assert "no process of its former worker" in str(reason(board, row["task_id"]))
     board.do(lambda conn: attempts.resume(conn, task_id, at(1), board.rules))
     assert (board.status(task_id), board.detail(task_id)["crashes"]) == ("pending", 0)
     assert board.claim(at(1)) is not None
