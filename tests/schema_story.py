@@ -230,6 +230,8 @@ def _work(story: Story) -> None:
     eventually(lambda: story.look("audit", "--action", "task"))
     story("audit", "--limit", "1000")
     story("audit", "--verify")
+    story("gc", "--dry-run")
+    story("gc")
     story("task list")
     story("wait", long, "--timeout", "0")
     story("agent kill", long)

@@ -38,6 +38,7 @@ FREE = {
     "details",
     "limits",
     "parameters",
+    "problems",
 }
 """What has fields of its own in every answer."""
 NOW_AND_THEN = {"left_out", "conflicts"}
@@ -179,6 +180,7 @@ def test_the_examples_can_be_asked_and_are_answered_with_the_fields_that_they_sh
     eventually(lambda: story.house.ask("GET", "/audit"))
     ask("GET /audit")
     ask("GET /audit/verification")
+    ask("POST /gc")
     for path in ("POST /supervisor/once", "POST /supervisor/start", "GET /supervisor", "POST /supervisor/stop"):
         ask(path)
     ask("POST /pause")

@@ -12,15 +12,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, delete, func, insert, select
+from sqlalchemy import Connection, delete, func, insert, select, update
 
+from corral.app.audit import reading, trail
 from corral.app.runtime.needs import Need
 from corral.config.paths import Project
 from corral.config.sections.upkeep import Retention as Ages
+from corral.errors import NotFound
 from corral.git.checkouts import salvage
 from corral.git.process.command import open_checkout, open_repository
 from corral.models.events import EventKind
 from corral.models.instants import iso
+from corral.server.upkeep.collection import Collection
 from corral.server.upkeep.retention import Retention, Round
 from corral.store import events
 from corral.store import retention as retention_rows
@@ -350,6 +353,102 @@ def test_what_could_not_be_deleted_is_said_until_it_can_be(world: World, monkeyp
     assert "logs: 2.log: Permission denied" in world.faults["retention"].what
     world.round()
     assert world.faults == {}
+
+
+def test_old_attempts_go_but_the_newest_of_a_task_and_those_of_open_dead_landing_or_waited_for_ones(
+    world: World,
+) -> None:
+    for name, more in (
+        ("done", {}), ("open", {}), ("dead", {}), ("cleared", {"dismissed_at": iso(THEN)}), ("landing", {}), ("awaited", {}),
+    ):  # fmt: skip
+        world.task(name, is_open=name == "open", **more)
+        state = {"status": "dead", "error_code": "e"} if name in ("dead", "cleared") else {}
+        changed = update(tables.tasks).where(tables.tasks.c.task_id == name).values(fencing_token=2, **state)
+        world.db.write(lambda conn, changed=changed: conn.execute(changed))
+        for number in (1, 2):
+            world.put(
+                tables.attempts, task_id=name, number=number, session_id="s", usage={}, claimed_at=iso(THEN),
+                ended_at=iso(THEN), outcome="failed",
+            )  # fmt: skip
+    world.merge("m", "queued", task_id="landing")
+    world.put(tables.task_dependencies, task_id="open", depends_on="awaited")
+    assert world.round(THEN + timedelta(days=89)).removed["attempts"] == 0
+    assert world.round(THEN + timedelta(days=91)).removed["attempts"] == 2
+    pairs = world.db.read(lambda conn: conn.execute(select(tables.attempts.c.task_id, tables.attempts.c.number)).all())
+    assert {name for name, number in pairs if number == 1} == {"open", "dead", "landing", "awaited"}
+    assert len([number for _, number in pairs if number == 2]) == 6
+
+
+@pytest.mark.req("NFR-COMP-003")
+def test_the_audit_is_kept_for_90_days_and_what_is_left_of_it_verifies(world: World) -> None:
+    for day in range(100):
+        deed = trail.Deed(THEN + timedelta(days=day), "task.cancel", None, "me", None, {}, {})
+        world.db.write(lambda conn, deed=deed: trail.append(conn, [trail.draft(deed, {})]))
+    assert world.round(THEN + timedelta(days=90)).removed["audit"] == 0
+    assert world.round(THEN + timedelta(days=100)).removed["audit"] == 10
+    found = reading.verify(world.db.read)
+    assert (found["valid"], found["lines"], found["removed_until"]) == (True, 90, 10)
+    world.ages = Ages(audit_days=None)
+    assert "audit" not in world.round(LATER).removed
+
+
+def test_beyond_the_disk_budget_logs_of_landed_work_go_first_then_other_finished_ones_then_events(world: World) -> None:
+    world.ages = Ages(disk_mb=10)
+    receipt = world.db.write(
+        lambda conn: receipt_rows.add(
+            conn, tree="t", fingerprint="f", status=tables.ReceiptStatus.PASSED, now=LATER, exit_code=0
+        )
+    )
+    for name, is_open in (("landed", False), ("failed", False), ("open", True)):
+        world.task(name, is_open=is_open)
+    world.merge("m", "landed", task_id="landed", receipt_id=receipt["receipt_id"])
+    logs = {}
+    for age, name in enumerate(("landed", "failed", "open")):  # the landed one is the newest
+        logs[name] = world.logs / "tasks" / name / "1.log"
+        logs[name].parent.mkdir(parents=True)
+        logs[name].write_bytes(b"x" * 4_000_000)
+        moment = (LATER - timedelta(hours=age)).timestamp()
+        os.utime(logs[name], (moment, moment))
+    world.event("memory.stored", LATER - timedelta(days=2))
+    world.round()
+    assert [file.exists() for file in logs.values()] == [False, True, True] and world.faults == {}
+    logs["open"].write_bytes(b"x" * 12_000_000)
+    assert world.all(tables.events.c.kind) == {"memory.stored"}
+    world.round()
+    assert [file.exists() for file in logs.values()] == [False, False, True], "an open task's log stays"
+    assert world.all(tables.events.c.kind) == set()
+    assert "retention.disk_mb" in world.faults["disk_budget"].what
+
+
+def test_a_request_tells_beforehand_what_it_deletes_and_why_the_rest_is_kept(world: World, repo: Path) -> None:
+    now = datetime.now(timezone.utc)
+    for name in ("sender", "reader"):
+        world.session(name, ended=None)
+    world.message("unread", "reader")
+    world.message("brought", "reader", injected_at=THEN)
+    world.event("memory.stored")
+    world.event("lock.expired", session_id="reader")
+    (repo / "unique.txt").write_text("nobody else has this")
+    unique = saved(repo, "unique", now)
+    (repo / "unique.txt").unlink()
+    git(repo, "update-ref", "refs/corral/salvage/held/1", git(repo, "rev-parse", "HEAD"))
+    later, gc = now + timedelta(days=120), Collection(world.job)
+
+    def told(parts: list[dict[str, Any]]) -> dict[str, int]:
+        return {part["kind"]: part["count"] for part in parts}
+
+    plan = gc.run(later, dry_run=True)
+    assert told(plan["removed"]) == {"events": 1, "messages": 1, "salvage": 1}
+    assert told(plan["kept"]) == {"events": 1, "messages": 1, "salvage": 1}
+    assert [ref["ref"] for part in plan["kept"] for ref in part["refs"]] == [unique]
+    assert world.all(talk.messages.c.subject) == {"unread", "brought"}, "nothing was deleted"
+    with pytest.raises(NotFound):
+        gc.run(later, dry_run=False, forget=["refs/heads/main"])
+    done = gc.run(later, dry_run=False)
+    assert told(done["removed"]) == told(plan["removed"]) and told(done["kept"]) == told(plan["kept"])
+    assert git(repo, "for-each-ref", "--format=%(refname)", "refs/corral/salvage") == unique
+    assert told(gc.run(later, dry_run=False, forget=[unique])["removed"]) == {"salvage": 1}
+    assert git(repo, "for-each-ref", "refs/corral/salvage") == ""
 
 
 def test_damage_is_found_by_the_daily_look(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

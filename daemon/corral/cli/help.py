@@ -30,7 +30,7 @@ CATEGORIES = {
     ),
     "Sessions and locks": ("session", "lock", "feature", "team", "agent", "worktree"),
     "Communication": ("message", "handoff", "memory"),
-    "Corral itself": ("config", "alias", "daemon", "schema", "man", "plugin", "statusline", "mcp"),
+    "Corral itself": ("config", "alias", "daemon", "gc", "schema", "man", "plugin", "statusline", "mcp"),
 }
 
 

@@ -23,6 +23,11 @@ class LogFile:
     at: float
     size: int
 
+    @property
+    def owners(self) -> frozenset[str]:
+        """The names by which it may be kept: its own and its folder's."""
+        return frozenset((self.path.stem, self.path.parent.name))
+
 
 def cutoff(settings: Retention, kind: str, now: datetime) -> datetime | None:
     """The instant before which data of this kind is old; None: it is kept for ever.
@@ -34,25 +39,63 @@ def cutoff(settings: Retention, kind: str, now: datetime) -> datetime | None:
     return None if days is None else now - timedelta(days=days)
 
 
-def old_logs(logs_dir: Path, settings: Retention, now: datetime, kept: Collection[str]) -> list[LogFile]:
-    """The logs to delete, oldest first: those that are too old, then as many as needed to keep within ``logs_mb``.
+def old_logs(
+    logs_dir: Path,
+    settings: Retention,
+    now: datetime,
+    kept: Collection[str],
+    landed: Collection[str] = (),
+    excess: int = 0,
+) -> list[LogFile]:
+    """The logs to delete: those that are too old, then as many as needed to keep within ``logs_mb`` and the disk budget.
+
+    Beyond a limit the logs of landed work go first, then the others of finished work, each time the oldest first.
 
     Args:
         kept: Ids of tasks and merge requests, and names of worktrees, whose logs stay.
+        landed: Ids of landed merge requests and their tasks.
+        excess: Bytes by which all files together exceed the disk budget.
 
     Raises:
         OSError: A folder cannot be read.
     """
-    found = sorted((file for name in LOG_FOLDERS for file in _logs(logs_dir / name)), key=lambda file: file.at)
+    found = all_logs(logs_dir)
     moment = cutoff(settings, "logs", now)
-    excess = sum(file.size for file in found) - settings.logs_mb * 1_000_000
-    going = []
-    for file in found:
+    excess = max(excess, sum(file.size for file in found) - settings.logs_mb * 1_000_000)
+
+    def order(file: LogFile) -> tuple[bool, bool, float]:
         is_old = moment is not None and file.at < moment.timestamp()
-        if (is_old or excess > 0) and not {file.path.stem, file.path.parent.name} & set(kept):
+        return not is_old, file.owners.isdisjoint(landed), file.at
+
+    going = []
+    for file in sorted(found, key=order):
+        if (not order(file)[0] or excess > 0) and file.owners.isdisjoint(kept):
             going.append(file)
             excess -= file.size
     return going
+
+
+def all_logs(logs_dir: Path) -> list[LogFile]:
+    """The logs of attempts, verifications and setups.
+
+    Raises:
+        OSError: A folder cannot be read.
+    """
+    return [file for name in LOG_FOLDERS for file in _logs(logs_dir / name)]
+
+
+def disk_use(home: Path, state_dir: Path) -> int:
+    """Bytes of the database, its copies, the logs and the exports; a file that goes meanwhile does not count."""
+    folders = (home / "logs", state_dir / "analytics")
+    files = [*home.glob("corral.db*"), *(file for folder in folders for file in folder.rglob("*"))]
+    size = 0
+    for file in files:
+        try:
+            found = file.lstat()
+        except FileNotFoundError:
+            continue
+        size += found.st_size if stat.S_ISREG(found.st_mode) else 0
+    return size
 
 
 def _logs(folder: Path, *, inner: bool = False) -> Iterator[LogFile]:

@@ -88,6 +88,11 @@ def oldest(conn: Connection, limit: int) -> list[AuditRow]:
     return fetch_all(conn, select(audit_lines).order_by(_ITS.seq).limit(limit), AuditRow)
 
 
+def count_before(conn: Connection, at: str) -> int:
+    """How many lines are older than an instant."""
+    return int(conn.execute(select(func.count()).select_from(audit_lines).where(_ITS.at < at)).scalar_one())
+
+
 def remove_until(conn: Connection, seq: int, hash_: str, at: str) -> int:
     """Remove the lines up to this one, which becomes the end that the rest of the chain is verified from.
 

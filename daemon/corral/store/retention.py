@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy import Column, ColumnElement, Connection, Table, and_, delete, exists, func, or_, select, update
 
 from corral.models.events import EventKind
-from corral.models.states import OPEN_MERGES, TERMINAL_TASKS, MergeState, SessionStatus, WorktreeState
+from corral.models.states import OPEN_MERGES, TERMINAL_TASKS, MergeState, SessionStatus, TaskStatus, WorktreeState
 from corral.store.schema import (
     agent_sessions,
     attempts,
@@ -22,6 +22,7 @@ from corral.store.schema import (
     merge_requests,
     notices,
     receipts,
+    task_dependencies,
     tasks,
     worktrees,
 )
@@ -46,14 +47,18 @@ class Rows:
     """A kind of rows that get old.
 
     Attributes:
-        key: Its primary key.
-        is_old: The condition, for the instant before which they are old.
+        key: Its primary key, or the part of it that the rows of one owner have in common.
+        at: The instant that their age is counted from.
+        is_old: The condition under which they may go, for the instant before which they are old.
+        kept: Why those that are as old, and may not go, are kept.
         release: Deletes, or detaches, what refers to the rows with these keys.
     """
 
     table: Table
     key: Column[Any]
+    at: Column[Any]
     is_old: Callable[[str], ColumnElement[bool]]
+    kept: str
     release: Callable[[Connection, Sequence[Any]], None] = lambda _conn, _keys: None
 
 
@@ -107,6 +112,24 @@ def _old_receipts(before: str) -> ColumnElement[bool]:
     return and_(receipts.c.created_at < before, ~exists(pointing))
 
 
+def _old_attempts(before: str) -> ColumnElement[bool]:
+    """Not the newest of its task, which is over, settled, and waited for by nobody."""
+    its, dependent = attempts.c, tasks.alias("dependent")
+    settled = select(tasks.c.seq).where(
+        tasks.c.task_id == its.task_id,
+        ~_OPEN_TASK,
+        tasks.c.fencing_token > its.number,
+        or_(tasks.c.status != TaskStatus.DEAD, tasks.c.dismissed_at.is_not(None)),
+    )
+    landing = select(merge_requests.c.seq).where(merge_requests.c.task_id == its.task_id, _OPEN_MERGE)
+    waited_for = (
+        select(task_dependencies.c.task_id)
+        .join(dependent, dependent.c.task_id == task_dependencies.c.task_id)
+        .where(task_dependencies.c.depends_on == its.task_id, dependent.c.status.not_in(TERMINAL_TASKS))
+    )
+    return and_(its.ended_at < before, exists(settled), ~exists(landing), ~exists(waited_for))
+
+
 def _old_worktrees(before: str) -> ColumnElement[bool]:
     asked = select(merge_requests.c.seq).where(merge_requests.c.branch == worktrees.c.branch, _OPEN_MERGE)
     return and_(worktrees.c.state == WorktreeState.REMOVED, worktrees.c.removed_at < before, ~exists(asked))
@@ -156,15 +179,38 @@ def _release_sessions(conn: Connection, keys: Sequence[Any]) -> None:
 
 
 KINDS: dict[str, Rows] = {
-    "events": Rows(events, events.c.event_id, _old_events),
-    "alerts": Rows(alerts, alerts.c.alert_id, lambda before: alerts.c.resolved_at < before),
-    "deliveries": Rows(deliveries, deliveries.c.delivery_id, lambda before: deliveries.c.settled_at < before),
-    "notices": Rows(notices, notices.c.notice_id, _old_notices),
-    "messages": Rows(messages, messages.c.seq, _old_messages, _release_messages),
-    "receipts": Rows(receipts, receipts.c.receipt_id, _old_receipts, _release_receipts),
-    "worktrees": Rows(worktrees, worktrees.c.worktree_id, _old_worktrees),
-    "sessions": Rows(agent_sessions, agent_sessions.c.session_id, _old_sessions, _release_sessions),
-}
+    "events": Rows(
+        events, events.c.event_id, events.c.at, _old_events,
+        "of an open task, an open merge or a live session, or not handled yet",
+    ),
+    "alerts": Rows(
+        alerts, alerts.c.alert_id, alerts.c.resolved_at, lambda before: alerts.c.resolved_at < before, "not resolved"
+    ),
+    "deliveries": Rows(
+        deliveries, deliveries.c.delivery_id, deliveries.c.settled_at, lambda before: deliveries.c.settled_at < before,
+        "not delivered yet",
+    ),
+    "notices": Rows(notices, notices.c.notice_id, notices.c.created_at, _old_notices, "not delivered yet"),
+    "messages": Rows(
+        messages, messages.c.seq, messages.c.created_at, _old_messages,
+        "unread, not acknowledged, or in the thread of an open task", _release_messages,
+    ),
+    "receipts": Rows(
+        receipts, receipts.c.receipt_id, receipts.c.created_at, _old_receipts, "of an open or landed merge",
+        _release_receipts,
+    ),
+    "attempts": Rows(
+        attempts, attempts.c.task_id, attempts.c.ended_at, _old_attempts,
+        "the newest of its task, or of a task that is open, dead, landing or waited for",
+    ),
+    "worktrees": Rows(
+        worktrees, worktrees.c.worktree_id, worktrees.c.removed_at, _old_worktrees, "its branch is asked to land"
+    ),
+    "sessions": Rows(
+        agent_sessions, agent_sessions.c.session_id, agent_sessions.c.ended_at, _old_sessions,
+        "with a handoff, mail or a lock, or named by open work", _release_sessions,
+    ),
+}  # fmt: skip
 """In the order in which they are deleted: what refers to others comes before them."""
 
 
@@ -195,8 +241,25 @@ def remove(conn: Connection, kind: str, keys: Sequence[Any], before: str) -> int
     going = list(conn.execute(select(rows.key).where(rows.key.in_(keys), rows.is_old(before))).scalars())
     if going:
         rows.release(conn, going)
-        conn.execute(delete(rows.table).where(rows.key.in_(going)))
-    return len(going)
+        return conn.execute(delete(rows.table).where(rows.key.in_(going), rows.is_old(before))).rowcount
+    return 0
+
+
+def counts(conn: Connection, kind: str, before: str) -> tuple[int, int]:
+    """How many rows of a kind may go, and how many as old ones may not; a query for a reader."""
+    rows = KINDS[kind]
+    aged, going = (
+        int(conn.execute(select(func.count()).select_from(rows.table).where(condition)).scalar_one())
+        for condition in (rows.at < before, rows.is_old(before))
+    )
+    return going, aged - going
+
+
+def owners_of_landed_logs(conn: Connection) -> set[str]:
+    """The ids of landed merge requests and of their tasks: their logs go first."""
+    its = merge_requests.c
+    query = select(its.merge_id, its.task_id).where(its.state == MergeState.LANDED)
+    return {str(one) for row in conn.execute(query) for one in row if one}
 
 
 def owners_of_logs(conn: Connection) -> set[str]:

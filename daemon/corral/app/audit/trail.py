@@ -154,6 +154,23 @@ def draft_of_event(event: EventRow, work: Mapping[str, SessionWork]) -> AuditDra
     }
 
 
+def remove_before(conn: Connection, before: datetime, now: datetime, limit: int) -> int:
+    """Remove the oldest lines of those that are older than an instant, and count them as removed.
+
+    Args:
+        limit: At most so many.
+
+    Returns:
+        How many.
+    """
+    moment, last = iso(before), None
+    for row in audit_rows.oldest(conn, limit):
+        if row["at"] >= moment:
+            break
+        last = row
+    return 0 if last is None else audit_rows.remove_until(conn, last["seq"], last["hash"], iso(now))
+
+
 def append(conn: Connection, drafts: Iterable[AuditDraft]) -> int:
     """Append lines to the chain, in the caller's transaction.
 

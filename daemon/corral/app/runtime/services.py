@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TypeVar
+from typing import Protocol, TypeVar
 from weakref import WeakValueDictionary
 
 from corral.app.audit.trail import AuditTrail
@@ -36,6 +36,13 @@ from corral.work.workers.supervisor import Supervisor
 from corral.work.worktrees.worktrees import Worktrees
 
 T = TypeVar("T")
+
+
+class Collect(Protocol):
+    """Deletes old data when a person asks for it."""
+
+    def __call__(self, now: datetime, *, dry_run: bool, forget: Sequence[str] = ()) -> Payload:
+        """Delete it, or only say what would go."""
 
 
 async def _no_web_view() -> Payload:
@@ -89,6 +96,8 @@ class Services:
     store: StoreAccess = field(init=False)
     nudges: Nudges = field(init=False)
     waiters: Waiters = field(init=False)
+    collect: Collect = field(init=False)
+    """Deletes old data at once; set by the assembly."""
     roadmap: RoadmapSupervision = field(init=False)
     """Set by the assembly: it settles its tasks with these services."""
 

@@ -37,6 +37,11 @@ class Retention(Section):
     sessions_days: Days = Field(
         default=30, description="Days after which an ended session without a handoff is deleted; null: never."
     )
+    attempts_days: Days = Field(
+        default=90,
+        description="Days after which an attempt at a settled task, but its newest, is deleted; null: never.",
+    )
+    audit_days: Days = Field(default=90, description="Days after which a line of the audit is deleted; null: never.")
     worktrees_days: Days = Field(
         default=30, description="Days after which the row of a removed worktree is deleted; null: never."
     )
@@ -49,6 +54,12 @@ class Retention(Section):
     )
     logs_mb: int = Field(
         default=1000, ge=1, description="Total size of those logs in MB; beyond it the oldest are deleted."
+    )
+    disk_mb: int = Field(
+        default=2000,
+        ge=10,
+        description="Size of the database, logs and exports in MB; beyond it logs of landed work go before their age, then "
+        "other logs of finished work, then events older than a day.",
     )
     salvage_days: Days = Field(
         default=30, description="Days after which saved work that a branch or tag contains is deleted; null: never."

@@ -26,6 +26,7 @@ from corral.server.http.routes import (
     audit,
     daemon,
     events,
+    gc,
     hooks,
     keys,
     locks,
@@ -60,7 +61,7 @@ from corral.server.http.routing import PREFIX, Route, Routes
 
 _MODULES = (
     daemon, keys, events, teams, agents, sessions, locks, features, handoffs, hooks, messages, contacts, macros, state, tasks,
-    dead_letters, supervisor, swarm, metrics, audit, status_line, alerts, merges, trust, verification, worktrees, wait, memory,
+    dead_letters, supervisor, swarm, metrics, audit, gc, status_line, alerts, merges, trust, verification, worktrees, wait, memory,
     web,
 )  # fmt: skip
 """In the order in which a path is looked for, which is that of the document."""

@@ -49,6 +49,7 @@ from corral.server.process.stale_locks import StaleLocks
 from corral.server.process.trust import refuse_what_a_clone_brought
 from corral.server.upkeep.audit import PAUSE_S as AUDIT_PAUSE_S
 from corral.server.upkeep.audit import AuditWriter
+from corral.server.upkeep.collection import Collection
 from corral.server.upkeep.event_log import PAUSE_S, EventLog
 from corral.server.upkeep.exports import PAUSE_S as EXPORTS_PAUSE_S
 from corral.server.upkeep.exports import Exports
@@ -269,7 +270,10 @@ def assemble(project: Project, pool: ThreadPoolExecutor) -> Assembly:
             reader.nudge()
 
     db.on_commit = committed
-    retention = Retention(db, git, project, lambda: settings().retention, faults, lambda: services.stopping)
+    retention = Retention(
+        db, git, project, lambda: settings().retention, faults, lambda: services.stopping, state_dir=state_dir
+    )
+    services.collect = Collection(retention).run
     jobs["retention"] = Job("retention", retention.step, faults=faults)
     return Assembly(services, bound, jobs, event_log, files, audit, reloader)
 

@@ -6,6 +6,7 @@ A part that fails is shown (``status``, ``doctor``) with its reason and tried ag
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from pathlib import Path
 
 from sqlalchemy import Connection
 
+from corral.app.audit import trail
 from corral.app.runtime.needs import Need
 from corral.config.paths import Project
 from corral.config.sections.upkeep import Retention as Ages
@@ -22,10 +24,13 @@ from corral.errors import CorralError, DatabaseDamaged
 from corral.git import refs
 from corral.git.checkouts import forgetting
 from corral.git.process.command import Git
+from corral.git.refs import Ref
 from corral.log_files import shorten
+from corral.models.crash import crash_point
 from corral.models.instants import iso
 from corral.observe import retention as retention_policy
 from corral.observe.logs import logger
+from corral.observe.retention import LogFile
 from corral.store import retention as retention_rows
 from corral.store.engine import inspection
 from corral.store.engine.database import Database, shrink
@@ -43,9 +48,12 @@ BATCH_S = 0.005
 """How long a batch may keep the writer; the next one is as large as that allows."""
 LEAST_IN_A_BATCH, MOST_IN_A_BATCH = 20, 200
 PAGES_AT_ONCE = 32
+PAGE_BYTES = 4096
 SHRINK_FROM = 256
 """Free pages that are kept for new rows, and a tenth of all."""
 REFS_A_ROUND = 50
+EVENTS_STAY = timedelta(days=1)
+"""Events go so early only while the files exceed the disk budget."""
 MANY_SAVED = 100
 """Old saved states, held by nothing else, from which on a person is asked to look at them."""
 
@@ -54,9 +62,11 @@ log = logger("retention")
 
 @dataclass
 class Round:
-    """The result of one round: ``removed`` by kind, ``problems`` by part, and whether something is left for the next one."""
+    """The result of one round: ``removed`` by kind, the ``bytes`` of files and pages that were freed, ``problems`` by part, and
+    whether something is left for the next one."""
 
     removed: dict[str, int] = field(default_factory=dict)
+    bytes: int = 0
     problems: dict[str, str] = field(default_factory=dict)
     more: bool = False
 
@@ -67,6 +77,7 @@ class Retention:
 
     Attributes:
         git: The repository, for saved work.
+        state_dir: The folder of the exports.
         ages: The settings of the moment.
         faults: Where a person is told what could not be done.
         is_stopping: Whether the daemon is about to end, which ends the round.
@@ -80,6 +91,9 @@ class Retention:
     faults: dict[str, Need]
     is_stopping: Callable[[], bool] = lambda: False
     pause: Callable[[float], None] = time.sleep
+    state_dir: Callable[[], Path] | None = None
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    """Held by whoever deletes: the job, or a person's request."""
     _due: datetime | None = field(default=None, init=False)
     _batch: int = field(default=LEAST_IN_A_BATCH, init=False)
     _checked: datetime | None = field(default=None, init=False)
@@ -90,35 +104,73 @@ class Retention:
         if self._due is None:
             self._due, self._checked = now + FIRST_AFTER, now  # the start has looked at the whole database itself
         if now >= self._due:
-            done = self.round(now)
+            with self.lock:
+                done = self.round(now)
             self._due = now + (SOON if done.more else EVERY)
         return self._due
 
     def round(self, now: datetime) -> Round:
         """Delete what is due, in bounded time."""
         done, ages = Round(), self.ages()
+        with _reported(done, "logs"):
+            self._logs(done, ages, now)
         for kind in retention_rows.KINDS:
             with _reported(done, kind):
                 self._rows(done, kind, ages, now)
+        with _reported(done, "audit"):
+            self._audit(done, ages, now)
         with _reported(done, "database"):
             self._shrink(done)
             self._check(now)
-        with _reported(done, "logs"):
-            self._logs(done, ages, now)
         with _reported(done, "salvage"):
             self._salvage(done, ages, now)
         self._show(done, now)
+        self._watch_budget(ages, now)
         if any(done.removed.values()):
             log.info("removed", **done.removed)
         return done
 
     # -- rows ------------------------------------------------------------------------------------------------------
 
-    def _rows(self, done: Round, kind: str, ages: Ages, now: datetime) -> None:
+    def before(self, kind: str, ages: Ages, now: datetime) -> str | None:
+        """The instant before which rows of a kind are old; None: they are kept for ever.
+
+        Events go earlier while the files exceed the disk budget, which the logs of finished work did not bring down.
+        """
         moment = retention_policy.cutoff(ages, kind, now)
+        if kind == "events" and self.excess(ages) > 0:
+            moment = max(moment or now - EVENTS_STAY, now - EVENTS_STAY)
+        return None if moment is None else iso(moment)
+
+    def excess(self, ages: Ages) -> int:
+        """Bytes by which database, logs and exports exceed the disk budget; free pages of the database do not count."""
+        free, _pages = self.db.read(inspection.pages)
+        state_dir = self.state_dir() if self.state_dir is not None else self.project.home / "state"
+        used = retention_policy.disk_use(self.project.home, state_dir)
+        return used - free * PAGE_BYTES - ages.disk_mb * 1_000_000
+
+    def _audit(self, done: Round, ages: Ages, now: datetime) -> None:
+        """Remove the oldest lines of the audit, and count them, so that the rest can be verified."""
+        moment = retention_policy.cutoff(ages, "audit", now)
         if moment is None:
             return
-        before = iso(moment)
+        removed = 0
+        while removed < ROWS_A_ROUND and not self.is_stopping():
+            took_s, count = self.db.write(
+                partial(_timed, partial(trail.remove_before, before=moment, now=now, limit=self._batch))
+            )
+            crash_point("retention.audit")
+            removed += count
+            self._adjust(took_s)
+            if count < LEAST_IN_A_BATCH:
+                break
+        done.removed["audit"] = removed
+        done.more |= removed >= ROWS_A_ROUND
+
+    def _rows(self, done: Round, kind: str, ages: Ages, now: datetime) -> None:
+        before = self.before(kind, ages, now)
+        if before is None:
+            return
         keys = self.db.read(lambda conn: retention_rows.old(conn, kind, before, ROWS_A_ROUND))
         done.more |= len(keys) == ROWS_A_ROUND
         if kind == "worktrees" and keys:
@@ -130,6 +182,7 @@ class Retention:
                 partial(_timed, partial(retention_rows.remove, kind=kind, keys=some, before=before))
             )
             removed += count
+            crash_point(f"retention.{kind}")
             self._adjust(took_s)
         done.removed[kind] = removed
 
@@ -159,6 +212,7 @@ class Retention:
             given_back, free = given_back + free - left, left
             self.pause(took_s)
         done.removed["pages"] = given_back
+        done.bytes += given_back * PAGE_BYTES
         done.more |= free > spare and given_back > 0
 
     def _check(self, now: datetime) -> None:
@@ -173,11 +227,12 @@ class Retention:
 
     def _logs(self, done: Round, ages: Ages, now: datetime) -> None:
         folder = self.project.logs_dir
-        shorten(folder / "hook.log")
-        kept = self.db.read(retention_rows.owners_of_logs)
-        going = retention_policy.old_logs(folder, ages, now, kept)
+        for name in ("hook.log", "bridge.log"):
+            shorten(folder / name)
+        going = self.old_logs(ages, now)
         for file in going:
             file.path.unlink(missing_ok=True)
+            done.bytes += file.size
             if file.path.parent.parent != folder:
                 with contextlib.suppress(OSError):  # it holds more
                     file.path.parent.rmdir()
@@ -186,6 +241,13 @@ class Retention:
         for copy in self.project.database.parent.glob(f"{self.project.database.name}.before-*"):
             if moment is not None and copy.lstat().st_mtime < moment.timestamp():
                 copy.unlink()
+
+    def old_logs(self, ages: Ages, now: datetime) -> list[LogFile]:
+        """The logs that may go now."""
+        kept = self.db.read(retention_rows.owners_of_logs)
+        excess = self.excess(ages)
+        landed = self.db.read(retention_rows.owners_of_landed_logs) if excess > 0 else set()
+        return retention_policy.old_logs(self.project.logs_dir, ages, now, kept, landed, excess)
 
     # -- saved work ------------------------------------------------------------------------------------------------
 
@@ -216,6 +278,28 @@ class Retention:
             self.faults["saved_work"] = Need("saved_work", what, remedy)
         else:
             self.faults.pop("saved_work", None)
+
+    def saved(self, ages: Ages, now: datetime) -> tuple[list[Ref], list[Ref]]:
+        """Old saved states: those that something else holds, and those that nothing else does."""
+        moment = retention_policy.cutoff(ages, "salvage", now)
+        found = forgetting.old_salvage(self.git, moment) if moment is not None else []
+        if not found:
+            return [], []
+        trees = forgetting.trees_since(self.git, found[0].created_at - timedelta(days=7))
+        held = [ref for ref in found if forgetting.is_held_elsewhere(self.git, ref, trees)]
+        return held, [ref for ref in found if ref not in held]
+
+    def _watch_budget(self, ages: Ages, now: datetime) -> None:
+        excess, before = self.excess(ages), self.faults.get("disk_budget")
+        if excess <= 0:
+            self.faults.pop("disk_budget", None)
+            return
+        what = (
+            f"Corral's database, logs and exports take {excess / 1e6:.0f} MB more than `retention.disk_mb` ({ages.disk_mb}); "
+            "everything else in them is needed or not old enough."
+        )
+        remedy = "`corral gc --dry-run` shows what is kept and why; raise `retention.disk_mb`, or lower an age."
+        self.faults["disk_budget"] = Need("retention", what, remedy, before.since if before is not None else iso(now))
 
     def _show(self, done: Round, now: datetime) -> None:
         if not done.problems:
