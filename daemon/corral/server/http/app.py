@@ -61,8 +61,8 @@ from corral.server.http.routing import PREFIX, Route, Routes
 
 _MODULES = (
     daemon, keys, events, teams, agents, sessions, locks, features, handoffs, hooks, messages, contacts, macros, state, tasks,
-    dead_letters, supervisor, swarm, metrics, audit, gc, status_line, alerts, merges, trust, verification, worktrees, wait, memory,
-    web,
+    dead_letters, supervisor, swarm, metrics, audit, gc, status_line, alerts, merges, trust, verification, worktrees, wait,
+    memory, web,
 )  # fmt: skip
 """In the order in which a path is looked for, which is that of the document."""
 
