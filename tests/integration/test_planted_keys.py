@@ -1,0 +1,108 @@
+"""Keys of known shapes, planted wherever a person may have one, are found in nothing that Corral wrote or showed."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from corral.cli.app import run
+from corral.cli.terminal.context import Common
+from corral.client.connection import Client
+from tests.coordinated import Coordinated
+
+KEYS = {
+    name: f"sk-ant-api03-{name}-0123456789abcdefghijklmnopqrstuvwxyz-AA"
+    for name in ("environment", "stored", "dotenv", "printed", "verified", "typed")
+}
+TOKENS = {
+    "GITHUB_TOKEN": "ghp_0123456789abcdefghijklmnopqrstuvwxyz",
+    "AWS_SECRET_ACCESS_KEY": "wJalrXUtnFEMI/K7MDENG/bPxRf",
+}
+"""Further secrets of a person's shell."""
+SECRETS = [*KEYS.values(), *TOKENS.values()]
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.req("FR-CONFIG-004", "NFR-SEC-001", "NFR-SEC-002")
+def test_no_planted_key_is_in_a_log_an_error_an_event_a_process_or_a_workers_environment(
+    coordinate: Callable[..., Coordinated], sealed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    verify = f"echo {_split(KEYS['verified'])}; ! ls b"
+    house = coordinate(config="tasks: {max_retries: 0}\nlogging: {level: DEBUG}", verify=(verify,))
+    monkeypatch.setenv("ANTHROPIC_API_KEY", KEYS["environment"])
+    for name, value in TOKENS.items():
+        monkeypatch.setenv(name, value)
+    (house.root / ".git" / "info" / "exclude").write_text(".env\n")
+    (house.root / ".env").write_text(f"ANTHROPIC_API_KEY={KEYS['dotenv']}\n")
+    shown = _store(house, KEYS["stored"])
+    house.run("daemon", "start")
+    failing = house.submit("fails", f"env; echo {_split(KEYS['printed'])}; exit 3")
+    red = house.submit("is red", "env; echo x > b")
+    waited = house.run("wait", failing, red, "--timeout", "60", check=False)
+    shown += waited.stdout + waited.stderr
+    monkeypatch.chdir(house.root)
+    for words in (
+        ("config", "key-status"), ("config", "show"), ("status",), ("daemon", "logs", "--lines", "1000"),
+        ("config", "set-key", KEYS["typed"]), ("config", "set", "landing.verify", "x: ["), ("task", "detail", failing),
+        ("task", "logs", failing), ("task", "detail", red), ("merge", "detail", red), ("merge", "log", red), ("doctor",),
+        ("--debug", "config", "key-status"),
+    ):  # fmt: skip
+        shown += _seen(*words)
+    assert "HOME=" in shown, "the worker's environment is shown"
+    assert [secret for secret in SECRETS if secret in shown] == []
+    raw = (house.root / ".corral" / "logs" / "tasks", house.root / ".corral" / "logs" / "merges")
+    written = {file: file.read_bytes() for file in [*house.root.rglob("*"), *sealed.rglob("*")] if file.is_file()}
+    found = {
+        (str(file.relative_to(house.root.parent)), secret)
+        for file, content in written.items()
+        for secret in SECRETS
+        if secret.encode() in content
+        and file != house.root / ".env"
+        # What a program printed is kept as it came, for its user only; it is shown without secrets.
+        and not (raw[0] in file.parents or raw[1] in file.parents or file.name == "verification.log")
+    }
+    assert found == set()
+    kept = [file for folder in raw for file in folder.rglob("*.log")]
+    outputs = b"".join(written[file] for file in kept)
+    assert KEYS["environment"].encode() not in outputs and not any(one.encode() in outputs for one in TOKENS.values())
+    assert all(file.stat().st_mode & 0o077 == 0 for file in kept)
+    if Path("/proc").is_dir():
+        listed = Path(f"/proc/{house.daemon_pid()}/cmdline").read_bytes()
+        assert not [secret for secret in SECRETS if secret.encode() in listed]
+
+
+def _split(key: str) -> str:
+    """A shell word that prints a key which the command line does not contain."""
+    return f"{key[:20]}''{key[20:]}"
+
+
+def _store(house: Coordinated, key: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "corral", "config", "set-key", "--file"],
+        cwd=house.root,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "daemon")},
+        input=key,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout + done.stderr
+
+
+def _seen(*words: str) -> str:
+    """Everything that a command writes."""
+    Common.output, Common.verbose, Common.debug = None, False, False
+    out = io.StringIO()
+    try:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
+            run([*words])
+    finally:
+        Client.observer = None  # of --debug
+    return out.getvalue()
