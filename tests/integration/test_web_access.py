@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import stat
+import subprocess
+import sys
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -13,6 +15,7 @@ import pytest
 
 from tests.browsing import Visitor, visitor
 from tests.coordinated import Coordinated
+from tests.strangers import NEEDS_ROOT
 
 NOW = datetime(2026, 11, 24, 12, tzinfo=timezone.utc)
 PAGES = (
@@ -89,14 +92,14 @@ def test_only_who_opened_a_fresh_link_is_let_in_and_only_as_a_browser_of_these_p
     assert person.get(f"{cancel}?confirmed=yes&token={page.token}").status == 200  # a GET only asks
     assert person.request("DELETE", cancel).status == 405
     assert person.post("/tasks/1/dismiss", token=page.token, body="x" * 300_000).status == 413
-    assert house.json("task", "detail", task)["cancel_reason"] is None
+    assert house.ask("GET", f"/tasks/{task}/detail")["cancel_reason"] is None
 
     asked = person.post(cancel, token=page.token)  # without the answer to the question nothing ends
     assert (asked.status, "Cancel the task" in asked.text) == (200, True)
-    assert house.json("task", "detail", task)["cancel_reason"] is None
+    assert house.ask("GET", f"/tasks/{task}/detail")["cancel_reason"] is None
     done = person.post(cancel, **{**good, "back": "//evil.test/"})
     assert (done.status, done.headers["location"]) == (303, "/?done=cancel")
-    assert house.json("task", "detail", task)["cancel_reason"] is not None
+    assert house.ask("GET", f"/tasks/{task}/detail")["cancel_reason"] is not None
 
     other_person = visitor(house)
     assert other_person.post(cancel, **good).status == 403  # the token of another session
@@ -136,6 +139,26 @@ def test_an_agent_gets_no_link(coordinate: Callable[..., Coordinated], tmp_path:
     said = house.run("task", "logs", task).stdout
     assert "403" in said or "409" in said, said
     assert "/enter?key=" not in said
+
+
+_STRANGER = """
+import os, socket, sys
+os.setgroups([]); os.setgid(65534); os.setuid(65534)
+link = socket.socket()
+link.connect(("127.0.0.1", int(sys.argv[1])))
+link.sendall(f"GET / HTTP/1.1\\r\\nHost: 127.0.0.1:{sys.argv[1]}\\r\\nCookie: {sys.argv[2]}\\r\\n\\r\\n".encode())
+print(link.recv(65536).decode().split()[1])
+"""
+
+
+@pytest.mark.req("X2")
+@NEEDS_ROOT
+@pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="this system does not tell whose a connection is")
+def test_another_user_is_refused_even_with_the_cookie(coordinate: Callable[..., Coordinated]) -> None:
+    person = visitor(coordinate())
+    assert person.get("/").status == 200
+    asked = [sys.executable, "-c", _STRANGER, str(person.port), person.cookie]
+    assert subprocess.run(asked, stdout=subprocess.PIPE, text=True, cwd="/").stdout.strip() == "403"
 
 
 # -- links and sessions by themselves --------------------------------------------------------------------------------

@@ -50,9 +50,9 @@ def _is_inert(text: str) -> None:
 
 
 def _pages(house: Coordinated) -> list[str]:
-    tasks = [row["task_id"] for row in house.json("task", "list")]
-    requests = [row["merge_id"] for row in house.json("merge", "list")]
-    sessions = [row["session_id"] for row in house.json("session", "list")]
+    tasks = [row["task_id"] for row in house.ask("GET", "/tasks")]
+    requests = [row["merge_id"] for row in house.ask("GET", "/merges")]
+    sessions = [row["session_id"] for row in house.ask("GET", "/sessions")]
     return [
         "/", "/tasks", "/tasks?show=failed", "/queue", "/sessions", "/sessions?show=all", "/timeline", "/timeline?span=7d",
         *(f"/tasks/{one}" for one in tasks), *(f"/tasks/{one}/diff" for one in tasks), *(f"/merges/{one}" for one in requests),
@@ -78,10 +78,10 @@ def test_everything_is_shown_what_is_hostile_is_text_and_a_person_settles_what_n
     house.hook("UserPromptSubmit", FIRST, prompt=HOSTILE)
     house.run("lock", "acquire", "src/<b>.py", "--session", FIRST, check=False)
     house.edit(FIRST, "src/a.py")
-    name = house.json("session", "show", FIRST)["agent_name"]
+    name = house.ask("GET", f"/sessions/{FIRST}")["agent_name"]
     house.run("message", "send", name, "--subject", "<b>bold</b>", HOSTILE, check=False)
     house.run("wait", dead, "--timeout", "40", check=False)
-    eventually(lambda: house.json("task", "detail", asks)["outcome"] == "held")
+    eventually(lambda: house.ask("GET", f"/tasks/{asks}/detail")["outcome"] == "held")
     eventually(lambda: (house.root / ".corral/state/evidence" / dead / "summary.md").exists())
 
     person = visitor(house)
@@ -100,7 +100,7 @@ def test_everything_is_shown_what_is_hostile_is_text_and_a_person_settles_what_n
     assert "+&lt;script&gt;alert(1)" in person.get(f"/tasks/{asks}/diff").text
 
     # settled with forms alone: what a browser without a script sends
-    status = house.json("status")
+    status = house.ask("GET", "/status")
     merge = next(need["ids"]["merge_id"] for need in status["needs_you"] if need["kind"] == "merge_approval")
     asked = person.get(f"/merges/{merge}/approve")
     head = re.search(r'name="head_sha" value="([0-9a-f]{40})"', asked.text)
@@ -111,14 +111,14 @@ def test_everything_is_shown_what_is_hostile_is_text_and_a_person_settles_what_n
     good = {"token": asked.token, "confirmed": "yes", "back": f"/merges/{merge}"}
     done = person.post(f"/merges/{merge}/approve", head_sha=head.group(1), **good)
     assert (done.status, done.headers["location"]) == (303, f"/merges/{merge}?done=approve")
-    eventually(lambda: house.json("task", "detail", asks)["outcome"] == "landed")
+    eventually(lambda: house.ask("GET", f"/tasks/{asks}/detail")["outcome"] == "landed")
     assert person.post(f"/tasks/{dead}/dismiss", token=asked.token, confirmed="yes").status == 303
-    assert house.json("task", "detail", dead)["outcome"] == "dismissed"
+    assert house.ask("GET", f"/tasks/{dead}/detail")["outcome"] == "dismissed"
     assert person.post(f"/tasks/{dead}/retry", token=asked.token).status == 303
-    lock = next(one for one in house.json("lock", "list") if one["file_path"] == "src/a.py")
+    lock = next(one for one in house.ask("GET", "/locks") if one["file_path"] == "src/a.py")
     assert "src/a.py" in person.get(f"/locks/{lock['lock_id']}/release").text
     assert person.post(f"/locks/{lock['lock_id']}/release", token=asked.token, confirmed="yes").status == 303
-    assert not [one for one in house.json("lock", "list") if one["file_path"] == "src/a.py"]
+    assert not [one for one in house.ask("GET", "/locks") if one["file_path"] == "src/a.py"]
     gone = person.post(f"/locks/{lock['lock_id']}/release", token=asked.token, confirmed="yes")
     assert (gone.status, "no such lock" in gone.text) == (404, True)
     letter = {"token": asked.token, "body": "Please stop.", "subject": "", "key": "k1"}
@@ -128,7 +128,7 @@ def test_everything_is_shown_what_is_hostile_is_text_and_a_person_settles_what_n
     assert person.post(f"/sessions/{name}/message", token=asked.token, body=" ").status == 422
     later = house.submit("Later", "true", "--wait-for", house.submit("Long", "sleep 600"))
     assert person.post(f"/tasks/{later}/reprioritize", token=asked.token, priority="9").status == 303
-    assert house.json("task", "detail", later)["priority"] == 9
+    assert house.ask("GET", f"/tasks/{later}/detail")["priority"] == 9
     assert person.post(f"/tasks/{later}/reprioritize", token=asked.token, priority="99").status == 422
     assert person.post(f"/tasks/{later}/explode", token=asked.token).status == 404
     for path in (
@@ -180,10 +180,10 @@ def test_changes_and_logs_come_as_a_stream_whose_number_is_bounded_and_a_huge_lo
     stream = _stream(person, found.group(1).replace("&amp;", "&"))
     go.touch()
     assert json.loads(_until(stream, "more").rpartition("data: ")[2])["text"] == "<b>more</b>\n"
-    secret = house.submit("A title that is nobody's business", "true", "--wait-for", task)
-    heard = _until(stream, secret)
+    later = house.submit("Another one", "true", "--wait-for", task)
+    heard = _until(stream, later)
     assert "event: change" in heard
-    assert "nobody's business" not in heard
+    assert set(json.loads(heard.rpartition("data: ")[2])) == {"kind", "task_id", "merge_id", "session_id"}
     stream.close()
 
     open_streams = [_stream(person, "/live?after=0") for _ in range(MOST_STREAMS)]

@@ -29,6 +29,8 @@ MUTATIONS = (
         ("a form of any type is taken", 'media != "application/x-www-form-urlencoded" or b"origin" not in headers', 'b"origin" not in headers', ACCESS, "X1"),
         ("a form without an origin is taken", ' or b"origin" not in headers', "", ACCESS, "X1"),
         ("the web view knows other methods", 'scope["method"] not in ("GET", "HEAD", "POST")', "False", ACCESS, "X1"),
+        ("another user gets the pages with a cookie", "if await self._services.work(lambda: is_stranger(client_port, own_port)):", "if False:",
+         OF_SESSIONS + "another_user_is_refused_even_with_the_cookie", "X2"),
         ("a session that has ended is let in", "if secret is None or not is_open:", "if secret is None:", ACCESS, "X1"),
         ("a form needs no token", 'if not hmac.compare_digest(visit.form.get("token", "").encode(), visit.token.encode()):', "if False:", ACCESS, "X1"),
         ("a form may be of any size", "if len(body) > MOST_FORM_BYTES:", "if False:", ACCESS, "X1"),

@@ -15,6 +15,7 @@ from urllib.parse import parse_qsl
 from corral.app.runtime.services import Services
 from corral.server.asgi import App, Receive, Scope, Send, whole
 from corral.server.http.browser import entry_pages
+from corral.server.http.browser.peers import is_stranger
 from corral.server.http.browser.sessions import SESSION_S, BrowserSessions, form_token
 from corral.server.http.browser.visit import Visit
 
@@ -73,6 +74,10 @@ class Entry:
         refusal = self._refusal(scope, headers)
         if refusal is not None:
             await entry_pages.send_page(send, refusal)
+            return
+        client_port, own_port = (scope.get("client") or ("", 0))[1], self.port or 0
+        if await self._services.work(lambda: is_stranger(client_port, own_port)):
+            await entry_pages.send_page(send, entry_pages.STRANGER)
             return
         now = self._services.now()
         secret = _cookie(headers.get(b"cookie", ""), self.cookie)

@@ -45,6 +45,7 @@ WRONG_HOST = Refusal(403, "Wrong address", "The web view is served at the addres
 WRONG_ORIGIN = Refusal(
     403, "Refused", "The request came from another page. Go to the address that is printed by:", "corral web"
 )
+STRANGER = Refusal(403, "Refused", "The web view is for the user who runs Corral here.")
 WRONG_METHOD = Refusal(405, "Refused", "The web view knows GET and POST alone.")
 NO_TOKEN = Refusal(403, "This form is out of date", "Go back, reload the page, and try again.")
 TOO_LARGE = Refusal(413, "Too much text", "The form holds more than is taken. Go back, and send less.")
