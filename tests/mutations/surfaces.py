@@ -10,6 +10,7 @@ SORTED = f"{CONTRACT}::test_the_list_sorts_by_priority_then_age_and_filters_the_
 FOR_PEOPLE = f"{CONTRACT}::test_errors_for_people_have_a_code_a_cause_and_a_remedy"
 INIT = "integration/test_init.py::test_init_shows_what_it_will_write_and_does_nothing_unless_agreed"
 WAITS = "integration/test_cli_at_hand.py::test_on_a_terminal_waiting_shows_what_it_waits_for_and_quiet_does_not"
+COMPLETED = "integration/test_completion.py::test_ids_branches_agents_and_names_are_completed_and_a_hostile_name_is_not_executed"
 HELP = "bundle/test_docs.py::test_a_help_page_shows_it_all"
 
 MUTATIONS = (
@@ -60,7 +61,26 @@ MUTATIONS = (
         ("nobody sees what a command waits for", "return sys.stderr.isatty() and", "return False and", WAITS, "FR-CLI-005"),
     ),
     *rows(
+        "daemon/corral/cli/terminal/candidates.py",
+        ("a hostile name reaches the shell", " and _VALUE.fullmatch(value)", "", COMPLETED, "NFR-USE-002"),
+        ("a title reaches the shell as it came", '_STRANGE.sub(" ", about)', "about", COMPLETED, "NFR-USE-002"),
+    ),
+    *rows(
+        "daemon/corral/cli/terminal/suggestions.py",
+        ("no similar name is told", 'error.remedy = f"{meant(names)} {error.remedy}"', "pass",
+         "integration/test_suggestions.py::test_similar_names_of_each_kind_are_suggested", "FR-CLI-006"),
+    ),
+    *rows(
+        "daemon/corral/cli/project/init_config.py",
+        ("a second init begins the configuration anew", "if not project.config_file.exists():", "if True:", INIT, "FR-CLI-001"),
+        ("init writes a configuration that is none", "default_config(answers.branch, answers.verify)", '"landing: 1"', INIT, "FR-CLI-001"),
+        ("a second init drops other settings", "content = with_value(content, key", 'content = with_value(b"", key',
+         "integration/test_init.py::test_init_again_with_other_answers_asks_and_keeps_the_comments", "FR-CLI-001"),
+    ),
+    *rows(
         "daemon/corral/cli/terminal/tables.py",
+        ("a field's name reaches the terminal as it came", '{one_line(str(name))}"\n', '{name}"\n',
+         "integration/test_hostile_output.py::test_no_command_obeys_a_text_or_lets_it_forge_a_line", "NFR-SEC-003"),
         ("an empty list says nothing", "        echo(empty)\n        return\n    headings", "        return\n    headings",
          f"{CONTRACT}::test_every_list_is_an_array_even_when_it_is_empty", "FR-CLI-004"),
         ("a table leaves out its last row", "    for line in cells:\n        echo(_line", "    for line in cells[:-1]:\n        echo(_line", SORTED, "FR-CLI-004"),
@@ -99,9 +119,7 @@ MUTATIONS = (
     ),
     *rows(
         "daemon/corral/cli/project/initialise.py",
-        ("a second init begins the configuration anew", "= {}\n    if not project.config_file.exists():\n", "= {}\n    if True:\n", INIT, "FR-CLI-001"),
         ("init does not say how to go on", 'echo("  Submit a task:', 'str("  Submit a task:', INIT, "FR-CLI-001"),
-        ("init writes a configuration that is none", "default_config(branch, verify or [])", '"landing: 1"', INIT, "FR-CLI-001"),
     ),
     *rows(
         "daemon/corral/cli/commands/tasks.py",
@@ -110,7 +128,7 @@ MUTATIONS = (
     ),
     *rows(
         "daemon/corral/cli/help.py",
-        ("help has no examples", 'for line in page["examples"])', "for line in ())", HELP, "FR-CLI-002"),
+        ("help has no examples", "corral {line}\" for line in lines)", "corral {line}\" for line in ())", HELP, "FR-CLI-002"),
         ("help names no other commands", 'for name in page["related"])', "for name in ())", HELP, "FR-CLI-002"),
         ("commands are in no order", 'sections = {"Commands": tuple(shown)} if _names(ctx) else CATEGORIES', 'sections = {"Commands": tuple(shown)}',
          HELP, "FR-CLI-002"),
