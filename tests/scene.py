@@ -1,28 +1,31 @@
 """A project with a day's work: three things that need a person, and tasks, sessions, locks and mail around them.
 
-``python -m tests.scene FOLDER`` makes one and leaves its daemon running; ``docs/images/interactive.png`` was taken of it.
+``python -m tests.scene FOLDER PICTURE.svg`` makes one, leaves its daemon running, and draws its screen; drawn by a browser,
+that picture is ``docs/images/interactive.png``.
 """
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
 from tests.conftest import commit, git
 from tests.coordinated import Coordinated, eventually
+from tests.screens import Player, play
 
 PAGE = "<main>\n  <h1>The shop</h1>\n</main>\n"
 BUSY = (
-    ("Add the search page", "src/search.py", 4),
-    ("Sort products by price", "src/sort.py", 5),
-    ("Cache the price list", "src/cache.py", 6),
-    ("Log failed logins", "src/login.py", 5),
-    ("Translate the checkout", "src/checkout_de.py", 3),
-    ("Validate postal codes", "src/postal.py", 5),
+    ("Add the search page", "writing src/search.py", 4),
+    ("Sort products by price", "running 41 tests", 5),
+    ("Cache the price list", "reading src/prices.py", 6),
+    ("Log failed logins", "31 of 41 tests passed", 5),
+    ("Translate the checkout", "translating 118 texts", 3),
+    ("Validate postal codes", "writing tests/test_postal.py", 5),
+    ("Send the receipt by mail", "reading src/mail.py", 5),
+    ("Export orders as CSV", "writing src/export.py", 4),
 )
 LATER = (
-    "Send the receipt by mail", "Export orders as CSV", "Limit the login rate", "Show stock in the list",
+    "Limit the login rate", "Show stock in the list",
     "Measure the page load", "Remove the old cart", "Round prices per line", "Test the discount rules",
 )  # fmt: skip
 SESSIONS = (
@@ -79,11 +82,8 @@ def add_work(house: Coordinated) -> None:
     for number in range(12):
         house.submit(f"Tidy module {number + 1}", f"echo tidy > src/tidy{number}.txt")
     eventually(lambda: len(house.ask("GET", "/merges", query={"state": "landed"})) >= 13)
-    for title, path, priority in BUSY:
-        steps = (
-            f"echo 'x = 1' > {path}; for n in 1 2 3; do echo \"step $n of 3: $(date +%T)\"; sleep 1; done; sleep 3600"
-        )
-        house.submit(title, steps, "--priority", str(priority))
+    for title, step, priority in BUSY:
+        house.submit(title, f"while sleep 1; do echo '{step}'; done", "--priority", str(priority))
     for title in LATER:
         house.submit(title, "sleep 3600", "--priority", "2")
     for name, task, path in SESSIONS:
@@ -104,13 +104,21 @@ def add_work(house: Coordinated) -> None:
     eventually(lambda: len(house.ask("GET", "/tasks", query={"status": "running"})) >= len(BUSY))
 
 
-def main(folder: str) -> None:
-    """Make one, and leave it running."""
+def main(folder: str, picture: str | None = None) -> None:
+    """Make one, leave it running, and draw its screen into an SVG file."""
     house = make_repository(Path(folder))
     add_needs(house)
     add_work(house)
-    subprocess.run([sys.executable, "-m", "corral", "status"], cwd=house.root, check=True)
+
+    async def script(player: Player) -> None:
+        await player.sees("Needs you  3", "writing src/export.py", "Agents 11")
+        await player.press("j")
+        await player.sees("Press r to retry")
+        Path(str(picture)).write_text(player.app.export_screenshot(title="corral interactive"))
+
+    if picture is not None:
+        play(house, script, (100, 30))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -163,6 +163,22 @@ def test_what_needs_a_person_says_which_key_settles_it(row: Row, kind: str, key:
     assert sum(len(text) for text, _ in words) <= 80
 
 
+def test_a_condition_is_told_without_what_its_kind_says_already() -> None:
+    conflict = need(
+        "returned_merge", "'It's' did not land on main: b conflicts with main at 1: src/a.py (content)", merge_id="m"
+    )
+    waits = need("merge_approval", "'A' waits to land on main: Waits for approval: it changes CLAUDE.md", merge_id="m")
+    dead = need("failed_task", "'A' is dead: exit 3: no", task_id="t")
+    more = need("failed_task", "7 more of this kind.")
+    wanted = ["It's: src/a.py (content)", "A: it changes CLAUDE.md", "A: exit 3: no", "7 more of this kind."]
+    assert [panels.brief(one) for one in (conflict, waits, dead, more)] == wanted
+    assert not actions_of(panels.NEEDS, more), "it is about no row"
+    work = {"task_id": "w", "agent": "Ann", "step": "[b]reads[/b]"}
+    view = {"needs_you": [dead, more], "delayed": [], "at_work": [work]}
+    merges = [{"task_id": "c", "reason": "b conflicts with main at 1: a (content)\nmore", "state": "conflict"}]
+    assert panels.notes_of(view, merges) == {"t": "exit 3: no", "w": "Ann: [b]reads[/b]", "c": "a (content)"}
+
+
 def test_a_filter_wants_all_its_words_and_an_order_is_stable() -> None:
     panel = next(one for one in panels.PANELS if one.name == panels.TASKS)
     common = {"agent": None, "template": None, "task_id": "x", "priority": 5}

@@ -76,7 +76,7 @@ def subject_of(panel: str, row: Row) -> RowSubject:
         ids = row["ids"]
         name = row["what"].split(" ", 1)[0] if "session_id" in ids else None
         return RowSubject(
-            _title_in(row["what"]), ids.get("task_id"), ids.get("merge_id"), ids.get("session_id"), name,
+            panels.title_in(row["what"]), ids.get("task_id"), ids.get("merge_id"), ids.get("session_id"), name,
             worktree_id=ids.get("worktree_id"),
         )  # fmt: skip
     if panel == panels.TASKS:
@@ -89,12 +89,6 @@ def subject_of(panel: str, row: Row) -> RowSubject:
     if panel == panels.LOCKS:
         return RowSubject(row["file_path"], None, None, row["session_id"], row["locked_by"], lock=row)
     return RowSubject(row["subject"], agent=row["from"], message=row)
-
-
-def _title_in(what: str) -> str:
-    """The title that a condition names first, in quotes; else all of it."""
-    title, closing, _ = what[1:].partition(f"{what[:1]} ")
-    return title if what[:1] in ("'", '"') and closing else what
 
 
 def actions_of(panel: str, row: Row) -> Sequence[Action]:
@@ -119,6 +113,8 @@ def _of_need(row: Row) -> tuple[Action, ...]:
         return (APPROVE, FOLLOW, OPEN, CANCEL)
     if kind == "paused_work":
         return (RESUME,)
+    if not ids:  # of the whole project, or of more things of a kind than are listed
+        return ()
     if "worktree_id" in ids:
         return (OPEN,)
     if kind == "returned_merge":

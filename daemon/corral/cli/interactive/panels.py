@@ -9,6 +9,7 @@ from typing import Any
 from corral.cli.interactive import feed
 from corral.cli.interactive.table import Column
 from corral.cli.interactive.text import Row, short_age, style_of
+from corral.models.merges import NEEDS_APPROVAL
 from corral.models.outcomes import FAILURES
 
 NEEDS, TASKS, AGENTS, MERGES, LOCKS, MAIL, LOG = "needs", "tasks", "agents", "merges", "locks", "mail", "log"
@@ -113,6 +114,27 @@ def kind_of(need: Row) -> str:
     return str(KINDS.get(need["kind"], need["kind"].replace("_", " ")))
 
 
+def title_in(what: str) -> str:
+    """The title that a condition names first, in quotes; else all of it."""
+    title, closing, _ = what[1:].partition(f"{what[:1]} ")
+    return title if what[:1] in ("'", '"') and closing else what
+
+
+def brief(need: Row) -> str:
+    """A condition that needs a person, without what its kind says already: the title and the reason."""
+    what: str = need["what"]
+    title = title_in(what)
+    if title == what:
+        return what
+    reason = what[len(title) + 2 :].partition(": ")[2].removeprefix(f"{NEEDS_APPROVAL}: ")
+    return f"{title}: {_in_conflict(reason) if kind_of(need) == 'conflict' else reason}"
+
+
+def _in_conflict(reason: str) -> str:
+    """The files of a conflict, of its reason."""
+    return reason.partition(" conflicts with ")[2].partition(": ")[2] or reason
+
+
 def need_panel(main_key: Callable[[Row], str]) -> Panel:
     """The panel of what needs a person; ``main_key`` says which key settles a row."""
     return Panel(
@@ -122,7 +144,7 @@ def need_panel(main_key: Callable[[Row], str]) -> Panel:
         lambda row: f"{row['kind']} {sorted(row['ids'].values()) or row['what']}",
         [
             Column("", kind_of, 11, 40, lambda row: "wait" if row["kind"] in _WAITING else "bad"),
-            Column("", lambda row: row["what"]),
+            Column("", brief),
             Column("", lambda row: short_age(row["since"]), 4, 50, _dim, right=True),
             Column("", main_key, 10, 70, lambda _row: "bold"),
         ],
@@ -168,6 +190,23 @@ def agents_of(view: Row, sessions: list[Row]) -> list[Row]:
     return [{**row, "work": work.get(row["session_id"])} for row in [*extra, *sessions]]
 
 
+def notes_of(view: Row, merges: list[Row]) -> dict[str, str]:
+    """Per task that is not over: who does what for it, or why it waits or came back."""
+    notes = {
+        row["task_id"]: _in_conflict(row["reason"].split("\n")[0])
+        for row in merges
+        if row["reason"] and row["task_id"] and row["state"] in _MERGE_RANK
+    }
+    for need in view["needs_you"]:
+        if need["kind"] == "failed_task" and need["ids"]:
+            notes[need["ids"]["task_id"]] = need["what"].partition(": ")[2]
+    for row in view["delayed"]:
+        notes[row["task_id"]] = row["delay"]
+    for row in view["at_work"]:
+        notes[row["task_id"]] = row["agent"] + (f": {row['step']}" if row["step"] else "")
+    return notes
+
+
 def _agent_state(row: Row) -> str:
     if row["status"] != "disconnected":
         if row["unguarded"]:
@@ -197,8 +236,7 @@ PANELS: Sequence[Panel] = (
             Column("PRIO", lambda row: row["priority"], 4, 60, _dim, right=True),
             _age_of("created_at"),
             Column("TITLE", lambda row: row["title"], style=_title_style),
-            Column("AGENT", lambda row: row["agent"], 16, 110, _dim),
-            Column("PROGRESS", lambda row: row["progress"], 30, 140, _dim),
+            Column("NOW", lambda row: row.get("now") or row["progress"], 0, 90, _dim),
         ],
         [
             Order("what is open", lambda row: (_RANK.get(row["outcome"], 99), -row["number"])),
@@ -206,7 +244,15 @@ PANELS: Sequence[Panel] = (
             Order("newest", lambda row: row["number"], descending=True),
             Order("title", lambda row: row["title"].casefold()),
         ],
-        lambda row: (row["number"], row["outcome"], row["title"], row["agent"], row["template"], row["task_id"]),
+        lambda row: (
+            row["number"],
+            row["outcome"],
+            row["title"],
+            row["agent"],
+            row["template"],
+            row["task_id"],
+            row.get("now"),
+        ),
     ),
     Panel(
         AGENTS,

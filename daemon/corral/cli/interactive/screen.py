@@ -129,8 +129,8 @@ class MainScreen(Acting):
         name = next(panel for panel, source in panels.FED.items() if source == message.name)
         if message.complete:
             self._loading.discard(name)
-        if name == self.lower:
-            self._show_rows(name)
+        if name == self.lower or (name, self.lower) == (panels.MERGES, panels.TASKS):
+            self._show_rows(self.lower)
         self._show_lines()
 
     def on_happened(self, message: Happened) -> None:
@@ -156,8 +156,8 @@ class MainScreen(Acting):
 
     def _show_view(self) -> None:
         self._show_rows(panels.NEEDS)
-        if self.lower == panels.AGENTS:
-            self._show_rows(panels.AGENTS)
+        if self.lower in (panels.TASKS, panels.AGENTS):  # the view says what is done for them
+            self._show_rows(self.lower)
         self._arrange()
         self._show_lines()
 
@@ -166,6 +166,9 @@ class MainScreen(Acting):
         if name == panels.NEEDS:
             return list(self.view["needs_you"])
         rows = self.lists.get(panels.FED.get(name, ""), [])
+        if name == panels.TASKS:
+            notes = panels.notes_of(self.view, self.lists.get(panels.MERGES, []))
+            return [{**row, "now": notes[row["task_id"]]} if row["task_id"] in notes else row for row in rows]
         return panels.agents_of(self.view, rows) if name == panels.AGENTS else rows
 
     def _show_rows(self, name: str) -> None:
@@ -186,7 +189,7 @@ class MainScreen(Acting):
             lines.needs_heading(self.view, self.glyphs, len(needs.rows), focused=focused, filtered=filtered)
         )
         self._line("hint").show_parts(lines.hint(needs.row, self.glyphs, width, self.view))
-        counts = {name: len(self.rows_of(name)) for name in panels.FED}
+        counts = {name: len(self.lists.get(source, ())) for name, source in panels.FED.items()}
         counts[panels.AGENTS] = sum(row["status"] != "disconnected" for row in self.rows_of(panels.AGENTS))
         self._line("tabs").show_parts(
             lines.tabs(counts, self.lower, note=self._note(), width=width, focused=not focused)
@@ -202,7 +205,7 @@ class MainScreen(Acting):
         name, wanted = self.lower, self._filters[self.lower]
         if name == panels.LOG:
             return f"/{wanted}" if wanted else self.following
-        shown, rows = len(self.query_one(f"#{name}", RowTable).rows), len(self.rows_of(name))
+        shown, rows = len(self.query_one(f"#{name}", RowTable).rows), len(self.lists.get(panels.FED[name], ()))
         if name in self._loading:
             return "loading"
         if wanted:

@@ -29,7 +29,7 @@ class Column:
     Attributes:
         heading: Its heading; empty: it has none.
         value: A row's text.
-        width: Cells; 0: what the others leave.
+        width: Cells; 0: it shares what the others leave.
         least: Cells that the screen must have, so that the column is shown.
         style: The name of the style of a row's text; None: that of its text, as a state.
     """
@@ -195,10 +195,11 @@ class RowTable(ScrollView, can_focus=True):
 
     def _strip(self, cells: Sequence[tuple[Column, Any, str]], base: Style, width: int, mark: str) -> Strip:
         fixed = sum(column.width for column, _, _ in cells) + BETWEEN * (len(cells) - 1) + MARK
+        flexible = sum(column.width == 0 for column, _, _ in cells)
         room = max(0, width - fixed)
         segments = [Segment(mark + " " * (MARK - len(mark)), base)]
         for number, (column, value, style) in enumerate(cells):
-            size = column.width or room
+            size = column.width or (room // flexible + (room % flexible if number == len(cells) - 1 else 0))
             text = self._glyphs.cell(value, size, right=column.right)
             segments.append(Segment(text, base + STYLES[style]))
             if number < len(cells) - 1:
