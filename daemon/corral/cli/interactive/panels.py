@@ -149,7 +149,7 @@ def need_panel(main_key: Callable[[Row], str]) -> Panel:
             Column("", main_key, 10, 70, lambda _row: "bold"),
         ],
         [Order("urgency", lambda _row: 0), Order("age", lambda row: row["since"] or "~")],
-        lambda row: (kind_of(row), row["what"], row["remedy"], *row["ids"].values()),
+        lambda row: (kind_of(row), row["what"], row["remedy"], *(value[:8] for value in row["ids"].values())),
     )
 
 
@@ -250,7 +250,7 @@ PANELS: Sequence[Panel] = (
             row["title"],
             row["agent"],
             row["template"],
-            row["task_id"],
+            row["task_id"][:8],
             row.get("now"),
         ),
     ),
@@ -291,7 +291,7 @@ PANELS: Sequence[Panel] = (
             Order("newest", lambda row: row["created_at"], descending=True),
             Order("branch", lambda row: row["branch"]),
         ],
-        lambda row: (row["number"], row["state"], row["title"], row["reason"], row["branch"], row["merge_id"]),
+        lambda row: (row["number"], row["state"], row["title"], row["reason"], row["branch"], row["merge_id"][:8]),
     ),
     Panel(
         LOCKS,
