@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from bench.measure import Measure, in_turns, spread
 from bench.world import World, python
 
-ABOVE_MS = {"--version": 50, "--help": 100, "status": 50}
+ABOVE_MS = {"--version": 50, "--help": 100, "status": 50, "statusline": 50}
 PROVES = {"status": "NFR-PERF-003", "--help": "NFR-PERF-007"}
 
 
 def measure(world: World) -> Iterator[Measure]:
-    """Measure ``corral --version``, ``--help`` and ``status``, alternating with a bare interpreter."""
+    """Measure ``corral --version``, ``--help``, ``status`` and ``statusline``, alternating with a bare interpreter."""
     house = world.coordinated(20)
     house.run("daemon", "start")
 

@@ -17,6 +17,7 @@ AREAS = (
     "supervisor_files",
     "surfaces",
     "web",
+    "alerts",
 )
 """The modules of this package that have rows, by area."""
 

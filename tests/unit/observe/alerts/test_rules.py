@@ -45,6 +45,11 @@ def over(mixed: int, failed: int) -> list[Ended]:
         ({"ended": over(10, 4)}, {"ended": over(10, 5)}, ("error_rate", "all")),
         ({"ended": over(9, 9)}, {"ended": over(10, 9)}, ("error_rate", "all")),
         (
+            {"ended": [Ended(NOW, f"t-{n}", f"a-{n}", failed=True, is_last=False) for n in range(20)]},
+            {"ended": over(20, 20)},
+            ("error_rate", "all"),
+        ),
+        (
             {"budgets": {"limits.tokens_per_day": (799, 1000)}},
             {"budgets": {"limits.tokens_per_day": (800, 1000)}},
             ("budget", "limits.tokens_per_day 80 %"),
