@@ -72,7 +72,6 @@ class House:
         self.worktrees = Worktrees(self.grounds)
         grace_s = self.settings.supervisor.stop_grace_s
         self.runners = runners or {"command": CommandRunner(os.environ, stop_grace_s=grace_s)}
-        self.starts_at_once = 8
         self.start: Callable[[Callable[[], None]], None] = self._spawn
         self.supervisor = self._supervisor()
 
@@ -82,7 +81,6 @@ class House:
             self.runners,
             spawn=self._spawn,
             spawn_start=lambda function: self.start(function),
-            starts_at_once=self.starts_at_once,
             nudge=self._nudge,
             watch_exit=self._watch,
         )

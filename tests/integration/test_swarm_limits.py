@@ -153,16 +153,14 @@ def test_a_usage_limit_of_the_model_parks_its_tasks_until_it_is_over(swarm: Call
 
 @pytest.mark.req("FR-SWARM-001", "FR-SWARM-008")
 def test_no_more_tasks_are_claimed_than_can_start(swarm: Callable[..., House]) -> None:
-    house = swarm(supervisor={"max_agents": 5})
+    house = swarm(supervisor={"max_agents": 5, "starts_at_once": 2})
     held: list[Callable[[], None]] = []
-    house.starts_at_once = 2
-    house.restart()
     house.start = held.append
     waiting = [house.submit("true") for _ in range(4)]
     house.supervisor.step(house.now())
     house.supervisor.step(house.now())
     assert [house.status(one) for one in waiting] == ["running", "running", "pending", "pending"] and len(held) == 2
-    assert "2 workers are starting" in (house.supervisor.busy or "")
+    assert "All 2 workers that `supervisor.starts_at_once` allows are starting" in (house.supervisor.busy or "")
     held.pop(0)()
     house.supervisor.step(house.now())
     assert [house.status(one) for one in waiting].count("pending") == 1, "the next is claimed as one has started"

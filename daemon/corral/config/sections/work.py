@@ -19,10 +19,23 @@ from corral.config.sections.values import (
 DEFAULT_RETRIES = 3
 
 
+MOST_AT_ONCE = 64
+"""Threads that start, and that end, workers at most."""
+
+
 class Supervisor(Section):
     """How many workers run, how they are stopped, and where the supervisor's files are."""
 
     max_agents: int = Field(default=10, ge=0, le=1000, description="Workers at the same time; 0 starts none.")
+    starts_at_once: int = Field(
+        default=16, ge=1, le=MOST_AT_ONCE, description="Workers that start at the same time, their worktrees included."
+    )
+    ends_at_once: int = Field(
+        default=8,
+        ge=1,
+        le=MOST_AT_ONCE,
+        description="Ended workers whose work is collected at the same time; read when the daemon starts.",
+    )
     stop_grace_s: Pause = Field(default=3, description="Time between SIGTERM and SIGKILL when a worker is stopped.")
     max_depth: int = Field(
         default=3, ge=1, le=10, description="Levels of agents that are led by others, the first leader included."

@@ -22,6 +22,7 @@ from corral.app.runtime.teams import TeamsHolder
 from corral.app.tasks import settle
 from corral.config.model import Settings
 from corral.config.paths import Project
+from corral.config.sections.work import MOST_AT_ONCE
 from corral.config.teams import teams_file
 from corral.git.process import scratch
 from corral.git.process.command import open_repository
@@ -64,12 +65,6 @@ from corral.work.worktrees.allocation import WorktreeContext, environment, make_
 from corral.work.worktrees.worktrees import Worktrees
 
 FIRST_FREE_PORT = 1024
-
-ATTEMPT_THREADS = 8
-"""Attempts that are closed at the same time."""
-
-START_THREADS = 16
-"""Workers that start at the same time; no more tasks are claimed than that."""
 
 LOG_NAME = "corral.log"
 
@@ -141,15 +136,14 @@ def assemble(project: Project, pool: ThreadPoolExecutor) -> Assembly:
     # A setup takes minutes: nobody who asks waits behind those of the workers.
     setups = ThreadPoolExecutor(1, thread_name_prefix="verify")
     # Starting takes as long as a worktree's setup. Where starts and ends share threads, the ends wait for them.
-    attempts = ThreadPoolExecutor(ATTEMPT_THREADS, thread_name_prefix="attempt")
-    starts = ThreadPoolExecutor(START_THREADS, thread_name_prefix="start")
+    attempts = ThreadPoolExecutor(settings().supervisor.ends_at_once, thread_name_prefix="attempt")
+    starts = ThreadPoolExecutor(MOST_AT_ONCE, thread_name_prefix="start")
     api_key = ApiKeyHolder(project, os.environ, now)
     supervisor = Supervisor(
         grounds,
         _Runners(settings, api_key),
         spawn=lambda function: _spawn(attempts, function),
         spawn_start=lambda function: _spawn(starts, function),
-        starts_at_once=START_THREADS,
         nudge=nudge,
         watch_exit=lambda pid: _watch(pid, lambda: nudge("supervisor")),
     )

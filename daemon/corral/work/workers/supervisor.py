@@ -62,7 +62,6 @@ class Supervisor:
         runners: By name.
         spawn: Runs a function in one of the server's threads.
         spawn_start: The same in threads that only start workers: a start that takes minutes delays the end of no other one.
-        starts_at_once: How many of them there are: no more tasks are claimed than can start.
         nudge: Asks for a step of ``"supervisor"`` or ``"landing"``.
         watch_exit: Makes the server nudge the supervisor when a process ends.
     """
@@ -74,7 +73,6 @@ class Supervisor:
         *,
         spawn: Callable[[Callable[[], None]], None],
         spawn_start: Callable[[Callable[[], None]], None],
-        starts_at_once: int,
         nudge: Callable[[str], None],
         watch_exit: Callable[[int], None],
     ) -> None:
@@ -82,7 +80,6 @@ class Supervisor:
         self._settings = grounds.settings
         self._spawn = spawn
         self._spawn_start = spawn_start
-        self._starts_at_once = starts_at_once
         self._nudge = nudge
         self._watch_exit = watch_exit
         self._site = AttemptContext(grounds, runners, nudge, grounds.stopping.is_set)
@@ -119,13 +116,14 @@ class Supervisor:
         """Why no further worker starts: the daemon stops, or as many run or start as may; None where there is room."""
         if self._draining:
             return "The daemon is stopping: it starts no further worker, and the next daemon goes on."
-        most, attempts = self._settings().supervisor.max_agents, [*self._attempts.values()]
+        chosen, attempts = self._settings().supervisor, [*self._attempts.values()]
+        most = chosen.max_agents
         if not most:
             return "No worker starts, since `supervisor.max_agents` is 0."
         if sum(not attempt.finishing for attempt in attempts) >= most:
             return f"All {most} workers that `supervisor.max_agents` allows are running."
-        if sum(attempt.started is None for attempt in attempts) >= self._starts_at_once:
-            return f"{self._starts_at_once} workers are starting, as many as start at once; it is claimed after one of them."
+        if sum(attempt.started is None for attempt in attempts) >= chosen.starts_at_once:
+            return f"All {chosen.starts_at_once} workers that `supervisor.starts_at_once` allows are starting."
         return None
 
     def at_work(self) -> list[AttemptView]:
@@ -300,7 +298,7 @@ class Supervisor:
 
     def _claim(self, now: datetime) -> None:
         starting = sum(attempt.started is None for attempt in self._attempts.values())
-        free = self._starts_at_once - starting
+        free = self._settings().supervisor.starts_at_once - starting
         others = [(one.key, one.task["runner"]) for one in self._attempts.values() if not one.finishing]
         leased = self._claiming.claim(now, self._site.gate(), others, free, starts=starting > 0)
         if leased:
