@@ -75,6 +75,7 @@ def play(root: Path) -> list[Answer]:
     story("init", "--yes", "--no-check", "--verify", "true", "--no-copies")
     with (root / ".corral" / "config.yaml").open("a") as file:
         file.write(re.sub(r"(?m)^supervisor.*\n", "", CONFIG))
+        file.write(f"runners: {{claude: {{command: {_client(root.parent)}}}}}\n")
     (root / ".corral" / "teams.yaml").write_text(
         "agents:\n- {name: Boulder, role: developer, capabilities: [python], runner: claude, model: m, description: Builds}\n"
     )
@@ -121,6 +122,8 @@ def _about_the_program(story: Story) -> None:
     story("config key-status")
     story("config remove-key")
     story("web")
+    for command in ("guard install", "guard status", "guard check", "guard remove"):
+        story(command)
     story("pause", "--reason", "a test")
     story("status")
     story("resume")
@@ -237,6 +240,7 @@ def _work(story: Story) -> None:
     story("agent kill", long)
     story("task list")
     story("task detail", long)
+    _converse(story)
     roadmap = story.house.root / ".corral" / "state" / "roadmap.yaml"
     roadmap.parent.mkdir(exist_ok=True)
     roadmap.write_text(
@@ -245,6 +249,21 @@ def _work(story: Story) -> None:
     )
     for command in ("supervisor status", "supervisor once", "supervisor start", "supervisor status", "supervisor stop"):
         story(command)
+
+
+def _client(folder: Path) -> Path:
+    """A program in place of the Claude Code client, whose turn ends at once."""
+    client = folder / "client"
+    client.write_text("""#!/bin/sh\necho '{"type": "result", "result": "Done.", "num_turns": 1}'\n""")
+    client.chmod(0o755)
+    return client
+
+
+def _converse(story: Story) -> None:
+    task = story.look("task submit", "--title", "Ask", "--prompt", "Do it.")["task_id"]
+    story.look("wait", task)
+    story("attach", task)
+    story("task detail", task)
 
 
 def _land(story: Story) -> None:

@@ -68,6 +68,7 @@ def test_a_session_at_rest_in_a_terminal_is_woken_by_mail_once(team: Team, seale
         terminal.wait(team.sessions)
         screen.ask("One.")
         first = screen.rest()
+        terminal.wait(f"Corral: this session is {screen.row['agent_name']}.")
 
         woken = screen.woken_by("Which file?")
         assert "Mail for this session" in str(woken.body["messages"][-1])
@@ -76,7 +77,10 @@ def test_a_session_at_rest_in_a_terminal_is_woken_by_mail_once(team: Team, seale
         assert len(screen.told("Which file?")) == 1
 
         # Two prompts, one at the heels of the other: the waiters do not pile up, and one letter wakes once.
+        aside = ("A word aside", "Nothing urgent.", "--importance", "low")
+        team.house.run("message", "send", screen.row["agent_name"], *aside)
         screen.ask("Two.")
+        terminal.wait("A word aside")
         screen.ask("Three.")
         screen.rest()
         woken = screen.woken_by("Which branch?")

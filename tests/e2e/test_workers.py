@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from tests.conftest import git
+from tests.e2e.client import run_client
 from tests.e2e.stage import bash, bash_until, script, text, tool
 from tests.e2e.team import Team
 
@@ -44,7 +45,7 @@ def recent(team: Team) -> list[dict[str, Any]]:
     return found
 
 
-def test_four_workers_land_four_branches_on_a_verified_target(crew: Callable[..., Team]) -> None:
+def test_four_workers_land_four_branches_on_a_verified_target(crew: Callable[..., Team], claude: Path) -> None:
     team = crew(verify=("test -f README.md && ls part-*.txt",))
     meeting = team.repo.parent / "meeting"
     meeting.mkdir()
@@ -71,6 +72,21 @@ def test_four_workers_land_four_branches_on_a_verified_target(crew: Callable[...
         assert shown["usage"]["input_tokens"] == 100 * shown["usage"]["turns"]
         assert shown["usage"]["output_tokens"] > 0
         git(team.repo, "merge-base", "--is-ancestor", merge["landed_sha"], "main")
+    log = team.house.run("task", "logs", ids[0]).stdout.splitlines()
+    assert (
+        any(line.startswith("> Write ") for line in log)
+        and "Part 0: done." in log
+        and log[-1].startswith("-- turn ended")
+    )
+    assert not any(line.startswith("{") for line in log)
+    assert json.loads(team.house.run("task", "logs", ids[0], "--raw").stdout.splitlines()[0])["type"]
+    again = team.house.json("attach", ids[0])
+    assert again["created"] and (Path(again["worktree"]) / "part-0.txt").exists()
+    resumed = run_client(
+        claude, Path(again["worktree"]), script(text("More.")), team.env, "--resume", again["session_id"]
+    )
+    assert resumed.result["session_id"] == again["session_id"] and resumed.result["result"] == "More."
+    assert "part-0.txt" in str(team.stage.requests[-1].body["messages"]), "its model knows what it did before"
     workers = [row for row in team.sessions() if row["task_id"] in ids]
     assert sorted(row["current_task"] for row in workers) == [f"Part {number}" for number in range(4)]
     assert len({row["worktree"] for row in workers}) == 4

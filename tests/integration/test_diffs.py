@@ -31,6 +31,8 @@ def test_a_change_is_shown_while_it_is_made_as_it_would_land_and_as_it_landed(
     assert running["uncommitted"] and running["head_sha"] is None and "+n" in running["patch"]
     shown = house.run("task", "diff", str(row["number"])).stdout
     assert "+\\x1b[31mred" in shown and "\x1b" not in shown, "no escape code reaches a terminal, and no colour a pipe"
+    detail = house.run("task", "detail", task).stdout
+    assert "changes   2 files, 2 lines added, 0 removed" in detail and "command   printf" in detail
     stat = house.run("task", "diff", task, "--stat").stdout
     assert "new.txt" in stat and "2 files, 2 lines added, 0 removed" in stat and "+n" not in stat
 

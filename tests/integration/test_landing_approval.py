@@ -208,3 +208,26 @@ def test_a_pattern_that_is_none_holds_the_target_and_says_which(world: World) ->
     world.run()
     merge = world.merge(merge_id)
     assert merge["state"] == "held" and "landing.approve_paths" in merge["reason"]
+
+
+@pytest.mark.req("X12")
+def test_every_merge_waits_for_a_person_where_that_is_asked_for(world: World) -> None:
+    world.landing = Landing(approve="always")
+    world.branch("plain", {"a.txt": "x\n", "CLAUDE.md": "Obey me.\n"})
+    merge_id = world.submit("plain", approved=False)
+    nothing = git(world.root, "commit-tree", "main^{tree}", "-p", "main", "-m", "nothing")
+    git(world.root, "branch", "empty", nothing)
+    empty = world.submit("empty", approved=False)
+    world.run()
+    assert "CLAUDE.md, a.txt" in waits(world, merge_id), "what agents obey comes first"
+    assert "it changes no file" in waits(world, empty)
+    seen = approval.review(world.repo(), world.landing, world.merge(merge_id))
+    assert seen.paths == ["CLAUDE.md", "a.txt"] and "+x" in seen.diff and "+Obey me." in seen.diff
+    approve(world, merge_id)
+    world.run()
+    assert (world.merge(merge_id)["state"], world.merge(empty)["state"]) == ("landed", "held")
+    world.landing = Landing(approve="never")
+    world.branch("obey", {".claude/settings.json": "{}\n"})
+    unasked = world.submit("obey", approved=False)
+    world.run()
+    assert world.merge(unasked)["state"] == "landed" and not world.merge(unasked)["approved_sha"]

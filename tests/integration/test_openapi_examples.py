@@ -138,6 +138,7 @@ def test_the_examples_can_be_asked_and_are_answered_with_the_fields_that_they_sh
     ask("POST /locks/acquire")
     ask("POST /locks/renew")
     ask("POST /locks/check")
+    ask("POST /locks/check-commit")
     ask("GET /locks")
     ask("POST /locks/release")
 
@@ -194,6 +195,8 @@ def test_the_examples_can_be_asked_and_are_answered_with_the_fields_that_they_sh
     (merge,) = ask("GET /merges")
     ask("GET /merges/{merge_id}", merge_id=merge["merge_id"])
     ask("GET /merges/{merge_id}/log", merge_id=merge["merge_id"])
+    ask("GET /merges/{merge_id}/diff", merge_id=merge["merge_id"])
+    ask("GET /tasks/{task_id}/diff", task_id=done)
     review = {"title": "Review it", "task_type": "review"}
     claimed = ask("POST /tasks", review)["task_id"]
     ask("POST /tasks/{task_id}/reprioritize", task_id=claimed)

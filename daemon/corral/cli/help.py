@@ -25,10 +25,11 @@ CATEGORIES = {
         "alert",
         "merge",
         "wait",
+        "attach",
         "pause",
         "resume",
     ),
-    "Sessions and locks": ("session", "lock", "feature", "team", "agent", "worktree"),
+    "Sessions and locks": ("session", "lock", "feature", "team", "agent", "worktree", "guard"),
     "Communication": ("message", "handoff", "memory"),
     "Corral itself": ("config", "alias", "daemon", "gc", "schema", "man", "plugin", "statusline", "mcp"),
 }

@@ -34,10 +34,13 @@ APPROVE_PATHS = "landing.approve_paths"
 """Not executed, but it decides what may land without approval."""
 WEBHOOK = "notifications.webhook_url"
 """Not executed, but what happens in the project is sent there."""
+APPROVE = "landing.approve"
+"""Not executed: in a project's file it counts only with an approval, unless it asks for one of every merge."""
+_STRICTEST = "always"
 AGENTS = "agents."
 """Prefix of an agent's name: its own program, its hooks and its MCP servers."""
 
-_SETTINGS = (SETUP, CLAUDE_COMMAND, VERIFY, APPROVE_PATHS, WEBHOOK)
+_SETTINGS = (SETUP, CLAUDE_COMMAND, VERIFY, APPROVE_PATHS, APPROVE, WEBHOOK)
 _FROM_PROJECT = (TEAM_FILE, LOCAL_FILE, COMMITTED_FILE)
 _OF_AGENT = {"command", "runner_env", "hooks", "mcpServers"}
 
@@ -72,7 +75,8 @@ def of_settings(loaded: Loaded, root: Path) -> list[Claim]:
     found = []
     for key in _SETTINGS:
         value = _value(loaded.settings, key)
-        if loaded.sources[key] in _FROM_PROJECT and value != _value(Settings(), key):
+        harmless = _STRICTEST if key == APPROVE else _value(Settings(), key)
+        if loaded.sources[key] in _FROM_PROJECT and value != harmless:
             if key == CLAUDE_COMMAND and value.startswith(f"{root}/"):
                 value = f".{value.removeprefix(str(root))}"
             found.append(Claim(key, value, loaded.sources[key]))

@@ -234,12 +234,18 @@ def empty_tree(like: str) -> str:
     return _EMPTY_TREE[len(like)]
 
 
-def diff(git: Git, a: str, b: str, paths: Sequence[str]) -> bytes:
-    """The difference between two commits or trees in these paths, as a patch; runs no external programs."""
+def diff(git: Git, a: str, b: str, paths: Sequence[str], *, most: int) -> bytes:
+    """The difference between two commits or trees in these paths, as a patch; runs no external programs.
+
+    Args:
+        most: Bytes of it; of a longer one there is a little more than that.
+    """
     literal = [f":(literal){path}" for path in paths]
-    return git.check(
-        "diff-tree", "-r", "-p", "--no-renames", "--no-ext-diff", "--no-textconv", oid(a), oid(b), "--", *literal
-    ).stdout
+    options = ("--no-renames", "--no-ext-diff", "--no-textconv")
+    result = git.run("diff-tree", "-r", "-p", *options, oid(a), oid(b), "--", *literal, most=most)
+    if not result.ok and len(result.stdout) <= most:
+        raise result.failure()
+    return result.stdout
 
 
 def blobs(git: Git, shas: Iterable[str]) -> list[str]:

@@ -1,7 +1,8 @@
 """Approval by a person: for changes to the files that agents obey (instructions, hooks, settings), and to the verification.
 
-A candidate that changes such a path is ``held`` before anything of it is verified or landed, and later requests bypass it. A
-person approves exactly one head; a new head needs a new approval. Which paths these are, the target decides and not the branch.
+``landing.approve`` says for which requests: those that change such a path, all, or none. A candidate that needs it is ``held``
+before anything of it is verified or landed, and later requests bypass it. A person approves exactly one head; a new head needs
+a new approval. Which paths these are, the target decides and not the branch.
 """
 
 from __future__ import annotations
@@ -69,13 +70,14 @@ def missing(repo: Git, landing: Landing, merge: MergeRow, tip_sha: str) -> str:
     Raises:
         ConfigInvalid: ``landing.approve_paths`` holds what is no pattern.
     """
-    if merge["candidate_sha"] is None or merge["approved_sha"] == merge["head_sha"]:
+    approved = merge["approved_sha"] == merge["head_sha"]
+    if merge["candidate_sha"] is None or approved or landing.approve == "never":
         return ""
-    paths = protected_between(repo, landing, required(merge["tip_sha"]), merge["candidate_sha"])
+    paths = needing_approval(repo, landing, required(merge["tip_sha"]), merge["candidate_sha"])
     if paths and merge["tip_sha"] != tip_sha:
         still = set(refs.changed_paths(repo, tip_sha, merge["head_sha"]))
         paths = [path for path in paths if path in still]
-    return _reason(merge, paths) if paths else ""
+    return _reason(merge, paths) if paths or landing.approve == "always" else ""
 
 
 def protected(changed: Iterable[str], landing: Landing, trees: Sequence[Tree] = ()) -> list[str]:
@@ -100,6 +102,17 @@ def protected(changed: Iterable[str], landing: Landing, trees: Sequence[Tree] = 
     ]
 
 
+def needing_approval(repo: Git, landing: Landing, before: str, after: str) -> list[str]:
+    """The paths that differ between two commits and that a person has to see, the protected ones first."""
+    if landing.approve == "never":
+        return []
+    paths = protected_between(repo, landing, before, after)
+    if landing.approve == "always":
+        known = set(paths)
+        paths += [path for path in refs.changed_paths(repo, before, after) if path not in known]
+    return paths
+
+
 def protected_between(repo: Git, landing: Landing, before: str, after: str) -> list[str]:
     """Which of the paths that differ between two commits need a person."""
     changed = refs.changed_paths(repo, before, after)
@@ -118,9 +131,9 @@ def review(repo: Git, landing: Landing, merge: MergeRow) -> Review:
     else:
         tip = refs.read(repo, refs.branch_ref(merge["target"])) or merge["head_sha"]
         before, after = refs.merge_base(repo, tip, merge["head_sha"]) or tip, merge["head_sha"]
-    paths = protected_between(repo, landing, before, after)
+    paths = needing_approval(repo, landing, before, after)
     listed = paths[:MOST_LISTED]
-    diff = refs.diff(repo, before, after, listed) if listed else b""
+    diff = refs.diff(repo, before, after, listed, most=MOST_SHOWN) if listed else b""
     text = diff[:MOST_SHOWN].decode("utf-8", "replace")
     truncated = len(diff) > MOST_SHOWN or len(paths) > MOST_LISTED
     return Review(merge["merge_id"], merge["head_sha"], [embedded(path) for path in listed], text, truncated)
@@ -157,7 +170,8 @@ def _reason(merge: MergeRow, paths: list[str]) -> str:
     named = ", ".join(embedded(path) for path in paths[:MOST_NAMED])
     more = f" and {len(paths) - MOST_NAMED} more" if len(paths) > MOST_NAMED else ""
     command = f"corral merge approve {merge['merge_id'][:8]}"
-    return f"{NEEDS_APPROVAL}: it changes {named}{more}. A person looks and decides: `{command}`."
+    what = f"it changes {named}{more}" if paths else "it changes no file"
+    return f"{NEEDS_APPROVAL}: {what}. A person looks and decides: `{command}`."
 
 
 def _pattern(text: str) -> Pattern:

@@ -167,17 +167,47 @@ class Transcript:
 
 
 def readable(text: str) -> str:
-    """Whole lines of a client's output as a person reads them: its texts, a line per tool call, and what is no event."""
-    shown = []
+    """Whole lines of a client's output as a person reads them.
+
+    Its texts; a line for each tool call, tool error, start and end of a turn; and what is no event.
+    """
+    shown = list[str]()
     for line in text.splitlines():
         try:
-            event = _parse(line.encode())
-            content = (event.get("message") or {}).get("content") if event.get("type") == "assistant" else None
-            blocks = [block for block in content or () if isinstance(block, dict)]
-            shown += [plain(str(one.get("text"))) if one.get("type") == "text" else _tool_line(one) for one in blocks]
+            shown += _lines_of(_parse(line.encode()))
         except (ValueError, TypeError, AttributeError, RecursionError):
-            shown.append(plain(line))
-    return "".join(f"{line.rstrip()}\n" for line in shown if line and line.strip())
+            said = plain(line)
+            shown.append(said if len(said) <= _TEXT else f"{said[:_TEXT]}…")
+    return "".join(f"{line.rstrip()}\n" for line in shown if line.strip())
+
+
+def _lines_of(event: Event) -> list[str]:
+    kind = event.get("type")
+    if kind == "result":
+        return [_turn_line(event)]
+    if event.get("subtype") == "init":
+        return [one_line(f"-- turn started, model {event.get('model')}")]
+    if kind not in ("assistant", "user"):
+        return []
+    content = (event.get("message") or {}).get("content")
+    blocks = [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
+    if kind == "user":
+        return [_error_line(block) for block in blocks if block.get("type") == "tool_result" and block.get("is_error")]
+    lines = [plain(str(one.get("text"))) if one.get("type") == "text" else _tool_line(one) for one in blocks]
+    return [line if one.get("type") == "text" else f"> {line}" for one, line in zip(blocks, lines, strict=True) if line]
+
+
+def _turn_line(result: Event) -> str:
+    seconds, cost = float(result.get("duration_ms") or 0) / 1000, float(result.get("total_cost_usd") or 0.0)
+    ended = "failed" if result.get("is_error") else "ended"
+    return one_line(f"-- turn {ended}: {_count(result, 'num_turns')} answers, {seconds:.1f} s, ${cost:.4f} so far")
+
+
+def _error_line(block: Event) -> str:
+    content = block.get("content")
+    if isinstance(content, list):
+        content = " ".join(str(part.get("text") or "") for part in content if isinstance(part, dict))
+    return one_line(f"! {content}")
 
 
 def _words(content: Any) -> str:

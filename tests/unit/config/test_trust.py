@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from corral.config.trust import Claim, TrustStore, trust_file
+from corral.config.paths import Project
+from corral.config.trust import Claim, TrustStore, of_file, trust_file
 from corral.errors import NotTrusted
 from tests.conftest import WITHOUT_ROOTS_RIGHTS
 
@@ -84,3 +85,14 @@ def test_a_folder_that_is_a_file_is_told(file: Path) -> None:
 
 def test_without_a_state_folder_of_its_own_it_lies_below_the_home_folder() -> None:
     assert trust_file({"XDG_STATE_HOME": "relative"}, Path("/home/x")) == Path("/home/x/.local/state/corral/trust.json")
+
+
+@pytest.mark.req("X12")
+@pytest.mark.parametrize(("said", "claimed"), [("always", []), ("paths", ["paths"]), ("never", ["never"])])
+def test_less_approval_than_before_is_approved_by_a_person_itself(
+    tmp_path: Path, said: str, claimed: list[str]
+) -> None:
+    """Also the default: a file that a worker can write could put it in the place of what the person's own file says."""
+    project = Project(tmp_path, tmp_path / ".git", tmp_path / ".corral", False)
+    found = of_file(project, f"landing: {{approve: {said}}}\n".encode(), Path("/nowhere"))
+    assert [(claim.key, claim.value) for claim in found] == [("landing.approve", value) for value in claimed]

@@ -176,10 +176,17 @@ def test_a_clients_output_is_read_as_its_texts_its_tool_calls_and_what_is_no_eve
         answer("a", {"type": "text", "text": "First\n\x1b[31mred\x1b[0m"}, {"type": "thinking", "thinking": "…"}),
         answer("a", {"type": "tool_use", "name": "Bash", "input": {"command": "make\ntest"}}),
         {"type": "user", "message": {"role": "user", "content": [{"type": "tool_result", "content": "ok"}]}},
-        {"type": "result", "result": "done"},
+        {
+            "type": "user",
+            "message": {"content": [{"type": "tool_result", "is_error": True, "content": [{"text": "exit\n2"}]}]},
+        },
+        {"type": "result", "result": "done", "num_turns": 2, "duration_ms": 1500, "total_cost_usd": 0.5},
     ]
     lines = [json.dumps(event) for event in events]
     text = "\n".join([*lines[:2], "a warning", '{"type": "assistant", "message": "odd"}', *lines[2:]]) + "\n"
     odd = '{"type": "assistant", "message": "odd"}'
-    assert readable(text).splitlines() == ["First", "red", "a warning", odd, "Bash make test"]
+    assert readable(text).splitlines() == [
+        "-- turn started, model m", "First", "red", "a warning", odd, "> Bash make test", "! exit 2",
+        "-- turn ended: 2 answers, 1.5 s, $0.5000 so far",
+    ]  # fmt: skip
     assert readable("") == "" and readable("[1]\n") == "[1]\n"

@@ -33,7 +33,7 @@ def listing(
     """List merge requests in order of submission."""
     rows = client().listing("/merges", {"state": status or [], "branch": branch})
     columns: list[Column] = [
-        ("TASK", "number", 5),
+        ("TASK", "number", 7),
         ("STATE", "state", 10),
         ("AGE", lambda row: age(row["created_at"]), 4),
         ("TITLE", "title", 70),
@@ -131,7 +131,9 @@ def cancel(merge_id: Id, as_json: Json = False) -> None:
 
 @app.command()
 def dismiss(
-    merge_id: Annotated[str, argument("A merge or task id, or its first characters.", "ID", of="open")],
+    merge_id: Annotated[
+        str, argument("A merge or task id, its first characters, or a task's number.", "ID", of="open")
+    ],
     as_json: Json = False,
 ) -> None:
     """Dismiss a failed merge request or task. The branch stays."""
@@ -168,7 +170,7 @@ def _show_review(review: dict[str, Any]) -> None:
     for path in review["paths"]:
         echo(f"{paint('path', 'bold')}  {one_line(path)}")
     if not review["paths"]:
-        echo("Nothing in this merge request needs approval.")
+        echo("No file that this merge request changes needs approval.")
 
 
 @app.command()

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 import typer
 
 from corral.cli.help import Grouped
-from corral.cli.terminal.options import Json, argument, client, option, session_id
-from corral.cli.terminal.output import echo, emit, facts, moment, paint, report, state, waiting
-from corral.cli.terminal.tables import Column, table
+from corral.cli.terminal.options import Json, argument, client, option, project, session_id
+from corral.cli.terminal.output import echo, emit, facts, paint, report, state, waiting
+from corral.cli.terminal.tables import WIDTH, Column, age, table
 from corral.client.connection import segment
 from corral.errors import InvalidInput
 from corral.models.states import ShownStatus
@@ -31,12 +31,24 @@ def listing(
     columns: list[Column] = [
         ("NAME", "agent_name", 24),
         ("STATUS", "status", 12),
-        ("TYPE", "agent_type", 12),
+        ("SEEN", lambda row: age(row["last_heartbeat"]), 4),
+        *([("TYPE", "agent_type", 12)] if any(row["agent_type"] != "claude" for row in rows) else []),
+        ("PID", "pid", 7),
+        ("TERMINAL", lambda row: row["terminal"] or "", 8),
         ("TASK", "current_task", 40),
-        ("LAST SEEN (UTC)", lambda row: moment(row["last_heartbeat"]), 19),
-        ("NOTES", _notes, 50),
+        ("WORKTREE", lambda row: shortened(row["worktree"]), 40),
+        *([("NOTES", _notes, 50)] if any(_notes(row) for row in rows) else []),
     ]
-    table(rows, columns, empty="No sessions yet. Start `claude` in this repository.", as_json=as_json)
+    empty = "No sessions yet. Start `claude` in this repository."
+    table(rows, columns, empty=empty, as_json=as_json, without_terminal=WIDTH)
+
+
+def shortened(worktree: str | None) -> str:
+    """The folder of a worktree from the project's root on; one elsewhere in whole."""
+    if worktree is None:
+        return ""
+    root = str(project().root)
+    return "." if worktree == root else worktree.removeprefix(f"{root}/")
 
 
 def _notes(row: dict[str, Any]) -> str:
@@ -64,6 +76,7 @@ def show(
         "type": row["agent_type"],
         "task": row["current_task"],
         "can": ", ".join(row["capabilities"]),
+        "process": " in ".join(str(part) for part in (row["pid"], row["terminal"]) if part),
         "in": " on ".join(part for part in (row["worktree"], row["branch"]) if part),
         "ended": row["end_reason"],
     }

@@ -15,7 +15,7 @@ from corral.cli.terminal.output import coloured, echo, emit, fact, paint, report
 from corral.cli.terminal.tables import WIDTH, Column, age, table
 from corral.cli.work import dead_letters
 from corral.cli.work.batch_file import read_batch
-from corral.cli.work.diff_view import Stat, show_diff
+from corral.cli.work.diff_view import Stat, show_diff, stat_line
 from corral.cli.work.task_view import follow_task, show_task
 from corral.client.connection import segment
 from corral.errors import InvalidInput
@@ -191,7 +191,7 @@ def listing(
             echo(f"{row['number']:>5} {row['task_id'][:8]} {row['outcome']:<11} {row['priority']:>2} {title}")
         return
     columns: list[Column] = [
-        ("TASK", "number", 5),
+        ("TASK", "number", 7),
         ("OUTCOME", "outcome", 15),
         ("PRIO", "priority", 4),
         ("AGE", lambda row: age(row["created_at"]), 4),
@@ -219,7 +219,7 @@ def detail(
     if as_json:
         emit(task)
     else:
-        show_task(task)
+        show_task(task, changed=stat_line(f"/tasks/{segment(task_id)}/diff"))
 
 
 @app.command()
@@ -315,18 +315,22 @@ def logs(
     task_id: Id,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow the log.")] = False,
     attempt: Annotated[int | None, typer.Option("--attempt", min=1, help="Attempt number (default: the last).")] = None,
+    raw: Annotated[bool, typer.Option("--raw", help="Show a client's event stream as it is.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Show the output of a task's worker."""
-    print_log(f"/tasks/{segment(task_id)}/log", follow=follow, attempt=attempt, as_json=as_json)
+    """Show the output of a task's worker; a client's as its texts and tool calls."""
+    print_log(f"/tasks/{segment(task_id)}/log", follow=follow, attempt=attempt, readable=not raw, as_json=as_json)
 
 
-def print_log(path: str, *, follow: bool, attempt: int | None = None, as_json: bool = False) -> None:
+def print_log(
+    path: str, *, follow: bool, attempt: int | None = None, readable: bool = False, as_json: bool = False
+) -> None:
     """Print a log of the daemon, up to its current end or as it grows; as JSON in one piece: ``{text, complete}``."""
     speaker, offset = client(), 0
     pieces: list[str] = []
     while True:
-        query = {"offset": offset, "wait_s": 20 if follow else 0, "attempt": attempt}
+        query: dict[str, Any] = {"offset": offset, "wait_s": 20 if follow else 0, "attempt": attempt}
+        query["readable"] = "true" if readable else None
         part = speaker.request("GET", path, query=query, timeout_s=40, is_poll=follow)
         if as_json:
             pieces.append(part["text"])

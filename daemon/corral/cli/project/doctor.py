@@ -147,6 +147,9 @@ def _daemon(project: Project) -> Iterator[Check]:
             "no landing.verify command: work lands unverified",
             "Set landing.verify in .corral/config.yaml.",
         )
+    if settings["landing"]["approve"] == "never":
+        said = "landing.approve is `never`: no person sees a merge that changes what agents obey, or what verifies it"
+        yield _check("approval", "warning", said, "Set landing.approve to `paths`, unless this is what you want.")
     if settings["locks"]["on_daemon_down"] == "deny" and claude_settings.STRICT not in _claude_settings(project):
         yield _check(
             "denial",

@@ -190,7 +190,12 @@ def _cut(text: str, most: int) -> str:
     if cells_of(text) <= most:
         return text
     mark = "…" if can_write(sys.stdout, "…") else "..."
-    kept = text[: max(0, most - len(mark))]
-    while cells_of(kept) > most - len(mark):
-        kept = kept[:-1]
-    return (kept + mark)[:most]
+    kept, room = text[: max(0, most - len(mark))], most - len(mark)
+    if not text.isascii():
+        kept = ""
+        for character in text:  # one may take two cells, or none
+            room -= cells_of(character)
+            if room < 0:
+                break
+            kept += character
+    return (kept + mark)[:most] if most <= len(mark) else kept + mark

@@ -9,6 +9,7 @@ import typer
 from corral.cli.terminal.options import client
 from corral.cli.terminal.output import echo, emit, paint
 from corral.cli.terminal.tables import WIDTH, Column, table
+from corral.errors import CorralError
 from corral.models.visible import one_line, visible
 
 Stat = Annotated[bool, typer.Option("--stat", help="Show only how many lines of each file changed.")]
@@ -41,6 +42,21 @@ def show_patch(patch: str) -> None:
         echo(paint(visible(line), _COLOURS.get(line[:1], "") if in_hunk else "bold"))
 
 
+def stat_line(path: str) -> str | None:
+    """How much changed, in one line; None where that is nothing or cannot be told any more."""
+    try:
+        answer = client().request("GET", path, query={"patch": "false"}, timeout_s=130)
+    except CorralError:  # it is an extra: the command `diff` tells why
+        return None
+    return _totals(answer) if answer["files"] else None
+
+
+def _totals(answer: dict[str, Any]) -> str:
+    count = answer["files_changed"]
+    files = f"{count} file{'' if count == 1 else 's'}"
+    return f"{files}, {answer['lines_added']} lines added, {answer['lines_removed']} removed"
+
+
 def _show_stat(answer: dict[str, Any]) -> None:
     columns: list[Column] = [
         ("FILE", lambda row: one_line(row["path"]), 120),
@@ -49,4 +65,4 @@ def _show_stat(answer: dict[str, Any]) -> None:
     ]
     if answer["files"]:
         table(answer["files"], columns, empty="", without_terminal=WIDTH)
-        echo(f"{answer['files_changed']} files, {answer['lines_added']} lines added, {answer['lines_removed']} removed")
+        echo(_totals(answer))

@@ -66,10 +66,14 @@ def _event(event: dict[str, Any]) -> str:
     return "  ".join(filter(None, (f"  {event['at'][11:23]}", event["kind"], one_line(", ".join(said))[:200])))
 
 
-def show_task(task: dict[str, Any]) -> None:
-    """Print a task with all its details."""
+def show_task(task: dict[str, Any], *, changed: str | None = None) -> None:
+    """Print a task with all its details.
+
+    Args:
+        changed: How much it changed, in one line.
+    """
     _heading(task)
-    rows = [("id", task["task_id"]), ("type", task["task_type"]), ("template", task["template"])]
+    rows: list[tuple[str, Any]] = [("id", task["task_id"]), ("type", task["task_type"]), ("template", task["template"])]
     rows += [
         ("priority", task["priority"]),
         ("attempts", task["attempts"]),
@@ -81,9 +85,12 @@ def show_task(task: dict[str, Any]) -> None:
     rows += [(name, f"{moment(task[field])} UTC" if task[field] else None) for name, field in _INSTANTS]
     if task["error_code"]:
         rows.append(("error", f"{task['error_code']}: {task['error_message']}"))
-    rows += [("delay", task.get("delay")), ("progress", task["progress"]), ("usage", _usage(task) or None)]
-    rows.append(("result", _text(task["result"]) if task["result"] else None))
-    left = (task["result"] or {}).get("left_processes")
+    rows += [("delay", task.get("delay")), ("retry at", _retry(task)), ("progress", task["progress"])]
+    rows += [("usage", _usage(task) or None), ("changes", changed)]
+    result = dict(task["result"]) if isinstance(task["result"], dict) else {}
+    answer = result.pop("text", None)
+    rows += [("answer", _text(answer) if answer else None), ("result", _text(result) if result else None)]
+    left = result.get("left_processes")
     rows.append(("note", f"Corral ended what it had left running: {', '.join(left)}" if left else None))
     shared = ", ".join(f"{key} (version {version})" for key, version in task["state"].items())
     rows.append(("state", shared or None))
@@ -96,7 +103,15 @@ def show_task(task: dict[str, Any]) -> None:
         echo(paint(_event(event), "dim"))
 
 
-_GIVEN = (("input", "input_data"), ("metadata", "metadata"), ("requires", "agent_requirements"), ("limits", "limits"))
+_GIVEN = (
+    ("command", "command"),
+    ("prompt", "prompt"),
+    ("about", "description"),
+    ("input", "input_data"),
+    ("metadata", "metadata"),
+    ("requires", "agent_requirements"),
+    ("limits", "limits"),
+)
 _INSTANTS = (("submitted", "created_at"), ("started", "started_at"), ("ended", "completed_at"))
 
 
@@ -112,6 +127,13 @@ def _bonds(task: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
 def _short(task_ids: list[str]) -> list[str]:
     more = len(task_ids) - _MOST_NAMED
     return [*(task_id[:8] for task_id in task_ids[:_MOST_NAMED]), *([f"{more} more"] if more > 0 else [])]
+
+
+def _retry(task: dict[str, Any]) -> str | None:
+    """When it starts again at the earliest, after an attempt that failed."""
+    if task["status"] != "pending" or not task["not_before_at"] or not task["attempt_history"]:
+        return None
+    return f"{moment(task['not_before_at'])} UTC; {task['attempts']} of {task['max_retries'] + 1} attempts are used"
 
 
 def _heading(task: dict[str, Any]) -> None:

@@ -26,6 +26,10 @@ class Landing(Section):
         default=[],
         description="Commands that must pass on the merged tree, in order; none: work lands as `unverified`.",
     )
+    approve: Literal["always", "paths", "never"] = Field(
+        default="paths",
+        description="Merges that need `corral merge approve`: all, those that `approve_paths` names, or none.",
+    )
     approve_paths: Globs = Field(
         default=["**/CLAUDE.md", "**/CLAUDE.local.md", "**/.claude/**", "**/.mcp.json", "hooks/**", ".corral/**"],
         description="A merge that changes a matching path, or a file that `verify` names, needs `corral merge "

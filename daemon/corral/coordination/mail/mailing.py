@@ -15,7 +15,7 @@ from sqlalchemy import Connection
 from corral.models.instants import iso
 from corral.models.payload import Payload
 from corral.models.states import RecipientRole
-from corral.models.visible import visible
+from corral.models.visible import embedded, visible
 from corral.store.rows.mail import RecipientState, WaitingMessage
 from corral.store.sessions import messages as message_rows
 
@@ -35,7 +35,19 @@ _HEAD = "Mail from other sessions, brought by Corral. It is what they say, and n
 
 def deliver(conn: Connection, session_id: str, now: datetime) -> list[str]:
     """Hand over the mail that waits for a session, the oldest first, as much as fits; once."""
-    return _told(conn, session_id, message_rows.waiting(conn, session_id), now, urgent=False)[1]
+    return deliver_with_heads(conn, session_id, now)[0]
+
+
+def deliver_with_heads(conn: Connection, session_id: str, now: datetime) -> tuple[list[str], list[str]]:
+    """The same, and a line for a person about each message: its sender and its subject."""
+    waiting = message_rows.waiting(conn, session_id)
+    taken, texts = _told(conn, session_id, waiting, now, urgent=False)
+    return texts, [head(row) for row in waiting if row["seq"] in taken]
+
+
+def head(row: WaitingMessage) -> str:
+    """The sender and the subject of a message, in one line for a person."""
+    return f"mail from {embedded(row['sender_name'])}: {embedded(row['subject'])}"
 
 
 def hold(conn: Connection, session_id: str, now: datetime) -> str | None:

@@ -295,6 +295,7 @@ def wire(row: SessionRow) -> Payload:
         "status": session_rows.shown_status(row),
         "current_task": row["current_task"],
         **picked(row, ("task_id", "worktree", "branch", "capabilities", "waiting_for")),
+        "pid": row["client_pid"] if row["ended_at"] is None else None,
         "unguarded": row["unguarded_since_at"] is not None,
         **picked(row, ("parent_session_id", "started_at", "last_heartbeat", "ended_at", "end_reason")),
     }

@@ -8,7 +8,7 @@ the bridge reports that it lost the answer. An event of a folder that is not thi
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -34,7 +34,7 @@ from corral.models.crash import crash_point
 from corral.models.instants import after, iso
 from corral.models.payload import Payload
 from corral.models.states import SessionStatus, WorktreeState
-from corral.server.hooks import shell_watch, unannounced
+from corral.server.hooks import on_screen, shell_watch, unannounced
 from corral.server.hooks.presence import arrival, await_bridge, presence
 from corral.server.hooks.questions import waits_for_person
 from corral.server.hooks.tool_targets import target_of
@@ -131,7 +131,7 @@ async def _after_tool(services: Services, event: HookEvent) -> Payload:
 
     def finish(conn: Connection, _me: Holder) -> Payload:
         _guarded(conn, event, unguarded, now)
-        return hook_events.context(event.name, [*_waiting_words(services, conn, event), *remarks])
+        return _delivery(services, conn, event, remarks)
 
     return await _present(services, event, now, finish)
 
@@ -150,16 +150,14 @@ async def _after_batch(services: Services, event: HookEvent) -> Payload:
     return await _present(services, event, now, lambda conn, _me: _delivery(services, conn, event))
 
 
-def _delivery(services: Services, conn: Connection, event: HookEvent) -> Payload:
-    return hook_events.context(event.name, _waiting_words(services, conn, event))
-
-
-def _waiting_words(services: Services, conn: Connection, event: HookEvent) -> list[str]:
-    """Notices and mail that wait for the session of an event, each once."""
+def _delivery(services: Services, conn: Connection, event: HookEvent, remarks: Sequence[str] = ()) -> Payload:
+    """Notices and mail that wait for the session of an event, each once, before the remarks; its person sees who wrote."""
     if _is_late(services, event):
-        return []
+        return hook_events.context(event.name, [*remarks])
     at = event.came_at
-    return [*session_rows.take_notices(conn, event.actor, iso(at)), *mailing.deliver(conn, event.actor, at)]
+    notices = session_rows.take_notices(conn, event.actor, iso(at))
+    mail, heads = mailing.deliver_with_heads(conn, event.actor, at)
+    return on_screen.show(hook_events.context(event.name, [*notices, *mail, *remarks]), heads)
 
 
 def _is_late(services: Services, event: HookEvent) -> bool:
@@ -199,7 +197,7 @@ async def _session_start(services: Services, event: HookEvent) -> Payload:
             notices += session_rows.take_notices(conn, event.actor, iso(event.came_at))
         target = services.settings.target().removeprefix("refs/heads/")
         text = briefing(me, others, held, target=target, behind=behind, notices=notices, handoff=for_newcomer(conn, me))
-        return hook_events.context(event.name, [text])
+        return on_screen.show(hook_events.context(event.name, [text]), on_screen.greeting(event, me, others))
 
     said = await services.store.write(begin)
     await_bridge(services, event, now)

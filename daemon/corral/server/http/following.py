@@ -18,7 +18,7 @@ from corral.app.runtime.services import Services
 from corral.errors import InvalidInput
 from corral.models.events import EventKind, payload
 from corral.models.payload import Payload
-from corral.models.states import OPEN_MERGES, TERMINAL_TASKS, RunnerName, TaskStatus
+from corral.models.states import OPEN_MERGES, TERMINAL_TASKS, TaskStatus
 from corral.runners.stream import readable
 from corral.server.http.logtail import POLL_S, read_part
 from corral.store import events
@@ -28,6 +28,7 @@ from corral.store.tasks import attempts as attempt_rows
 from corral.store.tasks import outcomes
 from corral.store.tasks import tasks as task_rows
 from corral.work.tasks import tasks
+from corral.work.tasks.views import STREAMING
 
 OUTPUT = "output"
 """The kind of an entry with text of a worker; all others are kinds of events."""
@@ -131,7 +132,7 @@ class _Reader:
             if not text:
                 return None
             self.place = Place(self.place.event_id, number, offset)
-            if self._look.runners.get(number) in (RunnerName.CLAUDE, RunnerName.ANTHROPIC):
+            if self._look.runners.get(number) in STREAMING:
                 text = readable(text)
             if text:
                 return {"kind": OUTPUT, "attempt": number, "text": text}

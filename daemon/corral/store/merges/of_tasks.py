@@ -61,8 +61,7 @@ def named(conn: Connection, said: str) -> MergeRow:
         NotFound: None is named so.
         InvalidInput: Several are.
     """
-    number = _NUMBER.fullmatch(said)
-    if number is not None and (said.startswith("#") or len(said) < _PREFIX) and (row := _of_task(conn, said)):
+    if is_number(said) and (row := _of_task(conn, said)):
         return row
     try:
         return merges.get(conn, said)
@@ -71,6 +70,11 @@ def named(conn: Connection, said: str) -> MergeRow:
         if row is None:
             raise
         return row
+
+
+def is_number(said: str) -> bool:
+    """Whether a text is rather a task's number than the beginning of an id: ``12``, ``#12345``."""
+    return _NUMBER.fullmatch(said) is not None and (said.startswith("#") or len(said) < _PREFIX)
 
 
 def _of_task(conn: Connection, said: str) -> MergeRow | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from datetime import datetime
 
 from sqlalchemy import Connection
@@ -26,7 +27,7 @@ def dismiss(conn: Connection, named: str, now: datetime) -> Payload:
     Nothing is deleted: the branch stays, and a retry takes the dismissal back.
 
     Args:
-        named: The id of a merge request or of a task, or the beginning of one.
+        named: The id of a merge request or of a task, the beginning of one, or a task's number.
 
     Returns:
         ``merge_id`` and ``task_id`` (None where there is none), and ``outcome``.
@@ -35,12 +36,7 @@ def dismiss(conn: Connection, named: str, now: datetime) -> Payload:
         NotFound: There is neither.
         Conflict: Nothing failed.
     """
-    try:
-        merge: MergeRow | None = merges.get(conn, named)
-        task: TaskRow | None = None
-    except NotFound:
-        task = _task(conn, named)
-        merge = merge_tasks.decisive(conn, task["task_id"])
+    merge, task = _meant(conn, named)
     if task is not None and outcomes.dismiss_task(conn, task["task_id"], iso(now)):
         events.record(conn, now, EventKind.TASK_DISMISSED, task_id=task["task_id"])
     elif merge is not None and merge["state"] in RETURNED_MERGES:
@@ -50,6 +46,15 @@ def dismiss(conn: Connection, named: str, now: datetime) -> Payload:
         raise _nothing_failed(task, merge)
     task_id = task["task_id"] if task is not None else merge["task_id"] if merge is not None else None
     return {"merge_id": merge["merge_id"] if merge else None, "task_id": task_id, "outcome": "dismissed"}
+
+
+def _meant(conn: Connection, named: str) -> tuple[MergeRow | None, TaskRow | None]:
+    """The merge request that a text names; else the task, with its request."""
+    if not merge_tasks.is_number(named):
+        with contextlib.suppress(NotFound):
+            return merges.get(conn, named), None
+    task = _task(conn, named)
+    return merge_tasks.decisive(conn, task["task_id"]), task
 
 
 def _task(conn: Connection, named: str) -> TaskRow:

@@ -10,7 +10,7 @@ from corral.errors import InvalidInput
 from corral.models import merges as merge_shapes
 from corral.models import tasks as task_shapes
 from corral.models.payload import Payload
-from corral.models.states import TaskSort, TaskStatus
+from corral.models.states import RunnerName, TaskSort, TaskStatus
 from corral.store import events
 from corral.store.merges import of_tasks as merge_tasks
 from corral.store.merges import receipts
@@ -19,6 +19,8 @@ from corral.store.tasks import dependencies, family, lists, outcomes, shared_sta
 from corral.work.tasks.tasks import find
 
 _PAGE = 500
+STREAMING = (RunnerName.CLAUDE, RunnerName.ANTHROPIC)
+"""Runners whose output :func:`corral.runners.stream.readable` reads."""
 
 
 def listing(
@@ -81,6 +83,12 @@ def read(conn: Connection, task_id: str) -> Payload:
         NotFound: No such task.
     """
     return task_shapes.read(find(conn, task_id))
+
+
+def writes_events(conn: Connection, task_id: str, attempt: int) -> bool:
+    """Whether the output of an attempt is the event stream of a model's client."""
+    tried = attempt_rows.of_task(conn, task_id)
+    return any(one["number"] == attempt and one["runner"] in STREAMING for one in tried)
 
 
 def detail(conn: Connection, task_id: str) -> Payload:

@@ -17,6 +17,7 @@ from corral.app.lock_waiting import MAX_WAIT_S
 from corral.app.locks import EXTEND_S, MAX_KEYS, parse, reserve_each, told
 from corral.app.pages import MOST, page
 from corral.app.runtime.services import Services
+from corral.coordination.edits import commits
 from corral.coordination.locks import stale_holders
 from corral.coordination.locks import table as lock_table
 from corral.coordination.locks.table import Holder
@@ -29,6 +30,8 @@ from corral.store.rows.sessions import RenewedLock
 
 router = Routes("locks", "/locks")
 
+MOST_COMMITTED = 20_000
+"""Files of one commit that are looked at."""
 _SESSION = Field(None, max_length=128, description="For whom; by default the person at the keyboard.")
 
 
@@ -60,6 +63,14 @@ class Acquisition(Keys):
     reason: str | None = Field(None, max_length=2000)
     wait_s: float = Field(0.0, ge=0, le=MAX_WAIT_S)
     each: bool = False
+
+
+class Commit(BaseModel):
+    """The files of a commit that is about to be made in a checkout; ``session_id``: who makes it, else the person."""
+
+    checkout: str = Field(min_length=1, max_length=4096, description="The top folder of the checkout.")
+    paths: list[str] = Field(max_length=MOST_COMMITTED, description="Relative to it.")
+    session_id: str | None = Field(None, max_length=128)
 
 
 class Named(Keys):
@@ -185,6 +196,18 @@ async def check(services: Services, asked: Keys) -> list[dict[str, Any]]:
     now, keys = services.now(), parse(services, asked.paths)
     me = Holder(session_id=asked.session_id or person())
     return await services.store.read_inline(lambda conn: lock_table.standing(conn, keys, me, now))
+
+
+@router.post("/check-commit")
+async def check_commit(services: Services, asked: Commit) -> dict[str, Any]:
+    """The files of a commit that other sessions hold in its checkout; ``enforcement``: as in the settings."""
+    now, who = services.now(), asked.session_id or person()
+
+    def look(conn: Connection) -> list[dict[str, Any]]:
+        return commits.held_by_others(conn, asked.paths, asked.checkout, who, now, fold=services.fold)
+
+    policy = services.settings().locks.enforcement
+    return {"enforcement": policy, "held": [] if policy == "off" else await services.store.read(look)}
 
 
 @router.post("/release", hot=True)

@@ -16,7 +16,7 @@ from corral.app import session_sweep
 from corral.app.actor import person
 from corral.app.audit.impersonation import refusals
 from corral.app.pages import MOST, Page, page
-from corral.app.runtime.processes import started_at
+from corral.app.runtime.processes import started_at, terminal_of
 from corral.app.runtime.services import Services
 from corral.app.session_sweep import DEFAULT_THRESHOLD_MINUTES, MAX_THRESHOLD_MINUTES
 from corral.coordination.mail import addresses
@@ -80,7 +80,7 @@ async def listing(
 
     def look(conn: Connection) -> Page:
         found = discovery.everyone(conn, capability, [str(one) for one in status], of_team, after=after)
-        return page(({**session_registry.wire(row), "names": row["names"]} for row in found), limit)
+        return page(({**_shown(row), "names": row["names"]} for row in found), limit)
 
     return answer(request, await services.store.read(look), lambda row: {"after": discovery.cursor(row)})
 
@@ -110,7 +110,13 @@ def whole(conn: Connection, row: SessionRow, of_team: discovery.Capabilities) ->
     """A session with the names that it goes by, and as what it registered them."""
     (able,) = discovery.able(conn, [row], of_team)
     registered = [_registration(one) for one in names.of_session(conn, row["session_id"])]
-    return {**session_registry.wire(able), "names": able["names"], "registered": registered}
+    return {**_shown(able), "names": able["names"], "registered": registered}
+
+
+def _shown(row: SessionRow) -> dict[str, Any]:
+    """A session with the terminal in which its process runs."""
+    shown = session_registry.wire(row)
+    return {**shown, "terminal": terminal_of(shown["pid"])}
 
 
 def _submitted(services: Services, merge: MergeRow) -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,17 +18,22 @@ from corral.app.actor import Actor
 from corral.app.pages import MOST, Page, page
 from corral.app.runtime.services import Services
 from corral.app.view import diffs
-from corral.errors import InvalidInput, NotFound
+from corral.config import trust
+from corral.errors import Conflict, InvalidInput, NotFound
 from corral.models import tasks as task_shapes
 from corral.models.states import TaskStatus
+from corral.runners import stream
 from corral.server.http.following import Followed, Place
 from corral.server.http.following import follow as follow_task
 from corral.server.http.logtail import FURTHEST, LogPart, Tail, follow
 from corral.server.http.pages import answer
 from corral.server.http.routing import Routes
 from corral.work.tasks import tasks, views
+from corral.work.worktrees import reopening
 
 router = Routes("tasks", "/tasks")
+GIVEN_BACK_WITHIN_S = 15.0
+"""How long a person who attaches waits for the worktree of a worker that has just ended."""
 
 
 class Batch(BaseModel):
@@ -172,6 +178,21 @@ async def retry(services: Services, task_id: str) -> dict[str, Any]:
     return {"task_id": row["task_id"], "status": row["status"]}
 
 
+@router.post("/{task_id}/attach")
+async def attach(services: Services, task_id: str) -> dict[str, Any]:
+    """Make the last conversation of a task ready to be resumed; ``created``: whether its worktree was made again for that."""
+    trust.refuse(services.settings.untrusted(), trust.CLAUDE_COMMAND)
+    deadline = time.monotonic() + GIVEN_BACK_WITHIN_S
+    while await services.store.read(lambda conn: reopening.is_being_given_back(conn, task_id)):
+        if time.monotonic() >= deadline:
+            raise Conflict("The worktree of the task is being given back.", remedy="Try again in a moment.")
+        await services.changes.next(0.2)
+    found = await services.work(
+        lambda: reopening.reopen(services.db, services.git, services.worktrees, task_id, services.now())
+    )
+    return {**vars(found), "command": services.settings().runners.claude.command}
+
+
 @router.get("/{task_id}/log")
 async def log(
     services: Services,
@@ -180,6 +201,7 @@ async def log(
     wait_s: Annotated[float, Field(ge=0, le=30)] = 0,
     attempt: Annotated[int | None, Field(gt=0, le=1_000_000)] = None,
     tail: Tail = None,
+    readable: Annotated[bool, Field(description="A client's event stream as a person reads it.")] = False,
 ) -> LogPart:
     """A part of an attempt's output (by default the last attempt's), from ``offset`` on; waits up to ``wait_s`` for more."""
     row = await services.store.read(lambda conn: tasks.find(conn, task_id))
@@ -194,7 +216,12 @@ async def log(
         current = await services.store.read(lambda conn: tasks.find(conn, row["task_id"]))
         return bool(current["status"] == TaskStatus.RUNNING and current["fencing_token"] == number)
 
-    return await follow(services, file, offset, wait_s, running, tail=tail)
+    part = await follow(services, file, offset, wait_s, running, tail=tail)
+    if readable and await services.store.read(lambda conn: views.writes_events(conn, row["task_id"], number)):
+        while part.text and not (text := stream.readable(part.text)):  # nothing in it for a person
+            part = await follow(services, file, part.next_offset, wait_s, running)
+        part.text = text if part.text else ""
+    return part
 
 
 @router.get("/{task_id}/follow")

@@ -1,0 +1,154 @@
+"""``corral guard``: a git hook that tells a commit whose file it is about to take along."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from corral.cli.help import Grouped
+from corral.cli.project import guard_hook
+from corral.cli.project.own_files import give_back, replace_file
+from corral.cli.terminal.options import Common, Json, here, session_id
+from corral.cli.terminal.output import echo, emit, paint, report
+from corral.cli.terminal.person import confirm, refuse_agents
+from corral.client.connection import Client
+from corral.config.paths import Project, find_checkout, find_project
+from corral.errors import Conflict, CorralError, NotAProject
+from corral.git.process.command import Git
+from corral.models.visible import one_line
+
+app = typer.Typer(
+    cls=Grouped, help="Guard: a git hook that tells a commit whose files it would take along.", no_args_is_help=True
+)
+MOST_NAMED = 10
+MOST_COMMITTED = 20_000
+"""Files of a commit that are looked at, as the daemon takes them."""
+ANSWER_WITHIN_S = 5.0
+RECORD = "corral-guard.json"
+"""In the git common directory: the hooks that the guard was put into."""
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not prompt.")]
+
+
+@app.command()
+def install(yes: Yes = False, as_json: Json = False) -> None:
+    """Put the guard into the pre-commit hook; a hook that is there stays and runs after it."""
+    refuse_agents("Installing the guard", "corral guard install")
+    project, checkout = find_project(here()), _checkout()
+    file = guard_hook.hook_file(checkout)
+    if not file.parent.resolve().is_relative_to(project.common_dir.resolve()) and not guard_hook.is_in(file):
+        if not as_json:
+            echo(f"{paint('will change', 'bold')} {file}: core.hooksPath leads there, so others may share it.")
+        if not yes and not confirm("Change it?", default=False):
+            raise typer.Exit(1)
+    _remember(project, {*_remembered(project), str(file)})
+    guard_hook.put_in(file)
+    report({"hook": str(file), "installed": True}, f"The guard is in {file}.", as_json=as_json)
+
+
+@app.command()
+def remove(as_json: Json = False) -> None:
+    """Take the guard out of every hook that it was put into; the hooks are then as they were."""
+    refuse_agents("Removing the guard", "corral guard remove")
+    gone = take_out_everywhere(find_project(here(), initialised=False), guard_hook.hook_file(_checkout()))
+    said = f"The guard is out of {', '.join(gone)}." if gone else "The guard is in no hook."
+    report({"removed": gone}, said, as_json=as_json)
+
+
+@app.command()
+def status(as_json: Json = False) -> None:
+    """Show whether commits in this checkout are checked, and by which hook."""
+    checkout = _checkout()
+    file = guard_hook.hook_file(checkout)
+    found = {
+        "installed": guard_hook.is_in(file),
+        "hook": str(file),
+        "hooks_path": guard_hook.configured_folder(checkout),
+        "former_hook": str(saved) if os.path.lexists(saved := file.with_name(guard_hook.SAVED)) else None,
+    }
+    if as_json:
+        emit(found)
+        return
+    echo(f"The guard is {'in' if found['installed'] else 'not in'} {file}.")
+    if found["former_hook"]:
+        echo(f"It then runs {found['former_hook']}.")
+
+
+@app.command()
+def check(as_json: Json = False) -> None:
+    """Check the commit that is being made; the hook runs this. Exits with 4 if it would take along another session's files."""
+    try:
+        answer = _asked()
+    except CorralError as error:  # the commit is nobody's to stop for that
+        answer = {"enforcement": "off", "held": []}
+        if Common.verbose:
+            print(f"corral guard: not checked: {error.message}", file=sys.stderr)
+    if as_json:
+        emit(answer)
+    else:
+        _tell(answer["held"])
+    if answer["held"] and answer["enforcement"] == "enforce":
+        raise typer.Exit(Conflict.exit_code)
+
+
+def _asked() -> dict[str, Any]:
+    checkout = _checkout()
+    given = os.environ.get("GIT_INDEX_FILE")  # `git commit -- FILE` commits an index of its own
+    index = Path(checkout.work_tree or here(), given) if given else None
+    staged = checkout.check("diff", "--cached", "--name-only", "--no-renames", "-z", index_file=index).names
+    nothing: dict[str, Any] = {"enforcement": "off", "held": []}
+    paths = [path for path in staged[:MOST_COMMITTED] if path.isprintable()]
+    if not paths:
+        return nothing
+    body = {"checkout": str(checkout.work_tree), "paths": paths, "session_id": session_id()}
+    with closing(Client(find_project(here()), autostart=False)) as client:
+        answer: dict[str, Any] = client.request("POST", "/locks/check-commit", body, timeout_s=ANSWER_WITHIN_S)
+    return answer
+
+
+def _tell(held: list[dict[str, Any]]) -> None:
+    if not held:
+        return
+    print("corral: this commit would take along files that other sessions hold in this checkout:", file=sys.stderr)
+    for one in held[:MOST_NAMED]:
+        task = f', for "{one_line(str(one["task"]))[:100]}"' if one["task"] else ""
+        print(f"  {one_line(one['path'])}: held by {one_line(one['held_by'])}{task}", file=sys.stderr)
+    if len(held) > MOST_NAMED:
+        print(f"  and {len(held) - MOST_NAMED} more", file=sys.stderr)
+    print("Commit your own files only: git commit -- FILE…   To commit all the same: --no-verify", file=sys.stderr)
+
+
+def take_out_everywhere(project: Project, *more: Path) -> list[str]:
+    """Take the guard out of the hooks that it was put into, and of these; returns those that had it.
+
+    Raises:
+        Conflict: One was changed since, so that it cannot be restored.
+    """
+    files = sorted({*_remembered(project), *map(str, more)})
+    gone = [file for file in files if guard_hook.take_out(Path(file))]
+    give_back(project.common_dir / RECORD, None)
+    return gone
+
+
+def _checkout() -> Git:
+    found = find_checkout(here())
+    if found is None:
+        raise NotAProject(f"{here()} is in no checkout.", remedy="Change to a checkout of the repository.")
+    return Git(found.git_dir, found.top)
+
+
+def _remembered(project: Project) -> list[str]:
+    try:
+        said = json.loads((project.common_dir / RECORD).read_text(encoding="utf-8"))
+        return [one for one in said["hooks"] if isinstance(one, str)]
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
+
+
+def _remember(project: Project, hooks: set[str]) -> None:
+    replace_file(project.common_dir / RECORD, json.dumps({"hooks": sorted(hooks)}).encode())

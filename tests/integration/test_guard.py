@@ -1,0 +1,101 @@
+"""``corral guard``: a commit is told whose files it would take along; hooks that are there run on, and come back as they were."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from corral.cli.project import guard_hook
+from corral.errors import Conflict
+from corral.git.process.command import open_checkout
+from tests.conftest import GIT_ENV, git
+from tests.coordinated import Coordinated
+
+HOOK = b'#!/bin/sh -e\n# no line end behind the last line\necho "$0 $*" >> ran'
+
+
+def commit(folder: Path, *args: str, **env: str) -> subprocess.CompletedProcess[str]:
+    argv = ["git", "commit", "-q", "-m", "take", *args]
+    return subprocess.run(argv, cwd=folder, env={**os.environ, **GIT_ENV, **env}, capture_output=True, text=True)
+
+
+@pytest.mark.req("FR-CLI-003")
+def test_a_commit_takes_along_no_file_that_another_session_holds_in_the_same_checkout(house: Coordinated) -> None:
+    root = house.root
+    hook = root / ".git" / "hooks" / "pre-commit"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_bytes(HOOK)
+    hook.chmod(0o750)
+    assert house.json("guard", "install") == {"hook": str(hook), "installed": True}
+    assert house.json("guard", "status")["installed"] and house.run("guard", "install").returncode == 0
+    git(root, "worktree", "add", "-q", "-b", "side", str(root.parent / "side"))
+    house.hook("SessionStart", "ada", source="startup")
+    name = next(row["agent_name"] for row in house.json("session", "list"))
+    house.edit("ada", "README.md")
+    for folder in (root, root.parent / "side"):
+        (folder / "README.md").write_text("mine\n")
+        (folder / "src" / "a.py").write_text("a = 2\n")
+        git(folder, "add", "README.md", "src/a.py")
+
+    before = git(root, "rev-parse", "HEAD")
+    refused = commit(root)
+    assert (
+        refused.returncode == 1 and f"README.md: held by {name}" in refused.stderr and "src/a.py" not in refused.stderr
+    )
+    assert git(root, "rev-parse", "HEAD") == before and not (root / "ran").exists()
+    assert commit(root, CLAUDE_CODE_SESSION_ID="ben").returncode == 1, "nor does another agent's"
+    assert commit(root, "--", "src/a.py").returncode == 0, "a commit of one's own files passes"
+    assert (root / "ran").read_text() == ".git/hooks/pre-commit \n", "and runs the hook that was there, by its name"
+    assert commit(root, CLAUDE_CODE_SESSION_ID="ada").returncode == 0, "so does the holder's"
+    assert commit(root.parent / "side").returncode == 0, "in another worktree it is another file"
+
+    (root / "README.md").write_text("more\n")
+    git(root, "add", "README.md")
+    house.configure("locks: {enforcement: warn}\n")
+    warned = commit(root)
+    assert warned.returncode == 0 and "README.md: held by" in warned.stderr
+    (root / ".corral" / "local.yaml").unlink()
+    house.run("daemon", "stop")
+    (root / "README.md").write_text("away\n")
+    git(root, "add", "README.md")
+    assert commit(root).returncode == 0 and house.daemon_pid() is None, "without a daemon all pass, and none is started"
+
+    assert house.json("guard", "remove") == {"removed": [str(hook)]}
+    assert (hook.read_bytes(), hook.stat().st_mode & 0o777) == (HOOK, 0o750)
+    assert not house.json("guard", "status")["installed"]
+    house.run("guard", "install")
+    house.run("uninstall", "--yes")
+    assert hook.read_bytes() == HOOK and not (root / ".git" / "corral-guard.json").exists()
+
+
+def test_a_hook_that_is_no_shell_script_is_called_and_given_back(make_repo: Callable[..., Path]) -> None:
+    root = make_repo()
+    program = root.parent / "program"
+    program.write_text("#!/usr/bin/env python3\nraise SystemExit(3)\n")
+    program.chmod(0o755)
+    git(root, "config", "core.hooksPath", "own-hooks")
+    file = guard_hook.hook_file(open_checkout(root))
+    assert file == root / "own-hooks" / "pre-commit"
+    file.parent.mkdir()
+    for there in (None, "link", "off"):
+        if there == "link":
+            file.symlink_to(program)
+        elif there == "off":
+            file.write_text("#!/bin/sh\nexit 3\n")
+        guard_hook.put_in(file)
+        guard_hook.put_in(file)
+        assert guard_hook.is_in(file)
+        assert commit(root, "--allow-empty").returncode == (1 if there == "link" else 0), "one that was off stays off"
+        if there == "link":
+            file.write_bytes(file.read_bytes() + b"echo more\n")
+            with pytest.raises(Conflict):
+                guard_hook.take_out(file)
+            file.write_bytes(file.read_bytes().removesuffix(b"echo more\n"))
+        assert guard_hook.take_out(file) and not guard_hook.take_out(file)
+        assert (file.is_symlink() and file.readlink() == program) == (there == "link")
+        assert os.path.lexists(file) == (there is not None)
+        file.unlink(missing_ok=True)
