@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,9 +12,12 @@ from textual.app import App, ComposeResult
 from corral.cli.interactive import lines, panels
 from corral.cli.interactive.actions import actions_of, call_of, main_key, subject_of
 from corral.cli.interactive.details import event_line
+from corral.cli.interactive.feed import ConnectionLost, Feed
 from corral.cli.interactive.log_view import MOST_LINES, LogView, split
 from corral.cli.interactive.table import Column, RowTable
 from corral.cli.interactive.text import Glyphs, short_age
+from corral.client.events import EventStream
+from corral.config.paths import find_project
 from corral.models.instants import parse
 from tests.screens import Player, play_app
 
@@ -193,3 +197,19 @@ def test_an_events_line_leaves_out_what_says_nothing_to_a_person() -> None:
     data = {"error_code": "failed", "task_id": "0f", "token": 7, "paths": ["a", "b"], "reason": "[red]\x1b"}
     line = event_line({"at": "2026-01-10T12:00:00.000Z", "kind": "task.failed", "data": data}, RICH, "A title")
     assert line == r"12:00:00  task.failed       A title  failed, a, b, [red]\x1b"
+
+
+@pytest.mark.parametrize("fault", [ValueError("no number"), KeyError("seq")])
+def test_a_screen_that_lost_track_says_so(fault: Exception, repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_stream: EventStream) -> None:
+        raise fault
+
+    (repo / ".corral").mkdir()
+    (repo / ".corral" / "config.yaml").touch()
+    monkeypatch.setattr(EventStream, "open", fail)
+    told: list[Any] = []
+    follower = Feed(find_project(repo), 0, told.append)
+    follower.start()
+    follower.join(timeout=10)
+    assert not follower.is_alive()
+    assert [type(one) for one in told] == [ConnectionLost] and type(fault).__name__ in told[0].reason

@@ -44,7 +44,6 @@ class Acting(Screen[None]):
         super().__init__()
         self.project, self.requests, self.glyphs = project, requests, glyphs
         self.following = ""
-        self.message_is_of_loss = False
         self._follower: Follower | None = None
         self._followed = 0
 
@@ -70,7 +69,6 @@ class Acting(Screen[None]):
     def tell(self, text: str, style: str = "plain") -> None:
         """Show a message in one line until the next one; empty: none."""
         line = self.query_one("#message", lines.Line)
-        self.message_is_of_loss = bool(text) and style == "bad" and text.startswith("The daemon is away")
         line.set_class(bool(text), "current")
         line.show_parts([(self.glyphs.cell(text, max(1, self.app.size.width - 2)), style)])
 

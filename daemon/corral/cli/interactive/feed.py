@@ -28,6 +28,7 @@ IDS_AT_ONCE = 80
 """Tasks in one request by their ids."""
 MOST_SESSIONS, MOST_MAIL = 500, 300
 """The latest, which are shown."""
+AWAY = "The daemon is away; shown again when it is back. `corral daemon start` starts it."
 TASKS, MERGES, SESSIONS, LOCKS, MAIL = "tasks", "merges", "sessions", "locks", "mail"
 _BY_PREFIX = {
     "session": (SESSIONS,),
@@ -73,7 +74,7 @@ class Happened(Message):
 
 
 class ConnectionLost(Message):
-    """The daemon is away; it is tried again until it answers."""
+    """The rows are of the past, and why; a daemon that is away is tried again until it answers."""
 
     def __init__(self, reason: str) -> None:
         super().__init__()
@@ -114,8 +115,15 @@ class Feed(threading.Thread):
                 self._stream.close()
                 self._client.close()
                 if not self._over.is_set():
-                    self._tell(ConnectionLost(error.message if isinstance(error, CorralError) else str(error)))
+                    is_away = not isinstance(error, CorralError) or isinstance(error, DaemonUnreachable)
+                    self._tell(ConnectionLost(AWAY if is_away else str(error)))
                     self._over.wait(AGAIN_S)
+            except Exception as error:  # noqa: BLE001 - the edge of the thread: the screen must not look live without it
+                reason = f"{type(error).__name__}: {error}"
+                self._tell(
+                    ConnectionLost(f"This screen lost track of the daemon ({reason}); leave it and start it again.")
+                )
+                break
         self._stream.close()
         self._client.close()
 

@@ -65,6 +65,7 @@ class MainScreen(Acting):
         self._orders = dict.fromkeys(NAMES, 0)
         self._filters = dict.fromkeys(NAMES, "")
         self._lost: str | None = None
+        self._tells_loss = False
         self._loading = set(panels.FED)
         self._events: list[tuple[str, str]] = []
         self._feed = Feed(project, view["seq"], self.post_message)
@@ -196,9 +197,11 @@ class MainScreen(Acting):
         )
         self._line("keys").show_parts(lines.keys(self.actions, self.panel, width))
         if self._lost is not None:
-            self.tell("The daemon is away; shown again when it is back. `corral daemon start` starts it.", "bad")
-        elif self.message_is_of_loss:
+            self.tell(self._lost, "bad")
+            self._tells_loss = True
+        elif self._tells_loss:
             self.tell("")
+            self._tells_loss = False
 
     def _note(self) -> str:
         """The note on the lower panel: its filter, its order, or that more rows come."""
