@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -17,16 +20,28 @@ LOCK = {"file_path", "locked_by", "session_id", "exclusive", "reason", "expires_
 
 
 def test_sessions_are_listed_disconnected_ones_too_and_by_status(house: Coordinated) -> None:
-    house.hook("SessionStart", "here", source="startup")
-    house.hook("SessionStart", "gone", source="startup")
+    ours, theirs = pty.openpty()
+    client = subprocess.Popen(["setsid", "--ctty", "sleep", "600"], stdin=theirs)
+    told = house.hook("SessionStart", "here", source="startup", _hook={"pid": client.pid, "entrypoint": "cli"})
+    assert house.hook("SessionStart", "gone", source="startup")["systemMessage"].startswith("Corral: this session is ")
     house.hook("SessionEnd", "gone", reason="other")
     rows = {row["session_id"]: row for row in house.json("session", "list")}
     assert set(rows) == {"here", "gone"}
     assert all(set(row) >= SESSION for row in rows.values())
     assert rows["here"]["status"] in ("active", "idle") and rows["gone"]["status"] == "disconnected"
     assert rows["here"]["worktree"] == str(house.root)
+    assert told["systemMessage"] == f"Corral: this session is {rows['here']['agent_name']}."
+    assert rows["here"]["pid"] == client.pid and rows["gone"]["pid"] is rows["gone"]["terminal"] is None
+    terminal = os.ttyname(theirs).removeprefix("/dev/")
+    assert eventually(lambda: house.json("session", "show", "here")["terminal"]) == terminal
+    shown = next(line for line in house.run("session", "list").stdout.splitlines() if str(client.pid) in line)
+    assert terminal in shown and len(shown) <= 80
     assert rows["here"]["agent_name"] and rows["here"]["agent_name"] != rows["gone"]["agent_name"]
     assert [row["session_id"] for row in house.json("session", "list", "--status", "disconnected")] == ["gone"]
+    client.kill()
+    client.wait()
+    os.close(ours)
+    os.close(theirs)
 
 
 @pytest.mark.req("SESSION-2", "DISCOVER-2", "HEARTBEAT-1", "REGISTER-1", "REGISTER-2")
