@@ -20,6 +20,7 @@ from corral.coordination.locks.table import Holder
 from corral.errors import CorralError, InvalidInput
 from corral.models import tasks as task_shapes
 from corral.models.states import RunnerName, TaskStatus
+from corral.observe.redaction import redact
 from corral.store.rows.tasks import TaskRow
 from corral.store.tasks import family, work_pause
 from corral.work.evidence.bundle import OF_ROADMAP
@@ -239,9 +240,9 @@ async def cancel(services: Services, task_id: str, *, reason: str, convention: b
         raise InvalidInput(
             f"A reason has at most {MOST_OF_REASON} characters; this one has {len(reason)}.", remedy="Say it shorter."
         )
-    now, rules = services.now(), services.settings().tasks
+    now, rules, why = services.now(), services.settings().tasks, redact(reason)
     row = await services.store.write(
-        lambda conn: tasks.cancel(conn, task_id, now, rules, reason=reason, convention=convention)
+        lambda conn: tasks.cancel(conn, task_id, now, rules, reason=why, convention=convention)
     )
     services.nudge("supervisor")
     full_id = row["task_id"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 REDACTED = "[redacted]"
 
@@ -87,6 +88,15 @@ def redact(text: str) -> str:
         if _secrets.search(plain):
             text = plain
     return _secrets.sub(rf"\1\2\3\4{REDACTED}", text) if _secrets.search(text) else text
+
+
+def without_secrets(value: Any) -> Any:
+    """The same JSON value with every secret in its texts replaced."""
+    if isinstance(value, str):
+        return redact(value)
+    if isinstance(value, Mapping):
+        return {name: without_secrets(inner) for name, inner in value.items()}
+    return [without_secrets(inner) for inner in value] if isinstance(value, (list, tuple)) else value
 
 
 def is_secret_name(name: str) -> bool:

@@ -9,6 +9,7 @@ from sqlalchemy import Connection, Integer, bindparam, func, insert, select, upd
 
 from corral.models.events import Event, EventKind, Kind
 from corral.models.instants import iso
+from corral.observe.redaction import without_secrets
 from corral.store.engine.fetch import fetch_all, fetch_first
 from corral.store.engine.prepared import Prepared
 from corral.store.rows.records import EventRow
@@ -42,7 +43,7 @@ def record(
     session_id: str | None = None,
     merge_id: str | None = None,
 ) -> None:
-    """Append one event.
+    """Append one event, without the secrets that its data may hold: it is sent to followers, logged and exported.
 
     Args:
         at: When it happened; an aware datetime, or that as text (:func:`corral.models.instants.iso`).
@@ -51,7 +52,7 @@ def record(
     moment = at if isinstance(at, str) else iso(at)
     about = {"task_id": task_id, "session_id": session_id, "merge_id": merge_id}
     kind, data = event if isinstance(event, Event) else event({})
-    _RECORD.change(conn, {"at": moment, "kind": str(kind), **about, "data": data})
+    _RECORD.change(conn, {"at": moment, "kind": str(kind), **about, "data": without_secrets(data)})
 
 
 def listing(conn: Connection, *, task_id: str | None = None, after_id: int = 0, limit: int = 200) -> list[EventRow]:

@@ -22,6 +22,7 @@ from corral.models.identifiers import check_session_id, new_id
 from corral.models.instants import after, iso
 from corral.models.payload import Payload, picked
 from corral.models.states import SessionStatus
+from corral.observe.redaction import redact
 from corral.store import events
 from corral.store.rows import Columns
 from corral.store.rows.sessions import SessionRow
@@ -217,6 +218,8 @@ def over_http(conn: Connection, name: str, now: datetime) -> SessionRow:
 
 def rest(conn: Connection, session_id: str, now: datetime, **values: Any) -> None:
     """A session is idle: its automatic locks last no longer than :data:`IDLE_LOCKS_S` from now, unless it goes on."""
+    if values.get("last_words"):
+        values["last_words"] = redact(values["last_words"])
     session_rows.change(conn, session_id, {"status": SessionStatus.IDLE, **values})
     lock_rows.shorten(conn, session_id, after(now, IDLE_LOCKS_S))
 
@@ -227,6 +230,7 @@ def prompt_summary(prompt: str) -> str:
     first = next((line for line in lines if line and not line.startswith("<pasted_content")), "")
     if first.startswith(("/", "<", "[SYSTEM")):
         return ""
+    first = redact(first)
     return first if len(first) <= ERRAND_LIMIT else first[: ERRAND_LIMIT - 1] + "…"
 
 

@@ -34,6 +34,7 @@ from corral.models.crash import crash_point
 from corral.models.instants import after, iso
 from corral.models.payload import Payload
 from corral.models.states import SessionStatus, WorktreeState
+from corral.observe.redaction import redact
 from corral.server.hooks import on_screen, shell_watch, unannounced
 from corral.server.hooks.presence import arrival, await_bridge, presence
 from corral.server.hooks.questions import waits_for_person
@@ -211,7 +212,7 @@ async def _session_end(services: Services, event: HookEvent) -> Payload:
 
     def over(conn: Connection) -> None:
         if said:
-            session_rows.change(conn, event.actor, {"last_words": said})
+            session_rows.change(conn, event.actor, {"last_words": redact(said)})
         session_end.end(conn, event.actor, event.reason or "ended", now, rules)
 
     await services.store.write(over)
