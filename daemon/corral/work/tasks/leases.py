@@ -23,6 +23,7 @@ from corral.models.events import TASK_SETBACKS, EventKind
 from corral.models.instants import after, iso, parse
 from corral.models.payload import Payload, picked
 from corral.models.states import AttemptOutcome, SessionStatus, TaskStatus
+from corral.observe.redaction import redact
 from corral.store import events
 from corral.store.rows import Columns, required
 from corral.store.rows.sessions import SessionRow
@@ -99,7 +100,7 @@ def claim(
         started=True,
     )
     if row is not None:
-        sessions.change(conn, who.session_id, {"current_task": row["title"]})
+        sessions.change(conn, who.session_id, {"current_task": redact(row["title"])})
     return row
 
 

@@ -32,6 +32,7 @@ from corral.models.instants import iso
 from corral.models.payload import Payload
 from corral.models.remedies import with_remedy
 from corral.models.states import RunnerName, WorktreePurpose, WorktreeState
+from corral.observe.redaction import redact
 from corral.runners.process import end_leftovers
 from corral.runners.protocol import Assignment, Finished, Limits, Runner, Running
 from corral.runners.tags import PROJECT_MARK, TASK_MARK
@@ -250,7 +251,7 @@ def _moved_in(
         cwd=worktree["path"],
         worktree=worktree["path"],
         branch=worktree["branch"],
-        current_task=task["title"],
+        current_task=redact(task["title"]),
         task_id=task["task_id"],
     )
     session_registry.register(conn, arrival, now)

@@ -30,6 +30,7 @@ from corral.models.identifiers import LONGEST_SESSION_ID, new_id
 from corral.models.instants import iso
 from corral.models.payload import picked
 from corral.models.states import ShownStatus
+from corral.observe.redaction import redact
 from corral.server.http.pages import answer
 from corral.server.http.routes.callers import SessionId
 from corral.server.http.routing import Routes
@@ -147,7 +148,7 @@ async def register(services: Services, said: Registration) -> dict[str, Any]:
         session_id=said.session_id or new_id(),
         agent_name=said.agent_name,
         capabilities=discovery.check_capabilities(said.capabilities),
-        current_task=said.current_task,
+        current_task=said.current_task and redact(said.current_task),
         client_pid=said.client_pid,
         client_started=started_at(said.client_pid) if said.client_pid else None,
         cwd=said.cwd,
@@ -198,7 +199,7 @@ def give_name(conn: Connection, session_id: str, own: str, said: Naming, now: da
     """Give a session a name, or say what it is under one that it has; without one, under its ``own``."""
     about = said.model_dump(include={"program", "model", "task_description"}, exclude_none=True)
     if said.task_description:
-        session_registry.change(conn, session_id, {"current_task": said.task_description})
+        session_registry.change(conn, session_id, {"current_task": redact(said.task_description)})
     called = addresses.unused(conn, said.name) if said.new else said.name or own
     return addresses.bind(conn, session_id, called, now, **about)
 
