@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection
 
+from corral.app.audit.trail import AuditTrail
 from corral.app.session_sweep import end_silent
 from corral.config.model import Settings
 from corral.coordination.edits.runtime_state import RuntimeState
@@ -52,6 +53,7 @@ class Fleet:
     time: datetime = NOW
     started_at: datetime = NOW
     witness: RuntimeState = field(default_factory=RuntimeState)
+    audit: AuditTrail = field(default_factory=AuditTrail)
     settings: Callable[[], Settings] = Settings
 
     def now(self) -> datetime:
