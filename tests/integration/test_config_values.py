@@ -89,7 +89,7 @@ def test_an_edit_replaces_the_file_only_if_it_is_valid(house: Coordinated, tmp_p
     editor = {"EDITOR": str(script), "VISUAL": ""}
     done = house.run("config", "edit", check=False, AGENTS="many", **editor)
     assert done.returncode == 2 and "max_agents" in done.stderr and file.read_text() == before
-    copy = Path(done.stderr.partition("Your text is in ")[2].strip().rstrip("."))
+    copy = Path(done.stderr.partition("Your text is in ")[2].partition("\n")[0].rstrip("."))
     assert "max_agents: many" in copy.read_text()
     copy.unlink()
     assert house.json("config", "edit", AGENTS="4", **editor)["changed"] is True
