@@ -18,6 +18,7 @@ AREAS = (
     "surfaces",
     "web",
     "alerts",
+    "audit",
 )
 """The modules of this package that have rows, by area."""
 

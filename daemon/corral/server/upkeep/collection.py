@@ -113,7 +113,7 @@ class Collection:
         }
 
     def _kept(self, ages: Ages, now: datetime) -> list[Payload]:
-        """What is as old as what goes, and stays."""
+        """The rows that are old enough to go, and stay, each with the reason."""
         retention = self._retention
         kept: list[Payload] = []
 

@@ -93,7 +93,7 @@ class Retention:
     pause: Callable[[float], None] = time.sleep
     state_dir: Callable[[], Path] | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
-    """Held by whoever deletes: the job, or a person's request."""
+    """Held while the job, or a person's request, deletes."""
     _due: datetime | None = field(default=None, init=False)
     _batch: int = field(default=LEAST_IN_A_BATCH, init=False)
     _checked: datetime | None = field(default=None, init=False)
