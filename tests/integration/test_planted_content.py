@@ -114,7 +114,7 @@ def test_a_planted_key_is_only_where_a_person_put_it_as_content(
     house.run("lock", "acquire", f"../{key['refused']}", check=False)
     local.write_text(f"runners: {{claude: {{command: {client}, model: '{key['config']}'}}}}\n")
     eventually(lambda: house.json("audit", "--action", "config.change"))
-    shown = house.run("task", "detail", task).stdout + house.run("task", "logs", task).stdout
+    shown = house.run("task", "logs", task).stdout
     house.stop()
 
     assert key["environment"] not in environment.read_text() and anthropic("daemonskey0") not in environment.read_text()
