@@ -214,7 +214,11 @@ uninstall_for_user() {
         remove_completion
     fi
     [ "$(readlink "$bin/corral" 2>/dev/null)" != "$data/venv/bin/corral" ] || rm -f "$bin/corral"
-    rm -f "$manual"/corral.1 "$manual"/corral-*.1
+    for page in "$manual"/corral.1 "$manual"/corral-*.1; do
+        first=
+        [ ! -f "$page" ] || IFS= read -r first < "$page" || true
+        [ "$first" != '.\" Written by corral man' ] || rm -f "$page"
+    done
     rmdir "$manual" "${manual%/*}" 2>/dev/null || true
     rm -rf "$data/venv"
     rmdir "$data" 2>/dev/null || true

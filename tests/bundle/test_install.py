@@ -193,10 +193,14 @@ def test_install_a_repository_twice_and_take_everything_back(
         command = home / ".local" / "bin" / "corral"
         env = {"HOME": str(home), "PATH": str(tools)}
         subprocess.run([command, "-C", repo, "status"], env=env, check=True, capture_output=True, timeout=60)
+        others = home / ".local" / "share" / "man" / "man1" / "corral-reef.1"
+        others.write_text('.TH "CORRAL-REEF" "1"\n')
         done = install("--uninstall")
     finally:
         house.stop()
     assert done.returncode == 0, done.stderr
+    assert [*others.parent.iterdir()] == [others], "the page of another program stays, ours are gone"
+    others.unlink()
     assert f"Stopping the daemon of {repo}" in done.stdout
     assert not daemons_of(repo)
     assert install("--uninstall").returncode == 0

@@ -13,7 +13,7 @@ import typer
 
 from corral.cli.app import app, run
 from corral.cli.help import pages
-from corral.cli.program.man_page import page_of
+from corral.cli.program.man_page import MARK, page_of
 
 
 @pytest.mark.req("NFR-USE-004", "FR-CLI-002")
@@ -33,7 +33,7 @@ def test_every_command_has_a_manual_page_with_what_its_help_says(
         also = plain.partition(".SH SEE ALSO")[2]
         assert all(f".BR corral-{one.replace(' ', '-')} (1)" in also for one in page["related"]), name
         assert all(
-            line.startswith((".TH", ".SH", ".TP", ".PP", ".B", ".nf", ".fi"))
+            line.startswith((MARK, ".TH", ".SH", ".TP", ".PP", ".B", ".nf", ".fi"))
             for line in text.splitlines()
             if line[:1] == "."
         )

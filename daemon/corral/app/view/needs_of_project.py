@@ -55,7 +55,8 @@ def roadmap_problems(services: Services, _conn: Connection) -> Iterator[Need]:
         yield Need(
             "roadmap_problem",
             one_line(f"{about}{problem.message}"),
-            f"Correct {services.roadmap.path}; Corral then continues automatically. All of them: corral supervisor status",
+            f"{problem.remedy or f'Correct {services.roadmap.path}; Corral then continues automatically.'} "
+            "All of them: corral supervisor status",
             ids={"roadmap_id": problem.task_id} if problem.task_id is not None else {},
         )
 

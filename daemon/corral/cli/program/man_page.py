@@ -8,6 +8,9 @@ from typing import Any
 from corral import __version__
 from corral.cli.help import CATEGORIES, PROGRAM, first_sentence, pages, reached
 
+MARK = '.\\" Written by corral man'
+"""The first line of each page: the installer removes no other files."""
+
 FILES = {
     ".corral/config.yaml": "The settings that a team shares.",
     ".corral/local.yaml": "The settings of this machine.",
@@ -49,7 +52,7 @@ def page_of(program: Any, name: str) -> str:
     context, command = found
     title = title_of(name)
     summary = first_sentence(command).rstrip(".")
-    lines = [f'.TH "{title.upper()}" "1" "" "corral {__version__}" "Corral"']
+    lines = [MARK, f'.TH "{title.upper()}" "1" "" "corral {__version__}" "Corral"']
     lines += [".SH NAME", f"{_text(title)} \\- {_text(summary)}"]
     lines += [".SH SYNOPSIS", f".B corral {_text(name)}".rstrip(), _text(_usage(context, command, name))]
     lines += [".SH DESCRIPTION", *_paragraphs(inspect.cleandoc(command.help or ""))]

@@ -29,11 +29,13 @@ class Problem:
     Attributes:
         line: From 1; None: unknown.
         task_id: The task that it keeps from being worked on; None: it is about the file.
+        remedy: How a person ends it; None: by correcting the file.
     """
 
     message: str
     line: int | None = None
     task_id: str | None = None
+    remedy: str | None = None
 
     def to_wire(self) -> Payload:
         """As a status has it."""

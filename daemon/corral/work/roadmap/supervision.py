@@ -298,7 +298,8 @@ class RoadmapSupervision:
                 with conn.begin_nested():
                     self._queue(conn, rows.get(task.task_id), submission, now)
             except CorralError as error:
-                refused.append(Problem(error.message, task.line, task.task_id))
+                remedy = error.remedy if isinstance(error, Conflict) else None  # a full queue is no fault of the file
+                refused.append(Problem(error.message, task.line, task.task_id, remedy))
         return refused
 
     def _queue(self, conn: Connection, row: RoadmapTaskRow | None, submission: TaskSubmission, now: datetime) -> None:

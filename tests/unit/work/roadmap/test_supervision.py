@@ -10,7 +10,7 @@ import pytest
 
 from corral.config.model import Settings
 from corral.config.paths import Project
-from corral.config.sections.work import Tasks
+from corral.config.sections.work import Queue, Tasks
 from corral.store.engine.database import Database
 from corral.store.migrate import open_schema
 from corral.store.rows.tasks import RoadmapTaskRow
@@ -28,8 +28,8 @@ class World:
         open_schema(root / "corral.db")
         self.db = Database(root / "corral.db")
         project = Project(root, root / ".git", root / ".corral", bare=False)
-        settings = Settings()
-        self.me = RoadmapSupervision(self.db, project, lambda: settings, list, lambda _claims: [], lambda: None)
+        self.settings = Settings()
+        self.me = RoadmapSupervision(self.db, project, lambda: self.settings, list, lambda _claims: [], lambda: None)
         self.me.path.parent.mkdir(parents=True)
         self.write(*LINES)
         self.me.start(self.after(0))
@@ -70,6 +70,14 @@ def test_a_part_of_the_file_withdraws_nothing_and_is_not_written_over(world: Wor
     world.write(LINES[0])
     world.me.step(world.after(2 * AT_REST_S))
     assert world.statuses() == {"A": "pending"}
+
+
+def test_a_full_queue_is_no_fault_of_the_file(world: World) -> None:
+    world.settings = Settings(queue=Queue(max_size=2))
+    world.write(*LINES, "- {id: C, command: 'true'}")
+    world.me.step(world.after(2 * AT_REST_S))
+    (problem,) = world.me.problems()
+    assert problem.task_id == "C" and problem.remedy == "Wait until some have started, or raise `queue.max_size`."
 
 
 def test_a_status_is_written_once_the_file_is_at_rest(world: World) -> None:
