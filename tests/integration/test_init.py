@@ -164,7 +164,7 @@ def test_init_again_with_other_answers_asks_and_keeps_the_comments(house: Coordi
     house.run("config", "set", "landing.timeout_s", "99", "--file", "team")
     git(house.root, "branch", "other")
     init = ["-m", "corral", "init", "--no-check", "--verify", "false", "--target", "other"]
-    flags = ["--without-opencode", "--ask-for-tools"]
+    flags = ["--without-opencode", "--ask-for-tools", "--no-status-line"]
     kept = file.read_text()
     refused = on_terminal([*init, *flags], cwd=house.root, typed="\n", NO_COLOR="1")
     assert refused.code == 1 and file.read_text() == kept and "Change these settings? [y/N]" in refused.written
