@@ -90,7 +90,7 @@ def test_a_planted_key_is_only_where_a_person_put_it_as_content(
     client.write_text("#!/bin/sh\nsleep 2; exit 1\n")
     client.chmod(0o755)
     local = house.root / ".corral" / "local.yaml"
-    local.write_text(f"runners: {{claude: {{command: {client}}}}}\n")
+    house.configure(f"runners: {{claude: {{command: {client}}}}}\n")
     house.run("daemon", "start")
     environment = house.root.parent / "environment"
     says = f"env > {environment}; echo {key['output']} {key['environment']}; sleep 1; echo {key['failure']} >&2; exit 3"

@@ -34,7 +34,7 @@ SECRETS = [*KEYS.values(), *TOKENS.values()]
 def test_no_planted_key_is_in_a_log_an_error_an_event_a_process_or_a_workers_environment(
     coordinate: Callable[..., Coordinated], sealed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    verify = f"echo {_split(KEYS['verified'])}; ! ls b"
+    verify = f"echo {_split(KEYS['verified'])}; [ $(ls | wc -l) = 2 ]"  # it names no file, which would need an approval
     house = coordinate(config="tasks: {max_retries: 0}\nlogging: {level: DEBUG}", verify=(verify,))
     monkeypatch.setenv("ANTHROPIC_API_KEY", KEYS["environment"])
     for name, value in TOKENS.items():
@@ -47,6 +47,7 @@ def test_no_planted_key_is_in_a_log_an_error_an_event_a_process_or_a_workers_env
     red = house.submit("is red", "env; echo x > b")
     waited = house.run("wait", failing, red, "--timeout", "60", check=False)
     shown += waited.stdout + waited.stderr
+    assert [row["state"] for row in house.json("merge", "list")] == ["failed"], "its verification printed the key"
     monkeypatch.chdir(house.root)
     for words in (
         ("config", "key-status"), ("config", "show"), ("status",), ("daemon", "logs", "--lines", "1000"),
