@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ REDACTED = "[redacted]"
 
 _VARIABLE = re.compile(r"KEY|TOKEN|SECRET|PASSWORD", re.IGNORECASE)
 _FIELD = re.compile(r"(^|_)(api_?key|token|secret|password|authorization)$", re.IGNORECASE)
+_OFTEN_SEEN = 120
+"""Shorter texts (ids, names, paths) come again and again: each is looked through once."""
 _SHORTEST = 8
 """Shorter values would match inside ordinary words."""
 
@@ -47,6 +50,7 @@ def _pattern(values: Iterable[str]) -> re.Pattern[str]:
 _of_environment: frozenset[str] = frozenset()
 _added: frozenset[str] = frozenset()
 _secrets = _pattern(())
+_version = 0
 
 
 def remember_secrets(environ: Mapping[str, str]) -> None:
@@ -73,8 +77,9 @@ def _spellings(values: Iterable[str]) -> frozenset[str]:
 
 
 def _compile() -> None:
-    global _secrets
+    global _secrets, _version
     _secrets = _pattern(_of_environment | _added)
+    _version += 1  # afterwards: what another thread just looked through without the new secret is not found again
 
 
 def redact(text: str) -> str:
@@ -83,6 +88,15 @@ def redact(text: str) -> str:
     Secrets with escape sequences inside are found too (coloured output can split a token); then the text loses its
     escape sequences.
     """
+    return _redacted_once(text, _version) if len(text) <= _OFTEN_SEEN else _redacted(text)
+
+
+@lru_cache(4096)
+def _redacted_once(text: str, _version: int) -> str:
+    return _redacted(text)
+
+
+def _redacted(text: str) -> str:
     if "\x1b" in text or "\x9b" in text:
         plain = _ESCAPE.sub("", text)
         if _secrets.search(plain):

@@ -151,3 +151,10 @@ def test_a_secret_with_escape_sequences_in_it_is_one_too(between: str) -> None:
         assert said == "it is [redacted], in colour"
     innocent = f"all {between}green"
     assert redact(innocent) == innocent
+
+
+@pytest.mark.req("NFR-SEC-002")
+def test_a_text_that_was_seen_before_its_secret_was_known_is_looked_through_again() -> None:
+    assert redact("open sesame-2026") == "open sesame-2026"
+    remember_secrets({"DOOR_PASSWORD": "sesame-2026"})
+    assert redact("open sesame-2026") == "open [redacted]"
